@@ -18,8 +18,11 @@ from prometheus_client.registry import Collector
 
 from catalog.clock import wall_clock_us
 from catalog.store.store import Store
+from catalog.values.sink import SinkRecord
+from catalog.values.stream import MEGABYTE
 from service.inputs.sources.backlog import Backlog
 from service.statistics.series_bound import Labels, SeriesBound, other
+from service.statistics.statistics import stream_bytes
 
 #: Media type of the text format.
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -70,6 +73,7 @@ def metrics_text(
     ingest: IngestFigures | None,
     faults: Mapping[str, int] | None = None,
     expected: Mapping[str, ExpectedCost] | None = None,
+    results_us: int | None = None,
     bound: SeriesBound | None = None,
 ) -> bytes:
     """Return metrics in Prometheus' text format.
@@ -83,11 +87,12 @@ def metrics_text(
         ingest: Back-pressure; None where the process takes no events.
         faults: Number of unexpected failures per part of the process's background work.
         expected: Costs of the plan, and of the same queries ``unshared``.
+        results_us: How long results are kept whether or not a sink lacks them, µs; None without end.
         bound: Bound of the process's series; None for one that has seen nothing.
     """
     registry = CollectorRegistry(auto_describe=False)
     collector = _StoreCollector(
-        store, engine_state, ingest, faults or {}, expected or {}, bound or SeriesBound()
+        store, engine_state, ingest, faults or {}, expected or {}, results_us, bound or SeriesBound()
     )
     registry.register(collector)
     return generate_latest(registry)
@@ -103,8 +108,10 @@ class _StoreCollector(Collector):
         ingest: IngestFigures | None,
         faults: Mapping[str, int],
         expected: Mapping[str, ExpectedCost],
+        results_us: int | None,
         bound: SeriesBound,
     ) -> None:
+        self._results_us = results_us
         self._bound = bound
         self._expected = expected
         self._faults = faults
@@ -185,6 +192,7 @@ class _StoreCollector(Collector):
             if counters.watermark_us is not None:
                 watermark.add_metric([name], counters.watermark_us / 1e6)
         yield from (rows, late, rejected, watermark)
+        yield from self._held(names)
         aside = GaugeMetricFamily(
             "sluice_files_set_aside", "Files of which nothing is read.", labels=["stream"]
         )
@@ -197,6 +205,30 @@ class _StoreCollector(Collector):
             aside.add_metric([name], 0 if found is None else found.files)
             skipped.add_metric([name], 0 if found is None else found.rows)
         yield from (aside, skipped)
+
+    def _held(self, names: Mapping[int, str]) -> Iterator[Metric]:
+        """State of each stream, its cap, and the horizon below which rows have left."""
+        size = GaugeMetricFamily(
+            "sluice_stream_state_bytes", "Bytes that rows of the stream take in the state.", labels=["stream"]
+        )
+        cap = GaugeMetricFamily(
+            "sluice_stream_state_cap_bytes", "Most that they may take.", labels=["stream"]
+        )
+        horizon = GaugeMetricFamily(
+            "sluice_horizon_timestamp_seconds",
+            "Event time below which rows have left at the cap.",
+            labels=["stream"],
+        )
+        last = self._store.batches.last_manifest()
+        held = {} if last is None else stream_bytes(last)
+        for stream in self._store.streams.all():
+            size.add_metric([stream.name], held.get(stream.id, 0))
+            if stream.state_cap_mb is not None:
+                cap.add_metric([stream.name], stream.state_cap_mb * MEGABYTE)
+        for counters in () if last is None else last.streams:
+            if counters.stream_id in names and counters.horizon_us is not None:
+                horizon.add_metric([names[counters.stream_id]], counters.horizon_us / 1e6)
+        yield from (size, cap, horizon)
 
     def _back_pressure(self, ingest: IngestFigures) -> Iterator[Metric]:
         labels = ["stream"]
@@ -291,10 +323,18 @@ class _StoreCollector(Collector):
         lag_s = GaugeMetricFamily(
             "sluice_sink_lag_seconds", "How long the oldest results that wait have waited.", labels=labels
         )
+        retained = GaugeMetricFamily(
+            "sluice_sink_kept_bytes",
+            "Size of the result files that are kept beyond their retention, since it lacks results of them.",
+            labels=labels,
+        )
         totals: dict[Labels, list[int]] = {}
         longest_s: dict[Labels, float] = {}
+        most_bytes: dict[Labels, float] = {}
         now_us = wall_clock_us()
-        for record in self._store.sinks.all():
+        records = self._store.sinks.all()
+        kept_bytes = self._kept_bytes(records, now_us)
+        for record in records:
             if record.sink is not None:
                 where = record.query, str(record.sink.type)
                 of = totals.setdefault(where, [0] * (1 + len(counters)))
@@ -302,13 +342,26 @@ class _StoreCollector(Collector):
                 counted = (*delivered, record.lost_rows, record.lost)
                 of[:] = [total + more for total, more in zip(of, counted, strict=True)]
                 longest_s[where] = max(longest_s.get(where, 0.0), record.lag_s(now_us))
+                most_bytes[where] = max(most_bytes.get(where, 0), kept_bytes.get(record.id, 0))
         named = sorted(totals, key=lambda where: (longest_s[where] < _LONG_LAG_S, -totals[where][1], where))
         named = named[: self._bound.most]
         self._gauge(lag, {where: of[0] for where, of in totals.items()}, named, kept=1)
         self._gauge(lag_s, longest_s, named, kept=1, fold=max)
+        self._gauge(retained, most_bytes, named, kept=1, fold=max)
         for number, metric in enumerate(counters, start=1):
             self._count(metric, {where: of[number] for where, of in totals.items()}, named, kept=1)
-        yield from (lag, *counters, lag_s)
+        yield from (lag, *counters, lag_s, retained)
+
+    def _kept_bytes(self, records: Sequence[SinkRecord], now_us: int) -> Mapping[int, int]:
+        """Return the size of the files that are kept for each sink alone; none may be left out."""
+        waits_from = {r.id: r.waiting_from for r in records if r.waiting_from is not None}
+        if self._results_us is None or not waits_from:
+            return {}
+        end = self._store.retention.horizon(now_us - self._results_us)
+        if min(waits_from.values()) >= end:
+            return {}
+        sizes = self._store.result_files.sizes_before(end)
+        return {sink: sizes.since(batch) for sink, batch in waits_from.items()}
 
     def _state(self) -> Iterator[Metric]:
         labels = ["family", "join", "side", "slice"]

@@ -151,7 +151,7 @@ class Workspace:
             ticks = (self._pressure.run_once,)
             versions = self._new_versions(store)
             return EngineParts(
-                self.settings, self.data_dir, store, self._events, versions, ticks, self.faults
+                self.settings, self.data_dir, store, self._events, versions, self.plans, ticks, self.faults
             )
 
         part = EnginePart(parts, jvm, replaced)
@@ -201,7 +201,15 @@ class Workspace:
         figures = self._pressure.figures() if ingest else None
         running = engine_state not in (None, "standby")
         expected = self.plans.expected_costs() if running else None
-        return metrics_text(self._store, engine_state, figures, self.faults.counts(), expected, self._series)
+        return metrics_text(
+            self._store,
+            engine_state,
+            figures,
+            self.faults.counts(),
+            expected,
+            self.settings.results.retention_us,
+            self._series,
+        )
 
     def input_held(self) -> str | None:
         """Return why batches take no input now, or None."""

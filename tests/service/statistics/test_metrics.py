@@ -5,8 +5,10 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from catalog.store import retention
 from catalog.values.batch import BatchManifest, CpuCounters, SliceCounters, StreamCounters
 from catalog.values.query import Output
 from catalog.values.sink import FilesSink
@@ -102,6 +104,29 @@ def test_sinks_have_lag_and_totals(tmp_path: Path) -> None:
     assert later["sluice_sink_lost_batches_total", of] == 3
     assert later["sluice_sink_lost_rows_total", of] == 4
     assert later["sluice_sink_lag_batches", of] == later["sluice_sink_lag_seconds", of] == 0
+
+
+def test_files_that_are_kept_for_a_sink_alone_have_a_size(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retention, "KEPT_BATCHES", 1)
+    with open_store(tmp_path) as store:
+        query = add_query(store, "q1", [Output("k", 'a."k"', "bigint")])
+        store.sinks.set(query.id, FilesSink("alerts"))
+        batches = Batches(store, tmp_path / "results", {1: (query.id,)})
+        batches.sized = True
+        for n in range(4):
+            batches.commit([{"route": 1, "t": 1, "pos": (n, 0), "a_k": 1, "b_k": 1}])
+        (record,) = store.sinks.pending()
+        store.sinks.delivered(record, 0, 1, whole=True)
+        sizes = [path.stat().st_size for path in sorted((tmp_path / "results").iterdir())]
+        of = (("query", "q1"), ("type", "files"))
+        kept, held_by_readers = (
+            samples(metrics_text(store, "running", CALM, results_us=us))["sluice_sink_kept_bytes", of]
+            for us in (0, None)
+        )
+    assert kept == sum(sizes[1:3]), "it has the first, and the newest is there anyway"
+    assert held_by_readers == 0
 
 
 def test_back_pressure_is_told_by_stream_and_by_limit(tmp_path: Path) -> None:
