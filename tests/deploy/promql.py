@@ -35,6 +35,7 @@ def exported_metrics(directory: Path) -> dict[str, Labels]:
     workspace.open()
     try:
         _fill_catalog(directory)
+        workspace.plans.price()
         text = workspace.metrics("running", ingest=True).decode()
     finally:
         workspace.close_catalog()
