@@ -17,17 +17,19 @@
 #   make bench-scaling        what a batch costs, and what that means for many cores; writes docs/bench
 #   make soak [ARGS=...]      an hour under load with queries coming and going; writes docs/bench
 #   make wheel                wheels and source distributions of service and client, in dist
+#   make docs                 the site of docs/, in build/site; needs no network once it was set up
 #   make screenshot           the picture of the console in README
 #   make golden               rewrite the golden files; read the diff
 
 .DEFAULT_GOAL := help
-.PHONY: help setup java postgres browser demo test test-slow test-deploy test-cluster lint bench bench-paper bench-sketches bench-calibration bench-readers bench-migration bench-oblivious bench-punctuations bench-scaling soak screenshot golden wheel format clean
+.PHONY: help setup java postgres browser demo test test-slow test-deploy test-cluster lint bench bench-paper bench-sketches bench-calibration bench-readers bench-migration bench-oblivious bench-punctuations bench-scaling soak docs screenshot golden wheel format clean
 
 BIN := .venv/bin
 comma := ,
 STAMP := .venv/setup.stamp
 TOOLS := .venv/deploy-tools
 BROWSER_STAMP := .venv/browser.stamp
+DOCS_STAMP := .venv/docs.stamp
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -106,7 +108,7 @@ test: lint
 
 # Other examples than `make test`, and others every time; SEED=... repeats a run.
 SEED ?= $(shell $(BIN)/python -c 'import secrets; print(secrets.randbelow(2**32))')
-test-slow: lint browser $(TOOLS)/stamp
+test-slow: lint browser $(TOOLS)/stamp $(DOCS_STAMP)
 	@seed=$(SEED); echo "make test-slow SEED=$$seed repeats this run" >&2; \
 	$(BIN)/python -m pytest -m "not bench" --hypothesis-profile=explore --hypothesis-seed=$$seed
 
@@ -161,6 +163,15 @@ golden: setup
 
 screenshot: browser
 	@$(BIN)/python -m tests.console_screenshot
+
+# What makes the site is no part of `make setup`: whoever does not write docs needs none of it.
+docs: $(DOCS_STAMP)
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build -q --strict -f .mkdocs.yml
+	@echo "sluice: the site is in build/site" >&2
+
+$(DOCS_STAMP): $(STAMP)
+	@$(call install,-e '.[docs]')
+	@touch $@
 
 wheel: setup
 	@$(BIN)/hatchling build --clean
