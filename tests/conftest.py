@@ -20,6 +20,7 @@ from hypothesis import settings
 from xdist.scheduler import LoadFileScheduling
 
 from catalog.store.store import Store
+from tests import namespaces
 from tests import s3 as s3_server
 from tests.empty_catalog import prepared
 from tests.leftovers import Leftovers
@@ -53,6 +54,8 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[_TEMPORARY] = directory
     config.stash[_LEFTOVERS] = leftovers = Leftovers(config.rootpath, directory)
     config.pluginmanager.register(leftovers)
+    config.pluginmanager.register(namespaces)
+    namespaces.enter()
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

@@ -54,6 +54,8 @@ class SliceCounts:
     purged: int = 0
     made: int = 0
     results: int = 0
+    discarded: int = 0
+    closed: int = 0
 
 
 @dataclass(slots=True)

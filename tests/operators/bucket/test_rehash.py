@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from catalog.errors import InvariantBroken
 from operators.bucket.bucket import Bucket
 from operators.bucket.rehash import rehashed, rows_by_slice
-from operators.steps.exchange import decode_exchange, encode_exchange, sent_anew
+from operators.steps.exchange import decode_exchange, encode_exchange, rehashed_exchange
 from tests.examples import examples
 from tests.operators.backfill_chains import backfill_chains
 from tests.operators.cases import SETTINGS, Case, cases, check
@@ -37,7 +37,7 @@ def moving(numbers: list[int]) -> Callable[[Runner, NestedLoops | None], None]:
         assert rows_by_slice(state) == before
         runner.buckets, runner.segments = buckets, [{} for _ in range(buckets)]
         sent = [decode_exchange(pa.py_buffer(data)) for data in runner.sent]
-        runner.sent = [encode_exchange(sent_anew(parts, buckets)) for parts in sent]
+        runner.sent = [encode_exchange(rehashed_exchange(parts, buckets)) for parts in sent]
         if runner.stored:
             runner.batch -= 1  # the batch that is over names the segments
             state = [runner._reloaded(number, bucket) for number, bucket in enumerate(state)]

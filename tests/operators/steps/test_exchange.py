@@ -17,15 +17,23 @@ WINDOWS_S = st.sampled_from((2, 5, 8, 13, 21))
 
 @st.composite
 def written(draw: st.DrawFn, known: int, batches: int) -> Written:
-    """Return a query whose streams form a tree of equal columns, any of two of each stream."""
+    """Return a query whose streams form a tree of equal columns, any of two of each stream.
+
+    Up to two streams are joined by another condition instead.
+    """
     count = draw(st.integers(2, 5))
     streams = tuple(draw(st.integers(1, known)) for _ in range(count))
     order = draw(st.permutations(range(count)))
     column = st.sampled_from(("k", "j"))
     conditions = []
+    theta = ("s{0}.v BETWEEN s{1}.v - 0.2 AND s{1}.v", "s{0}.v + s{1}.v < 0.4", "s{0}.v < s{1}.v - 0.6")
+    keyless = draw(st.lists(st.integers(1, 6), max_size=2, unique=True))
     for place, joined in enumerate(order[1:], 1):
         other = draw(st.sampled_from(order[:place]))
-        conditions.append(f"s{other}.{draw(column)} = s{joined}.{draw(column)}")
+        if place in keyless:
+            conditions.append(draw(st.sampled_from(theta)).format(other, joined))
+        else:
+            conditions.append(f"s{other}.{draw(column)} = s{joined}.{draw(column)}")
         if draw(st.integers(0, 4)) == 0:
             conditions.append(f"s{other}.g = s{joined}.g")
     some = st.sampled_from(

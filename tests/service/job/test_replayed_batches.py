@@ -274,6 +274,7 @@ def test_an_engine_that_was_replaced_begins_no_batch(tmp_path: Path) -> None:
             run.latest()
 
 
+@pytest.mark.mounts
 def test_input_waits_for_space_and_changes_do_not(tmp_path: Path) -> None:
     with tmpfs(tmp_path / "disk", 64) as disk, spark(disk.root) as found:
         stream = found.add_stream()
@@ -297,6 +298,7 @@ def test_input_waits_for_space_and_changes_do_not(tmp_path: Path) -> None:
         assert_each_event_once(found)
 
 
+@pytest.mark.mounts
 def test_a_batch_that_was_begun_is_repeated_on_a_disk_without_space(tmp_path: Path) -> None:
     with tmpfs(tmp_path / "disk", 64) as disk, spark(disk.root) as found:
         stream = found.add_stream()
