@@ -13,9 +13,11 @@ from collections.abc import Callable, Iterator
 from multiprocessing.util import Finalize
 from pathlib import Path
 from subprocess import CompletedProcess
+from typing import Any
 
 import pytest
 from hypothesis import settings
+from xdist.scheduler import LoadFileScheduling
 
 from catalog.store.store import Store
 from tests import namespaces
@@ -36,8 +38,10 @@ settings.load_profile("repeatable")
 
 _LEFTOVERS = pytest.StashKey[Leftovers]()
 _TEMPORARY = pytest.StashKey[Path]()
-#: Tests that fail if they leave something behind; what others leave is listed at the end of a run.
-_LOOKED_AFTER = ("tests/catalog/", "tests/test_leftovers.py")
+#: Fixtures that start a server in a process or in threads of its own.
+_SERVERS = frozenset({"postgres", "s3_of_session", "kafka"})
+#: What these directories, slow tests and benchmarks leave behind is listed at the end of a run; others fail.
+_ONLY_LISTED = ("tests/api/", "tests/fuzz/", "tests/service/kafka/")
 _LEFT = "left behind"
 
 
@@ -63,6 +67,43 @@ def pytest_unconfigure(config: pytest.Config) -> None:
         shutil.rmtree(directory, ignore_errors=True)
 
 
+class _Scheduling(LoadFileScheduling):
+    """Gives each worker a file at a time, and one of them all that share the service of ``tests/api``."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = nodeid.partition("::")[0]
+        directory = file.rpartition("/")[0]
+        return directory if directory == "tests/api" else file
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileScheduling | None:
+    return _Scheduling(config, log) if config.getoption("dist") == "loadfile" else None
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark tests that need a server, and begin with files that start Spark.
+
+    A long file at the end would leave a worker idle.
+    """
+    for item in items:
+        if item.get_closest_marker("spark") is not None or _SERVERS & _fixtures(item):
+            item.add_marker(pytest.mark.service)
+    long = {
+        item.path
+        for item in items
+        if item.get_closest_marker("spark") is not None and item.get_closest_marker("slow") is None
+    }
+    items.sort(key=lambda item: item.path not in long)
+
+
+def _fixtures(item: pytest.Item) -> set[str]:
+    """Return the names of a test's fixtures; ``either_url`` is told by its parameter."""
+    told = getattr(getattr(item, "callspec", None), "params", {}).get("either_url")
+    return {*getattr(item, "fixturenames", ()), *([] if told is None else [told])}
+
+
 def pytest_collection_finish() -> None:
     """Let the collector of garbage not look through modules and tests again, which takes it half a second."""
     gc.collect()
@@ -75,7 +116,10 @@ def _nothing_is_left(request: pytest.FixtureRequest) -> Iterator[None]:
     leftovers = request.config.stash[_LEFTOVERS]
     before = leftovers.look()
     yield
-    fails = request.node.nodeid.startswith(_LOOKED_AFTER)
+    node = request.node
+    fails = not node.nodeid.startswith(_ONLY_LISTED) and not any(
+        map(node.get_closest_marker, ("slow", "bench"))
+    )
     left = leftovers.since(before) if fails else leftovers.since(before, limit_s=0.5)
     if left and fails:
         pytest.fail("the test leaves behind: " + "; ".join(left), pytrace=False)
@@ -158,6 +202,8 @@ def sluice(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) 
     handlers, level, ending = root.handlers[:], root.level, signal.getsignal(signal.SIGTERM)
     umask = os.umask(0)
     os.umask(umask)
+    variables = set(os.environ)
+    monkeypatch.setattr(gc, "unfreeze", lambda: None)  # no engine has frozen anything
 
     def run(*words: str | Path) -> CompletedProcess[str]:
         monkeypatch.setattr(sys, "argv", ["sluice", *map(str, words)])
@@ -171,6 +217,8 @@ def sluice(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) 
         return CompletedProcess(sys.argv, int(str(status)), printed.out, printed.err)
 
     yield run
+    for name in os.environ.keys() - variables:
+        del os.environ[name]
     os.umask(umask)
     signal.signal(signal.SIGTERM, ending)
     root.handlers[:] = handlers

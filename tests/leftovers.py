@@ -24,7 +24,7 @@ import pytest
 #: How long what is left may take to end, on a busy machine.
 LIMIT_S = 60.0
 _STEP_S = 0.02
-_STEPS_OF_GARBAGE = 25
+_STEPS_OF_GARBAGE = 10
 
 #: Threads kept for later calls, by how their names begin: of libraries, and of ``operators.lineage.limits``.
 _KEPT_THREADS = ("AnyIO worker thread", "asyncio_", "expressions")
@@ -83,8 +83,10 @@ class Leftovers:
             left = self._left(before)
             if not left or time.monotonic() >= deadline_s:
                 return left
-            # Garbage may hold a socket or a file. To look for it takes long, so it is not done at each step.
-            if step % _STEPS_OF_GARBAGE == 0:
+            # Garbage may hold a socket or a file. It is mostly young: to look through all takes long.
+            if step == 0:
+                gc.collect(1)
+            elif step % _STEPS_OF_GARBAGE == 0:
                 gc.collect()
             time.sleep(_STEP_S)
         raise AssertionError("unreachable")

@@ -79,7 +79,7 @@ def recovered(directory: Path) -> list[Results]:
 @pytest.mark.parametrize(
     ("kinds", "steps"),
     [
-        pytest.param(("lost",), 3, id="short"),
+        pytest.param(("lost",), 6, id="short"),
         pytest.param(("lost", *KINDS), 1, id="long", marks=pytest.mark.slow),
     ],
 )

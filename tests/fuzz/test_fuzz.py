@@ -27,7 +27,7 @@ _EVENTS = (
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_nothing_is_found_in_some_inputs(target: str, tmp_path: Path) -> None:
-    fuzz(target, tmp_path, runs=150, seeds_taken=40)
+    fuzz(target, tmp_path, runs=75, seeds_taken=20)
 
 
 @pytest.mark.slow

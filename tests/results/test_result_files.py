@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,8 +22,9 @@ from tests.operators.steps.combinations import Recorder
 from tests.results.result_file import LATENESS_US, ResultFile, read, written
 
 FILES = sorted(Path(__file__).parent.glob("*.slt"))
-CUTS = (1, 2, 7, None)
-BUCKETS = (1, 3)
+#: Rows of a stream in a batch, and buckets. Each cut is on one number of buckets; long tests take the other.
+RUNS = ((1, 1), (2, 3), (7, 1), (None, 3))
+OTHER_RUNS = ((1, 3), (2, 1), (7, 3), (None, 1))
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
@@ -38,27 +40,31 @@ def test_duckdb_gives_the_rows_of_the_fixture(path: Path) -> None:
             assert written(rows) == case.rows, f"{path}:{case.line}"
 
 
+@pytest.mark.parametrize(
+    "runs", [RUNS, pytest.param(OTHER_RUNS, marks=pytest.mark.slow)], ids=["some", "others"]
+)
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_the_shared_chain_gives_the_rows_of_the_fixture(path: Path, strategy: Strategy) -> None:
+def test_the_shared_chain_gives_the_rows_of_the_fixture(
+    path: Path, strategy: Strategy, runs: Sequence[tuple[int | None, int]]
+) -> None:
     fixture = read(path)
     queries = _bound(fixture)
-    for cut in CUTS:
-        for buckets in BUCKETS:
-            runner = _run(fixture, queries, strategy, cut, buckets)
-            with duckdb.connect() as duck:
-                for query, case in zip(queries, fixture.cases, strict=True):
-                    tables = _tables(duck, fixture, query)
-                    if query.left is not None:
-                        rows = list(runner.rows_of(query).elements())
-                    elif query.grouping is not None:
-                        rows = group_outputs(query, runner.groups.get(query.id, ()), tables)
-                    else:
-                        found = runner.results.items()
-                        pairs = [(a, b) for (i, a, b), n in found for _ in range(n) if i == query.id]
-                        rows = outputs_of(query, tables, pairs)
-                    where = f"{path}:{case.line}, {cut or 'all'} rows a batch, {buckets} buckets"
-                    assert written(rows) == case.rows, where
+    for cut, buckets in runs:
+        runner = _run(fixture, queries, strategy, cut, buckets)
+        with duckdb.connect() as duck:
+            for query, case in zip(queries, fixture.cases, strict=True):
+                tables = _tables(duck, fixture, query)
+                if query.left is not None:
+                    rows = list(runner.rows_of(query).elements())
+                elif query.grouping is not None:
+                    rows = group_outputs(query, runner.groups.get(query.id, ()), tables)
+                else:
+                    found = runner.results.items()
+                    pairs = [(a, b) for (i, a, b), n in found for _ in range(n) if i == query.id]
+                    rows = outputs_of(query, tables, pairs)
+                where = f"{path}:{case.line}, {cut or 'all'} rows a batch, {buckets} buckets"
+                assert written(rows) == case.rows, where
 
 
 def _bound(fixture: ResultFile) -> list[Query]:

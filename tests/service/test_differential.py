@@ -77,10 +77,9 @@ def test_random_workload_equals_oracle(
 ABSENCE = Size(rows=300, queries=6, steps=2, absence=0.8)
 
 
+@pytest.mark.slow
 @pytest.mark.spark
-@pytest.mark.parametrize(
-    "seed", [3, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(200, 220))]
-)
+@pytest.mark.parametrize("seed", [3, *range(200, 220)])
 def test_random_workload_with_absence_equals_oracle(seed: int, tmp_path: Path) -> None:
     strategies = (STRATEGIES[seed % 5], STRATEGIES[(seed + 2) % 5])
     check(seed, tmp_path, 1 + seed % 4, "per-query", ABSENCE, strategies, "auto")

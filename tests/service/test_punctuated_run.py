@@ -72,6 +72,7 @@ def rows_of(directory: Path, stream: str) -> str:
     return f"({files})"
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_results_are_those_over_rows_that_keep_their_promises(tmp_path: Path) -> None:
     write_streams(tmp_path, random.Random(25))
