@@ -81,6 +81,8 @@ class SliceCounters:
             rows lie in a slice for longer than its interval says. 0 in older manifests.
         made: Pairs that males made with the rows lying here and that serve at least one query. 0 in older
             manifests.
+        left: Rows that left although a window still reached them, because no query needed them any more: they
+            had a match (``operators.leaving``), or a closed key. 0 in older manifests.
         lazy_end: Whether its end is lazy (``catalog.values.plan.FamilyPlan.lazy_ends``).
     """
 
@@ -105,6 +107,7 @@ class SliceCounters:
     own_bytes: int = 0
     lying: int = 0
     made: int = 0
+    left: int = 0
     lazy_end: bool = False
 
 

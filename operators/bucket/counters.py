@@ -65,6 +65,7 @@ def slice_counters(families: Mapping[str, FamilyJoins], clocks: Clocks) -> Itera
                 own_bytes=sum(segment.stored_bytes for segment in state.segments),
                 lying=state.rows,
                 made=counts.made,
+                left=counts.left,
                 lazy_end=joins.chains[join_id].join.lazy_ends[side][index],
             )
 

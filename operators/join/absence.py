@@ -14,13 +14,15 @@ whose key is NULL, which match nothing, wait apart. What is known of matches are
     2. the pairs of the batch leave marks
     3. due rows without a near enough match are results
 
+Rows that no query needs after their matches leave early (``leaving.needs``).
+
 A semi join gives a row with its first match, in the order of the union: event time, then positions. The
 queries that get a row at the same time share one result.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -37,6 +39,7 @@ from operators.join.segment_classes import SegmentClasses
 from operators.join.sliced_join import SliceState, compact
 from operators.kernels.keys import Bools, Int64s
 from operators.kernels.nearest import without_match
+from operators.leaving.needs import ended_needs
 from operators.lineage.route_counts import RouteCounts
 from operators.segments.layout import SIDES, SideLayout
 from operators.segments.segment import Segment, timestamps
@@ -44,6 +47,8 @@ from operators.segments.segment import Segment, timestamps
 #: Rows of a side in one join: the ids of its queries, and segments of which some rows may be due.
 Waiting = tuple[frozenset[int], Iterable[Segment]]
 _NOTHING = np.zeros(0, dtype=np.int64)
+#: Resting rows are searched for those that leave early once one in this many of them can have got a match.
+_WORTH_A_LOOK = 4
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -79,6 +84,7 @@ class Absence:
         marks: Nearest matches per side.
         keyless: Rows per side whose key is NULL, until they are decided.
         given: Results of the last batch that are absent rows, per side and over all queries.
+        matched: Marks per side that came since rows were last searched for those that leave early.
     """
 
     family: CompiledFamily
@@ -86,6 +92,7 @@ class Absence:
     marks: dict[str, SliceState] = field(default_factory=lambda: {side: _unbounded() for side in SIDES})
     keyless: dict[str, SliceState] = field(default_factory=lambda: {side: _unbounded() for side in SIDES})
     given: dict[str, int] = field(default_factory=lambda: dict.fromkeys(SIDES, 0))
+    matched: dict[str, int] = field(default_factory=lambda: dict.fromkeys(SIDES, 0))
 
     def states(self) -> Iterator[SliceState]:
         """Yield what holds its segments, in a set order."""
@@ -95,7 +102,7 @@ class Absence:
 
     def take_over(self, former: Absence) -> None:
         """Go on with what was kept under the plan version before."""
-        self.marks, self.keyless = former.marks, former.keyless
+        self.marks, self.keyless, self.matched = former.marks, former.keyless, former.matched
 
     def due(
         self,
@@ -172,7 +179,7 @@ class Absence:
                 if place in due:
                     self._give_absent(self.compiled.absent[place], due[place], known, pairs)
             if new:
-                self.marks[side].segments.append(marks_segment(new))
+                self._add_marks(side, marks_segment(new))
         for side, other in (("a", "b"), ("b", "a")):
             now = watermarks[other]
             after = None if now is None else now - self.compiled.reach_us[side]
@@ -214,8 +221,49 @@ class Absence:
         groups = self.compiled.groups[side]
         for segment in (*held, *self.keyless[side].segments):
             if groups and len(segment):
-                self.marks[side].segments.append(satisfied(groups, segment))
+                self._add_marks(side, satisfied(groups, segment))
         self.keyless[side].segments = []
+
+    def is_look_due(self, side: str, held: int) -> bool:
+        """Tell whether so many marks came that rows must be searched; restart the count then.
+
+        Args:
+            side: Side of the rows.
+            held: Number of its resting rows.
+        """
+        if side not in self.compiled.needs or self.matched[side] * _WORTH_A_LOOK < max(held, 1):
+            return False
+        self.matched[side] = 0
+        return True
+
+    def early(
+        self, side: str, opposite_us: int | None, row_classes: SegmentClasses
+    ) -> Callable[[Segment], Bools]:
+        """Return what tells which rows of a segment leave early.
+
+        Args:
+            side: Side of the rows.
+            opposite_us: The opposite watermark, µs.
+            row_classes: Row classes of segments.
+        """
+        known: dict[int, NearestMatches] = {}
+
+        def nearest(group: int, pos: Int64s) -> tuple[Int64s, Int64s]:
+            if group not in known:
+                known[group] = NearestMatches.of(self.marks[side].segments, group, None)
+            return known[group].at(pos)
+
+        def leave(segment: Segment) -> Bools:
+            classes = row_classes.of(side, segment)
+            needs = self.compiled.needs_of(side, classes.masks)
+            ages_us = np.maximum((opposite_us if opposite_us is not None else segment.t_min) - segment.ts, 0)
+            return ended_needs(needs, classes, ages_us, segment.pos, nearest)
+
+        return leave
+
+    def _add_marks(self, side: str, marks: Segment) -> None:
+        self.marks[side].segments.append(marks)
+        self.matched[side] += len(marks)
 
     def _give_absent(
         self, classes: AbsentClasses, due: Sequence[DueRows], known: NearestMatches, pairs: PairTable

@@ -12,7 +12,7 @@ comes to one of them (stream partition, State-Slice, VLDB 2006, §3.2).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
@@ -29,7 +29,7 @@ from operators.join.marks import BatchMatches
 from operators.join.pairs import PairTable
 from operators.join.segment_classes import SegmentClasses
 from operators.join.sliced_join import SliceState
-from operators.kernels.keys import is_exact
+from operators.kernels.keys import Bools, is_exact
 from operators.lineage.entitlement import HolderQuery, Term, held_terms
 from operators.lineage.lineage import RowClasses
 from operators.ranks.ranked_rows import RankedRows, WaitingRows
@@ -40,7 +40,7 @@ from operators.segments.segment import Segment
 #: What holds segments.
 Holder = SliceState | ClosedKeys | OpenGroups | WaitingKeys | Ranking | WaitingRows
 
-#: A segment is rewritten once at least one in this many of its rows has a closed key.
+#: A segment is rewritten once nobody needs at least one in this many of its rows.
 WORTH_A_REWRITE = 4
 
 _NO_WATERMARKS: Mapping[str, int | None] = MappingProxyType({"a": None, "b": None})
@@ -125,6 +125,7 @@ class FamilyJoins:
             chain.process(fresh, resting, watermarks, pairs)
         if absence is not None:
             absence.decide(due, pairs, watermarks)
+            self._let_go(absence, watermarks)
         self.classes.keep_only(self.stored())
         return pairs
 
@@ -207,6 +208,8 @@ class FamilyJoins:
                 tuple(self.family.terms[side].get(q.id, ())),
             )
             for q in self.family.plan.queries
+            # Rows with a match may have left: such a query holds none for those that come.
+            if not q.needs_one_match(side)
         ]
         return held_terms(holders, opposite_watermark_us, newest_us, columns)
 
@@ -273,25 +276,48 @@ class FamilyJoins:
         """
         closed = self.closed["b" if side == "a" else "a"]
         layout = self.family.layouts[side]
+        closed.unpurged = 0
+        removed, closed.dead = self._remove(side, lambda segment: closed.closed(segment, layout))
+        closed.purged += removed
+
+    def _let_go(self, absence: Absence, watermarks: Mapping[str, int | None]) -> None:
+        """Remove rows that nobody needs after the matches they have, where enough of them may have some."""
+        for side, other in (("a", "b"), ("b", "a")):
+            held = sum(state.rows for chain in self.chains.values() for state in chain.slices[side])
+            if absence.is_look_due(side, held):
+                self._remove(side, absence.early(side, watermarks[other], self.classes))
+
+    def _remove(self, side: str, unneeded: Callable[[Segment], Bools]) -> tuple[int, int]:
+        """Remove resting rows that nobody needs, from segments where a rewrite pays.
+
+        Args:
+            side: Side of the rows.
+            unneeded: Tells which rows of a segment nobody needs, bool[n].
+
+        Returns:
+            Rows removed, in each join that held them; rows left although nobody needs them, each once.
+        """
         kept: dict[int, Segment] = {}
-        closed.unpurged = closed.dead = 0
+        removed = left = 0
         for chain in self.chains.values():
             for state in chain.slices[side]:
                 remaining = []
                 for segment in state.segments:
                     # Joins that share a segment must go on sharing it.
                     if id(segment) not in kept:
-                        dead = closed.closed(segment, layout)
-                        count = int(np.count_nonzero(dead))
+                        gone = unneeded(segment)
+                        count = int(np.count_nonzero(gone))
                         worth_it = count * WORTH_A_REWRITE >= len(segment)
-                        kept[id(segment)] = segment.filter(~dead) if count and worth_it else segment
+                        kept[id(segment)] = segment.filter(~gone) if count and worth_it else segment
                         if not worth_it:
-                            closed.dead += count
-                    left = kept[id(segment)]
-                    closed.purged += len(segment) - len(left)
-                    if len(left):
-                        remaining.append(left)
+                            left += count
+                    stays = kept[id(segment)]
+                    state.counts.left += len(segment) - len(stays)
+                    removed += len(segment) - len(stays)
+                    if len(stays):
+                        remaining.append(stays)
                 state.segments = remaining
+        return removed, left
 
     def replace(self, state: Holder, index: int, stored: Segment) -> None:
         """Put the stored form of a segment in its place; what is known of its rows stays known."""

@@ -90,7 +90,8 @@ class Chronicle:
         if not set(side_of(query, side).columns) <= self._kept(family_of(query), side, batch):
             return False
         return any(
-            passes(side_of(holder, side), row)
+            not (holder.kind in ("semi", "anti") and side in holder.preserved)
+            and passes(side_of(holder, side), row)
             and self.reached(holder, side, row, n - 1)
             and self._entitled(holder, side, batch, row)
             for holder in self.batches[n - 1].queries.values()

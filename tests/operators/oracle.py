@@ -123,7 +123,9 @@ class NestedLoops:
         self.queries = tuple(queries)
 
     def _holds(self, holder: Query, side: str, known: Known) -> bool:
-        """Tell whether a query of the plan before holds a row."""
+        """Tell whether a query of the plan before holds a row; not one that needs it until a match only."""
+        if holder.kind in ("semi", "anti") and side in holder.preserved:
+            return False
         mine = side_of(holder, side)
         opposite = self.watermark(side_of(holder, "b" if side == "a" else "a").stream_id)
         reaches = opposite is None or known.row.ts + mine.window_us > opposite
