@@ -168,6 +168,10 @@ class AbsenceCounters:
             Times tell, so a row counts for as long as it is held, though it has found a partner; one that
             rests in several joins counts in each. With windows of rows: rows that wait for their ranks.
         absent: Results that are rows of the side without a partner, all queries together.
+        matched: Rows of the side that got their first match, once for each condition group
+            (``operators.join.absence_classes``). 0 in older manifests.
+        marks: Marks held at the end of the batch: nearest matches of a row for a condition group. One may be
+            held several times until marks are merged. 0 in older manifests.
     """
 
     KEY: ClassVar[tuple[str, ...]] = ("family", "side")
@@ -176,6 +180,8 @@ class AbsenceCounters:
     side: str
     undecided: int
     absent: int
+    matched: int = 0
+    marks: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -109,7 +109,7 @@ class PlannedQuery:
 
     def needs_one_match(self, side: str) -> bool:
         """Tell whether it judges the rows of a side and needs each of them only until its first match."""
-        return self.kind in ("semi", "anti") and side in self.preserved
+        return self.kind in ("semi", "anti") and self.preserved == (side,)
 
 
 @dataclass(frozen=True, slots=True)

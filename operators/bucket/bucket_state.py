@@ -264,8 +264,8 @@ def encode_manifest(bucket: Bucket, dropped: Iterable[str] = (), dropped_before:
     }
     if undecided:
         document["absence"] = undecided
-        document["matched"] = {
-            family_id: joins.absence.matched
+        document["unsearched"] = {
+            family_id: joins.absence.unsearched
             for family_id, joins in bucket.families.items()
             if joins.absence is not None
         }
@@ -465,7 +465,7 @@ def load_bucket(
             for state, ids in zip(joins.absence.states(), kept, strict=True):
                 state.segments = [segment(segment_id) for segment_id in ids]
             # Not counted by the versions that let no row leave early.
-            joins.absence.matched |= document.get("matched", {}).get(family.id, {})
+            joins.absence.unsearched |= document.get("unsearched", {}).get(family.id, {})
         if joins.ranked is not None:
             (joins.ranked.released_us, *facts), *kept = document["ranked"][family.id]
             for ranking, of_ranking in zip(joins.ranked.rankings.values(), facts, strict=True):

@@ -84,7 +84,8 @@ class Absence:
         marks: Nearest matches per side.
         keyless: Rows per side whose key is NULL, until they are decided.
         given: Results of the last batch that are absent rows, per side and over all queries.
-        matched: Marks per side that came since rows were last searched for those that leave early.
+        found: Rows of a side that got their first match in the last batch, once for each condition group.
+        unsearched: Marks per side that came since rows were last searched for those that leave early.
     """
 
     family: CompiledFamily
@@ -92,7 +93,8 @@ class Absence:
     marks: dict[str, SliceState] = field(default_factory=lambda: {side: _unbounded() for side in SIDES})
     keyless: dict[str, SliceState] = field(default_factory=lambda: {side: _unbounded() for side in SIDES})
     given: dict[str, int] = field(default_factory=lambda: dict.fromkeys(SIDES, 0))
-    matched: dict[str, int] = field(default_factory=lambda: dict.fromkeys(SIDES, 0))
+    found: dict[str, int] = field(default_factory=lambda: dict.fromkeys(SIDES, 0))
+    unsearched: dict[str, int] = field(default_factory=lambda: dict.fromkeys(SIDES, 0))
 
     def states(self) -> Iterator[SliceState]:
         """Yield what holds its segments, in a set order."""
@@ -102,7 +104,7 @@ class Absence:
 
     def take_over(self, former: Absence) -> None:
         """Go on with what was kept under the plan version before."""
-        self.marks, self.keyless, self.matched = former.marks, former.keyless, former.matched
+        self.marks, self.keyless, self.unsearched = former.marks, former.keyless, former.unsearched
 
     def due(
         self,
@@ -157,7 +159,7 @@ class Absence:
             pairs: The batch's pairs with their matches; takes the results.
             watermarks: Watermark per side at the end of the batch.
         """
-        self.given = dict.fromkeys(SIDES, 0)
+        self.given, self.found = dict.fromkeys(SIDES, 0), dict.fromkeys(SIDES, 0)
         matches = pairs.matches
         assert matches is not None, "the pairs of an absence family leave marks"
         for side in SIDES:
@@ -174,6 +176,7 @@ class Absence:
                     self._give_first(semi, matched, found, known, pairs)
                 nearer = None if found is None else found.nearer(known)
                 if nearer is not None:
+                    self.found[side] += known.unmatched(nearer.pos)
                     known.add(nearer)
                     new.append(nearer)
                 if place in due:
@@ -231,9 +234,9 @@ class Absence:
             side: Side of the rows.
             held: Number of its resting rows.
         """
-        if side not in self.compiled.needs or self.matched[side] * _WORTH_A_LOOK < max(held, 1):
+        if side not in self.compiled.needs or self.unsearched[side] * _WORTH_A_LOOK < max(held, 1):
             return False
-        self.matched[side] = 0
+        self.unsearched[side] = 0
         return True
 
     def early(
@@ -263,7 +266,7 @@ class Absence:
 
     def _add_marks(self, side: str, marks: Segment) -> None:
         self.marks[side].segments.append(marks)
-        self.matched[side] += len(marks)
+        self.unsearched[side] += len(marks)
 
     def _give_absent(
         self, classes: AbsentClasses, due: Sequence[DueRows], known: NearestMatches, pairs: PairTable

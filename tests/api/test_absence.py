@@ -42,6 +42,8 @@ def test_rows_without_a_partner_are_results_once_it_is_decided(service: RunningS
     # Order 3 waits; two orders without a partner are results of two queries each.
     assert (family["undecided_a"], family["absent_a"]) == (1, 4)
     assert (family["undecided_b"], family["absent_b"]) == (None, None)
+    # Order 1 has its partner. The left join still needs it, so it has not left.
+    assert (family["matched_a"], family["marks_a"], family["left_a"]) == (1, 1, 0)
 
     # A window of another length: leave and enter. The order of 3 s is judged by neither; later ones are.
     service.ok(

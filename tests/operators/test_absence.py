@@ -171,15 +171,8 @@ def held(runner: Runner, side: str) -> set[int]:
 def test_rows_that_a_query_still_needs_do_not_leave(case: Case) -> None:
     def look(runner: Runner, oracle: NestedLoops) -> None:
         for side in ("a", "b"):
-            needed = {
-                pos
-                for query in oracle.queries
-                if query.kind != "inner"
-                for pos in oracle.usable(family_of(query), side, queries=(query.id,))
-                if query.kind == "outer"
-                or side not in query.preserved
-                or (query.id, side, pos) not in oracle.matched
-            }
+            families = {family_of(query) for query in oracle.queries if query.kind != "inner"}
+            needed = {pos for family in families for pos in oracle.usable(family, side)}
             assert needed <= held(runner, side)
 
     check(case, look)
@@ -234,3 +227,21 @@ def test_a_query_that_enters_finds_no_rows_that_may_have_left() -> None:
     )
     found = check(case(*steps)).results
     assert list(found) == [(2, None, 1)]
+
+
+def test_first_matches_and_marks_are_counted() -> None:
+    told: list[tuple[int, int]] = []
+    steps = (
+        Step((anti(1, 40), anti(2, 40, filter_a='"v" < 5')), ((1, row(0, 100)), (1, row(1, 100, v=7)))),
+        Step(None, ((2, row(0, 90)),)),
+        # Nearer, but both rows have left with their first match.
+        Step(None, ((2, row(1, 105)),)),
+        Step(None, ((2, row(2, 300, k=9)),)),
+    )
+
+    def tell(runner: Runner, _oracle: NestedLoops) -> None:
+        told.append((sum(c.matched for c in counted(runner)), sum(c.marks for c in counted(runner))))
+
+    check(replace(case(*steps), stored=False), tell)
+    # The first query matches both rows, the second one of them.
+    assert told == [(0, 0), (3, 3), (0, 3), (0, 0)]
