@@ -200,7 +200,7 @@ def demo(
         Path | None, typer.Option(help="Only write the streams and a workload file into this directory.")
     ] = None,
 ) -> None:
-    """Replay flights and weather of New York, 2013, under more than a dozen queries."""
+    """Replay flights, weather and aircraft of New York, 2013, under more than a dozen queries."""
     if write is not None:
         from service.demo.workload import write_workload
 

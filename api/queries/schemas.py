@@ -173,8 +173,8 @@ class BoundQuery(BaseModel):
         "whatever was written first."
     )
     undecided: str | None = Field(
-        description="Why rows without a partner are never results, where the window of a side that is asked "
-        "for them is unbounded; else null."
+        description="Why rows without a partner are results only if a punctuation closes their key, where "
+        "the window of a side that is asked for them is unbounded; else null."
     )
     a: SideOut
     b: SideOut
@@ -222,6 +222,10 @@ class QueryOut(BoundQuery):
         description="Event time up to which it is decided whether rows have a partner, for outer, semi and "
         "anti joins; else null, also where a window is unbounded."
     )
+    complete_within: str | None = Field(
+        description="Distance of event times up to which no later result is missing, where rows have left at "
+        "the `state_cap_mb` of their stream; else null. It is the shorter one of both streams."
+    )
     results: int = Field(description="Results so far.")
     warnings: list[str] = Field(
         description="What is likely not meant: rows that are kept forever since a window is unbounded and no "
@@ -253,6 +257,9 @@ class QueryOut(BoundQuery):
             complete_from=timestamp_or_none(status.complete_from_us),
             missing_columns=list(status.missing_columns),
             decided_until=timestamp_or_none(status.decided_until_us),
+            complete_within=None
+            if status.complete_within_us is None
+            else format_duration(status.complete_within_us),
             results=status.results,
             warnings=list(status.warnings),
             sink=sink_document(None if sink is None else sink.sink),
@@ -297,14 +304,17 @@ def result_columns(page: ResultPage) -> list[ColumnOut]:
 
 
 def undecided(query: Query) -> str | None:
-    """Return why rows of a side are never known to be without a partner; None if they are."""
+    """Return why time never shows that rows of a side have no partner; None if it does."""
     if query.kind not in ("outer", "anti"):
         return None
     sides = (query.a if side == "a" else query.b for side in query.preserved)
     open_ended = [f'"{side.alias}"' for side in sides if side.window_us >= UNBOUNDED_US]
     if not open_ended:
         return None
-    return f"a row of {' or '.join(open_ended)} may find a partner at any later time: its window is unbounded"
+    aliases = " or ".join(open_ended)
+    return (
+        f"a row of {aliases} may find a partner until a punctuation closes its key: its window is unbounded"
+    )
 
 
 def _bound(query: Query) -> dict[str, Any]:

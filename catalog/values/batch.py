@@ -81,9 +81,12 @@ class SliceCounters:
             rows lie in a slice for longer than its interval says. 0 in older manifests.
         made: Pairs that males made with the rows lying here and that serve at least one query. 0 in older
             manifests.
-        left: Rows that left although a window still reached them, because no query needed them any more: they
-            had a match (``operators.leaving``), or a closed key. 0 in older manifests.
+        left: Rows that left although a window still reached them, because no query needed them any more after
+            their matches (``operators.leaving``). 0 in older manifests.
         lazy_end: Whether its end is lazy (``catalog.values.plan.FamilyPlan.lazy_ends``).
+        discarded: Rows that were not stored here, because the other side had closed their key.
+        closed: Rows that were removed because the other side had closed their key.
+        dead: Rows with closed keys that the last search under this plan left here.
     """
 
     #: What tells the counters of one slice from those of another; all others add up over buckets.
@@ -109,6 +112,9 @@ class SliceCounters:
     made: int = 0
     left: int = 0
     lazy_end: bool = False
+    discarded: int = 0
+    closed: int = 0
+    dead: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,6 +253,33 @@ class ProbeCounters:
 
 
 @dataclass(frozen=True, slots=True)
+class MemoryCounters:
+    """Counters of the rows of one side of a family that wait outside its slices, summed over buckets.
+
+    Attributes:
+        family: Family id.
+        side: ``a`` or ``b``.
+        waiting: Rows in memory that wait at the end of the batch.
+        parked: Rows in closed segments, on disk, at the end of the batch.
+        parked_segments: Number of these segments.
+        closed: Segments that were closed in the batch.
+        opened: Segments that were opened in the batch.
+        opened_rows: Their rows.
+    """
+
+    KEY: ClassVar[tuple[str, ...]] = ("family", "side")
+
+    family: str
+    side: str
+    waiting: int = 0
+    parked: int = 0
+    parked_segments: int = 0
+    closed: int = 0
+    opened: int = 0
+    opened_rows: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class PunctuationCounters:
     """Counters of the punctuations of one side of a family in a batch, summed over buckets.
 
@@ -271,6 +304,22 @@ class PunctuationCounters:
     discarded: int = 0
     purged: int = 0
     dead: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class HeldTimes:
+    """Event times of the rows of a stream that one bucket holds; only of streams with a cap.
+
+    Attributes:
+        stream_id: The stream.
+        bytes: Bytes that the rows take, in all families together.
+        times_us: Event times that cut the rows into parts of equal number, ascending, µs UTC: the oldest one
+            first, the newest one last. Taken from a sample of the rows.
+    """
+
+    stream_id: int
+    bytes: int
+    times_us: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -334,6 +383,8 @@ class StreamCounters:
         scramble: Scrambling factor of its order, declared or monitored; None for a stream without an order.
         order_passed: Value of its order, negated if it descends, that no later row stands at or before; None
             likewise, and before there is one.
+        horizon_us: Event time below which rows have left the state before their windows ended, µs UTC; None
+            if none have.
     """
 
     stream_id: int
@@ -344,6 +395,7 @@ class StreamCounters:
     max_event_time_us: int | None
     scramble: int | None = None
     order_passed: int | None = None
+    horizon_us: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -383,12 +435,14 @@ class BatchManifest:
         received: Punctuations per stream, likewise.
         groups: Counters of each family whose results are groups, likewise.
         probes: Counters per family side whose rows lie in rings, likewise.
+        memory: Counters per family side whose rows wait outside the slices, likewise.
         cpu: CPU time.
         buckets: How evenly the work lay on them.
         input_end: Spark's offset at the end of the batch, by key; empty in manifests from before it was kept.
         digest: Digest of the input ranges and the row counts, equal whenever the batch is repeated; empty
             likewise.
         exchanged: Pairs on their way to other buckets. The next batch reads the files of these buckets.
+        held: Event times of held rows, likewise: per bucket and stream with a cap.
     """
 
     batch: int
@@ -413,6 +467,8 @@ class BatchManifest:
     groups: tuple[GroupCounters, ...] = ()
     exchanged: tuple[ExchangeCounters, ...] = ()
     probes: tuple[ProbeCounters, ...] = ()
+    held: tuple[HeldTimes, ...] = ()
+    memory: tuple[MemoryCounters, ...] = ()
 
     @property
     def progress(self) -> BatchProgress:
@@ -437,6 +493,8 @@ class BatchManifest:
             received=(),
             groups=(),
             probes=(),
+            held=(),
+            memory=(),
         )
 
     @property
@@ -476,6 +534,7 @@ Counters = TypeVar(
     AbsenceCounters,
     GroupCounters,
     ProbeCounters,
+    MemoryCounters,
     PunctuationCounters,
     StreamPunctuations,
 )

@@ -287,6 +287,37 @@ class Probe:
 #: Requested way to search slices; ``auto`` lets the planner choose.
 AskedProbe = Probe | Literal["auto"]
 
+#: Where the rows of joins without windows wait: in memory, or on disk while they lead (``Memory``).
+MemoryStrategy = Literal["plain", "dbf"]
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Strategy by which a family in the order of its streams saves memory (WO-Join, §4).
+
+    Attributes:
+        strategy: ``plain``: every row is in memory. ``dbf``, disk-buffer first: rows that no row of the other
+            stream can meet yet wait on disk.
+        read_ahead: Rows per side that may be in memory although they are beyond the other stream (C); unused
+            by ``plain``.
+    """
+
+    strategy: MemoryStrategy = "plain"
+    read_ahead: int = 8192
+
+    def __post_init__(self) -> None:
+        if self.read_ahead < 1:
+            raise ValueError(f"at least one row is read ahead, not {self.read_ahead}")
+
+    @property
+    def parks(self) -> bool:
+        """Return whether leading rows wait on disk."""
+        return self.strategy == "dbf"
+
+
+#: Requested way to save memory; ``auto`` lets the planner choose by the limit.
+AskedMemory = MemoryStrategy | Literal["auto"]
+
 
 @dataclass(frozen=True, slots=True)
 class FamilyPlan:
@@ -315,6 +346,7 @@ class FamilyPlan:
         clock_a: Clock that measures the windows and slices of a.
         clock_b: The same for b.
         probe: How its slices are searched.
+        memory: Where rows wait; not plain only if the clock is the order of its streams.
     """
 
     id: str
@@ -337,6 +369,7 @@ class FamilyPlan:
     clock_a: Clock = "time"
     clock_b: Clock = "time"
     probe: Probe = Probe()
+    memory: Memory = Memory()
 
     def clock(self, side: str) -> Clock:
         """Return the clock that measures the windows of a side."""
@@ -484,6 +517,21 @@ class Promises:
 
 
 @dataclass(frozen=True, slots=True)
+class Horizon:
+    """Rows of a stream that earlier batches have brought leave the state if their event time is below it.
+
+    They are in no pair with a row of the batch that brings this record, or of a later one.
+
+    Attributes:
+        stream_id: The stream.
+        time_us: The horizon, µs UTC.
+    """
+
+    stream_id: int
+    time_us: int
+
+
+@dataclass(frozen=True, slots=True)
 class ControlRecord:
     """One entry of the control log, an input row of every bucket.
 
@@ -492,7 +540,8 @@ class ControlRecord:
         at_batch: Scripted entries are not admitted before this batch; None admits at once.
         plan: The version that takes effect, for a plan change.
         heartbeat: The heartbeat, for a heartbeat.
-        promises: Punctuations. Exactly one of the three is set.
+        promises: Punctuations.
+        horizon: A horizon. Exactly one of the four is set.
     """
 
     seq: int
@@ -500,7 +549,8 @@ class ControlRecord:
     plan: Plan | None = None
     heartbeat: Heartbeat | None = None
     promises: Promises | None = None
+    horizon: Horizon | None = None
 
     def __post_init__(self) -> None:
-        if [self.plan, self.heartbeat, self.promises].count(None) != 2:
-            raise ValueError("a control record carries either a plan, a heartbeat or promises")
+        if [self.plan, self.heartbeat, self.promises, self.horizon].count(None) != 3:
+            raise ValueError("a control record carries either a plan, a heartbeat, promises or a horizon")

@@ -48,12 +48,14 @@ class BatchClosings:
         arrived: Closings per side that came with the batch, or None.
         extended: Closings per side that must be remembered longer because rows of the other side arrived.
         finished: Keys that are finished at the end of the batch (``WaitingKeys.finish``); None without any.
+        discarded: Rows per side that were not stored.
     """
 
     joins: FamilyJoins
     arrived: Mapping[str, pa.RecordBatch | None]
     extended: dict[str, list[pa.RecordBatch]] = field(default_factory=lambda: {side: [] for side in SIDES})
     finished: pa.Table | None = None
+    discarded: dict[str, Segment] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -150,6 +152,7 @@ class BatchClosings:
         if not count or (females.arrived is not None and count * WORTH_A_WRITE < len(females)):
             return females
         closed.discarded = count
+        self.discarded[side] = females.filter(dead)
         return females.filter(~dead)
 
     def close(
@@ -176,6 +179,10 @@ class BatchClosings:
         for side, closed in self.joins.closed.items():
             closed.remember(self.arrived[side], closed.see(newest), self.extended[side])
             other = "b" if side == "a" else "a"
+            if other in self.discarded:
+                for chain in self.joins.chains.values():
+                    rows = chain.admitted(other, self.discarded[other])
+                    chain.slices[other][0].counts.discarded = 0 if rows is None else len(rows)
             held = sum(state.rows for chain in self.joins.chains.values() for state in chain.slices[other])
             if closed.is_look_due(held):
                 self.joins.purge_closed(other)

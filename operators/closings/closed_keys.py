@@ -59,6 +59,8 @@ class ClosedKeys:
         violating: Rows of the side that broke a promise in this batch.
         arrived: Closings of this batch.
         dead: Rows of the other side with closed keys that the last search left in the state.
+        dead_per_slice: The same for each slice of the other side, join by join; empty before the first search
+            under the plan in force.
         last: Last row of a clustered side, as an edge (``derived``); None before the first row.
     """
 
@@ -74,6 +76,7 @@ class ClosedKeys:
     violating: int = 0
     arrived: int = 0
     dead: int = 0
+    dead_per_slice: list[int] = field(default_factory=list)
     last: pa.RecordBatch | None = None
 
     @property

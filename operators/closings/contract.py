@@ -4,9 +4,8 @@ A punctuation closes a key if it fixes all key columns of the side and no others
 unique in some of the key columns closes the key of each new row. One that is clustered by the key columns
 closes a key when the next key comes. One that is ordered by the key closes all keys that are too far behind.
 
-Families of outer, semi and anti joins use no contract: times alone decide which of their rows are absent. Nor
-do families with windows of rows, which count rows of any key. Nor do ordered families, because closings are
-forgotten by event time.
+Families with windows of rows use no contract, because they count rows of any key. Nor do ordered families,
+because closings are forgotten by event time.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ def side_contract(family: FamilyPlan, side: str, stream: Stream) -> SideContract
         side: ``a`` or ``b``.
         stream: The stream of the side.
     """
-    if not stream.has_contract or family.judges_absence or family.counted_sides or family.ordered:
+    if not stream.has_contract or family.counted_sides or family.ordered:
         return None
     key = frozenset(pair[0] if side == "a" else pair[1] for pair in family.key)
     promised = stream.punctuations

@@ -7,8 +7,10 @@
 A row that passes its side's filter is *absent* for a query once no match can come any more: when the
 opposite watermark passes its event time by the query's window on its side (matches have T_b - T_a < W_a, and
 no later row of b is older than b's watermark). The verdict comes in that batch under every strategy, cut and
-slack, since times decide and not the slice in which the row lies. Rows wait where they rest anyway; those
-whose key is NULL, which match nothing, wait apart. What is known of matches are marks (``join.marks``).
+slack, since times decide and not the slice in which the row lies. If the other side closes the row's key
+(``operators.closings``), all matches are known at the end of that batch, which decides the row. Rows wait
+where they rest anyway; those whose key is NULL, which match nothing, wait apart. What is known of matches are
+marks (``join.marks``).
 
     1. rows that become due are looked up before the chains of the batch move or drop any
     2. the pairs of the batch leave marks
@@ -24,6 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 import numpy as np
 import pyarrow as pa
@@ -31,6 +34,7 @@ import pyarrow as pa
 from catalog.arrow_types import arrow_type
 from catalog.values.query import UNBOUNDED_US
 from catalog.values.routes.route_table import RouteTable
+from operators.closings.closed_opposite import ClosedOpposite
 from operators.join.absence_classes import AbsentClasses, CompiledAbsence, SemiClasses
 from operators.join.compiled_family import CompiledFamily
 from operators.join.marks import NO_MATCH, GroupMarks, NearestMatches, fold, marks_segment, satisfied
@@ -47,6 +51,7 @@ from operators.segments.segment import Segment, timestamps
 #: Rows of a side in one join: the ids of its queries, and segments of which some rows may be due.
 Waiting = tuple[frozenset[int], Iterable[Segment]]
 _NOTHING = np.zeros(0, dtype=np.int64)
+_NO_CLOSINGS: Mapping[str, ClosedOpposite] = MappingProxyType({})
 #: Resting rows are searched for those that leave early once one in this many of them can have got a match.
 _WORTH_A_LOOK = 4
 
@@ -114,6 +119,7 @@ class Absence:
         before: Mapping[str, int | None],
         watermarks: Mapping[str, int | None],
         row_classes: SegmentClasses,
+        closings: Mapping[str, ClosedOpposite] = _NO_CLOSINGS,
     ) -> Due:
         """Look up the rows on which the batch decides; before its chains run.
 
@@ -124,23 +130,38 @@ class Absence:
             before: Watermark per side at the end of the batch before.
             watermarks: The same at the end of this one.
             row_classes: Row classes of the segments.
+            closings: Closings that the rows of a side meet, of sides whose keys the other side can close.
         """
         found: Due = {}
+        ended: dict[int, Int64s] = {}
         for (side, group), classes in self.compiled.absent.items():
             other, new = "b" if side == "a" else "a", keyless[side]
             now, then = watermarks[other], before[other]
-            if now is None:
+            met = closings.get(side)
+            if now is None and met is None:
                 continue
             waiting, arrived = self.keyless[side].segments, [] if new is None else [new]
             resting = [s for ids, segments in held[side] if ids & classes.ids for s in segments]
+            if met is not None:
+                for segment in resting:
+                    if id(segment) not in ended:
+                        ended[id(segment)] = met.ended(segment, fresh=False)
+                for segment in fresh[side]:
+                    ended[id(segment)] = met.ended(segment, fresh=True)
             looked_at = [
-                *((segment, then, False) for segment in resting),
-                *((segment, then, True) for segment in waiting),
-                *((segment, None, False) for segment in fresh[side]),
-                *((segment, None, True) for segment in arrived),
+                *((segment, then, False, met) for segment in resting),
+                *((segment, then, True, None) for segment in waiting),
+                *((segment, None, False, None) for segment in fresh[side]),
+                *((segment, None, True, None) for segment in arrived),
             ]
             parts = [
-                _due_rows(classes, s, since, now, row_classes, null=null) for s, since, null in looked_at
+                _due_rows(
+                    *(classes, s, since, now, row_classes),
+                    null=null,
+                    ended=ended.get(id(s), _NOTHING),
+                    known=known,
+                )
+                for s, since, null, known in looked_at
             ]
             due = [part for part in parts if part is not None]
             if due:
@@ -192,6 +213,17 @@ class Absence:
             if after is not None:
                 waiting.segments = [s for s in waiting.segments if s.t_max > after]
             compact(waiting, UNBOUNDED_US, self.family.lineages[side].live)
+
+    def forget_marks(self, side: str, held: Iterable[Segment]) -> None:
+        """Drop the marks of rows that do not rest any more: they have no further pairs and are decided.
+
+        Args:
+            side: The side.
+            held: Its resting rows.
+        """
+        positions = np.concatenate([_NOTHING, *(segment.pos for segment in held)])
+        kept = [segment.filter(np.isin(segment.pos, positions)) for segment in self.marks[side].segments]
+        self.marks[side].segments = [segment for segment in kept if len(segment)]
 
     def undecided(self, side: str, held: Iterable[Segment], opposite_us: int | None) -> int:
         """Count the rows of a side that some window which judges them has not passed.
@@ -401,27 +433,39 @@ def _due_rows(
     classes: AbsentClasses,
     segment: Segment,
     then: int | None,
-    now: int,
+    now: int | None,
     row_classes: SegmentClasses,
     *,
     null: bool,
+    ended: Int64s = _NOTHING,
+    known: ClosedOpposite | None = None,
 ) -> DueRows | None:
-    """Find the rows of a segment that the opposite watermark passes by a window; None without any.
+    """Find the rows of a segment that the opposite watermark passes by a window, or that have ended.
+
+    None without any.
 
     Args:
         classes: The classes whose windows count.
         segment: The segment.
         then: Opposite watermark up to which its rows have been decided; None: not at all.
-        now: Opposite watermark up to which they are decided now.
+        now: Opposite watermark up to which they are decided now; None before the first row.
         row_classes: Row classes of segments.
         null: Whether the key of the rows is NULL.
+        ended: Places of rows that are decided for all windows, because the other side has closed their key.
+        known: Tells which resting rows were decided so before; None for new rows.
     """
     windows = classes.windows_us
-    if not len(segment) or now - segment.t_min < windows[0] or segment.epoch_max < classes.since_version:
+    if not len(segment) or segment.epoch_max < classes.since_version:
         return None
-    if then is not None and then - segment.t_max >= windows[-1]:
+    passed = now is not None and now - segment.t_min >= windows[0]
+    passed &= then is None or then - segment.t_max < windows[-1]
+    if not passed and not len(ended):
         return None
-    last = np.searchsorted(windows, now - segment.ts, side="right")
+    if now is None:
+        last = np.zeros(len(segment), dtype=np.int64)
+    else:
+        last = np.searchsorted(windows, now - segment.ts, side="right")
+    last[ended] = len(windows)
     first = np.zeros_like(last) if then is None else np.searchsorted(windows, then - segment.ts, side="right")
     due: Bools = first < last
     if segment.epoch_min < classes.since_version:
@@ -430,6 +474,8 @@ def _due_rows(
     if serving is not None:
         due &= serving
     rows = np.flatnonzero(due)
+    if known is not None and len(rows):
+        rows = rows[~known.ended_before(segment, rows)]
     return DueRows(segment, rows, first[rows], last[rows], null) if len(rows) else None
 
 

@@ -20,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from operators.closings.closed_keys import ClosedKeys
+from operators.closings.closed_opposite import ClosedOpposite
 from operators.finishing.waiting_keys import WaitingKeys
 from operators.groups.open_groups import OpenGroups
 from operators.join.absence import Absence, Due, Waiting
@@ -32,19 +33,23 @@ from operators.join.sliced_join import SliceState
 from operators.kernels.keys import Bools, is_exact
 from operators.lineage.entitlement import HolderQuery, Term, held_terms
 from operators.lineage.lineage import RowClasses
-from operators.ranks.ranked_rows import RankedRows, WaitingRows
+from operators.parking.parked_rows import ParkedRows
+from operators.ranks.ranked_rows import RankedRows
 from operators.ranks.ranking import Ranking
 from operators.segments.layout import SIDES
 from operators.segments.segment import Segment
+from operators.segments.waiting_rows import WaitingRows
 
 #: What holds segments.
-Holder = SliceState | ClosedKeys | OpenGroups | WaitingKeys | Ranking | WaitingRows
+Holder = SliceState | ClosedKeys | OpenGroups | WaitingKeys | Ranking | WaitingRows | ParkedRows
 
 #: A segment is rewritten once nobody needs at least one in this many of its rows.
 WORTH_A_REWRITE = 4
 
 _NO_WATERMARKS: Mapping[str, int | None] = MappingProxyType({"a": None, "b": None})
 _NO_ROWS: Mapping[str, Segment | None] = MappingProxyType({"a": None, "b": None})
+_NO_CLOSINGS: Mapping[str, pa.RecordBatch | None] = MappingProxyType({})
+_NONE_OPENED: Mapping[str, Sequence[Segment]] = MappingProxyType({})
 
 
 @dataclass(slots=True, eq=False)
@@ -61,6 +66,7 @@ class FamilyJoins:
         ranked: Ranks of rows, and rows that wait for theirs; None where windows are of time.
         groups: Open groups; None where the results are pairs.
         waiting: Closed keys that are not finished; None where no query asks about them.
+        parked: Rows per side that wait on disk; empty unless the family saves memory so.
     """
 
     family: CompiledFamily
@@ -72,6 +78,7 @@ class FamilyJoins:
     ranked: RankedRows | None = None
     groups: OpenGroups | None = None
     waiting: WaitingKeys | None = None
+    parked: Mapping[str, ParkedRows] = field(default_factory=dict)
 
     @classmethod
     def empty(cls, family: CompiledFamily) -> FamilyJoins:
@@ -88,7 +95,17 @@ class FamilyJoins:
             kinds = family.plan.key_types
             waiting = WaitingKeys(0 if is_exact(kinds) else len(kinds))
         closed = _closed_keys(family)
-        return cls(family, chains, classes, absence, closed, ranked=ranked, groups=groups, waiting=waiting)
+        return cls(
+            family,
+            chains,
+            classes,
+            absence,
+            closed,
+            ranked=ranked,
+            groups=groups,
+            waiting=waiting,
+            parked=_parked_rows(family),
+        )
 
     def process(
         self,
@@ -98,6 +115,8 @@ class FamilyJoins:
         females: Mapping[str, Segment | None] | None = None,
         before: Mapping[str, int | None] = _NO_WATERMARKS,
         keyless: Mapping[str, Segment | None] = _NO_ROWS,
+        closings: Mapping[str, pa.RecordBatch | None] = _NO_CLOSINGS,
+        opened: Mapping[str, Sequence[Segment]] = _NONE_OPENED,
     ) -> PairTable:
         """Run one batch through all joins.
 
@@ -108,6 +127,8 @@ class FamilyJoins:
             females: Those of the rows that rest in this bucket, per side; None for all of them.
             before: Watermark per side at the end of the batch before; asked by families with absence.
             keyless: New rows without a key per side, of sides whose absent rows are results.
+            closings: Closings per side that came with the batch; asked by families with absence.
+            opened: Rows of earlier batches per side that were parked until now.
 
         Returns:
             The joined pairs of the batch, and absent rows.
@@ -119,10 +140,18 @@ class FamilyJoins:
         due: Due = {}
         if absence is not None:
             held = {side: self._waiting(side) for side in SIDES}
-            new = {side: [rows for rows in (resting[side],) if rows is not None] for side in SIDES}
-            due = absence.due(held, new, keyless, before, watermarks, self.classes)
+            met = {
+                side: ClosedOpposite(self.closed[other], closings.get(other), self.family.layouts[side])
+                for side, other in (("a", "b"), ("b", "a"))
+                if other in self.closed
+            }
+            # Rows whose key is closed do not rest, and are decided all the same. Families with absence have
+            # one bucket for each key, so their other rows all rest here.
+            judged = {side: fresh[side] if side in met else resting[side] for side in SIDES}
+            new = {side: [rows for rows in (judged[side],) if rows is not None] for side in SIDES}
+            due = absence.due(held, new, keyless, before, watermarks, self.classes, met)
         for chain in self.chains.values():
-            chain.process(fresh, resting, watermarks, pairs)
+            chain.process(fresh, resting, watermarks, pairs, opened)
         if absence is not None:
             absence.decide(due, pairs, watermarks)
             self._let_go(absence, watermarks)
@@ -238,6 +267,9 @@ class FamilyJoins:
             yield self.groups
         if self.waiting is not None:
             yield self.waiting
+        for parked in self.parked.values():
+            yield parked
+            yield parked.tail
 
     def stored(self) -> Iterator[Segment]:
         """Yield the segments of ``states``; one that two joins took over comes twice."""
@@ -262,62 +294,94 @@ class FamilyJoins:
                 held = {id(s): s for _, segments in self._waiting(side) for s in segments}
                 self.absence.forget_undecided(side, held.values())
 
+    def leave_behind(self, stream_id: int, horizon_us: int) -> None:
+        """Let the rows of a stream whose event time is below a horizon leave all slices.
+
+        Queries over such a stream have windows of time and inner joins of two streams
+        (``planner.bind.clocks.horizons``), so no other part of the state depends on these rows.
+        """
+        plan = self.family.plan
+        kept: dict[int, Segment] = {}
+        for _, side, _, state in self.slices():
+            if (plan.stream_a if side == "a" else plan.stream_b) != stream_id:
+                continue
+            for segment in state.segments:
+                # Joins that share a segment must go on sharing it.
+                if id(segment) not in kept and segment.t_max >= horizon_us:
+                    begun = segment.t_min < horizon_us
+                    kept[id(segment)] = segment.cut(horizon_us, segment.t_max + 1) if begun else segment
+            state.segments = [kept[id(segment)] for segment in state.segments if id(segment) in kept]
+
     def _waiting(self, side: str) -> list[Waiting]:
         return [
             (frozenset(chain.join.plan.queries), [s for state in chain.slices[side] for s in state.segments])
             for chain in self.chains.values()
         ]
 
-    def purge_closed(self, side: str) -> None:
+    def purge_closed(self, side: str, *, all_rows: bool = False) -> None:
         """Remove stored rows whose key the other side has closed, from segments where a rewrite pays.
 
         Args:
             side: Side of the rows.
+            all_rows: Whether to rewrite every segment that has such rows.
         """
         closed = self.closed["b" if side == "a" else "a"]
         layout = self.family.layouts[side]
         closed.unpurged = 0
-        removed, closed.dead = self._remove(side, lambda segment: closed.closed(segment, layout))
-        closed.purged += removed
+        slices, closed.dead = self._remove(side, lambda s: closed.closed(s, layout), all_rows=all_rows)
+        closed.dead_per_slice = [left for _, _, left in slices]
+        for state, removed, _ in slices:
+            state.counts.closed += removed
+            closed.purged += removed
+        if self.absence is not None:
+            self.absence.forget_marks(side, (s for _, segments in self._waiting(side) for s in segments))
 
     def _let_go(self, absence: Absence, watermarks: Mapping[str, int | None]) -> None:
         """Remove rows that nobody needs after the matches they have, where enough of them may have some."""
         for side, other in (("a", "b"), ("b", "a")):
             held = sum(state.rows for chain in self.chains.values() for state in chain.slices[side])
             if absence.is_look_due(side, held):
-                self._remove(side, absence.early(side, watermarks[other], self.classes))
+                slices, _ = self._remove(side, absence.early(side, watermarks[other], self.classes))
+                for state, removed, _ in slices:
+                    state.counts.left += removed
 
-    def _remove(self, side: str, unneeded: Callable[[Segment], Bools]) -> tuple[int, int]:
+    def _remove(
+        self, side: str, unneeded: Callable[[Segment], Bools], *, all_rows: bool = False
+    ) -> tuple[list[tuple[SliceState, int, int]], int]:
         """Remove resting rows that nobody needs, from segments where a rewrite pays.
 
         Args:
             side: Side of the rows.
             unneeded: Tells which rows of a segment nobody needs, bool[n].
+            all_rows: Whether to rewrite every segment that has such rows.
 
         Returns:
-            Rows removed, in each join that held them; rows left although nobody needs them, each once.
+            Each slice with the number of rows removed and of those left although nobody needs them; and the
+            number left in all segments, where a segment that joins share counts once.
         """
         kept: dict[int, Segment] = {}
-        removed = left = 0
+        unneeded_rows: dict[int, int] = {}
+        slices = []
         for chain in self.chains.values():
             for state in chain.slices[side]:
                 remaining = []
+                removed = left = 0
                 for segment in state.segments:
                     # Joins that share a segment must go on sharing it.
                     if id(segment) not in kept:
                         gone = unneeded(segment)
                         count = int(np.count_nonzero(gone))
-                        worth_it = count * WORTH_A_REWRITE >= len(segment)
+                        worth_it = all_rows or count * WORTH_A_REWRITE >= len(segment)
                         kept[id(segment)] = segment.filter(~gone) if count and worth_it else segment
-                        if not worth_it:
-                            left += count
+                        unneeded_rows[id(segment)] = 0 if worth_it else count
                     stays = kept[id(segment)]
-                    state.counts.left += len(segment) - len(stays)
                     removed += len(segment) - len(stays)
+                    left += unneeded_rows[id(segment)]
                     if len(stays):
                         remaining.append(stays)
                 state.segments = remaining
-        return removed, left
+                slices.append((state, removed, left))
+        return slices, sum(unneeded_rows.values())
 
     def replace(self, state: Holder, index: int, stored: Segment) -> None:
         """Put the stored form of a segment in its place; what is known of its rows stays known."""
@@ -334,6 +398,15 @@ class FamilyJoins:
     def remember_classes(self, segment: Segment, classes: RowClasses) -> None:
         """Take over the row classes that an earlier batch found under the same plan version."""
         self.classes.put(segment, classes)
+
+
+def _parked_rows(family: CompiledFamily) -> dict[str, ParkedRows]:
+    """Return empty places for the rows that wait on disk, if the family has such rows."""
+    memory, queries = family.plan.memory, family.plan.queries
+    if not memory.parks:
+        return {}
+    reaches = {side: max(q.w_b_us if side == "a" else q.w_a_us for q in queries) for side in SIDES}
+    return {side: ParkedRows(reach, memory.read_ahead) for side, reach in reaches.items()}
 
 
 def _closed_keys(family: CompiledFamily) -> dict[str, ClosedKeys]:

@@ -69,20 +69,26 @@ def migrated(
         Joins whose rows lie in slices that start no later than the ones they come from.
     """
     following = FamilyJoins.empty(family)
+    kept = [
+        side
+        for side in following.closed
+        # Of several plan versions at one boundary, one may end a contract and spread keys over more buckets,
+        # and the last may renew the contract.
+        if side in former.closed and former.family.plan.replication == family.plan.replication
+    ]
     if following.absence is not None and former.absence is not None:
+        for side in former.closed.keys() - set(kept):
+            # With its closings, the family forgets which rows are decided, so these rows go first.
+            former.purge_closed("b" if side == "a" else "a", all_rows=True)
         following.absence.take_over(former.absence)
     if following.ranked is not None and former.ranked is not None:
         following.ranked.take_over(former.ranked)
     reached = former.opposite_reached(watermarks) if watermarks else watermarks
+    _take_parked(former, following, activated, marks)
     if following.groups is not None and former.groups is not None:
         following.groups.take_over(former.groups)
-    kept: list[str] = []
-    for side, closed in following.closed.items():
-        # Of several plan versions at one boundary, one may end a contract and spread keys over more buckets,
-        # and the last may renew the contract.
-        if side in former.closed and former.family.plan.replication == family.plan.replication:
-            closed.take_over(former.closed[side])
-            kept.append(side)
+    for side in kept:
+        following.closed[side].take_over(former.closed[side])
     if following.waiting is not None:
         following.waiting.entering = family.finishing_ids
         if former.waiting is not None:
@@ -107,6 +113,32 @@ def migrated(
                     if admitted is not None:
                         chain.slices[side][0].segments.append(admitted)
     return following
+
+
+def _take_parked(
+    former: FamilyJoins,
+    following: FamilyJoins,
+    activated: frozenset[int],
+    marks: Mapping[str, Mapping[int, Sequence[Term]]],
+) -> None:
+    """Go on with the rows that wait on disk. They are opened only if a query asks for rows that are held."""
+    family = following.family
+    asked = any(q.id in activated and q.backfill == "state" for q in family.plan.queries)
+    for side, parked in former.parked.items():
+        if side in following.parked and not asked:
+            following.parked[side].take_over(parked)
+            continue
+        segments = list(parked.opened())
+        if own := marks.get(side, {}):
+            segments = [_with_marks(s, family.layouts[side].kept(s), own) for s in segments]
+        segments = _with_new_filters(segments, [0] * len(segments), family, side, activated)
+        if side in following.parked:
+            following.parked[side].load = parked.load
+            following.parked[side].tail.segments = segments
+            continue
+        for chain in following.chains.values():
+            for segment in segments:
+                _place(chain, side, segment, 0)
 
 
 def _admitted(

@@ -55,6 +55,8 @@ class SliceCounts:
     made: int = 0
     results: int = 0
     left: int = 0
+    discarded: int = 0
+    closed: int = 0
 
 
 @dataclass(slots=True)

@@ -14,7 +14,7 @@ from types import MappingProxyType
 from catalog.values.boundaries import Boundaries
 from catalog.values.calibration import Calibration
 from catalog.values.migration import OnLeave
-from catalog.values.plan import AskedProbe, Partitioning, Plan, Strategy
+from catalog.values.plan import AskedMemory, AskedProbe, Partitioning, Plan, Strategy
 from catalog.values.query import Query
 from planner.build.retained_boundaries import NO_BOUNDARIES, ByFamily, kept_families, retained_boundaries
 from planner.costs.calibrated import CalibratedModel
@@ -41,6 +41,8 @@ class Objective:
         partitioning: Who chooses over how many buckets the rows of a key spread.
         probe: How the slices of families without a way of their own are searched.
         family_probes: How slices of single families are searched, by id or key.
+        oblivious_memory: Where the rows of joins without windows wait.
+        oblivious_memory_mb: Limit of the memory of each family of such joins, MB; None for no limit.
     """
 
     strategy: Strategy = "mem-opt"
@@ -52,6 +54,8 @@ class Objective:
     partitioning: Partitioning = "auto"
     probe: AskedProbe = "auto"
     family_probes: Mapping[str, AskedProbe] = field(default_factory=dict)
+    oblivious_memory: AskedMemory = "auto"
+    oblivious_memory_mb: float | None = None
 
     def changed(
         self,
@@ -62,8 +66,11 @@ class Objective:
         c_sys: float | None = None,
         partitioning: Partitioning | None = None,
         probe: AskedProbe | None = None,
+        oblivious_memory: AskedMemory | None = None,
+        oblivious_memory_mb: float | None = None,
     ) -> Objective:
         """Return the objective with what is not None put over it; pinned chains stay."""
+        limit = self.oblivious_memory_mb if oblivious_memory_mb is None else oblivious_memory_mb
         return replace(
             self,
             strategy=self.strategy if strategy is None else strategy,
@@ -72,6 +79,8 @@ class Objective:
             c_sys=self.c_sys if c_sys is None else c_sys,
             partitioning=self.partitioning if partitioning is None else partitioning,
             probe=self.probe if probe is None else probe,
+            oblivious_memory=self.oblivious_memory if oblivious_memory is None else oblivious_memory,
+            oblivious_memory_mb=limit,
         )
 
     def with_strategies(
@@ -177,7 +186,8 @@ class Objective:
 
     def weighs_costs(self) -> bool:
         """Return whether any plan can depend on statistics of costs."""
-        return "cpu-opt" in (self.strategy, *self.family_strategies.values())
+        limited = self.oblivious_memory == "auto" and self.oblivious_memory_mb is not None
+        return limited or "cpu-opt" in (self.strategy, *self.family_strategies.values())
 
     def weighs_keys(
         self, previous: Plan | None, queries: Iterable[Query], anew: Collection[str] = ()

@@ -1,4 +1,4 @@
-"""``sluice demo``: the service, two real streams replayed into it, and queries to watch.
+"""``sluice demo``: the service, real streams replayed into it, and queries to watch.
 
 The replay writes one Parquet file per stream and step of event time into the inbox that the streams read
 from. Every file appears whole, in order of event time, so no row is late.
@@ -72,7 +72,7 @@ def run_demo(
         with _workspace(settings, None if once else serving) as workspace:
             replay = Replay(tables, root / "inbox", kept_step_length_us(root, pace), pace)
             if pace is None:
-                replay.write()  # before the streams are registered, so that both are found whole
+                replay.write()  # before the streams are registered, so that all are found whole
             queries = _register(workspace, root / "inbox", ONCE_FILES_PER_BATCH if pace is None else None)
             reader = ProgressReader(workspace.batches, workspace.counts, _meter(workspace, tables))
             if not once:

@@ -4,6 +4,7 @@
 {"splits": [{"at": "15s", "side": "A"}], "merges": [{"at": "10s", "family": "A.k = B.k"}]}
 {"cleanup": true}          {"rollback_to": 7}
 {"probe": "hash(100)", "invalidation": "probe+insert"}
+{"oblivious_memory": "dbf"}
 """
 
 from __future__ import annotations
@@ -17,20 +18,21 @@ from pydantic import BaseModel, ConfigDict, Field, PlainValidator, WithJsonSchem
 from catalog.durations import format_duration, parse_duration_us
 from catalog.errors import SluiceError
 from catalog.values.migration import ExplicitStep, OnLeave
-from catalog.values.plan import AskedProbe, Invalidation, Strategy
+from catalog.values.plan import AskedMemory, AskedProbe, Invalidation, Strategy
 from planner.probes.asked_probe import asked_probe, probe_text
 from service.errors import InvalidMigration
 
 
 @dataclass(frozen=True, slots=True)
 class MigrationRequest:
-    """Requested migration: exactly one of strategies, ways to search, steps, clean-up and roll-back.
+    """Requested migration: exactly one of strategies, ways to search, memory, steps, clean-up and roll-back.
 
     Attributes:
         strategy: Strategy of families without one of their own; None leaves it.
         family_strategies: Strategies of single families by key or id; None takes a family's own one away.
         probe: How the slices of families without a way of their own are searched; None leaves it.
         family_probes: How those of single families are searched; None removes a family's own way.
+        oblivious_memory: Where the rows of joins without windows wait; None leaves it.
         steps: Splits and merges, by the name of their family; None where there is only one.
         cleanup: Drop what departed queries left, and what was pinned.
         rollback_to: Plan version whose strategies and chains come back.
@@ -42,6 +44,7 @@ class MigrationRequest:
     family_strategies: Mapping[str, Strategy | None] = field(default_factory=dict)
     probe: AskedProbe | None = None
     family_probes: Mapping[str, AskedProbe | None] = field(default_factory=dict)
+    oblivious_memory: AskedMemory | None = None
     steps: tuple[tuple[str | None, ExplicitStep], ...] = ()
     cleanup: bool = False
     rollback_to: int | None = None
@@ -52,6 +55,7 @@ class MigrationRequest:
         said = {
             "strategies": self.strategy is not None or bool(self.family_strategies),
             "probes": self.probe is not None or bool(self.family_probes),
+            "oblivious_memory": self.oblivious_memory is not None,
             "splits and merges": bool(self.steps),
             "cleanup": self.cleanup,
             "rollback_to": self.rollback_to is not None,
@@ -66,8 +70,8 @@ class MigrationRequest:
         if not given and self.on_leave is None:
             raise InvalidMigration(
                 "the migration says nothing",
-                hint="Give strategy, family_strategies, probe, family_probes, splits, merges, cleanup, "
-                "rollback_to or on_leave.",
+                hint="Give strategy, family_strategies, probe, family_probes, oblivious_memory, splits, "
+                "merges, cleanup, rollback_to or on_leave.",
             )
 
     @property
@@ -80,6 +84,7 @@ class MigrationRequest:
             f"{name}: {'no own probe' if own is None else f'probe {probe_text(own)}'}"
             for name, own in self.family_probes.items()
         ]
+        parts += [] if self.oblivious_memory is None else [f"oblivious memory {self.oblivious_memory}"]
         parts += [f"{step.kind} at {format_duration(step.at_us)}" for _, step in self.steps]
         if self.on_leave is not None:
             after = f" {format_duration(self.on_leave.after_us)}" if self.on_leave.after_us else ""
@@ -180,6 +185,11 @@ class MigrationDocument(BaseModel):
         default_factory=dict,
         description="How the slices of single families are searched, by key or id; null takes a way away.",
     )
+    oblivious_memory: AskedMemory | None = Field(
+        default=None,
+        description="Where the rows of joins without windows wait: in memory (`plain`), or on disk while "
+        "their stream leads (`dbf`). `auto` leaves it to the planner and the setting `oblivious_memory_mb`.",
+    )
     splits: list[SliceStepDocument] = Field(
         default_factory=list, description="Where slices are to be cut in two. The chain is pinned then."
     )
@@ -223,6 +233,7 @@ class MigrationDocument(BaseModel):
             family_strategies=self.family_strategies,
             probe=self._probe(),
             family_probes={name: _asked(name, own) for name, own in self.family_probes.items()},
+            oblivious_memory=self.oblivious_memory,
             steps=steps,
             cleanup=self.cleanup,
             rollback_to=self.rollback_to,

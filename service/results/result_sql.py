@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 
 from catalog.sql_text import quoted, text_literal
-from catalog.values.query import PUNCTUATION_OUTPUT, Output, Query
+from catalog.values.query import PUNCTUATION_OUTPUT, UNBOUNDED_US, Output, Query
 from catalog.values.stream import Stream
 from operators.lineage.expressions import struct_sql
 
@@ -110,13 +110,19 @@ def _values(query: Query, stream_a: Stream) -> dict[str, str]:
 
 
 def _event_time_sql(query: Query) -> str:
-    """Return the text of a result's event time: an absent row is stored with its own, for all its queries."""
+    """Return the text of a result's event time: an absent row is stored with its own, for all its queries.
+
+    With an unbounded window only a closed key makes a row absent, and its own event time remains.
+    """
     if query.kind not in ("outer", "anti"):
         return "_event_time"
     cases = [
         f"WHEN {partner} IS NULL THEN _event_time + to_microseconds({side.window_us})"
         for side, partner in ((query.a, "_pos_b"), (query.b, "_pos_a"))
+        if side.window_us < UNBOUNDED_US
     ]
+    if not cases:
+        return "_event_time"
     return f"CASE {' '.join(cases)} ELSE _event_time END AS _event_time"
 
 

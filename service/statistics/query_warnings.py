@@ -17,7 +17,7 @@ def query_warnings(query: Query, a: Stream, b: Stream) -> tuple[str, ...]:
     if query.left is not None:
         return ()
     timed = query.a.clock == query.b.clock == "time"
-    uses = query.kind == "inner" and timed and bool(query.key)
+    uses = timed and bool(query.key)
     key_a, key_b = (frozenset(pair[number] for pair in query.key) for number in (0, 1))
     closes_a, closes_b = uses and a.closes_keys(key_a), uses and b.closes_keys(key_b)
     found = [
@@ -34,6 +34,6 @@ def query_warnings(query: Query, a: Stream, b: Stream) -> tuple[str, ...]:
         if stream.has_contract and not closes:
             reason = f"it closes no key of {{{', '.join(sorted(key))}}}"
             if not uses:
-                reason = "only inner joins with an equal key and time windows use contracts"
+                reason = "only joins with an equal key and time windows use contracts"
             found.append(f'the contract of stream "{stream.name}" ("{side.alias}") is not used: {reason}')
     return tuple(dict.fromkeys(found))

@@ -26,7 +26,7 @@ def test_an_answer_names_the_join_that_a_query_is(source: str, join: str) -> Non
     assert BoundQuery.of(bind(f"SELECT a.k FROM {source}", STREAMS)).join == join
 
 
-def test_an_answer_says_that_a_row_is_never_known_to_be_alone() -> None:
+def test_an_answer_says_that_time_never_shows_that_a_row_is_alone() -> None:
     def answered(a: str, b: str, join: str) -> str | None:
         text = f"SELECT x.k FROM A [{a}] x {join} B [{b}] y ON x.k = y.k"
         return BoundQuery.of(bind(text, STREAMS)).undecided
@@ -36,4 +36,6 @@ def test_an_answer_says_that_a_row_is_never_known_to_be_alone() -> None:
     assert answered("RANGE UNBOUNDED", "NOW", "JOIN") is None
     for join, names in (("LEFT JOIN", '"x"'), ("ANTI JOIN", '"x"'), ("FULL JOIN", '"x"')):
         said = answered("RANGE UNBOUNDED", "NOW", join)
-        assert said == f"a row of {names} may find a partner at any later time: its window is unbounded"
+        assert said == (
+            f"a row of {names} may find a partner until a punctuation closes its key: its window is unbounded"
+        )

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from catalog.values.plan import Heartbeat
+from catalog.values.plan import Heartbeat, Horizon
 from catalog.values.query import Query, Side
 from catalog.values.stream import Stream
 from tests.builders import Key
@@ -52,16 +52,21 @@ class NestedLoops:
     decided: set[tuple[int, str, int]] = field(default_factory=set)
     times: dict[Result, int] = field(default_factory=dict)
     violating: set[tuple[Family, str, int]] = field(default_factory=set)
+    #: Tells which keys a side has closed by the end of the batch, and not forgotten before it.
+    closed: Callable[[Family, str, tuple[object, ...]], bool] = lambda *_: False
 
     def step(
         self,
         queries: Sequence[Query] | None,
         rows: Mapping[int, Sequence[Row]],
         heartbeats: Sequence[Heartbeat] = (),
+        horizons: Sequence[Horizon] = (),
     ) -> Counter[Result]:
         """Process one batch and return its results; ``queries`` are all that run from now on."""
         if queries is not None:
             self._activate(queries)
+        for horizon in horizons:
+            self._leave_behind(horizon)
         start = {stream_id: self.watermark(stream_id) for stream_id in rows}
         for stream_id, arrived in rows.items():
             limit = start[stream_id]
@@ -75,6 +80,14 @@ class NestedLoops:
         results = self._results()
         self.batch += 1
         return results
+
+    def _leave_behind(self, horizon: Horizon) -> None:
+        """Let the rows of earlier batches below a horizon take part no more."""
+        for (a, b, _, _), sides in self.known.items():
+            for stream_id, side in ((a, "a"), (b, "b")):
+                for known in sides[side]:
+                    if stream_id == horizon.stream_id and known.row.ts < horizon.time_us:
+                        known.entitled.clear()
 
     def watermark(self, stream_id: int) -> int | None:
         """Return max(event time seen) - lateness, or a later heartbeat."""
@@ -196,13 +209,17 @@ class NestedLoops:
         return results
 
     def _give_absent(self, results: Counter[Result], query: Query, side: str, rows: Sequence[Known]) -> None:
-        """Decide on rows once the other stream has passed them by the query's window."""
-        opposite = self.watermark(side_of(query, "b" if side == "a" else "a").stream_id)
+        """Decide on rows once the other stream has passed them by the query's window, or closed their key."""
+        other = "b" if side == "a" else "a"
+        opposite = self.watermark(side_of(query, other).stream_id)
         for known in rows:
             row = (query.id, side, known.row.pos)
             due = known.row.ts + side_of(query, side).window_us
             judged = known.batch >= self.since[query.id] and row not in self.decided
-            if judged and opposite is not None and opposite >= due:
+            if not judged:
+                continue
+            ended = known.key is not None and self.closed(family_of(query), other, known.key)
+            if ended or (opposite is not None and opposite >= due):
                 self.decided.add(row)
                 if row not in self.matched:
                     self._give(results, query, side, known.row.pos, due)

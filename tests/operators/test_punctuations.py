@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from unittest.mock import patch
 
@@ -16,13 +16,13 @@ from hypothesis import strategies as st
 from catalog.arrow_types import PUNCTUATION_COLUMN
 from catalog.values.batch import StreamPunctuations
 from catalog.values.plan import Heartbeat, Plan
-from catalog.values.query import Query
+from catalog.values.query import UNBOUNDED_US, Query
 from catalog.values.stream import Constraints, Punctuations, Stream
 from operators.bucket.bucket_state import SegmentIds, encode_manifest, store_segments
-from operators.bucket.counters import punctuation_counters
+from operators.bucket.counters import punctuation_counters, slice_counters
 from operators.bucket.rehash import rehashed
 from operators.closings import closed_keys
-from operators.closings.closing_rows import matching
+from operators.closings.closing_rows import ends, matching
 from operators.errors import PromiseBroken
 from operators.segments.layout import SideLayout
 from operators.segments.row_codec import KEY, POS, TS
@@ -62,8 +62,10 @@ class Promised:
 
 
 @st.composite
-def promised_cases(draw: st.DrawFn, *, activations: bool = False, family: int | None = None) -> Promised:
-    case = draw(cases(activations=activations, family=family, max_rows=90))
+def promised_cases(
+    draw: st.DrawFn, *, activations: bool = False, family: int | None = None, absence: bool = False
+) -> Promised:
+    case = draw(cases(activations=activations, family=family, max_rows=90, absence=absence))
     remember_us = draw(st.sampled_from((0, 0, 0, 20, None)))
     unique = draw(st.sampled_from(((), (), ("k",), ("m",), ("k", "m"))))
     clustered = draw(st.sampled_from(((), (), (), ("k",), ("m",), ("k", "m"))))
@@ -125,6 +127,8 @@ def check_promised(promised: Promised, *, exactly: bool = False) -> Runner:
         changes = plan_versions(step, case, plans[-1] if plans else None)
         plans += changes
         flowing = [s.id for s in plans[-1].streams]
+        staying = set.intersection(*({f.id for f in plan.families} for plan in changes or plans[-1:]))
+        before = {place: closed for place, closed in remembered(runner).items() if place[0] in staying}
         came = step.by_stream(flowing)
         rows = {i: [r for r in given if (i, r.pos) not in patterns] for i, given in came.items()}
         sources |= {(i, r.pos): r for i, arrived in rows.items() for r in arrived}
@@ -149,6 +153,7 @@ def check_promised(promised: Promised, *, exactly: bool = False) -> Runner:
                 and passes(side_of(query, side), sources[side_of(query, side).stream_id, pos])
             }
             assert wanted <= oracle.violating
+        oracle.closed = closed_by(judge, (before, remembered(runner)))
         expected += oracle.step(step.queries, rows, beats)
         where = f"batch {oracle.batch - 1}"
         if runner.results != expected:
@@ -162,6 +167,44 @@ def check_promised(promised: Promised, *, exactly: bool = False) -> Runner:
     return runner
 
 
+#: Remembered closings per family id and side: intervals of exact keys, or keys by value.
+Remembered = Mapping[tuple[str, str], tuple[list[tuple[int, int]], set[tuple[object, ...]]]]
+
+
+def remembered(runner: Runner) -> Remembered:
+    """Return the closings that the buckets remember."""
+    found: dict[tuple[str, str], tuple[list[tuple[int, int]], set[tuple[object, ...]]]] = {}
+    for bucket in runner.state:
+        for family, joins in bucket.families.items():
+            for side, closed in joins.closed.items():
+                intervals, keys = found.setdefault((family, side), ([], set()))
+                closings = closed.all_remembered()
+                if closings is None:
+                    continue
+                if closed.layout.exact:
+                    intervals += zip(closings.column(KEY).to_pylist(), ends(closings).tolist(), strict=True)
+                else:
+                    names = [name for name in closings.schema.names if name.startswith(COLUMN)]
+                    keys |= {tuple(row.values()) for row in closings.select(names).to_pylist()}
+    return found
+
+
+def closed_by(judge: Judge, known: Sequence[Remembered]) -> Callable[[Family, str, tuple[object, ...]], bool]:
+    """Return whether the buckets remember that a side has closed a key; it must have done so."""
+
+    def closed(family: Family, side: str, key: tuple[object, ...]) -> bool:
+        place = (family_id(family[0], family[1], family[2], absence=family[3]), side)
+        for intervals, keys in (each[place] for each in known if place in each):
+            (number, *_) = key
+            within = isinstance(number, int) and any(low <= number <= high for low, high in intervals)
+            if within or key in keys:
+                assert judge.has_closed(family, side, key)
+                return True
+        return False
+
+    return closed
+
+
 class Judge:
     """Return the rows that break a promise if nothing is ever forgotten, given rows and punctuations."""
 
@@ -173,13 +216,21 @@ class Judge:
         self._last: dict[tuple[Family, str], tuple[object, ...]] = {}
         self.may_violate: set[tuple[Family, str, int]] = set()
 
+    def has_closed(self, family: Family, side: str, key: tuple[object, ...]) -> bool:
+        """Tell whether a side of a family has closed a key so far."""
+        number = 0 if side == "a" else 1
+        slack = self._streams[family[number]].constraints.slack(frozenset(pair[number] for pair in family[2]))
+        greatest = self._greatest.get((family, side))
+        passed = slack is not None and greatest is not None and isinstance(key[0], int)
+        return (family, side, key) in self._closed or (passed and key[0] < greatest - slack)  # type: ignore[operator]
+
     def step(
         self,
-        families: Sequence[Family] | object,
+        families: Iterable[Family],
         came: Mapping[int, Sequence[Row]],
         limits: Mapping[int, int | None],
     ) -> None:
-        for family in families:  # type: ignore[attr-defined]  # a view of a dictionary
+        for family in families:
             for side, number in (("a", 0), ("b", 1)):
                 stream_id = family[number]
                 key = [pair[number] for pair in family[2]]
@@ -228,25 +279,39 @@ def run(promised: Promised, *, exactly: bool = False) -> Runner:
         return check_promised(promised, exactly=exactly)
 
 
-@settings(SETTINGS, max_examples=examples(120))
+@settings(SETTINGS, max_examples=examples(120, short=15))
 @given(promised_cases())
 def test_results_are_those_of_nested_loops_over_rows_that_keep_promises(promised: Promised) -> None:
     run(promised)
 
 
-@settings(SETTINGS, max_examples=examples(120))
+@settings(SETTINGS, max_examples=examples(120, short=15))
 @given(promised_cases(activations=True, family=0))
 def test_queries_come_and_go_while_closings_are_remembered(promised: Promised) -> None:
     run(promised)
 
 
-@settings(SETTINGS, max_examples=examples(80))
+@settings(SETTINGS, max_examples=examples(80, short=10))
 @given(promised_cases(activations=True))
 def test_families_of_several_keys_use_the_punctuations_that_fix_theirs(promised: Promised) -> None:
     run(promised)
 
 
-@settings(SETTINGS, max_examples=examples(40))
+@settings(SETTINGS, max_examples=examples(120, short=30))
+@given(promised_cases(activations=True, absence=True, family=0))
+def test_rows_without_a_partner_are_decided_when_the_other_side_closes_their_key(promised: Promised) -> None:
+    run(promised)
+
+
+@settings(SETTINGS, max_examples=examples(60, short=15))
+@given(promised_cases(activations=True, absence=True))
+def test_absence_in_families_of_several_keys_is_decided_by_the_punctuations_of_theirs(
+    promised: Promised,
+) -> None:
+    run(promised)
+
+
+@settings(SETTINGS, max_examples=examples(40, short=5))
 @given(promised_cases(), st.sampled_from((1, 2, 3, 8)))
 def test_the_number_of_buckets_changes_no_verdict(promised: Promised, buckets: int) -> None:
     promised = replace(promised, numbers=(0,))
@@ -269,16 +334,17 @@ class Scene:
         buckets: int = 1,
         window_b_us: int = 10,
         lateness_us: int = 0,
+        query: Query | None = None,
     ) -> None:
         promising = replace(a_stream(2, lateness_us), punctuations=contract, constraints=Constraints(unique))
         self.streams = {1: a_stream(1, lateness_us), 2: promising}
         self.runner = Runner(self.streams, buckets)
-        queries = (a_query(1, 10, window_b_us),)
+        queries = (a_query(1, 10, window_b_us) if query is None else query,)
         self._plans = [build_plan(queries, self.streams)]
         self._positions = dict.fromkeys(self.streams, 0)
 
-    def batch(self, a: Sequence[object] = (), b: Sequence[object] = ()) -> set[tuple[int, int]]:
-        """Feed (time, key) for a row, a key in brackets for a punctuation; return the pairs so far."""
+    def batch(self, a: Sequence[object] = (), b: Sequence[object] = ()) -> set[tuple[int, int | None]]:
+        """Feed (time, key) for a row, a key in brackets for a punctuation; return the results so far."""
         tables = {}
         for stream_id, items in ((1, a), (2, b)):
             rows, patterns = [], {}
@@ -292,7 +358,7 @@ class Scene:
                 tables[stream_id] = table_of(self.streams[stream_id], rows, patterns)
         plans, self._plans = self._plans, []
         self.runner.step(tables, plans)
-        return {(pos_a, pos_b) for _, pos_a, pos_b in self.runner.results if pos_a is not None}  # type: ignore[misc]
+        return {(pos_a, pos_b) for _, pos_a, pos_b in self.runner.results if pos_a is not None}
 
     def replan(self, *queries: Query) -> None:
         """Change the queries from the next batch on."""
@@ -454,6 +520,25 @@ def test_rows_at_rest_whose_key_is_closed_leave_the_state() -> None:
     assert scene.held("a") == {key for key in keys if key % 2 == 0}
 
 
+def test_each_slice_counts_its_rows_of_closed_keys() -> None:
+    scene = Scene()
+    scene.replan(a_query(1, 10), a_query(2, 100))
+    scene.batch(a=[(5, key) for key in range(40)])
+    # The first slice ends at 10; most rows of the second one are dead and leave, those of the first one stay.
+    scene.batch(a=[(30, key) for key in range(40, 80)], b=[(25, 99)])
+    scene.batch(b=[*([key] for key in range(30)), *([key] for key in range(40, 45))])
+    scene.batch(a=[(31, 1), (31, 200)])
+    counters = [
+        counters
+        for bucket in scene.runner.state
+        for counters in slice_counters(bucket.families, bucket.clocks)
+        if counters.side == "a"
+    ]
+    assert [(c.slice, c.lying, c.discarded, c.dead) for c in counters] == [(1, 41, 1, 5), (2, 10, 0, 0)]
+    done = {name[3]: deeds["closed"] for name, deeds in scene.runner.done.items() if name[2] == "a"}
+    assert done == {1: 0, 2: 30}
+
+
 def test_a_contract_can_say_to_stop() -> None:
     scene = Scene(Punctuations((("k",),), violation="stop"))
     scene.batch(b=[(5, 7), [7]])
@@ -483,7 +568,49 @@ def test_families_without_contracts_store_what_they_always_did() -> None:
     assert "closed" not in document
 
 
-@settings(SETTINGS, max_examples=examples(25))
+def test_a_row_without_a_partner_is_decided_by_the_closing_of_its_key() -> None:
+    scene = Scene(query=a_query(1, 10, kind="outer", preserved=("a",)))
+    assert scene.batch(a=[(5, 7), (5, 8)], b=[(5, 7)]) == {(0, 0)}
+    # The row of 8 is decided, and so are rows that come later; the one of 9 waits until 15.
+    assert scene.batch(b=[[8]]) == {(0, 0), (1, None)}
+    assert scene.batch(a=[(6, 8), (5, 9)]) == {(0, 0), (1, None), (2, None)}
+    assert scene.batch(b=[(15, 1)]) == {(0, 0), (1, None), (2, None), (3, None)}
+    assert scene.batch(b=[(90, 1)]) == {(0, 0), (1, None), (2, None), (3, None)}
+    assert set(scene.runner.results.values()) == {1}
+
+
+def test_a_row_that_the_other_side_closed_before_its_first_row_is_decided() -> None:
+    scene = Scene(query=a_query(1, 10, kind="anti", preserved=("a",)))
+    assert scene.batch(b=[[7]]) == set()
+    assert scene.batch(a=[(5, 7), (5, 8)]) == {(0, None)}
+
+
+def test_a_contract_that_ends_makes_no_row_a_result_twice() -> None:
+    query = a_query(1, 10, kind="anti", preserved=("a",))
+    scene = Scene(query=query)
+    assert scene.batch(a=[(5, 7), (5, 8)], b=[(4, 1), [7]]) == {(0, None)}
+    assert scene.held("a") == {0, 1}
+    scene.streams[2] = replace(scene.streams[2], punctuations=None)
+    scene.replan(query)
+    assert scene.batch(b=[(40, 1)]) == {(0, None), (1, None)}
+    assert set(scene.runner.results.values()) == {1}
+
+
+def test_an_unbounded_outer_join_keeps_nothing_of_closed_keys() -> None:
+    keys = range(40)
+    scene = Scene(query=a_query(1, UNBOUNDED_US, 1, kind="outer", preserved=("a",)))
+    scene.batch(a=[(5, key) for key in keys], b=[(5, key) for key in keys if key % 2])
+    scene.batch(b=[[key] for key in keys])
+    scene.batch(a=[(6, key) for key in keys])
+    found = scene.batch(b=[(9, 41), *([key] for key in range(100, 140))])
+    assert sum(pos_b is None for _, pos_b in found) == 60
+    assert scene.held("a") == set()
+    (joins,) = scene.runner.state[0].families.values()
+    assert joins.absence is not None
+    assert joins.absence.marks["a"].segments == []
+
+
+@settings(SETTINGS, max_examples=examples(25, short=5))
 @given(promised_cases(family=0))
 def test_every_row_that_breaks_a_promise_is_dropped_if_nothing_is_forgotten(promised: Promised) -> None:
     streams = {

@@ -26,6 +26,7 @@ FOREVER = (
         ("SELECT a.v FROM A [NOW] a, C [NOW] c WHERE a.k = c.k", ()),
         ("SELECT a.v FROM A [RANGE UNBOUNDED] a, C [NOW] c WHERE a.k = c.k", (FOREVER.format("a", "C"),)),
         ("SELECT a.v FROM A [NOW] a, C [RANGE UNBOUNDED] c WHERE a.k = c.k", ()),
+        ("SELECT c.v FROM C [RANGE UNBOUNDED] c ANTI JOIN A [NOW] a ON a.k = c.k", ()),
         (
             "SELECT b.v FROM B [NOW] b, C [RANGE UNBOUNDED] c WHERE b.v = c.v",
             (
@@ -36,7 +37,7 @@ FOREVER = (
         (
             "SELECT b.v FROM B [ROWS 5] b, C [ROWS 5] c WHERE b.k = c.k",
             (
-                'the contract of stream "B" ("b") is not used: only inner joins with an equal key and time '
+                'the contract of stream "B" ("b") is not used: only joins with an equal key and time '
                 "windows use contracts",
             ),
         ),
