@@ -98,7 +98,7 @@ def results_sql(query: Query, tables: Tables) -> str:
             f"SELECT a.{tables.row} AS row_a, b.{tables.row} AS row_b{outputs}, "
             f'greatest(a."{tables.time_a}", b."{tables.time_b}") AS _event_time FROM {a}, {b} WHERE {match}'
         )
-    if query.kind in ("inner", "outer"):
+    if query.kind in ("inner", "outer") or len(query.preserved) == 2:
         word = {(): "JOIN", ("a",): "LEFT JOIN", ("b",): "RIGHT JOIN", ("a", "b"): "FULL JOIN"}[
             query.preserved
         ]
@@ -111,6 +111,7 @@ def results_sql(query: Query, tables: Tables) -> str:
             for side in query.preserved
             if _side(query, side).window_us >= UNBOUNDED_US
         ]
+        never += [f"({a_alone} OR {b_alone})"] if query.kind == "anti" else []
         return (
             f"SELECT a.{tables.row} AS row_a, b.{tables.row} AS row_b{outputs}, {time} AS _event_time "
             f"FROM {a} {word} {b} ON {match} WHERE {' AND '.join(never) or 'TRUE'}"

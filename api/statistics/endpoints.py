@@ -33,14 +33,18 @@ def show_statistics(workspace: WorkspaceDep) -> Response:
     Rates, selectivities, row widths, keys and skew are smoothed over the last batches; `age_s` beside them is
     the wall-clock time since the newest batch that had a say in them. They are what plans are chosen by.
 
-    Of a family of outer, semi and anti joins, `undecided_a` is how many rows of its first stream wait for
-    the verdict, `absent_a` how many results of the last batches are such rows without a partner, all queries
-    together; both are null where no query judges rows of that stream. In a family with windows of
-    rows `undecided_a` is how many rows of its first stream wait until their ranks are final. In a family of
-    queries with GROUP BY `open_groups` is how many groups may still get pairs, and `closed_groups` how many
-    groups came out in the last batches. In a step whose key differs from that of the step before,
+    Of a family of outer, semi and anti joins, `undecided_a` is how many rows of its first stream wait
+    for the verdict, `absent_a` how many results of the last batches are such rows without a partner,
+    all queries together; `matched_a` is how many rows got their first match in the last batches, and
+    `left_a` how many left although windows still reached them, because no query needed them any more.
+    `marks_a` is how many marks are held, each the distance of a row to its nearest matches. All are
+    null where no query judges rows of that stream. In a family with windows of rows `undecided_a` is
+    how many rows of its first stream wait until their ranks are final. In a family of queries with
+    GROUP BY `open_groups` is how many groups may still get pairs, and `closed_groups` how many groups
+    came out in the last batches. In a step whose key differs from that of the step before,
     `exchange_rows` is how many pairs of the step before went to other buckets in the last batches, and
-    `exchange_seconds` is the mean time from the commit of their batch to that of the batch that joined them.
+    `exchange_seconds` is the mean time from the commit of their batch to that of the batch that joined
+    them.
     `rings` has, for each side of a family that is searched by
     `hash(N)` or `loops`, the rows scanned, the heads of rings looked at, and the live and expired rows held.
     `ordered` has, for each side of a family without windows, the scrambling factor of its stream, the rows by

@@ -81,6 +81,8 @@ class SliceCounters:
             rows lie in a slice for longer than its interval says. 0 in older manifests.
         made: Pairs that males made with the rows lying here and that serve at least one query. 0 in older
             manifests.
+        left: Rows that left although a window still reached them, because no query needed them any more after
+            their matches (``operators.leaving``). 0 in older manifests.
         lazy_end: Whether its end is lazy (``catalog.values.plan.FamilyPlan.lazy_ends``).
         discarded: Rows that were not stored here, because the other side had closed their key.
         closed: Rows that were removed because the other side had closed their key.
@@ -108,6 +110,7 @@ class SliceCounters:
     own_bytes: int = 0
     lying: int = 0
     made: int = 0
+    left: int = 0
     lazy_end: bool = False
     discarded: int = 0
     closed: int = 0
@@ -171,6 +174,10 @@ class AbsenceCounters:
             Times tell, so a row counts for as long as it is held, though it has found a partner; one that
             rests in several joins counts in each. With windows of rows: rows that wait for their ranks.
         absent: Results that are rows of the side without a partner, all queries together.
+        matched: Rows of the side that got their first match, once for each condition group
+            (``operators.join.absence_classes``). 0 in older manifests.
+        marks: Marks held at the end of the batch: nearest matches of a row for a condition group. One may be
+            held several times until marks are merged. 0 in older manifests.
     """
 
     KEY: ClassVar[tuple[str, ...]] = ("family", "side")
@@ -179,6 +186,8 @@ class AbsenceCounters:
     side: str
     undecided: int
     absent: int
+    matched: int = 0
+    marks: int = 0
 
 
 @dataclass(frozen=True, slots=True)

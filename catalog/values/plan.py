@@ -107,6 +107,10 @@ class PlannedQuery:
         """Return whether its results have result punctuations among them."""
         return any(output.name == PUNCTUATION_OUTPUT for output in self.outputs)
 
+    def needs_one_match(self, side: str) -> bool:
+        """Tell whether it judges the rows of a side and needs each of them only until its first match."""
+        return self.kind in ("semi", "anti") and self.preserved == (side,)
+
 
 @dataclass(frozen=True, slots=True)
 class Slice:

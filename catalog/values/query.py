@@ -110,7 +110,8 @@ class Query:
         kind: ``outer`` gives all matches and each absent row of ``preserved`` with the other side NULL,
             ``semi`` each row that has a match once, ``anti`` each absent row once. A row that passes its
             side's filter and has no match is absent.
-        preserved: Sides whose rows are judged: one of them, both for FULL, none for ``inner``.
+        preserved: Sides whose rows are judged: one of them, both for FULL (``outer`` and ``anti``), none for
+            ``inner``.
         grouping: Groups that are its results; None if its results are pairs.
         left: Join whose pairs are the rows of side a, in a join of three and more streams
             (``catalog.steps``); None in a join of two.
@@ -150,7 +151,7 @@ class Query:
 
     def __post_init__(self) -> None:
         """Hold the preserved sides to the kind."""
-        most = {"inner": 0, "outer": 2, "semi": 1, "anti": 1}[self.kind]
+        most = {"inner": 0, "outer": 2, "semi": 1, "anti": 2}[self.kind]
         if not (self.kind != "inner") <= len(self.preserved) <= most:
             raise ValueError(f"{self.kind} join that preserves {self.preserved}")
 

@@ -270,6 +270,11 @@ def encode_manifest(bucket: Bucket, dropped: Iterable[str] = (), dropped_before:
     }
     if undecided:
         document["absence"] = undecided
+        document["unsearched"] = {
+            family_id: joins.absence.unsearched
+            for family_id, joins in bucket.families.items()
+            if joins.absence is not None
+        }
     closed = {
         family_id: {
             side: [
@@ -487,6 +492,8 @@ def load_bucket(
             kept = document["absence"][family.id]
             for state, ids in zip(joins.absence.states(), kept, strict=True):
                 state.segments = [segment(segment_id) for segment_id in ids]
+            # Not counted by the versions that let no row leave early.
+            joins.absence.unsearched |= document.get("unsearched", {}).get(family.id, {})
         if joins.ranked is not None:
             (joins.ranked.released_us, *facts), *kept = document["ranked"][family.id]
             for ranking, of_ranking in zip(joins.ranked.rankings.values(), facts, strict=True):

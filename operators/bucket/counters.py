@@ -78,6 +78,7 @@ def slice_counters(families: Mapping[str, FamilyJoins], clocks: Clocks) -> Itera
                 own_bytes=sum(segment.stored_bytes for segment in state.segments),
                 lying=state.rows,
                 made=counts.made,
+                left=counts.left,
                 lazy_end=joins.chains[join_id].join.lazy_ends[side][index],
                 discarded=counts.discarded,
                 closed=counts.closed,
@@ -103,7 +104,10 @@ def absence_counters(families: Mapping[str, FamilyJoins], clocks: Clocks) -> Ite
             if absence is not None and absence.compiled.groups[side]:
                 held = (s for _, of, _, state in joins.slices() if of == side for s in state.segments)
                 undecided = absence.undecided(side, held, opposite)
-                yield AbsenceCounters(family_id, side, undecided, absence.given[side])
+                marks = sum(len(segment) for segment in absence.marks[side].segments)
+                yield AbsenceCounters(
+                    family_id, side, undecided, absence.given[side], absence.found[side], marks
+                )
 
 
 def punctuation_counters(families: Mapping[str, FamilyJoins]) -> Iterator[PunctuationCounters]:

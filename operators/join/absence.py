@@ -16,13 +16,15 @@ marks (``join.marks``).
     2. the pairs of the batch leave marks
     3. due rows without a near enough match are results
 
+Rows that no query needs after their matches leave early (``leaving.needs``).
+
 A semi join gives a row with its first match, in the order of the union: event time, then positions. The
 queries that get a row at the same time share one result.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
@@ -41,6 +43,7 @@ from operators.join.segment_classes import SegmentClasses
 from operators.join.sliced_join import SliceState, compact
 from operators.kernels.keys import Bools, Int64s
 from operators.kernels.nearest import without_match
+from operators.leaving.needs import ended_needs
 from operators.lineage.route_counts import RouteCounts
 from operators.segments.layout import SIDES, SideLayout
 from operators.segments.segment import Segment, timestamps
@@ -49,6 +52,8 @@ from operators.segments.segment import Segment, timestamps
 Waiting = tuple[frozenset[int], Iterable[Segment]]
 _NOTHING = np.zeros(0, dtype=np.int64)
 _NO_CLOSINGS: Mapping[str, ClosedOpposite] = MappingProxyType({})
+#: Resting rows are searched for those that leave early once one in this many of them can have got a match.
+_WORTH_A_LOOK = 4
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -84,6 +89,8 @@ class Absence:
         marks: Nearest matches per side.
         keyless: Rows per side whose key is NULL, until they are decided.
         given: Results of the last batch that are absent rows, per side and over all queries.
+        found: Rows of a side that got their first match in the last batch, once for each condition group.
+        unsearched: Marks per side that came since rows were last searched for those that leave early.
     """
 
     family: CompiledFamily
@@ -91,6 +98,8 @@ class Absence:
     marks: dict[str, SliceState] = field(default_factory=lambda: {side: _unbounded() for side in SIDES})
     keyless: dict[str, SliceState] = field(default_factory=lambda: {side: _unbounded() for side in SIDES})
     given: dict[str, int] = field(default_factory=lambda: dict.fromkeys(SIDES, 0))
+    found: dict[str, int] = field(default_factory=lambda: dict.fromkeys(SIDES, 0))
+    unsearched: dict[str, int] = field(default_factory=lambda: dict.fromkeys(SIDES, 0))
 
     def states(self) -> Iterator[SliceState]:
         """Yield what holds its segments, in a set order."""
@@ -100,7 +109,7 @@ class Absence:
 
     def take_over(self, former: Absence) -> None:
         """Go on with what was kept under the plan version before."""
-        self.marks, self.keyless = former.marks, former.keyless
+        self.marks, self.keyless, self.unsearched = former.marks, former.keyless, former.unsearched
 
     def due(
         self,
@@ -171,7 +180,7 @@ class Absence:
             pairs: The batch's pairs with their matches; takes the results.
             watermarks: Watermark per side at the end of the batch.
         """
-        self.given = dict.fromkeys(SIDES, 0)
+        self.given, self.found = dict.fromkeys(SIDES, 0), dict.fromkeys(SIDES, 0)
         matches = pairs.matches
         assert matches is not None, "the pairs of an absence family leave marks"
         for side in SIDES:
@@ -188,12 +197,13 @@ class Absence:
                     self._give_first(semi, matched, found, known, pairs)
                 nearer = None if found is None else found.nearer(known)
                 if nearer is not None:
+                    self.found[side] += known.unmatched(nearer.pos)
                     known.add(nearer)
                     new.append(nearer)
                 if place in due:
                     self._give_absent(self.compiled.absent[place], due[place], known, pairs)
             if new:
-                self.marks[side].segments.append(marks_segment(new))
+                self._add_marks(side, marks_segment(new))
         for side, other in (("a", "b"), ("b", "a")):
             now = watermarks[other]
             after = None if now is None else now - self.compiled.reach_us[side]
@@ -246,8 +256,49 @@ class Absence:
         groups = self.compiled.groups[side]
         for segment in (*held, *self.keyless[side].segments):
             if groups and len(segment):
-                self.marks[side].segments.append(satisfied(groups, segment))
+                self._add_marks(side, satisfied(groups, segment))
         self.keyless[side].segments = []
+
+    def is_look_due(self, side: str, held: int) -> bool:
+        """Tell whether so many marks came that rows must be searched; restart the count then.
+
+        Args:
+            side: Side of the rows.
+            held: Number of its resting rows.
+        """
+        if side not in self.compiled.needs or self.unsearched[side] * _WORTH_A_LOOK < max(held, 1):
+            return False
+        self.unsearched[side] = 0
+        return True
+
+    def early(
+        self, side: str, opposite_us: int | None, row_classes: SegmentClasses
+    ) -> Callable[[Segment], Bools]:
+        """Return what tells which rows of a segment leave early.
+
+        Args:
+            side: Side of the rows.
+            opposite_us: The opposite watermark, µs.
+            row_classes: Row classes of segments.
+        """
+        known: dict[int, NearestMatches] = {}
+
+        def nearest(group: int, pos: Int64s) -> tuple[Int64s, Int64s]:
+            if group not in known:
+                known[group] = NearestMatches.of(self.marks[side].segments, group, None)
+            return known[group].at(pos)
+
+        def leave(segment: Segment) -> Bools:
+            classes = row_classes.of(side, segment)
+            needs = self.compiled.needs_of(side, classes.masks)
+            ages_us = np.maximum((opposite_us if opposite_us is not None else segment.t_min) - segment.ts, 0)
+            return ended_needs(needs, classes, ages_us, segment.pos, nearest)
+
+        return leave
+
+    def _add_marks(self, side: str, marks: Segment) -> None:
+        self.marks[side].segments.append(marks)
+        self.unsearched[side] += len(marks)
 
     def _give_absent(
         self, classes: AbsentClasses, due: Sequence[DueRows], known: NearestMatches, pairs: PairTable

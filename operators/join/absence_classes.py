@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import reduce
 from operator import or_
 
@@ -25,7 +25,9 @@ import pandas as pd
 from catalog.values.plan import FamilyPlan, PlannedQuery
 from catalog.values.routes.query_sets import QuerySets
 from catalog.values.routes.route_table import RouteTable
+from operators.kernels.bounded import keep
 from operators.kernels.keys import Int64s
+from operators.leaving.needs import QueryNeed, RowNeeds
 from operators.lineage.lineage import query_set
 from operators.lineage.route_numbers import route_numbers
 from operators.segments.layout import SIDES
@@ -219,6 +221,7 @@ class CompiledAbsence:
         semi: Semi joins per side and condition group.
         silent: Set of the queries that give no pairs: semi and anti joins.
         reach_us: How far the opposite watermark has passed a row when all is decided, per side, µs.
+        needs: Needs of each query, in plan order, for the sides whose rows may leave early.
     """
 
     groups: Mapping[str, tuple[ConditionGroup, ...]]
@@ -226,6 +229,20 @@ class CompiledAbsence:
     semi: Mapping[tuple[str, int], SemiClasses]
     silent: int
     reach_us: Mapping[str, int]
+    needs: Mapping[str, tuple[QueryNeed, ...]]
+    _of_classes: dict[tuple[str, int], RowNeeds | None] = field(default_factory=dict)
+
+    def needs_of(self, side: str, masks: Sequence[int]) -> dict[int, RowNeeds]:
+        """Return the needs of classes of rows that may leave early, by the queries that they may serve."""
+        found = {}
+        for mask in set(masks):
+            if (side, mask) not in self._of_classes:
+                members = [need for n, need in enumerate(self.needs[side]) if mask >> n & 1]
+                keep(self._of_classes, (side, mask), RowNeeds.of(members))
+            needs = self._of_classes[side, mask]
+            if needs is not None:
+                found[mask] = needs
+        return found
 
 
 def compile_absence(family: FamilyPlan, keys: Int64s) -> CompiledAbsence | None:
@@ -278,6 +295,25 @@ def compile_absence(family: FamilyPlan, keys: Int64s) -> CompiledAbsence | None:
         semi=semi,
         silent=query_set([n for n, q in enumerate(family.queries) if q.kind in ("semi", "anti")]),
         reach_us=reach,
+        needs={
+            side: _needs(family, side)
+            for side in SIDES
+            if any(query.needs_one_match(side) for query in family.queries)
+        },
+    )
+
+
+def _needs(family: FamilyPlan, side: str) -> tuple[QueryNeed, ...]:
+    """Return what each query needs of the rows of a side."""
+    # Held rows tell when a closed key is finished, so a query that asks about that needs them to the end.
+    return tuple(
+        QueryNeed(
+            query.w_a_us if side == "a" else query.w_b_us,
+            _group_number(query) if query.needs_one_match(side) and not query.announces else None,
+            query.w_a_us,
+            query.w_b_us,
+        )
+        for query in family.queries
     )
 
 

@@ -12,7 +12,7 @@ comes to one of them (stream partition, State-Slice, VLDB 2006, §3.2).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
@@ -30,7 +30,7 @@ from operators.join.marks import BatchMatches
 from operators.join.pairs import PairTable
 from operators.join.segment_classes import SegmentClasses
 from operators.join.sliced_join import SliceState
-from operators.kernels.keys import is_exact
+from operators.kernels.keys import Bools, is_exact
 from operators.lineage.entitlement import HolderQuery, Term, held_terms
 from operators.lineage.lineage import RowClasses
 from operators.parking.parked_rows import ParkedRows
@@ -43,7 +43,7 @@ from operators.segments.waiting_rows import WaitingRows
 #: What holds segments.
 Holder = SliceState | ClosedKeys | OpenGroups | WaitingKeys | Ranking | WaitingRows | ParkedRows
 
-#: A segment is rewritten once at least one in this many of its rows has a closed key.
+#: A segment is rewritten once nobody needs at least one in this many of its rows.
 WORTH_A_REWRITE = 4
 
 _NO_WATERMARKS: Mapping[str, int | None] = MappingProxyType({"a": None, "b": None})
@@ -154,6 +154,7 @@ class FamilyJoins:
             chain.process(fresh, resting, watermarks, pairs, opened)
         if absence is not None:
             absence.decide(due, pairs, watermarks)
+            self._let_go(absence, watermarks)
         self.classes.keep_only(self.stored())
         return pairs
 
@@ -236,6 +237,8 @@ class FamilyJoins:
                 tuple(self.family.terms[side].get(q.id, ())),
             )
             for q in self.family.plan.queries
+            # Rows with a match may have left: such a query holds none for those that come.
+            if not q.needs_one_match(side)
         ]
         return held_terms(holders, opposite_watermark_us, newest_us, columns)
 
@@ -324,30 +327,61 @@ class FamilyJoins:
         """
         closed = self.closed["b" if side == "a" else "a"]
         layout = self.family.layouts[side]
+        closed.unpurged = 0
+        slices, closed.dead = self._remove(side, lambda s: closed.closed(s, layout), all_rows=all_rows)
+        closed.dead_per_slice = [left for _, _, left in slices]
+        for state, removed, _ in slices:
+            state.counts.closed += removed
+            closed.purged += removed
+        if self.absence is not None:
+            self.absence.forget_marks(side, (s for _, segments in self._waiting(side) for s in segments))
+
+    def _let_go(self, absence: Absence, watermarks: Mapping[str, int | None]) -> None:
+        """Remove rows that nobody needs after the matches they have, where enough of them may have some."""
+        for side, other in (("a", "b"), ("b", "a")):
+            held = sum(state.rows for chain in self.chains.values() for state in chain.slices[side])
+            if absence.is_look_due(side, held):
+                slices, _ = self._remove(side, absence.early(side, watermarks[other], self.classes))
+                for state, removed, _ in slices:
+                    state.counts.left += removed
+
+    def _remove(
+        self, side: str, unneeded: Callable[[Segment], Bools], *, all_rows: bool = False
+    ) -> tuple[list[tuple[SliceState, int, int]], int]:
+        """Remove resting rows that nobody needs, from segments where a rewrite pays.
+
+        Args:
+            side: Side of the rows.
+            unneeded: Tells which rows of a segment nobody needs, bool[n].
+            all_rows: Whether to rewrite every segment that has such rows.
+
+        Returns:
+            Each slice with the number of rows removed and of those left although nobody needs them; and the
+            number left in all segments, where a segment that joins share counts once.
+        """
         kept: dict[int, Segment] = {}
-        dead_rows: dict[int, int] = {}
-        closed.unpurged, closed.dead_per_slice = 0, []
+        unneeded_rows: dict[int, int] = {}
+        slices = []
         for chain in self.chains.values():
             for state in chain.slices[side]:
                 remaining = []
+                removed = left = 0
                 for segment in state.segments:
                     # Joins that share a segment must go on sharing it.
                     if id(segment) not in kept:
-                        dead = closed.closed(segment, layout)
-                        count = int(np.count_nonzero(dead))
+                        gone = unneeded(segment)
+                        count = int(np.count_nonzero(gone))
                         worth_it = all_rows or count * WORTH_A_REWRITE >= len(segment)
-                        kept[id(segment)] = segment.filter(~dead) if count and worth_it else segment
-                        dead_rows[id(segment)] = 0 if worth_it else count
-                    left = kept[id(segment)]
-                    state.counts.closed += len(segment) - len(left)
-                    if len(left):
-                        remaining.append(left)
-                closed.dead_per_slice.append(sum(dead_rows[id(segment)] for segment in state.segments))
-                closed.purged += state.counts.closed
+                        kept[id(segment)] = segment.filter(~gone) if count and worth_it else segment
+                        unneeded_rows[id(segment)] = 0 if worth_it else count
+                    stays = kept[id(segment)]
+                    removed += len(segment) - len(stays)
+                    left += unneeded_rows[id(segment)]
+                    if len(stays):
+                        remaining.append(stays)
                 state.segments = remaining
-        closed.dead = sum(dead_rows.values())
-        if self.absence is not None:
-            self.absence.forget_marks(side, (s for _, segments in self._waiting(side) for s in segments))
+                slices.append((state, removed, left))
+        return slices, sum(unneeded_rows.values())
 
     def replace(self, state: Holder, index: int, stored: Segment) -> None:
         """Put the stored form of a segment in its place; what is known of its rows stays known."""

@@ -54,6 +54,7 @@ class SliceCounts:
     purged: int = 0
     made: int = 0
     results: int = 0
+    left: int = 0
     discarded: int = 0
     closed: int = 0
 

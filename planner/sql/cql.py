@@ -62,9 +62,19 @@ class Window:
     partition: tuple[exp.Identifier, ...] = ()
 
 
+#: What to do about a clause of a subquery.
+NO_CLAUSE_INSIDE = "Leave it out: a subquery only says which rows are partners."
+
+
 def refused_clause(name: str, hint: str) -> Callable[[Any], NoReturn]:
     """Return a clause parser that refuses the clause at its keyword."""
-    return lambda self: self.refuse(name, hint)
+
+    def refuse(parser: CqlParser) -> NoReturn:
+        if parser.asking:
+            parser.refuse(f"{name} in a subquery", NO_CLAUSE_INSIDE)
+        parser.refuse(name, hint)
+
+    return refuse
 
 
 #: What a length of time begins with.
@@ -96,7 +106,7 @@ class CqlParser(parser.Parser):
     """SELECT over two windowed streams; raises Sluice's own errors where it knows better than sqlglot."""
 
     #: Whether the parser is inside EXISTS (...) or IN (...).
-    _asking = False
+    asking = False
 
     #: As in DuckDB: ``a = b IS NULL`` asks whether the comparison is NULL.
     IS_PREDICATE_PRECEDENCE = parser.IsPredicatePrecedence.LOW
@@ -160,15 +170,15 @@ class CqlParser(parser.Parser):
         asks = (
             word.token_type in (TokenType.EXISTS, TokenType.IN) and self._prev.token_type == TokenType.L_PAREN
         )
-        if not asks or self._asking or self._curr.token_type == TokenType.WITH:
+        if not asks or self.asking or self._curr.token_type == TokenType.WITH:
             self.refuse(
                 "a subquery here" if asks else "a subquery", f"Write one SELECT over two streams, or {ASKS}."
             )
-        self._asking = True
+        self.asking = True
         try:
             select = super()._parse_select(*args, **kwargs)
         finally:
-            self._asking = False
+            self.asking = False
         if isinstance(select, exp.Expr):
             select.meta.update({"start": word.start, "end": word.end})
         return select

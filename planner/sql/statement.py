@@ -15,7 +15,7 @@ from sqlglot.errors import ParseError, TokenError
 from catalog.errors import Location
 from catalog.steps import MOST_STREAMS
 from planner.errors import CqlSyntaxError, InvalidWindow, UnsupportedCql
-from planner.sql.cql import ASKS, EXAMPLE, Cql, Window, cql_parser
+from planner.sql.cql import ASKS, EXAMPLE, NO_CLAUSE_INSIDE, Cql, Window, cql_parser
 from planner.sql.joins import (
     JoinForm,
     Question,
@@ -357,6 +357,8 @@ def _refuse_rest(text: str, select: exp.Select, tokens: list[Token], known: froz
         if value and name not in known:
             word = {"group": "GROUP BY"}.get(name, name.rstrip("_").upper())
             token = next((t for t in tokens if t.text.upper() == word), tokens[0])
+            if known is _KNOWN:  # of a subquery, which has no groups
+                _refuse(text, f"{word} in a subquery", NO_CLAUSE_INSIDE, token)
             _refuse(text, word, f"Leave it out. The form of a query is {EXAMPLE}.", token)
 
 

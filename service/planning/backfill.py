@@ -52,8 +52,9 @@ def missing_columns(store: Store, query: Query, previous: Plan | None) -> tuple[
     family = next((f for f in families if f.id == wanted), None)
     if query.backfill == "none" or previous is None or family is None:
         return (ALL_ROWS,)
-    if query.kind in ("outer", "anti"):
-        return (ALL_ROWS,)  # of rows that rest nobody knows which partners they had for these conditions
+    if query.kind != "inner":
+        # Nobody knows which partners resting rows had for these conditions, and some have left with a match.
+        return (ALL_ROWS,)
     missing: list[str] = []
     for side, other in zip(SIDES, reversed(SIDES), strict=True):
         mine, opposite = (query.a if name == "a" else query.b for name in (side, other))

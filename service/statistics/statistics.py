@@ -139,6 +139,14 @@ class FamilyStatistics:
         undecided_b: The same for b.
         absent_a: Results that are rows of a without a partner, all queries together; None likewise.
         absent_b: The same for b.
+        matched_a: Rows of a that got their first match in the last batches, once for each set of conditions
+            that queries have; None where no query judges rows of a.
+        matched_b: The same for b.
+        marks_a: Marks held after the last batch, each a row's distance to its nearest matches; None likewise.
+        marks_b: The same for b.
+        left_a: Rows of a that left in the last batches although windows still reached them, because no query
+            needed them any more; None likewise.
+        left_b: The same for b.
         open_groups: Groups after the last batch that may still get pairs; None where results are pairs.
         closed_groups: Groups that came out in the last batches, over all queries; None likewise.
         exchange_rows: Pairs of the step before that set out for other buckets in the last batches; None where
@@ -165,6 +173,12 @@ class FamilyStatistics:
     undecided_b: int | None
     absent_a: int | None
     absent_b: int | None
+    matched_a: int | None
+    matched_b: int | None
+    marks_a: int | None
+    marks_b: int | None
+    left_a: int | None
+    left_b: int | None
     open_groups: int | None
     closed_groups: int | None
     exchange_rows: int | None
@@ -409,6 +423,7 @@ def _families(
 ) -> Iterable[FamilyStatistics]:
     slices = [s for m in recent for s in m.slices]
     undecided = {(c.family, c.side): c.undecided for m in recent[-1:] for c in m.absence}
+    marks = {(c.family, c.side): c.marks for m in recent[-1:] for c in m.absence}
     open_groups = {c.family: c.open for m in recent[-1:] for c in m.groups}
     closed_groups = Counter[str]()
     for group in (c for m in recent for c in m.groups):
@@ -416,15 +431,19 @@ def _families(
     sent = Counter[str]()
     for exchanged in (c for m in recent for c in m.exchanged):
         sent[exchanged.family] += exchanged.rows
-    absent = Counter[tuple[str, str]]()
+    absent, matched = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
     for counters in (c for m in recent for c in m.absence):
         absent[counters.family, counters.side] += counters.absent
+        matched[counters.family, counters.side] += counters.matched
     for family in sorted({s.family for s in slices}):
         own = [s for s in slices if s.family == family]
         found = profiles.get(family)
         selectivity = None if found is None else found.join_selectivity
         keys = [] if found is None else [found.keys_a, found.keys_b, found.skew_a, found.skew_b]
         keys_a, keys_b, skew_a, skew_b = keys or [None] * 4
+        left = {
+            side: sum(s.left for s in own if s.side == side) for side in "ab" if (family, side) in matched
+        }
         yield FamilyStatistics(
             family=family,
             probes=sum(s.males for s in own if s.slice == 1),
@@ -442,6 +461,12 @@ def _families(
             undecided_b=undecided.get((family, "b")),
             absent_a=absent.get((family, "a")),
             absent_b=absent.get((family, "b")),
+            matched_a=matched.get((family, "a")),
+            matched_b=matched.get((family, "b")),
+            marks_a=marks.get((family, "a")),
+            marks_b=marks.get((family, "b")),
+            left_a=left.get("a"),
+            left_b=left.get("b"),
             open_groups=open_groups.get(family),
             closed_groups=closed_groups.get(family),
             exchange_rows=sent[family] if is_exchanged(family_streams(family)[0]) else None,

@@ -72,6 +72,7 @@ ABSENCE_KINDS: tuple[tuple[JoinKind, tuple[Literal["a", "b"], ...]], ...] = (
     ("outer", ("a", "b")),
     ("anti", ("a",)),
     ("anti", ("b",)),
+    ("anti", ("a", "b")),
     ("semi", ("a",)),
     ("semi", ("b",)),
     *INNER,

@@ -101,6 +101,8 @@ class NestedLoops:
     ) -> set[int]:
         """Return the positions of the rows that some query could use with watermarks ``slack_us`` less.
 
+        A semi or anti join cannot use a row that it judges once it has found a match.
+
         Args:
             family: The family.
             side: ``a`` or ``b``.
@@ -115,6 +117,7 @@ class NestedLoops:
             if known.key is not None
             for q in members
             if q.id in known.entitled
+            and not (needs_one_match(q, side) and (q.id, side, known.row.pos) in self.matched)
             and passes(side_of(q, side), known.row)
             and (opposite is None or known.row.ts + side_of(q, side).window_us > opposite - slack_us)
         }
@@ -136,7 +139,9 @@ class NestedLoops:
         self.queries = tuple(queries)
 
     def _holds(self, holder: Query, side: str, known: Known) -> bool:
-        """Tell whether a query of the plan before holds a row."""
+        """Tell whether a query of the plan before holds a row; not one that needs it until a match only."""
+        if needs_one_match(holder, side):
+            return False
         mine = side_of(holder, side)
         opposite = self.watermark(side_of(holder, "b" if side == "a" else "a").stream_id)
         reaches = opposite is None or known.row.ts + mine.window_us > opposite
@@ -234,6 +239,11 @@ def family_of(query: Query) -> Family:
 def side_of(query: Query, side: str) -> Side:
     """Return side ``a`` or ``b`` of a query."""
     return query.a if side == "a" else query.b
+
+
+def needs_one_match(query: Query, side: str) -> bool:
+    """Tell whether a query needs a row of a side only until its first match."""
+    return query.kind in ("semi", "anti") and query.preserved == (side,)
 
 
 def passes(side: Side, row: Row) -> bool:

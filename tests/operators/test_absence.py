@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from typing import Unpack
 
+import pytest
 from hypothesis import given, settings
 
 from catalog.values.batch import AbsenceCounters
-from catalog.values.query import Query
-from operators.bucket.counters import absence_counters
+from catalog.values.plan import Strategy
+from catalog.values.query import JoinKind, Query
+from operators.bucket.counters import absence_counters, slice_counters
 from planner.build.build_plan import build_plan
 from planner.build.objective import Objective
 from tests.builders import QueryFacts, a_query, a_stream
 from tests.examples import examples
-from tests.operators.cases import SETTINGS, Case, Step, cases, check
+from tests.operators.cases import ALL_STRATEGIES, SETTINGS, Case, Step, cases, check
 from tests.operators.harness import Runner
-from tests.operators.oracle import NestedLoops
+from tests.operators.oracle import NestedLoops, family_of
 from tests.operators.queries import Row, a_table
 
 
@@ -153,3 +156,92 @@ def test_semi_joins_that_get_a_row_at_one_time_share_its_result() -> None:
     assert results([], 11_000, 11_500) == [(0, 11_000, (1, 2))]
     assert results([row(1, 14_000)], 11_700, 16_500, 17_000) == [(1, 14_000, (2, 3, 4))]
     assert results([row(2, 20_000)], 17_500, 21_000) == [(2, 20_000, (2, 3, 4)), (2, 21_000, (1,))]
+
+
+def held(runner: Runner, side: str) -> set[int]:
+    """Return the positions of the rows that rest on a side of families with absence, in any join."""
+    assert runner.plan is not None
+    ids = [family.id for family in runner.plan.families if family.judges_absence]
+    slices = [rows for i in ids for join in runner.joins(i) for rows in runner.state_rows(i, side, join)]
+    return set().union(*slices)
+
+
+@settings(SETTINGS, max_examples=examples(100))
+@given(cases(absence=True, family=0, activations=True))
+def test_rows_that_a_query_still_needs_do_not_leave(case: Case) -> None:
+    def look(runner: Runner, oracle: NestedLoops) -> None:
+        for side in ("a", "b"):
+            families = {family_of(query) for query in oracle.queries if query.kind != "inner"}
+            needed = {pos for family in families for pos in oracle.usable(family, side)}
+            assert needed <= held(runner, side)
+
+    check(case, look)
+
+
+@pytest.mark.parametrize("strategy", ALL_STRATEGIES)
+def test_a_row_leaves_with_its_match_once_no_query_needs_it(strategy: Strategy) -> None:
+    steps = (
+        Step((anti(1, 10), anti(2, 40)), ((1, row(0, 100)), (1, row(1, 101, k=2))), strategy=strategy),
+        # The match is near enough for the longer window alone, and the shorter one has not passed.
+        Step(None, ((2, row(0, 85)),)),
+        Step(None, ((2, row(1, 112, k=3)),)),
+        # Now it has, and a second match has rows searched.
+        Step(None, ((2, row(2, 113, k=2)),)),
+    )
+    rests: list[set[int]] = []
+    check(case(*steps), lambda runner, _: rests.append(held(runner, "a")))
+    assert rests == [{0, 1}, {0, 1}, {0, 1}, set()]
+
+
+def test_semi_and_anti_joins_hold_and_touch_fewer_rows_than_inner_ones() -> None:
+    rows = [
+        tuple((s, row(10 * n + i, 100 + n, k=i % 3)) for i in range(10) for s in (1, 2)) for n in range(20)
+    ]
+    rested, touched, gone = {}, Counter[str](), Counter[str]()
+    kinds: tuple[JoinKind, ...] = ("inner", "semi", "anti")
+    for kind in kinds:
+        query = a_query(1, 8, kind=kind, preserved=() if kind == "inner" else ("a",))
+
+        def look(runner: Runner, _oracle: NestedLoops, kind: str = kind) -> None:
+            slices = [c for b in runner.state for c in slice_counters(b.families, b.clocks)]
+            rested[kind] = sum(c.lying for c in slices)
+            touched[kind] += sum(c.touched for c in slices)
+            gone[kind] += sum(c.left for c in slices)
+
+        check(
+            replace(case(*(Step((query,) if n == 0 else None, r) for n, r in enumerate(rows))), stored=False),
+            look,
+        )
+    assert rested == {"inner": 160, "semi": 80, "anti": 80}
+    assert touched["semi"] == touched["anti"] < touched["inner"]
+    assert gone == Counter(semi=200, anti=200)
+
+
+def test_a_query_that_enters_finds_no_rows_that_may_have_left() -> None:
+    # The row of a has its match and has left; the new query asks for rows of b, of which it was a partner.
+    former, entering = anti(1, 40), a_query(2, 40, kind="anti", preserved=("b",), backfill="state")
+    steps = (
+        Step((former,), ((1, row(0, 100)), (2, row(0, 100)))),
+        Step((former, entering), ((2, row(1, 101)),)),
+        Step(None, ((1, row(1, 200, k=9)), (2, row(2, 200, k=8)))),
+    )
+    found = check(case(*steps)).results
+    assert list(found) == [(2, None, 1)]
+
+
+def test_first_matches_and_marks_are_counted() -> None:
+    told: list[tuple[int, int]] = []
+    steps = (
+        Step((anti(1, 40), anti(2, 40, filter_a='"v" < 5')), ((1, row(0, 100)), (1, row(1, 100, v=7)))),
+        Step(None, ((2, row(0, 90)),)),
+        # Nearer, but both rows have left with their first match.
+        Step(None, ((2, row(1, 105)),)),
+        Step(None, ((2, row(2, 300, k=9)),)),
+    )
+
+    def tell(runner: Runner, _oracle: NestedLoops) -> None:
+        told.append((sum(c.matched for c in counted(runner)), sum(c.marks for c in counted(runner))))
+
+    check(replace(case(*steps), stored=False), tell)
+    # The first query matches both rows, the second one of them.
+    assert told == [(0, 0), (3, 3), (0, 3), (0, 0)]

@@ -1,14 +1,16 @@
 """Queries come, go, change, pause and resume, chains are cut anew, processes crash: in any order.
 
-A Hypothesis state machine over the operators. Changes are gathered until rows come, so that one boundary may
-carry any number of them, in one plan version or several; ``tests.operators.world`` checks everything after
-every batch. ``test_stack_differential`` has more rows and families per case; this has more history.
+Inner joins as well as outer, semi and anti ones. A Hypothesis state machine over the operators. Changes are
+gathered until rows come, so that one boundary may carry any number of them, in one plan version or several;
+``tests.operators.world`` checks everything after every batch. ``test_stack_differential`` has more rows and
+families per case; this has more history.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import pytest
 from hypothesis import settings
@@ -23,7 +25,7 @@ from hypothesis.stateful import (
 
 from catalog.values.boundaries import Boundaries
 from catalog.values.plan import Heartbeat, Plan, Replication, Strategy
-from catalog.values.query import UNBOUNDED_US, Backfill, Query
+from catalog.values.query import UNBOUNDED_US, Backfill, JoinKind, Query
 from planner.build.build_plan import build_plan
 from planner.build.objective import Objective
 from planner.build.replication import HASHED
@@ -31,7 +33,7 @@ from planner.build.retained_boundaries import NO_BOUNDARIES, retained_boundaries
 from planner.families.families import families
 from tests.builders import Key, a_query, a_stream
 from tests.examples import examples
-from tests.operators.cases import ALL_STRATEGIES, C_SYS, SETTINGS, SPREADS, replicated
+from tests.operators.cases import ABSENCE_KINDS, ALL_STRATEGIES, C_SYS, SETTINGS, SPREADS, replicated
 from tests.operators.chains import rechained
 from tests.operators.durable import Crash
 from tests.operators.queries import Row
@@ -72,6 +74,7 @@ class Definition:
     filter_b: str | None
     residual: str | None
     columns: tuple[str, ...]
+    kind: tuple[JoinKind, tuple[Literal["a", "b"], ...]] = ("inner", ())
 
     def query(self, query_id: int, backfill: Backfill) -> Query:
         """Return the definition as a query that enters."""
@@ -89,6 +92,8 @@ class Definition:
             columns_a=self.columns,
             columns_b=self.columns,
             backfill=backfill,
+            kind=self.kind[0],
+            preserved=self.kind[1],
         )
 
 
@@ -101,6 +106,8 @@ _definitions = st.builds(
     st.sampled_from(FILTERS),
     st.sampled_from(RESIDUALS),
     st.sampled_from(((), ("v", "w", "x"), ("v",), ("w", "m"))),
+    # Those of each kind meet in families of their own, so few kinds let more queries meet.
+    st.sampled_from((("inner", ()),) * 6 + ABSENCE_KINDS),
 )
 _backfills: st.SearchStrategy[Backfill] = st.sampled_from(("state", "none"))
 

@@ -15,6 +15,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+import pyarrow as pa
+
 from catalog.values.batch import SliceCounters
 from catalog.values.plan import FamilyPlan, Heartbeat, JoinPlan, Plan
 from catalog.values.query import UNBOUNDED_US, Query
@@ -196,14 +198,15 @@ class World:
                 counted.setdefault(_name(c), Counter()).update(
                     {
                         name: getattr(c, name)
-                        for name in ("inserted", "moved_in", "filtered", "purged", "results", "made")
+                        for name in ("inserted", "moved_in", "filtered", "purged", "left", "results", "made")
                     }
                 )
         if self.runner.crash != "never":
             return  # what slices did is not stored: it went into the batch's report
-        results = sum(table.num_rows for output in outputs for table in output.results.values())
-        assert sum(c["results"] for c in counted.values()) == results
-        assert sum(c["made"] for c in counted.values()) == results
+        tables = [table for output in outputs for table in output.results.values()]
+        pairs = sum(table.num_rows - alone(table) for table in tables)
+        assert sum(c["results"] for c in counted.values()) == pairs
+        assert sum(c["made"] for c in counted.values()) == pairs
         if before is None:
             return
         now = _held_counts(self.runner)
@@ -212,11 +215,17 @@ class World:
             following = counted.get((family, join, side, number + 1))
             out = deeds["purged"] if following is None else following["moved_in"] + following["filtered"]
             came = deeds["inserted"] + deeds["moved_in"]
-            assert now[name] == before.get(name, 0) + came - out, f"{name}: {dict(deeds)}"
+            stayed = before.get(name, 0) + came - out - deeds["left"]
+            assert now[name] == stayed, f"{name}: {dict(deeds)}"
 
 
 def _name(counters: SliceCounters) -> SliceName:
     return counters.family, counters.join, counters.side, counters.slice
+
+
+def alone(table: pa.RecordBatch) -> int:
+    """Count the results that are rows of one side."""
+    return table.column("_pos_a").null_count + table.column("_pos_b").null_count
 
 
 def _held_counts(runner: DurableRunner) -> dict[SliceName, int]:

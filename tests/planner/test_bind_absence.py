@@ -56,6 +56,9 @@ _OF_ONE = st.sampled_from(
         "({0}.v > {n}) IS NULL",
         "({0}.v > {n}) IS TRUE",
         "CASE WHEN {0}.v > {n} THEN {0}.k ELSE 7 END {op} 1",
+        "CASE WHEN {0}.k IS NULL THEN {n} ELSE 2 END {op} 1",
+        "CASE {0}.v WHEN {n} THEN 'x' WHEN 2 THEN NULL ELSE 'y' END = 'x'",
+        "CASE WHEN {0}.ts IS NOT NULL THEN {0}.v > {n} WHEN {0}.k > 1 THEN TRUE END",
         "greatest({0}.v, {n}) {op} 3",
         "nullif({0}.v, {n}) {op} 2",
     ]
@@ -74,6 +77,9 @@ _OF_BOTH = st.sampled_from(
         "b.ts >= a.ts",
         "b.ts - a.ts <= INTERVAL '{n}' SECOND",
         "a.k IN (b.v, b.k)",
+        "a.k IS NULL OR b.k IS NULL",
+        "CASE WHEN a.ts IS NULL THEN TRUE WHEN b.ts IS NULL THEN TRUE ELSE a.v {op} {n} END",
+        "CASE WHEN b.k IS NULL THEN a.v {op} {n} ELSE a.v > 2 END",
         "TRUE",
         "1 > 2",
         "NULL",
@@ -235,6 +241,15 @@ _TWO = ("RANGE 2 SECONDS", "RANGE 5 SECONDS")
 @example(
     asked=Asked("RIGHT ANTI JOIN", _TWO, "WINDOW", ("a.v < b.v", "b.v > 1"), ("b.v < 4",), swapped=False)
 )
+@example(
+    asked=Asked("FULL JOIN", _TWO, "WITHIN", ("b.v > 1",), ("a.k IS NULL OR b.ts IS NULL",), swapped=True)
+)
+@example(
+    asked=Asked(
+        "LEFT JOIN", _NOW, "WINDOW", (), ("CASE WHEN b.k IS NULL THEN 1 ELSE 0 END = 1",), swapped=False
+    )
+)
+@example(asked=Asked("LEFT JOIN", _TWO, "WINDOW", (), ("CASE WHEN b.v > 2 THEN a.v < 3 END",), swapped=False))
 @example(asked=Asked("NOT EXISTS", _TWO, "BETWEEN", ("a.v < b.v", "a.v > 1"), ("a.v < 4",), swapped=False))
 @example(asked=Asked("IN", _TWO, "WITHIN", ("a.v < b.v",), ("a.v < 4",), swapped=False))
 @settings(

@@ -91,7 +91,8 @@ class PlanScreen {
     const streams = new Map(statistics.streams.map((stream) => [stream.stream, stream]));
     const selectivity = new Map(statistics.filters.map((f) => [`${f.stream}|${f.filter}`, f.selectivity]));
     const newest = Math.max(...statistics.streams.map((stream) => stream.max_event_time_us ?? -Infinity));
-    for (const family of this.families) family.update({ held: inForce === plan.version ? held : new Map(), streams, selectivity, newest });
+    const totals = new Map(statistics.families.map((each) => [each.family, each]));
+    for (const family of this.families) family.update({ held: inForce === plan.version ? held : new Map(), streams, selectivity, newest, totals });
     if (this.chosen) this.inspect(this.chosen);
   }
 
@@ -308,9 +309,10 @@ class FamilyView {
     return row.element;
   }
 
-  update({ held, streams, selectivity, newest }) {
+  update({ held, streams, selectivity, newest, totals }) {
     if (!this.drawn) return;
     this.counts = held;
+    this.totals = totals.get(this.family.id) ?? null;
     const { family } = this;
     const of = (view, index) => held.get(`${family.id}|${view.join}|${view.side}|${view.pieces[index].slice}`) ?? null;
     let most = 0;
@@ -466,14 +468,29 @@ class FamilyView {
         ["moved in", counters && count(counters.inserted + counters.moved_in)],
         ["filtered out", counters && count(counters.filtered)],
         ["let go", counters && count(counters.purged)],
+        ["left early, needed by no query", counters?.left ? count(counters.left) : null],
         ["not stored, key closed", counters && (counters.discarded ? count(counters.discarded) : null)],
         ["removed, key closed", counters && (counters.closed ? count(counters.closed) : null)],
         ["still held, key closed", counters && (counters.dead ? count(counters.dead) : null)],
         ["pairs", counters && count(counters.results)],
         ["Feeds", `${count(queries.length)} of ${plural(this.family.queries.length, "query")}`],
+        ...this._aboutPartners(view.side),
       ]),
       h("ul", { class: "names" }, queries.slice(0, 8).map((query) => h("li", {}, query.name))),
       queries.length > 8 ? h("p", { class: "note" }, `and ${count(queries.length - 8)} more`) : ""];
+  }
+
+  /** Rows of a side that outer, semi and anti joins judge; nothing where none does. */
+  _aboutPartners(side) {
+    const of = (name) => this.totals?.[`${name}_${side}`] ?? null;
+    if (of("marks") === null) return [];
+    return [
+      ["Whole stream: undecided rows", count(of("undecided"))],
+      ["marks held", count(of("marks"))],
+      ["Last batches: absent", count(of("absent"))],
+      ["first matches", count(of("matched"))],
+      ["left early", count(of("left"))],
+    ];
   }
 }
 

@@ -15,6 +15,7 @@ rows without a partner in any other way is refused.
     A LEFT JOIN B ON ...  WHERE b.v > 3             inner, filter of b
     A LEFT JOIN B ON ...  WHERE b.k IS NULL         anti
     A FULL JOIN B ON ...  WHERE a.v > 3             LEFT JOIN, filter of a
+    A FULL JOIN B ON ...  WHERE a.k IS NULL OR b.k IS NULL      anti, for the rows of both
     A LEFT JOIN B ON ...  WHERE b.v IS NULL         refused: pairs may have it, too
 """
 
@@ -28,6 +29,7 @@ from sqlglot import exp
 from catalog.values.query import JoinKind
 from planner.bind.canonical import ALWAYS, NEVER, canonical
 from planner.bind.pieces import key_columns, pieces
+from planner.bind.unmatched.branches import with_chosen_branches
 from planner.bind.unmatched.nulls import condition_without
 from planner.errors import UnsupportedCql
 from planner.expressions.expressions import compile_condition, qualified
@@ -118,11 +120,16 @@ class _Outer:
         if self.where and not self._pairs_possible():
             if len(left) == 1:
                 return JoinMeaning("anti", left, self.on, tuple(alone[left[0]]), other(left[0]))
-            raise UnsupportedCql(
-                "rows of both streams without a partner, and no pairs, are not supported",
-                hint=f"Register an anti join for each stream, such as {self._anti()}",
-                location=at_expression(self.scope.text, self.where[0]),
-            )
+            for node, *conditions in zip(self.where, *alone.values(), strict=True):
+                # A filter would take partners from the rows of the other stream.
+                if any(not self._always(condition) for condition in conditions):
+                    raise UnsupportedCql(
+                        "this condition on rows of both streams without a partner is not supported",
+                        detail="It is not true for all of them.",
+                        hint=f"Register an anti join for each stream, such as {self._anti()}",
+                        location=at_expression(self.scope.text, node),
+                    )
+            return JoinMeaning("anti", left, self.on)
         kept = []
         for node, condition in zip(self.where, self.conditions, strict=True):
             if len(left) == 1 and condition.sides == set(left):
@@ -135,6 +142,10 @@ class _Outer:
         """Return whether a row of a side without a partner may pass."""
         typed = [compile_condition(condition, self.scope) for condition in conditions]
         return canonical([*typed, self._not_null(side, self.scope.side(side).stream.event_time)]).sql != NEVER
+
+    def _always(self, condition: exp.Expr) -> bool:
+        """Return whether a condition is true for every row."""
+        return canonical([compile_condition(condition, self.scope)]).sql == ALWAYS
 
     def _pairs_possible(self) -> bool:
         """Return whether a pair may pass: its keys and event times are not NULL, and it passes ON."""
@@ -149,7 +160,15 @@ class _Outer:
                 known += [self._not_null("a", pair[0]), self._not_null("b", pair[1])]
             condition = compile_condition(node, self.scope)
             known += [condition] if isinstance(condition.predicate, Atom) else []
-        return canonical([*self.conditions, *known]).sql != NEVER
+        certain = canonical(known).sql
+
+        def decided(part: exp.Expr) -> bool | None:
+            found = canonical([compile_condition(part, self.scope), *known]).sql
+            return {certain: True, NEVER: False}.get(found)
+
+        chosen = [with_chosen_branches(node, decided) for node in self.where]
+        conditions = [compile_condition(node, self.scope) for node in chosen]
+        return canonical([*conditions, *known]).sql != NEVER
 
     def _not_null(self, side: SideName, column: str) -> Typed:
         text = qualified(side, column)

@@ -3,9 +3,11 @@
     b.v > 3                     NULL            not TRUE, so WHERE refuses the row
     b.k IS NULL                 TRUE
     COALESCE(b.v, a.v) > 3      COALESCE(CAST(NULL AS DOUBLE), a.v) > 3
+    CASE WHEN b.k IS NULL THEN 1 ELSE 0 END = 1          1 = 1
+    CASE WHEN b.v > 3 THEN a.v > 1 ELSE a.v > 2 END      a.v > 2
 
 Parts that are certain to be NULL are folded, so that ``bind.unmatched.absence`` sees what is left of a
-condition. This is sound but not complete: a CASE, for example, is not looked into.
+condition. This is sound but not complete.
 """
 
 from __future__ import annotations
@@ -14,7 +16,10 @@ from collections.abc import Callable
 
 from sqlglot import exp
 
+from planner.bind.canonical import ALWAYS, NEVER, canonical
+from planner.bind.unmatched.branches import with_chosen_branches
 from planner.expressions.column_types import duckdb_type
+from planner.expressions.expressions import compile_condition
 from planner.sql.joins import names_in
 from planner.sql.scope import Scope, SideName
 
@@ -37,7 +42,12 @@ def condition_without(node: exp.Expr, scope: Scope, side: SideName) -> exp.Expr:
     def is_null(part: exp.Expr) -> bool:
         return _is_null(part, scope, side)
 
-    return _folded(node, is_null, lambda part: expression_without(part, scope, side))
+    def decided(part: exp.Expr) -> bool | None:
+        found = canonical([compile_condition(condition_without(part, scope, side), scope)]).sql
+        return {ALWAYS: True, NEVER: False}.get(found)
+
+    chosen = with_chosen_branches(node, decided)
+    return _folded(chosen, is_null, lambda part: expression_without(part, scope, side))
 
 
 def expression_without(node: exp.Expr, scope: Scope, side: SideName) -> exp.Expr:

@@ -1,0 +1,63 @@
+"""Branches of a CASE that certain rows choose, all of them the same one.
+
+CASE WHEN b.k IS NULL THEN 1 ELSE 0 END = 1      pairs, whose keys are not NULL      0 = 1
+                                                 rows of a without a partner         1 = 1
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sqlglot import exp
+
+#: Tells of a condition whether it is true for all rows, for none (then it may be NULL), or neither (None).
+Decided = Callable[[exp.Expr], bool | None]
+
+
+def with_chosen_branches(node: exp.Expr, decided: Decided) -> exp.Expr:
+    """Return a condition in which the only branch of a CASE that rows choose stands in its place.
+
+    The type of a CASE is that of all its branches together. So inside an expression their values must be
+    literals of one type.
+
+    Args:
+        node: The condition; it stays as it is.
+        decided: Judges the conditions of branches.
+    """
+    whole = exp.Paren(this=node.copy())
+    for case in reversed(list(whole.find_all(exp.Case))):
+        values = [branch.args["true"] for branch in case.args["ifs"]]
+        values += [case.args["default"]] if case.args.get("default") is not None else []
+        if case.parent is whole or len({_literal_type(value) for value in values} - {"null"}) == 1:
+            value = _only_value(case, decided)
+            if value is not None:
+                case.replace(value.copy())
+    inner: exp.Expr = whole.this
+    return inner
+
+
+def _literal_type(node: exp.Expr) -> object:
+    """Return what literals of one type have in common; of another expression what none else has."""
+    match node:
+        case exp.Null():
+            return "null"
+        case exp.Boolean():
+            return "boolean"
+        case exp.Literal() if node.is_string or node.is_int:
+            return "string" if node.is_string else "int"
+    return id(node)
+
+
+def _only_value(case: exp.Case, decided: Decided) -> exp.Expr | None:
+    """Return the value of the branch that all rows choose; None if it is not known to be one."""
+    for branch in case.args["ifs"]:
+        condition = branch.this
+        if case.this is not None:
+            condition = exp.EQ(this=case.this.copy(), expression=branch.this.copy())
+        chosen = decided(condition)
+        if chosen is None:
+            return None
+        if chosen:
+            value: exp.Expr = branch.args["true"]
+            return value
+    return case.args.get("default") or exp.Null()
