@@ -24,6 +24,7 @@ from catalog.values.plan import (
     PlannedFilter,
     PlannedQuery,
     Promises,
+    Pull,
     Slice,
 )
 
@@ -105,7 +106,8 @@ class BucketRecord:
         plan: The version that takes effect, whole.
         change: The same as its difference to the version before.
         heartbeat: The heartbeat.
-        promises: Punctuations. Exactly one of the four is set.
+        promises: Punctuations.
+        pull: A request for result punctuations. Exactly one of the five is set.
     """
 
     seq: int
@@ -113,6 +115,7 @@ class BucketRecord:
     change: PlanDifference | None = None
     heartbeat: Heartbeat | None = None
     promises: Promises | None = None
+    pull: Pull | None = None
 
 
 def bucket_records(before: Plan | None, records: Iterable[ControlRecord]) -> tuple[BucketRecord, ...]:
@@ -126,7 +129,13 @@ def bucket_records(before: Plan | None, records: Iterable[ControlRecord]) -> tup
     for record in records:
         if record.plan is None or before is None:
             given.append(
-                BucketRecord(record.seq, record.plan, heartbeat=record.heartbeat, promises=record.promises)
+                BucketRecord(
+                    record.seq,
+                    record.plan,
+                    heartbeat=record.heartbeat,
+                    promises=record.promises,
+                    pull=record.pull,
+                )
             )
         else:
             given.append(BucketRecord(record.seq, change=difference(before, record.plan)))

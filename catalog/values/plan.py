@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Literal
 
+from catalog.durations import format_duration
 from catalog.values.groups.grouping import Grouping
 from catalog.values.query import PUNCTUATION_OUTPUT, Backfill, Clock, JoinKind, Output
 from catalog.values.stream import Stream
@@ -284,6 +285,51 @@ class Probe:
 AskedProbe = Probe | Literal["auto"]
 
 
+#: When result punctuations come out (``PunctuationPolicy``).
+Propagate = Literal["push", "matched", "pull"]
+
+
+@dataclass(frozen=True, slots=True)
+class PunctuationPolicy:
+    """When a family acts on the keys that its streams have closed.
+
+    Attributes:
+        purge_after: Closings in a bucket after which rows of closed keys are removed from the state; None: by
+            cost.
+        propagate: When result punctuations come out. ``push``: without being asked. ``matched``: once both
+            streams have closed a key. ``pull``: when somebody asks.
+        every_us: With ``push``, event time from one propagation to the next; None: any.
+        every_closings: With ``push``, closings in a bucket from one propagation to the next; None: any.
+    """
+
+    purge_after: int | None = None
+    propagate: Propagate = "push"
+    every_us: int | None = None
+    every_closings: int | None = None
+
+    @property
+    def purge_text(self) -> str:
+        """The policy as it is written.
+
+        >>> PunctuationPolicy(purge_after=100).purge_text
+        'lazy(100)'
+        """
+        if self.purge_after is None:
+            return "auto"
+        return "eager" if self.purge_after == 1 else f"lazy({self.purge_after})"
+
+    @property
+    def propagate_text(self) -> str:
+        """The policy as it is written.
+
+        >>> PunctuationPolicy(every_us=10_000_000).propagate_text
+        'every(10s)'
+        """
+        if self.every_closings is not None:
+            return f"every({self.every_closings})"
+        return self.propagate if self.every_us is None else f"every({format_duration(self.every_us)})"
+
+
 @dataclass(frozen=True, slots=True)
 class FamilyPlan:
     """Queries over one pair of streams and one join key, and how they are joined.
@@ -311,6 +357,7 @@ class FamilyPlan:
         clock_a: Clock that measures the windows and slices of a.
         clock_b: The same for b.
         probe: How its slices are searched.
+        punctuations: When it acts on closed keys.
     """
 
     id: str
@@ -333,6 +380,7 @@ class FamilyPlan:
     clock_a: Clock = "time"
     clock_b: Clock = "time"
     probe: Probe = Probe()
+    punctuations: PunctuationPolicy = PunctuationPolicy()
 
     def clock(self, side: str) -> Clock:
         """Return the clock that measures the windows of a side."""
@@ -480,6 +528,19 @@ class Promises:
 
 
 @dataclass(frozen=True, slots=True)
+class Pull:
+    """Request for the result punctuations that are due; its batch gives them.
+
+    Attributes:
+        query_id: A query of the family.
+        stream_id: Stream of its side a.
+    """
+
+    query_id: int
+    stream_id: int
+
+
+@dataclass(frozen=True, slots=True)
 class ControlRecord:
     """One entry of the control log, an input row of every bucket.
 
@@ -488,7 +549,8 @@ class ControlRecord:
         at_batch: Scripted entries are not admitted before this batch; None admits at once.
         plan: The version that takes effect, for a plan change.
         heartbeat: The heartbeat, for a heartbeat.
-        promises: Punctuations. Exactly one of the three is set.
+        promises: Punctuations.
+        pull: A request for result punctuations. Exactly one of the four is set.
     """
 
     seq: int
@@ -496,7 +558,8 @@ class ControlRecord:
     plan: Plan | None = None
     heartbeat: Heartbeat | None = None
     promises: Promises | None = None
+    pull: Pull | None = None
 
     def __post_init__(self) -> None:
-        if [self.plan, self.heartbeat, self.promises].count(None) != 2:
-            raise ValueError("a control record carries either a plan, a heartbeat or promises")
+        if [self.plan, self.heartbeat, self.promises, self.pull].count(None) != 3:
+            raise ValueError("a control record carries either a plan, a heartbeat, promises or a pull")

@@ -317,6 +317,13 @@ def encode_manifest(bucket: Bucket, dropped: Iterable[str] = (), dropped_before:
     }
     if waiting:
         document |= {"format": FORMAT_WITH_MORE, "waiting": waiting}
+    untold = {
+        family_id: joins.waiting.closings
+        for family_id, joins in bucket.families.items()
+        if joins.waiting is not None and joins.waiting.closings
+    }
+    if untold:
+        document["untold"] = untold
     if bucket.arrived:
         # Versions without exchanges would lose the pairs on their way.
         document |= {"format": FORMAT_WITH_EXCHANGES, "arrived": bucket.arrived}
@@ -483,6 +490,7 @@ def load_bucket(
             joins.groups.segments = [segment(segment_id) for segment_id in ids]
         if joins.waiting is not None:
             joins.waiting.segments = [segment(segment_id) for segment_id in document["waiting"][family.id]]
+            joins.waiting.closings = document.get("untold", {}).get(family.id, 0)
         bucket.families[family.id] = joins
     return bucket
 

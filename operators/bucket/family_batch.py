@@ -84,7 +84,9 @@ class FamilyBatch:
             arrived = {} if self.closings is None else self.closings.arrived
             made = joins.process(males["a"], males["b"], self.reached, females, self.before, keyless, arrived)
         if self.closings is not None:
-            self.closings.close(self.reached, self.newest, self.place, finish=not self.groups_wait)
+            self.closings.close(
+                self.before, self.reached, self.newest, self.place, finish=not self.groups_wait
+            )
         return made
 
     def groups(self, pairs: PairTable, table: pa.RecordBatch | None) -> list[pa.Table]:

@@ -25,6 +25,7 @@ from catalog.values.plan import (
     PlannedFilter,
     PlannedQuery,
     Probe,
+    PunctuationPolicy,
     Replication,
     Strategy,
 )
@@ -115,6 +116,7 @@ def build_plan(
     replications = former_replications(previous)
     own, model = objective.by_family(queries), objective.models(calibration).deciding
     own_probes = objective.probes_by_family(queries)
+    policies = objective.policies_by_family(queries)
 
     planned: list[FamilyPlan] = []
     grouped = families(queries)
@@ -140,6 +142,7 @@ def build_plan(
             # the bucket of a new fragment would not meet the rows that already rest in a next step. Pairs on
             # their way to other buckets would not come to the new ones.
             asked = HASHED
+        policy = policies.get(family_id, PunctuationPolicy())
         replication = replications.get(family_id, HASHED).grown(asked)
         # Pairs become rows of the next step in the bucket that made them.
         replication = spread.get(members[0].a.stream_id, replication)
@@ -157,15 +160,17 @@ def build_plan(
             probe = (
                 old.probe if asked_here == "auto" else _probe(old, asked_here, own_probes, rates, calibration)
             )
-            same = (replication, probe) == (old.replication, old.probe)
-            planned.append(old if same else replace(old, replication=replication, probe=probe))
+            same = (replication, probe, policy) == (old.replication, old.probe, old.punctuations)
+            changed = replace(old, replication=replication, probe=probe, punctuations=policy)
+            planned.append(old if same else changed)
             continue
         chosen = STRATEGIES[strategy](family, rates, model)
         band = family_band(family.queries, _types(members[0], streams)) if is_theta(family_id) else None
         joins = _kept(family, chosen, objective.pinned.get(family_id), left.get(family_id, Boundaries()))
         built = _family_plan(family, members[0], strategy, joins, replication, band, given=joins != chosen)
         asked_here = own_probes.get(family_id, objective.probe)
-        planned.append(replace(built, probe=_probe(built, asked_here, own_probes, rates, calibration)))
+        probe = _probe(built, asked_here, own_probes, rates, calibration)
+        planned.append(replace(built, probe=probe, punctuations=policy))
 
     flowing, present = _streams(queries, streams, previous), {f.id for f in planned}
     plan = Plan(

@@ -286,6 +286,10 @@ def _family_document(
             "heavy": [{"key": str(k), "fragments": _fragments(f)} for k, f in family.replication.heavy],
         },
         "probe": probe_text(family.probe),
+        "punctuations": {
+            "purge": family.punctuations.purge_text,
+            "propagate": family.punctuations.propagate_text,
+        },
         "joins": joins,
         "queries": _query_documents(family, text),
         "unions": _union_documents(family),

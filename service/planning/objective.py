@@ -20,7 +20,7 @@ from catalog.store.codec import decode, encode
 from catalog.store.store import Store
 from catalog.values.boundaries import Boundaries
 from catalog.values.migration import OnLeave
-from catalog.values.plan import AskedProbe, Strategy
+from catalog.values.plan import AskedProbe, PunctuationPolicy, Strategy
 from planner.build.objective import Objective
 from planner.probes.asked_probe import asked_probe
 from service.config.settings import PlanningSettings
@@ -41,6 +41,7 @@ class _Stored:
     probe: AskedProbe = "auto"
     family_probes: dict[str, AskedProbe] = field(default_factory=dict)
     settings_probe: AskedProbe = "auto"
+    family_punctuations: dict[str, PunctuationPolicy] = field(default_factory=dict)
 
 
 def objective_of(planning: PlanningSettings) -> Objective:
@@ -77,6 +78,7 @@ def stored_objective(store: Store, base: Objective) -> Objective:
         on_leave=found.on_leave,
         probe=found.probe,
         family_probes=found.family_probes,
+        family_punctuations=found.family_punctuations,
     )
 
 
@@ -98,6 +100,7 @@ def store_objective(store: Store, objective: Objective, base: Objective) -> None
         objective.probe,
         dict(objective.family_probes),
         base.probe,
+        dict(objective.family_punctuations),
     )
     store.settings.set(OBJECTIVE_SETTING, cast("JsonValue", json.loads(encode(kept))))
 
@@ -111,7 +114,7 @@ def take_settings(store: Store, base: Objective) -> bool:
 
     Returns:
         Whether they rule now although another objective was in force. Its pinned chains are given up then;
-        ``on_leave``, which no setting says, stays.
+        ``on_leave`` and policies of punctuations, which no setting says, stay.
     """
     found = _stored(store)
     if found is None:
@@ -119,7 +122,8 @@ def take_settings(store: Store, base: Objective) -> bool:
     before = (found.settings_strategy, found.settings_family_strategies, found.settings_probe)
     if before == (base.strategy, dict(base.family_strategies), base.probe):
         return False
-    store_objective(store, replace(base, on_leave=found.on_leave), base)
+    kept = replace(base, on_leave=found.on_leave, family_punctuations=found.family_punctuations)
+    store_objective(store, kept, base)
     return True
 
 

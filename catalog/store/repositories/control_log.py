@@ -26,7 +26,7 @@ from catalog.store.codec import decode, encode
 from catalog.store.database import Database
 from catalog.store.plan_differences import PlanDifference, applied, difference
 from catalog.store.repository import Repository
-from catalog.values.plan import ControlRecord, Heartbeat, Plan, Promises
+from catalog.values.plan import ControlRecord, Heartbeat, Plan, Promises, Pull
 
 #: Versions from one that is stored whole to the next: so many differences are read at most.
 WHOLE_EVERY = 64
@@ -44,6 +44,7 @@ _RECORDS = (
         _l.heartbeat_stream_id,
         _l.heartbeat_watermark_us,
         _l.promises,
+        _l.pulled_query,
     )
     .where(_l.seq > bindparam("after_seq"), _l.seq <= bindparam("up_to"))
     .order_by(_l.seq)
@@ -71,14 +72,16 @@ class ControlLogRepository(Repository):
         plan: Plan | None = None,
         heartbeat: Heartbeat | None = None,
         promises: Promises | None = None,
+        pull: Pull | None = None,
         at_batch: int | None = None,
     ) -> ControlRecord:
-        """Append a record; exactly one of plan, heartbeat and promises is given.
+        """Append a record; exactly one of plan, heartbeat, promises and pull is given.
 
         Args:
             plan: A plan version, one above the latest.
             heartbeat: A heartbeat.
             promises: Punctuations.
+            pull: A request for result punctuations.
             at_batch: First batch that may admit the record; None admits at once.
 
         Returns:
@@ -89,8 +92,8 @@ class ControlLogRepository(Repository):
         """
         with self._database.write() as connection:
             seq = connection.execute(_HEAD).scalar_one() + 1
-            record = ControlRecord(seq, at_batch, plan, heartbeat, promises)
-            stream_id = None if heartbeat is None else heartbeat.stream_id
+            record = ControlRecord(seq, at_batch, plan, heartbeat, promises, pull)
+            of_stream = next((each for each in (heartbeat, promises, pull) if each is not None), None)
             now_us = self._now_us()
             if plan is not None:
                 latest = connection.execute(_LATEST_VERSION).scalar() or 0
@@ -110,10 +113,11 @@ class ControlLogRepository(Repository):
                     seq=seq,
                     at_batch=at_batch,
                     plan_version=plan.version if plan is not None else None,
-                    heartbeat_stream_id=stream_id if promises is None else promises.stream_id,
+                    heartbeat_stream_id=None if of_stream is None else of_stream.stream_id,
                     heartbeat_watermark_us=heartbeat.watermark_us if heartbeat is not None else None,
                     created_at_us=now_us,
                     promises=None if promises is None else encode(promises).decode(),
+                    pulled_query=None if pull is None else pull.query_id,
                 )
             )
             if plan is not None:
@@ -210,6 +214,9 @@ class ControlLogRepository(Repository):
             return ControlRecord(row.seq, row.at_batch, plan=self._plan(connection, row.plan_version))
         if row.promises is not None:
             return ControlRecord(row.seq, row.at_batch, promises=decode(Promises, row.promises))
+        if row.pulled_query is not None:
+            pull = Pull(row.pulled_query, row.heartbeat_stream_id)
+            return ControlRecord(row.seq, row.at_batch, pull=pull)
         heartbeat = Heartbeat(row.heartbeat_stream_id, row.heartbeat_watermark_us)
         return ControlRecord(row.seq, row.at_batch, heartbeat=heartbeat)
 
