@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -70,31 +70,30 @@ WEATHER_COLUMNS = {
 
 
 @dataclass(frozen=True, slots=True)
-class DemoTables:
-    """Both streams whole.
+class ReplayedTables:
+    """Streams whole.
 
     Attributes:
-        flights: Rows by event time, then origin, carrier and flight.
-        weather: Rows by event time, then origin.
+        by_name: Rows of each stream by event time, and in a fixed order where event times are equal. Files of
+            a step are written in the order of the streams.
     """
 
-    flights: pa.Table
-    weather: pa.Table
+    by_name: Mapping[str, pa.Table]
 
     @property
     def rows(self) -> int:
-        """Rows of both."""
-        return int(self.flights.num_rows + self.weather.num_rows)
+        """Rows of all streams."""
+        return sum(int(table.num_rows) for table in self.by_name.values())
 
     @property
     def first_us(self) -> int:
         """First event time, µs UTC."""
-        return min(int(micros(t)[0]) for t in (self.flights, self.weather))
+        return min(int(micros(t)[0]) for t in self.by_name.values())
 
     @property
     def last_us(self) -> int:
         """Last event time, µs UTC."""
-        return max(int(micros(t)[-1]) for t in (self.flights, self.weather))
+        return max(int(micros(t)[-1]) for t in self.by_name.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +142,7 @@ def demo_streams(inbox: Path, max_files_per_batch: int | None = None) -> tuple[S
     return flights, weather
 
 
-def load_tables() -> DemoTables:
+def load_tables() -> ReplayedTables:
     """Read the files of the package.
 
     Raises:
@@ -167,26 +166,24 @@ def load_tables() -> DemoTables:
     minutes = pc.multiply(flights["minute"].cast(pa.int64()), 60_000_000)
     flights = _conform(flights, pc.add(_hour_us(flights), minutes), flights_stream)
     weather = _conform(weather, _hour_us(weather), weather_stream)
-    return DemoTables(
-        flights.sort_by([(name, "ascending") for name in ("ts", "origin", "carrier", "flight")]),
-        weather.sort_by([("ts", "ascending"), ("origin", "ascending")]),
-    )
+    by_time = [(name, "ascending") for name in ("ts", "origin", "carrier", "flight")]
+    # Weather first: whoever reads while a step is being written should not see flights without it.
+    return ReplayedTables({"weather": weather.sort_by(by_time[:2]), "flights": flights.sort_by(by_time)})
 
 
-def steps(tables: DemoTables, step_us: int) -> Iterator[ReplayStep]:
-    """Cut both streams at the same event times, a minute after midnight UTC and every step from there.
+def steps(tables: ReplayedTables, step_us: int) -> Iterator[ReplayStep]:
+    """Cut all streams at the same event times, a minute after midnight UTC and every step from there.
 
     Weather is observed on the hour: a cut on the hour would leave the flights of the last hour to wait in the
     join's state for the observation that the next step brings.
 
     Args:
-        tables: Both streams.
+        tables: The streams.
         step_us: Length of a step, µs.
     """
     start = tables.first_us // DAY_US * DAY_US + MINUTE_US
     edges = np.arange(start + step_us, tables.last_us + step_us + 1, step_us, dtype=np.int64)
-    # Weather first: whoever reads while a step is being written should not see flights without it.
-    named = {"weather": tables.weather, "flights": tables.flights}
+    named = tables.by_name
     ends = {name: np.searchsorted(micros(table), edges, side="left") for name, table in named.items()}
     for number, end_us in enumerate(edges):
         cut: dict[str, pa.Table] = {}

@@ -26,7 +26,7 @@ import numpy as np
 import pyarrow as pa
 
 from catalog.values.plan import FamilyPlan, Plan, PlannedFilter
-from service.demo.data import DemoTables, micros
+from service.demo.data import ReplayedTables, micros
 
 Int64s = np.ndarray[tuple[int], np.dtype[np.int64]]
 Bools = np.ndarray[tuple[int], np.dtype[np.bool_]]
@@ -70,9 +70,8 @@ class UnsharedMeter:
         tables: The demo's streams.
     """
 
-    def __init__(self, plan: Plan, tables: DemoTables) -> None:
-        by_name = {"flights": tables.flights, "weather": tables.weather}
-        named = {stream.id: by_name[stream.name] for stream in plan.streams}
+    def __init__(self, plan: Plan, tables: ReplayedTables) -> None:
+        named = {stream.id: tables.by_name[stream.name] for stream in plan.streams}
         self._start_us, self._last_us = tables.first_us, tables.last_us
         self._windows: list[_Window] = []
         bins = (self._last_us - self._start_us) // _BIN_US + 1

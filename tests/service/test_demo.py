@@ -13,7 +13,7 @@ from planner.bind.bind import bind
 from planner.build.build_plan import build_plan
 from planner.costs.paper import loads_of_family, unshared_cost
 from planner.families.families import family_id
-from service.demo.data import DemoTables, demo_streams, load_tables, steps, write_step
+from service.demo.data import ReplayedTables, demo_streams, load_tables, steps, write_step
 from service.demo.queries import QUERIES
 from service.demo.replay import WEEK_US, Replay, kept_step_length_us, step_length_us
 from service.demo.unshared import Need, UnsharedMeter
@@ -25,7 +25,7 @@ AIRPORT, AIRCRAFT = (("origin", "origin"),), (("tailnum", "tailnum"),)
 
 
 @pytest.fixture(scope="module")
-def tables() -> DemoTables:
+def tables() -> ReplayedTables:
     return load_tables()
 
 
@@ -35,31 +35,35 @@ def plan_of(*texts: str) -> Plan:
     return build_plan(queries, {s.id: s for s in streams.values()})
 
 
-def test_the_tables_are_whole(tables: DemoTables) -> None:
-    assert (tables.flights.num_rows, tables.weather.num_rows) == (336_776, 26_115)
+def test_the_tables_are_whole(tables: ReplayedTables) -> None:
+    assert (tables.by_name["flights"].num_rows, tables.by_name["weather"].num_rows) == (336_776, 26_115)
 
 
-def test_na_is_null(tables: DemoTables) -> None:
-    assert tables.flights["dep_time"].null_count == 8_255
-    assert tables.flights["tailnum"].null_count == 2_512
-    assert tables.weather["wind_gust"].null_count == 20_778
-    assert not pc.any(pc.is_nan(tables.weather["wind_speed"])).as_py()
+def test_na_is_null(tables: ReplayedTables) -> None:
+    assert tables.by_name["flights"]["dep_time"].null_count == 8_255
+    assert tables.by_name["flights"]["tailnum"].null_count == 2_512
+    assert tables.by_name["weather"]["wind_gust"].null_count == 20_778
+    assert not pc.any(pc.is_nan(tables.by_name["weather"]["wind_speed"])).as_py()
 
 
-def test_a_flights_event_time_is_its_scheduled_departure_in_new_york(tables: DemoTables) -> None:
-    local = tables.flights["ts"].to_pandas().dt.tz_localize("UTC").dt.tz_convert("America/New_York")
+def test_a_flights_event_time_is_its_scheduled_departure_in_new_york(tables: ReplayedTables) -> None:
+    local = (
+        tables.by_name["flights"]["ts"].to_pandas().dt.tz_localize("UTC").dt.tz_convert("America/New_York")
+    )
 
-    assert (local.dt.hour * 100 + local.dt.minute == tables.flights["sched_dep_time"].to_pandas()).all()
+    assert (
+        local.dt.hour * 100 + local.dt.minute == tables.by_name["flights"]["sched_dep_time"].to_pandas()
+    ).all()
 
 
-def test_rows_come_in_order_of_event_time(tables: DemoTables) -> None:
-    for table in (tables.flights, tables.weather):
+def test_rows_come_in_order_of_event_time(tables: ReplayedTables) -> None:
+    for table in (tables.by_name["flights"], tables.by_name["weather"]):
         ts = table["ts"].cast(pa.int64()).to_numpy()
         assert (ts[1:] >= ts[:-1]).all()
 
 
 @pytest.mark.parametrize("step_us", [24 * HOUR_US, WEEK_US])
-def test_steps_hold_every_row_once_and_in_their_bounds(tables: DemoTables, step_us: int) -> None:
+def test_steps_hold_every_row_once_and_in_their_bounds(tables: ReplayedTables, step_us: int) -> None:
     rows = 0
     before_us = 0
     for step in steps(tables, step_us):
@@ -72,7 +76,7 @@ def test_steps_hold_every_row_once_and_in_their_bounds(tables: DemoTables, step_
     assert rows == tables.rows
 
 
-def test_a_step_leaves_one_whole_file_per_stream(tables: DemoTables, tmp_path: Path) -> None:
+def test_a_step_leaves_one_whole_file_per_stream(tables: ReplayedTables, tmp_path: Path) -> None:
     step = next(steps(tables, WEEK_US))
 
     write_step(step, tmp_path)
@@ -93,7 +97,7 @@ def test_a_file_holds_about_a_second_of_the_replay(speed: float | None, micros: 
 
 
 def test_a_continued_replay_keeps_its_steps_and_the_files_that_are_there(
-    tables: DemoTables, tmp_path: Path
+    tables: ReplayedTables, tmp_path: Path
 ) -> None:
     assert kept_step_length_us(tmp_path, None) == kept_step_length_us(tmp_path, 1.0) == WEEK_US
     first = next(steps(tables, WEEK_US))
@@ -109,7 +113,7 @@ def test_a_continued_replay_keeps_its_steps_and_the_files_that_are_there(
     assert (tmp_path / "flights" / first.file_name).stat().st_mtime_ns == written
 
 
-def _expected(tables: DemoTables, inbox: Path) -> Iterator[Path]:
+def _expected(tables: ReplayedTables, inbox: Path) -> Iterator[Path]:
     for step in steps(tables, WEEK_US):
         yield from (inbox / name / step.file_name for name in step.tables)
 
@@ -144,7 +148,7 @@ FILTERED = (
 )
 
 
-def test_unshared_state_is_on_average_what_equation_1_says(tables: DemoTables) -> None:
+def test_unshared_state_is_on_average_what_equation_1_says(tables: ReplayedTables) -> None:
     plan = plan_of(FILTERED, FILTERED)
     meter = UnsharedMeter(plan, tables)
     seconds = (tables.last_us - tables.first_us) / 1e6
@@ -161,11 +165,11 @@ def test_unshared_state_is_on_average_what_equation_1_says(tables: DemoTables) -
     assert sum(held) / len(held) == pytest.approx(model.memory_rows, rel=0.01)
 
 
-def test_unshared_pairs_with_filters_first_are_the_results(tables: DemoTables) -> None:
+def test_unshared_pairs_with_filters_first_are_the_results(tables: ReplayedTables) -> None:
     meter = UnsharedMeter(plan_of(FILTERED), tables)
     with duckdb.connect() as connection:
-        connection.register("flights", tables.flights)
-        connection.register("weather", tables.weather)
+        connection.register("flights", tables.by_name["flights"])
+        connection.register("weather", tables.by_name["weather"])
         expected = connection.execute(
             "SELECT count(*) FROM flights f JOIN weather w ON f.origin = w.origin "
             "AND w.ts > f.ts - INTERVAL 3 HOURS AND f.ts > w.ts - INTERVAL 2 HOURS "
@@ -184,12 +188,12 @@ AGAIN = (
 )
 
 
-def test_a_join_of_a_stream_with_itself_is_reckoned_too(tables: DemoTables) -> None:
+def test_a_join_of_a_stream_with_itself_is_reckoned_too(tables: ReplayedTables) -> None:
     meter = UnsharedMeter(plan_of(AGAIN), tables)
     near = "FROM flights f JOIN flights g ON f.tailnum = g.tailnum AND (g.ts BETWEEN f.ts AND f.ts + "
     near += "INTERVAL 1 DAY - INTERVAL 1 MICROSECOND OR g.ts <= f.ts AND f.ts < g.ts + INTERVAL 10 MINUTES)"
     with duckdb.connect() as connection:
-        connection.register("flights", tables.flights)
+        connection.register("flights", tables.by_name["flights"])
         pairs = connection.execute(
             f"SELECT count(*), count(*) FILTER (f.dep_delay > 60 AND g.air_time > 100) {near}"
         ).fetchone()
@@ -198,7 +202,7 @@ def test_a_join_of_a_stream_with_itself_is_reckoned_too(tables: DemoTables) -> N
     assert pairs == (whole.filters_last, whole.filters_first)
 
 
-def test_families_add_up_to_the_need_of_all(tables: DemoTables) -> None:
+def test_families_add_up_to_the_need_of_all(tables: ReplayedTables) -> None:
     texts = (FILTERED, AGAIN, FILTERED.replace("f.origin = w.origin", "f.dest = w.origin"))
     together, *alone = (UnsharedMeter(plan_of(*some), tables) for some in (texts, *((t,) for t in texts)))
     now = tables.first_us + 200 * 24 * HOUR_US + HOUR_US // 2
