@@ -16,7 +16,7 @@
 #   make bench-migration      plans that change under load; writes docs/bench
 #   make bench-scaling        what a batch costs, and what that means for many cores; writes docs/bench
 #   make soak [ARGS=...]      an hour under load with queries coming and going; writes docs/bench
-#   make wheel                wheel and source distribution, in dist
+#   make wheel                wheels and source distributions of service and client, in dist
 #   make screenshot           the picture of the console in README
 #   make golden               rewrite the golden files; read the diff
 
@@ -43,7 +43,7 @@ define install
 	fi
 endef
 
-$(STAMP): pyproject.toml constraints.txt
+$(STAMP): pyproject.toml constraints.txt api/client/pyproject.toml
 	@set -e; \
 	if [ ! -x $(BIN)/python ]; then \
 	    for python in $(PYTHON) python3.11 python3.12 python3.13 python3; do \
@@ -60,7 +60,7 @@ $(STAMP): pyproject.toml constraints.txt
 	fi
 	@echo "sluice: installing packages" >&2
 	@$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt uv 2>/dev/null || true
-	$(call install,-e '.[demo$(comma)dev]')
+	$(call install,-e '.[demo$(comma)dev]' -e api/client)
 	@$(BIN)/python -m service.jvm.java 2>/dev/null || $(MAKE) --no-print-directory java
 	@$(BIN)/python -m service.jvm.java
 	@$(BIN)/python -m tests.postgres 2>/dev/null || $(MAKE) --no-print-directory postgres
@@ -164,6 +164,7 @@ screenshot: browser
 
 wheel: setup
 	@$(BIN)/hatchling build --clean
+	@cd api/client && ../../$(BIN)/hatchling build --directory ../../dist
 
 format: setup
 	@$(BIN)/ruff format -q .

@@ -205,7 +205,7 @@ def demo(
         Path | None, typer.Option(help="Only write the streams and a workload file into this directory.")
     ] = None,
 ) -> None:
-    """Replay flights and weather of New York, 2013, under more than a dozen queries, or auctions and bids."""
+    """Replay flights, weather and aircraft of New York, 2013, under many queries, or auctions and bids."""
     if write is not None:
         if auctions:
             raise typer.BadParameter(

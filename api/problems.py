@@ -6,14 +6,17 @@
      "instance": "/api/v1/queries",
      "errors": [{"detail": ..., "hint": ..., "line": 1, "column": 8, "underline": ...}]}
 
-``type`` and ``title`` come from the error's class and never change; ``detail`` is about this request.
+``type`` comes from the error's class, ``title`` from ``problem_titles.json``; neither changes. ``detail`` is
+about this request.
 """
 
 from __future__ import annotations
 
-import inspect
+import json
 import logging
 from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -58,6 +61,7 @@ from service.errors import IngestFull, InvalidChanges, ResultsExpired
 log = logging.getLogger(__name__)
 
 MEDIA_TYPE = "application/problem+json"
+_TITLES = Path(__file__).with_name("problem_titles.json")
 
 #: Status of an error: that of the nearest class among its bases.
 STATUS: Mapping[type[SluiceError], int] = {
@@ -136,6 +140,13 @@ def status_of(error: type[SluiceError]) -> int:
     return next(STATUS[base] for base in error.__mro__ if base in STATUS)
 
 
+@cache
+def titles() -> Mapping[str, str]:
+    """Return the title of each code."""
+    found: dict[str, str] = json.loads(_TITLES.read_text(encoding="utf-8"))
+    return found
+
+
 def problem(error: SluiceError, instance: str) -> Problem:
     """Return the problem details of an error.
 
@@ -147,7 +158,7 @@ def problem(error: SluiceError, instance: str) -> Problem:
     return Problem(
         type=f"urn:sluice:problem:{kind.code}",
         code=kind.code,
-        title=_title(kind),
+        title=titles()[kind.code],
         status=status_of(kind),
         detail=error.primary,
         explanation=error.detail,
@@ -182,7 +193,7 @@ def problem_responses(*errors: type[SluiceError]) -> dict[int | str, dict[str, A
         kinds.setdefault(status_of(error), []).append(error)
     return {
         status: {
-            "description": "; ".join(_title(kind) for kind in kinds[status]),
+            "description": "; ".join(titles()[kind.code] for kind in kinds[status]),
             "content": {
                 MEDIA_TYPE: {
                     "schema": {"$ref": "#/components/schemas/Problem"},
@@ -196,7 +207,7 @@ def problem_responses(*errors: type[SluiceError]) -> dict[int | str, dict[str, A
 
 
 def _example(kind: type[SluiceError]) -> dict[str, Any]:
-    title = _title(kind)
+    title = titles()[kind.code]
     return {
         "type": f"urn:sluice:problem:{kind.code}",
         "code": kind.code,
@@ -278,11 +289,6 @@ def _of_status(request: Request, error: HTTPException, headers: Mapping[str, str
     if error.status_code < 500:
         return MalformedBody("the request cannot be read", detail=f"{error.detail}.")
     return InternalError(f"the request failed with status {error.status_code}")
-
-
-def _title(kind: type[SluiceError]) -> str:
-    """First line of the class's docstring, as plain text."""
-    return (inspect.getdoc(kind) or kind.code).split("\n", 1)[0].removesuffix(".").replace("``", "")
 
 
 def _faults(error: SluiceError) -> list[Fault]:

@@ -551,6 +551,12 @@ class JavaMissing(Unavailable):
     code = "java-missing"
 
 
+class UserUnknown(Unavailable):
+    """The user that the process runs as has no name, and Spark does not start without one."""
+
+    code = "user-unknown"
+
+
 class KafkaDown(Unavailable):
     """The brokers of a topic do not answer, or refuse us.
 

@@ -27,7 +27,7 @@ _Result = TypeVar("_Result")
 FIRST_DELAY_S: Final = 1.0
 MAX_DELAY_S: Final = 60.0
 #: Parts whose counter is exported from the start, as 0.
-PARTS: Final = ("listing", "heartbeats", "watcher", "sinks", "compactor", "commits", "lease")
+PARTS: Final = ("listing", "heartbeats", "watcher", "sinks", "compactor", "commits", "lease", "pricing")
 
 
 @dataclass(frozen=True, slots=True)

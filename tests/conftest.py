@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gc
 import itertools
 import logging
 import os
@@ -17,6 +18,7 @@ import pytest
 from hypothesis import settings
 
 from catalog.store.store import Store
+from tests import namespaces
 from tests import s3 as s3_server
 from tests.empty_catalog import prepared
 from tests.leftovers import Leftovers
@@ -48,14 +50,23 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[_TEMPORARY] = directory
     config.stash[_LEFTOVERS] = leftovers = Leftovers(config.rootpath, directory)
     config.pluginmanager.register(leftovers)
+    config.pluginmanager.register(namespaces)
+    namespaces.enter()
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
+    gc.unfreeze()
     directory = config.stash[_TEMPORARY]
     if any(directory.glob("pymp-*")):  # ``multiprocessing`` removes its own at the very end, just before this
         Finalize(None, shutil.rmtree, (directory,), {"ignore_errors": True}, exitpriority=-1000)
     else:
         shutil.rmtree(directory, ignore_errors=True)
+
+
+def pytest_collection_finish() -> None:
+    """Let the collector of garbage not look through modules and tests again, which takes it half a second."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

@@ -10,10 +10,17 @@ _SHORT_PART = 0.25
 _LEAST = 10
 
 
-def examples(count: int) -> int:
-    """Return how many examples to draw of a property for which the long tests draw ``count``."""
+def examples(count: int, short: int | None = None) -> int:
+    """Return how many examples to draw of a property.
+
+    Args:
+        count: Number that the long tests draw.
+        short: Number that ``make test`` draws where an example takes long; None: a part of ``count``.
+    """
     if settings.get_current_profile_name() == "explore":
         return count
+    if short is not None:
+        return short
     return min(count, max(_LEAST, int(count * _SHORT_PART)))
 
 

@@ -7,6 +7,7 @@ them before those of the test itself. Things that end by themselves get some tim
 from __future__ import annotations
 
 import gc
+import itertools
 import logging
 import os
 import signal
@@ -23,6 +24,7 @@ import pytest
 #: How long what is left may take to end, on a busy machine.
 LIMIT_S = 60.0
 _STEP_S = 0.02
+_STEPS_OF_GARBAGE = 25
 
 #: Threads kept for later calls, by how their names begin: of libraries, and of ``operators.lineage.limits``.
 _KEPT_THREADS = ("AnyIO worker thread", "asyncio_", "expressions")
@@ -77,10 +79,15 @@ class Leftovers:
             limit_s: How long that may take.
         """
         deadline_s = time.monotonic() + limit_s
-        while (left := self._left(before)) and time.monotonic() < deadline_s:
-            gc.collect()
+        for step in itertools.count():
+            left = self._left(before)
+            if not left or time.monotonic() >= deadline_s:
+                return left
+            # Garbage may hold a socket or a file. To look for it takes long, so it is not done at each step.
+            if step % _STEPS_OF_GARBAGE == 0:
+                gc.collect()
             time.sleep(_STEP_S)
-        return left
+        raise AssertionError("unreachable")
 
     def _left(self, before: Mapping[Thing, str]) -> list[str]:
         now = self.look()
@@ -123,6 +130,10 @@ def _things(directories: Sequence[Path]) -> Iterator[tuple[Thing, str]]:
 
 
 def _children() -> Iterator[int]:
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:  # there are none, which is known without a look at every process of the machine
+        return
     # Not of /proc/self/task/*/children, which may miss one while others end.
     for child in psutil.Process().children():
         yield child.pid

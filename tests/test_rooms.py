@@ -24,9 +24,13 @@ def test_no_class_name_is_there_twice() -> None:
 
 
 def _packages() -> list[Path]:
-    """Return the folders of all packages, but for the migrations, which Alembic names."""
+    """Return the folders of all packages, without migrations, which Alembic names, and the client.
+
+    The client is a distribution of its own, whose classes have the names that its users expect.
+    """
     found = (init.parent for top in TOPS for init in (ROOT / top).rglob("__init__.py"))
-    return sorted(folder for folder in found if "migrations/versions" not in folder.as_posix())
+    others = ("migrations/versions", "api/client")
+    return sorted(folder for folder in found if not any(other in folder.as_posix() for other in others))
 
 
 PACKAGES = _packages()

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from api.timestamps import timestamp, timestamp_or_none
 from catalog.steps import stream_names
 from catalog.values.migration import MigrationOutcome, SliceRows
-from catalog.values.plan import Strategy
+from catalog.values.plan import AskedMemory, Strategy
 from planner.explain.cost_document import cost_document
 from planner.explain.explain import FamilyReport
 from planner.explain.primitive_document import primitive_documents
@@ -243,6 +243,7 @@ class PolicyOut(BaseModel):
     family_punctuations: dict[str, dict[str, str]] = Field(
         description="When single families act on closed keys: `purge` and `propagate`."
     )
+    oblivious_memory: AskedMemory = Field(description="Where the rows of joins without windows wait.")
     pinned: dict[str, dict[str, list[float]]] = Field(
         description="By id of the family whose chain was cut by hand: ends of its slices, seconds, per side."
     )
@@ -264,6 +265,7 @@ class PolicyOut(BaseModel):
                 name: {"purge": own.purge_text, "propagate": own.propagate_text}
                 for name, own in objective.family_punctuations.items()
             },
+            oblivious_memory=objective.oblivious_memory,
             pinned={
                 family: {"a": [at / 1e6 for at in ends.a], "b": [at / 1e6 for at in ends.b]}
                 for family, ends in objective.pinned.items()

@@ -222,6 +222,10 @@ class QueryOut(BoundQuery):
         description="Event time up to which it is decided whether rows have a partner, for outer, semi and "
         "anti joins; else null, also where a window is unbounded."
     )
+    complete_within: str | None = Field(
+        description="Distance of event times up to which no later result is missing, where rows have left at "
+        "the `state_cap_mb` of their stream; else null. It is the shorter one of both streams."
+    )
     results: int = Field(description="Results so far.")
     warnings: list[str] = Field(
         description="What is likely not meant: rows that are kept forever since a window is unbounded and no "
@@ -253,6 +257,9 @@ class QueryOut(BoundQuery):
             complete_from=timestamp_or_none(status.complete_from_us),
             missing_columns=list(status.missing_columns),
             decided_until=timestamp_or_none(status.decided_until_us),
+            complete_within=None
+            if status.complete_within_us is None
+            else format_duration(status.complete_within_us),
             results=status.results,
             warnings=list(status.warnings),
             sink=sink_document(None if sink is None else sink.sink),

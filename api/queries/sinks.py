@@ -276,7 +276,7 @@ class SinkProgress(BaseModel):
     waiting_since: str | None = Field(description="When the first of them was committed; null without one.")
     lost_batches: int = Field(
         description="Batches with results that it never gets: it did not take them within `sink_retention`, "
-        "or a day after its end."
+        "or before they took `sink_retention_mb`, or a day after its end."
     )
     lost_rows: int = Field(description="Results of these batches, less what it had taken of them.")
     last_lost_batch: int | None = Field(description="Last of these batches.")

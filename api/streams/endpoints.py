@@ -31,6 +31,7 @@ from api.streams.schemas import (
     StreamPage,
     StreamRegistered,
 )
+from api.timestamps import timestamp
 from catalog.arrow_types import PUNCTUATION_COLUMN
 from catalog.errors import InvalidInput, NameTaken, StreamInUse, StreamNotFound
 from catalog.values.stream import HttpSource
@@ -119,7 +120,7 @@ def show_stream(name: str, workspace: WorkspaceDep) -> StreamOut:
 
 @router.patch(
     "/{name}",
-    summary="Change a stream's contract",
+    summary="Change a stream's contract or limits",
     responses=problem_responses(
         MalformedBody,
         StreamNotFound,
@@ -131,11 +132,14 @@ def show_stream(name: str, workspace: WorkspaceDep) -> StreamOut:
     ),
 )
 def change_contract(name: str, body: ContractIn, workspace: WorkspaceDep) -> StreamOut:
-    """Change what a stream promises about later rows: its punctuations, constraints and order.
+    """Change what a stream promises about later rows, and the limits on its windows and state.
 
     The change creates a plan version and takes effect at one batch boundary. Earlier promises stay valid if
     the new contract still has their set of columns. A row that was out of order stays so under a greater
     scrambling factor: what a stream has passed stays passed.
+
+    With another `retain`, queries whose windows change are updated at the same boundary, as a PATCH of each
+    of them would do. If a query cannot run under the new limits, the answer is 409 and nothing is changed.
     """
     return StreamOut.of(workspace.streams.change_contract(name, body.changed))
 
@@ -165,8 +169,9 @@ def show_quarantine(name: str, workspace: WorkspaceDep, limit: Limit = 100) -> Q
     They are in no result. What is right of them can be posted again once its time has come, or to a stream
     with a greater `max_ahead`.
     """
-    rows, newest = workspace.streams.quarantined(name, limit)
-    return QuarantineOut(rows=rows, events=rows_for_json(newest))
+    rows, newest, times_us = workspace.streams.quarantined(name, limit)
+    kept_out_at = [timestamp(us) for us in times_us]
+    return QuarantineOut(rows=rows, events=rows_for_json(newest), kept_out_at=kept_out_at)
 
 
 @router.post(

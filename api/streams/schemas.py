@@ -11,6 +11,7 @@ from pydantic.config import JsonDict
 from api.timestamps import timestamp
 from catalog.durations import format_duration
 from catalog.values.stream import (
+    AtCap,
     Constraints,
     Dialect,
     FilesSource,
@@ -29,7 +30,7 @@ from service.documents.contract_document import (
     order_document,
     punctuations_document,
 )
-from service.documents.stream_document import StreamDocument
+from service.documents.stream_document import StreamDocument, checked_cap_mb, retained_us
 
 _FILES_EXAMPLE: JsonDict = {
     "name": "flights",
@@ -101,15 +102,27 @@ class StreamIn(StreamDocument):
     )
     max_ahead: str | int | float | None = Field(
         default=None,
-        description="How far ahead of the wall clock a row may be when it comes: later posted events, and "
-        "files with such rows, are kept out. A message is compared with its own timestamp, and one that is "
-        "further ahead is no event. Left out it is one day for `http` and `kafka` sources and unlimited for "
-        "files; null is unlimited.",
+        description="How far ahead of the wall clock a row may be when it comes, one day if left out: later "
+        "posted events are kept out, and a row of a file is bad (`on_error`). A message is compared with its "
+        "own timestamp, and one that is further ahead is no event. null is unlimited; old rows are never "
+        "judged by it.",
     )
     retain: str | int | float | None = Field(
         default=None,
         description="Longest window of time on this stream: `30d`, or seconds. Longer windows in queries, "
         "also unbounded ones, are cut to it. Left out, windows are as long as queries say.",
+    )
+    state_cap_mb: int | None = Field(
+        default=None,
+        description="Most megabytes (of 1,000,000 bytes) that rows of this stream may take in the state, "
+        "from 1 on. Left out, there is no cap.",
+    )
+    at_cap: AtCap = Field(
+        default="stop",
+        description="What happens when the rows take more than `state_cap_mb`. `stop`: the queries with the "
+        "longest window on the stream are paused, and `paused_because` says why. `evict`: the oldest rows "
+        "leave and are in no later result; `complete_within` of a query says how far back its results are "
+        "complete.",
     )
     time_unit: TimeUnit | None = Field(
         default=None,
@@ -139,7 +152,7 @@ class StreamIn(StreamDocument):
 
 
 class ContractIn(BaseModel):
-    """Changes of a stream's contract and order; fields left out keep their values."""
+    """Changes of a stream's contract, order and limits; fields left out keep their values."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -159,6 +172,15 @@ class ContractIn(BaseModel):
         description="The new order; null removes it. While queries are joined by the order, only `scramble` "
         "can change.",
     )
+    retain: str | int | float | None = Field(
+        default=None,
+        description="The new longest window of time on the stream; null removes the limit. Queries whose "
+        "windows change are updated with `backfill: state`, all at one batch boundary.",
+    )
+    state_cap_mb: int | None = Field(
+        default=None, description="The new cap on the state of its rows, megabytes; null removes it."
+    )
+    at_cap: AtCap = Field(default="stop", description="What happens from now on when the cap is reached.")
 
     def changed(self, stream: Stream) -> Stream:
         """Return the stream with the new contract.
@@ -179,6 +201,12 @@ class ContractIn(BaseModel):
         if "order" in self.model_fields_set:
             order = None if self.order is None else self.order.to_value(stream.name, stream.columns)
             stream = dataclasses.replace(stream, order=order)
+        if "retain" in self.model_fields_set:
+            stream = dataclasses.replace(stream, retain_us=retained_us(self.retain))
+        if "state_cap_mb" in self.model_fields_set:
+            stream = dataclasses.replace(stream, state_cap_mb=checked_cap_mb(self.state_cap_mb))
+        if "at_cap" in self.model_fields_set:
+            stream = dataclasses.replace(stream, at_cap=self.at_cap)
         return stream
 
 
@@ -197,6 +225,10 @@ class StreamOut(BaseModel):
     retain: str | None = Field(
         default=None, description="Longest window of time on the stream; null if there is no limit."
     )
+    state_cap_mb: int | None = Field(
+        default=None, description="Most megabytes that its rows may take in the state; null for any."
+    )
+    at_cap: str = Field(default="stop", description="What happens at `state_cap_mb`.")
     start: str = Field(description="Where reading begins when a query first uses the stream.")
     time_unit: str | None = Field(
         description="What numbers in timestamp columns count since 1970 UTC; null if it was left out."
@@ -225,6 +257,8 @@ class StreamOut(BaseModel):
             idle_timeout=None if stream.idle_timeout_us is None else format_duration(stream.idle_timeout_us),
             max_ahead=None if stream.max_ahead_us is None else format_duration(stream.max_ahead_us),
             retain=None if stream.retain_us is None else format_duration(stream.retain_us),
+            state_cap_mb=stream.state_cap_mb,
+            at_cap=stream.at_cap,
             start=stream.start,
             time_unit=stream.time_unit,
             on_error=stream.on_error,
@@ -291,6 +325,11 @@ class QuarantineOut(BaseModel):
 
     rows: int = Field(description="How many in all.")
     events: list[dict[str, Any]] = Field(description="The newest of them, newest request first.")
+    kept_out_at: list[str] = Field(description="When each of these came, in their order.")
+    reason: str = Field(
+        default="further ahead of the clock than max_ahead of the stream",
+        description="Why they were kept out.",
+    )
 
 
 class FileOut(BaseModel):

@@ -19,6 +19,7 @@ from catalog.values.plan import (
     ControlRecord,
     FamilyPlan,
     Heartbeat,
+    Horizon,
     JoinPlan,
     Plan,
     PlannedFilter,
@@ -107,7 +108,8 @@ class BucketRecord:
         change: The same as its difference to the version before.
         heartbeat: The heartbeat.
         promises: Punctuations.
-        pull: A request for result punctuations. Exactly one of the five is set.
+        pull: A request for result punctuations.
+        horizon: A horizon. Exactly one of the six is set.
     """
 
     seq: int
@@ -116,6 +118,7 @@ class BucketRecord:
     heartbeat: Heartbeat | None = None
     promises: Promises | None = None
     pull: Pull | None = None
+    horizon: Horizon | None = None
 
 
 def bucket_records(before: Plan | None, records: Iterable[ControlRecord]) -> tuple[BucketRecord, ...]:
@@ -135,6 +138,7 @@ def bucket_records(before: Plan | None, records: Iterable[ControlRecord]) -> tup
                     heartbeat=record.heartbeat,
                     promises=record.promises,
                     pull=record.pull,
+                    horizon=record.horizon,
                 )
             )
         else:

@@ -11,12 +11,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, RowMapping, and_, bindparam, delete, insert, select
+import numpy as np
+from sqlalchemy import Connection, RowMapping, and_, bindparam, delete, func, insert, select
 
 from catalog.store import tables
 from catalog.store.codec import decode
 from catalog.store.repository import Repository
 from catalog.values.batch import MergedFile, ResultFile
+from catalog.values.routes.query_sets import Int64s
 
 #: No merged file spans more batches; so those of a batch are found by where they begin.
 MOST_BATCHES = 16_384
@@ -40,6 +42,12 @@ _DOCUMENTS = select(_b.document).where(_b.batch.in_(bindparam("batches", expandi
 _PAGE = (
     select(_b.batch, _b.document).where(_b.batch >= bindparam("from_batch")).order_by(_b.batch).limit(1_000)
 )
+_SIZES = select(_m.last, func.coalesce(_m.bytes, 0)).where(_m.last < bindparam("end")).order_by(_m.last)
+_YOUNG = (
+    select(_b.batch, _b.document)
+    .where(_b.batch >= bindparam("first"), _b.batch < bindparam("end"))
+    .order_by(_b.batch)
+)
 _IT = and_(_m.path == bindparam("of"), _m.late == bindparam("of_late"))
 _IS_THERE = select(_m.path).where(_IT)
 _DROP = delete(tables.merged_files).where(_IT)
@@ -56,6 +64,32 @@ class NamedFiles:
 
     files: tuple[ResultFile, ...]
     late_files: tuple[ResultFile, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FileSizes:
+    """Sizes of files of results and late rows, by the last batch of each, with which the file goes.
+
+    >>> sizes = FileSizes(np.array([3, 5, 9]), np.array([10, 20, 40]))
+    >>> sizes.since(4), sizes.first_within(60), sizes.first_within(59), sizes.first_within(5)
+    (60, 4, 6, 10)
+
+    Attributes:
+        lasts: int64[n], last batch of each file, ascending.
+        sizes: int64[n], bytes.
+    """
+
+    lasts: Int64s
+    sizes: Int64s
+
+    def since(self, batch: int) -> int:
+        """Return the bytes of the files with rows of a batch or of later ones."""
+        return int(self.sizes[np.searchsorted(self.lasts, batch) :].sum())
+
+    def first_within(self, limit: int) -> int:
+        """Return the first batch from which on the files have no more than ``limit`` bytes."""
+        too_many = np.flatnonzero(self.sizes[::-1].cumsum()[::-1] > limit)
+        return int(self.lasts[too_many[-1]]) + 1 if too_many.size else 0
 
 
 class ResultFileRepository(Repository):
@@ -94,6 +128,17 @@ class ResultFileRepository(Repository):
                 # On PostgreSQL each statement sees what was committed before it.
                 if _standing(connection) == standing:
                     return tuple(found)
+
+    def sizes_before(self, end: int) -> FileSizes:
+        """Return the sizes of the files that have no rows of the batch ``end``, nor of a later one."""
+        with self._database.read() as connection:
+            sizes = [(int(last), int(size)) for last, size in connection.execute(_SIZES, {"end": end})]
+            bounds = {"first": max(_standing(connection)), "end": end}
+            for batch, document in connection.execute(_YOUNG, bounds):
+                named = decode(NamedFiles, document)
+                sizes.append((int(batch), sum(f.bytes or 0 for f in (*named.files, *named.late_files))))
+        table = np.array(sizes, np.int64).reshape(-1, 2)
+        return FileSizes(*np.ascontiguousarray(table[np.argsort(table[:, 0], kind="stable")].T))
 
     def all(self) -> Iterator[NamedFiles]:
         """Yield all files, some at a time; nobody may merge meanwhile."""

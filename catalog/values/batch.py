@@ -244,6 +244,33 @@ class ProbeCounters:
 
 
 @dataclass(frozen=True, slots=True)
+class MemoryCounters:
+    """Counters of the rows of one side of a family that wait outside its slices, summed over buckets.
+
+    Attributes:
+        family: Family id.
+        side: ``a`` or ``b``.
+        waiting: Rows in memory that wait at the end of the batch.
+        parked: Rows in closed segments, on disk, at the end of the batch.
+        parked_segments: Number of these segments.
+        closed: Segments that were closed in the batch.
+        opened: Segments that were opened in the batch.
+        opened_rows: Their rows.
+    """
+
+    KEY: ClassVar[tuple[str, ...]] = ("family", "side")
+
+    family: str
+    side: str
+    waiting: int = 0
+    parked: int = 0
+    parked_segments: int = 0
+    closed: int = 0
+    opened: int = 0
+    opened_rows: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class PunctuationCounters:
     """Counters of the punctuations of one side of a family in a batch, summed over buckets.
 
@@ -268,6 +295,22 @@ class PunctuationCounters:
     discarded: int = 0
     purged: int = 0
     dead: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class HeldTimes:
+    """Event times of the rows of a stream that one bucket holds; only of streams with a cap.
+
+    Attributes:
+        stream_id: The stream.
+        bytes: Bytes that the rows take, in all families together.
+        times_us: Event times that cut the rows into parts of equal number, ascending, µs UTC: the oldest one
+            first, the newest one last. Taken from a sample of the rows.
+    """
+
+    stream_id: int
+    bytes: int
+    times_us: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -331,6 +374,8 @@ class StreamCounters:
         scramble: Scrambling factor of its order, declared or monitored; None for a stream without an order.
         order_passed: Value of its order, negated if it descends, that no later row stands at or before; None
             likewise, and before there is one.
+        horizon_us: Event time below which rows have left the state before their windows ended, µs UTC; None
+            if none have.
     """
 
     stream_id: int
@@ -341,6 +386,7 @@ class StreamCounters:
     max_event_time_us: int | None
     scramble: int | None = None
     order_passed: int | None = None
+    horizon_us: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -380,12 +426,14 @@ class BatchManifest:
         received: Punctuations per stream, likewise.
         groups: Counters of each family whose results are groups, likewise.
         probes: Counters per family side whose rows lie in rings, likewise.
+        memory: Counters per family side whose rows wait outside the slices, likewise.
         cpu: CPU time.
         buckets: How evenly the work lay on them.
         input_end: Spark's offset at the end of the batch, by key; empty in manifests from before it was kept.
         digest: Digest of the input ranges and the row counts, equal whenever the batch is repeated; empty
             likewise.
         exchanged: Pairs on their way to other buckets. The next batch reads the files of these buckets.
+        held: Event times of held rows, likewise: per bucket and stream with a cap.
     """
 
     batch: int
@@ -410,6 +458,8 @@ class BatchManifest:
     groups: tuple[GroupCounters, ...] = ()
     exchanged: tuple[ExchangeCounters, ...] = ()
     probes: tuple[ProbeCounters, ...] = ()
+    held: tuple[HeldTimes, ...] = ()
+    memory: tuple[MemoryCounters, ...] = ()
 
     @property
     def progress(self) -> BatchProgress:
@@ -434,6 +484,8 @@ class BatchManifest:
             received=(),
             groups=(),
             probes=(),
+            held=(),
+            memory=(),
         )
 
     @property
@@ -473,6 +525,7 @@ Counters = TypeVar(
     AbsenceCounters,
     GroupCounters,
     ProbeCounters,
+    MemoryCounters,
     PunctuationCounters,
     StreamPunctuations,
 )

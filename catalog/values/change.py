@@ -66,12 +66,14 @@ class UpdateQuery:
         cql: The whole text.
         backfill: Whether held rows take part under the new text.
         sink: The sink that it gets, or that it gets none; None leaves it as it is.
+        anew: Whether the text has another meaning although it may be the same, because a stream has changed.
     """
 
     name: str
     cql: str
     backfill: Backfill = "state"
     sink: SetSink | None = None
+    anew: bool = False
 
 
 @dataclass(frozen=True, slots=True)

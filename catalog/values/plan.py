@@ -284,6 +284,37 @@ class Probe:
 #: Requested way to search slices; ``auto`` lets the planner choose.
 AskedProbe = Probe | Literal["auto"]
 
+#: Where the rows of joins without windows wait: in memory, or on disk while they lead (``Memory``).
+MemoryStrategy = Literal["plain", "dbf"]
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Strategy by which a family in the order of its streams saves memory (WO-Join, §4).
+
+    Attributes:
+        strategy: ``plain``: every row is in memory. ``dbf``, disk-buffer first: rows that no row of the other
+            stream can meet yet wait on disk.
+        read_ahead: Rows per side that may be in memory although they are beyond the other stream (C); unused
+            by ``plain``.
+    """
+
+    strategy: MemoryStrategy = "plain"
+    read_ahead: int = 8192
+
+    def __post_init__(self) -> None:
+        if self.read_ahead < 1:
+            raise ValueError(f"at least one row is read ahead, not {self.read_ahead}")
+
+    @property
+    def parks(self) -> bool:
+        """Return whether leading rows wait on disk."""
+        return self.strategy == "dbf"
+
+
+#: Requested way to save memory; ``auto`` lets the planner choose by the limit.
+AskedMemory = MemoryStrategy | Literal["auto"]
+
 
 #: When result punctuations come out (``PunctuationPolicy``).
 Propagate = Literal["push", "matched", "pull"]
@@ -358,6 +389,7 @@ class FamilyPlan:
         clock_b: The same for b.
         probe: How its slices are searched.
         punctuations: When it acts on closed keys.
+        memory: Where rows wait; not plain only if the clock is the order of its streams.
     """
 
     id: str
@@ -381,6 +413,7 @@ class FamilyPlan:
     clock_b: Clock = "time"
     probe: Probe = Probe()
     punctuations: PunctuationPolicy = PunctuationPolicy()
+    memory: Memory = Memory()
 
     def clock(self, side: str) -> Clock:
         """Return the clock that measures the windows of a side."""
@@ -541,6 +574,21 @@ class Pull:
 
 
 @dataclass(frozen=True, slots=True)
+class Horizon:
+    """Rows of a stream that earlier batches have brought leave the state if their event time is below it.
+
+    They are in no pair with a row of the batch that brings this record, or of a later one.
+
+    Attributes:
+        stream_id: The stream.
+        time_us: The horizon, µs UTC.
+    """
+
+    stream_id: int
+    time_us: int
+
+
+@dataclass(frozen=True, slots=True)
 class ControlRecord:
     """One entry of the control log, an input row of every bucket.
 
@@ -550,7 +598,8 @@ class ControlRecord:
         plan: The version that takes effect, for a plan change.
         heartbeat: The heartbeat, for a heartbeat.
         promises: Punctuations.
-        pull: A request for result punctuations. Exactly one of the four is set.
+        pull: A request for result punctuations.
+        horizon: A horizon. Exactly one of the five is set.
     """
 
     seq: int
@@ -559,7 +608,10 @@ class ControlRecord:
     heartbeat: Heartbeat | None = None
     promises: Promises | None = None
     pull: Pull | None = None
+    horizon: Horizon | None = None
 
     def __post_init__(self) -> None:
-        if [self.plan, self.heartbeat, self.promises, self.pull].count(None) != 3:
-            raise ValueError("a control record carries either a plan, a heartbeat, promises or a pull")
+        if [self.plan, self.heartbeat, self.promises, self.pull, self.horizon].count(None) != 4:
+            raise ValueError(
+                "a control record carries either a plan, a heartbeat, promises, a pull or a horizon"
+            )

@@ -144,7 +144,8 @@ class SinkRecord:
         next_row: Rows of that batch which have been delivered.
         file_end: Last batch of the file that was begun and is not known to be there, or None.
         pending: Batches with results that wait to be delivered.
-        waiting_since_us: When the first of them was committed, µs UTC; None if there is none.
+        waiting_from: First of them; None if there is none.
+        waiting_since_us: When it was committed, µs UTC, or None.
         rows: Rows delivered.
         batches: Batches delivered.
         failures: Attempts that failed.
@@ -172,6 +173,7 @@ class SinkRecord:
     next_row: int
     file_end: int | None
     pending: int
+    waiting_from: int | None
     waiting_since_us: int | None
     rows: int
     batches: int

@@ -23,6 +23,12 @@ TimeUnit = Literal["s", "ms", "us", "ns"]
 #: How a file that cannot be read as its stream is treated.
 OnError = Literal["set-aside", "skip-rows", "stop"]
 
+#: Bytes of a megabyte, as caps on the state count them.
+MEGABYTE: Final = 1_000_000
+
+#: Treatment of a stream whose rows have filled its share of the state.
+AtCap = Literal["stop", "evict"]
+
 #: Canonical column types, ``decimal(p,s)`` with 1 <= p <= 38 besides.
 SIMPLE_TYPES = ("boolean", "int", "bigint", "double", "string", "date", "timestamp")
 
@@ -347,6 +353,10 @@ class Stream:
         constraints: Constraints on its rows.
         order: Order in which its rows come, for joins without windows; None if it has none.
         retain_us: Longest window of time on its rows, µs; None for any. Left out of the ``repr``, too.
+        state_cap_mb: Most that its rows may take in the state, megabytes of 1,000,000 bytes; None for any.
+            Left out of the ``repr``, too.
+        at_cap: Treatment of the stream once its rows take more: ``stop`` pauses the queries with the longest
+            window on it, ``evict`` lets its oldest rows leave.
     """
 
     id: int
@@ -365,6 +375,8 @@ class Stream:
     constraints: Constraints = field(default=Constraints(), repr=False)
     order: Order | None = field(default=None, repr=False)
     retain_us: int | None = field(default=None, repr=False)
+    state_cap_mb: int | None = field(default=None, repr=False)
+    at_cap: AtCap = field(default="stop", repr=False)
 
     def closes_keys(self, key: frozenset[str]) -> bool:
         """Return whether rows or punctuations of the stream can close keys of these columns."""
@@ -372,6 +384,11 @@ class Stream:
         return self.constraints.close(key) or (
             promised is not None and any(frozenset(names) == key for names in promised.on)
         )
+
+    @property
+    def evicts(self) -> bool:
+        """Return whether its rows may leave the state before their windows end."""
+        return self.state_cap_mb is not None and self.at_cap == "evict"
 
     @property
     def has_contract(self) -> bool:

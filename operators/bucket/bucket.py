@@ -16,7 +16,7 @@ from catalog.steps import in_order, is_exchanged, made_by, plan_streams, taken_i
 from catalog.store.codec import decode
 from catalog.store.plan_differences import BucketRecord, applied
 from catalog.values.batch import StreamPunctuations
-from catalog.values.plan import FamilyPlan, Plan, Promises
+from catalog.values.plan import FamilyPlan, Horizon, Plan, Promises
 from operators.bucket.batch_output import BatchOutput
 from operators.bucket.closing import BatchClosings, decoded_promise
 from operators.bucket.family_batch import FamilyBatch
@@ -48,6 +48,8 @@ class StreamState:
         rejected_rows: Rows of this batch without an event time.
         late_rows: Late rows of this batch; counted in the bucket that got the suspects.
         order: Progress in the stream's order; None for a stream without one.
+        horizon_us: Event time below which rows have left the state before their windows ended, µs UTC; None
+            if none have.
     """
 
     watermark: Watermark
@@ -55,6 +57,7 @@ class StreamState:
     rejected_rows: int = 0
     late_rows: int = 0
     order: OrderProgress | None = None
+    horizon_us: int | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -215,6 +218,9 @@ class Bucket:
             # One boundary, one change: what is held is decided by the plan before the batch, so a query that
             # leaves in one version of this batch still holds rows for a query that enters in the next.
             self.activate(plan)
+        for record in records:
+            if record.horizon is not None:
+                self._leave_behind(record.horizon)
         beats = [record.heartbeat for record in records if record.heartbeat is not None]
         for beat in beats:
             if beat.watermark_us is None and (stream := self.streams.get(beat.stream_id)) is not None:
@@ -225,6 +231,14 @@ class Bucket:
         moved = [(beat.stream_id, beat.watermark_us) for beat in beats if beat.watermark_us is not None]
         promises = [record.promises for record in records if record.promises is not None]
         return moved, promises, {record.pull.query_id for record in records if record.pull is not None}
+
+    def _leave_behind(self, horizon: Horizon) -> None:
+        """Let the rows of a stream below a horizon leave the state."""
+        # A stream may be removed in the batch that brings its last horizon.
+        if (stream := self.streams.get(horizon.stream_id)) is not None:
+            stream.horizon_us = max(horizon.time_us, stream.horizon_us or horizon.time_us)
+            for joins in self.families.values():
+                joins.leave_behind(horizon.stream_id, horizon.time_us)
 
     def activate(self, plan: Plan) -> None:
         """Put a plan version in force: leave, enter, migrate every family; before the batch's rows."""

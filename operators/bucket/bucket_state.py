@@ -38,6 +38,7 @@ from operators.kernels.keys import Int64s
 from operators.kernels.watermark import Watermark
 from operators.lineage.entitlement import Term
 from operators.orders.order_progress import OrderProgress
+from operators.parking.parked_rows import ClosedSegment
 from operators.segments.layout import SIDES
 from operators.segments.patch import PatchWriter
 from operators.segments.row_codec import decode_rows, encode_rows
@@ -56,6 +57,8 @@ FORMAT_WITH_MORE = 7
 
 #: The same, with exchanged intermediates, and with all that the others have.
 FORMAT_WITH_EXCHANGES = 8
+#: The same, with closed segments of rows that wait on disk, and with all that the others have.
+FORMAT_WITH_PARKED = 9
 
 #: A view of so many steps is not viewed again but written anew: names stay short, views quick to open.
 MOST_STEPS = 4
@@ -159,6 +162,9 @@ def store_segments(
             held.update(value for value, _ in stored.values)
             for joins, state, index in places:
                 joins.replace(state, index, stored)
+    for parked in (parked for joins in bucket.families.values() for parked in joins.parked.values()):
+        parked.close()
+        held.update(stored for segment in parked.closed for stored, _ in segment.values)
     return held
 
 
@@ -324,11 +330,28 @@ def encode_manifest(bucket: Bucket, dropped: Iterable[str] = (), dropped_before:
     }
     if untold:
         document["untold"] = untold
+    horizons = {str(i): s.horizon_us for i, s in bucket.streams.items() if s.horizon_us is not None}
+    if horizons:
+        document["horizons"] = horizons
+    parked = {
+        family_id: {
+            side: [
+                [[s.id, s.rows, s.t_min, s.t_max, s.values] for s in rows.closed],
+                [segment.id for segment in rows.tail.segments],
+            ]
+            for side, rows in joins.parked.items()
+        }
+        for family_id, joins in bucket.families.items()
+        if joins.parked
+    }
     if bucket.arrived:
         # Versions without exchanges would lose the pairs on their way.
         document |= {"format": FORMAT_WITH_EXCHANGES, "arrived": bucket.arrived}
     if bucket.exchange_files:
         document |= {"format": FORMAT_WITH_EXCHANGES, "exchange": bucket.exchange_files}
+    if parked:
+        # Versions without parked rows would lose them.
+        document |= {"format": FORMAT_WITH_PARKED, "parked": parked}
     rings = {
         family_id: {
             join_id: {side: _packed(rings.gone) for side, rings in chain.rings.items()}
@@ -388,6 +411,8 @@ def segment_ids(manifest: bytes) -> set[str]:
     held += [kept[1:] for kept in document.get("ranked", {}).values()]
     held += [[ids] for _, ids in document.get("groups", {}).values()]
     held += [[ids] for ids in document.get("waiting", {}).values()]
+    for closed, tail in (kept for sides in document.get("parked", {}).values() for kept in sides.values()):
+        held.append([[segment[0] for segment in closed], tail])
     return set(document.get("exchange", ())) | {
         stored for slices in held for ids in slices for segment_id in ids for stored in stored_ids(segment_id)
     }
@@ -404,7 +429,7 @@ def load_bucket(
     Args:
         manifest: What ``encode_manifest`` gave; None for a bucket that is new.
         plan: Plan in force when it was stored.
-        load: Returns a segment by id; asked once for each.
+        load: Returns a segment by id; asked once for each, and later for those that are opened.
         compiled: Compiled families of that plan by id; missing ones are compiled and added.
 
     Raises:
@@ -425,6 +450,8 @@ def load_bucket(
         bucket.streams[int(stream_id)].order = OrderProgress(
             scramble, monitored, tuple(map(tuple, blocks)), passed, newest, tuple(map(tuple, factors))
         )
+    for stream_id, horizon_us in document.get("horizons", {}).items():
+        bucket.streams[int(stream_id)].horizon_us = horizon_us
     bucket.arrived = {
         int(stream_id): (reached, newest)
         for stream_id, (reached, newest) in document.get("arrived", {}).items()
@@ -491,6 +518,14 @@ def load_bucket(
         if joins.waiting is not None:
             joins.waiting.segments = [segment(segment_id) for segment_id in document["waiting"][family.id]]
             joins.waiting.closings = document.get("untold", {}).get(family.id, 0)
+        for side, parked in joins.parked.items():
+            closed_segments, tail = document["parked"][family.id][side]
+            parked.closed = [
+                ClosedSegment(name, rows, t_min, t_max, tuple(map(tuple, values)))
+                for name, rows, t_min, t_max, values in closed_segments
+            ]
+            parked.tail.segments = [segment(segment_id) for segment_id in tail]
+            parked.load = load
         bucket.families[family.id] = joins
     return bucket
 
@@ -498,12 +533,12 @@ def load_bucket(
 def _document(manifest: bytes) -> dict[str, Any]:
     # JSON as encode_manifest wrote it; what is in it depends on the format, which is checked first.
     document: dict[str, Any] = json.loads(manifest)
-    known = (FORMAT, FORMAT_WITH_CLOSINGS, FORMAT_WITH_MORE, FORMAT_WITH_EXCHANGES)
+    known = (FORMAT, FORMAT_WITH_CLOSINGS, FORMAT_WITH_MORE, FORMAT_WITH_EXCHANGES, FORMAT_WITH_PARKED)
     # The first version with groups kept their finished keys beside them.
     if document["format"] not in known or any(len(kept) != 2 for kept in document.get("groups", {}).values()):
         raise UnknownStateFormat(
             f"the stored state has format {document['format']}, "
-            f"this version reads {FORMAT} to {FORMAT_WITH_EXCHANGES}",
+            f"this version reads {FORMAT} to {FORMAT_WITH_PARKED}",
             hint="Go on with the version of Sluice that wrote it, or start anew from a fresh checkpoint.",
         )
     return document

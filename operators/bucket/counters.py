@@ -14,16 +14,24 @@ import numpy as np
 from catalog.values.batch import (
     AbsenceCounters,
     GroupCounters,
+    HeldTimes,
     KeyCounters,
+    MemoryCounters,
     ProbeCounters,
     PunctuationCounters,
     SliceCounters,
 )
 from catalog.values.plan import FamilyPlan
+from catalog.values.stream import Stream
 from operators.join.family_joins import FamilyJoins
 from operators.kernels.keys import Bools, Int64s
 from operators.segments.layout import SIDES
 from operators.segments.segment import Segment
+
+#: Parts that the event times of held rows are cut into: eviction takes as few more rows than it has to.
+_PARTS = 64
+#: Rows of a stream in one bucket that are looked at for it, at most about.
+_SAMPLE = 8192
 
 #: Returns the progress of each side of a family on its clock.
 Clocks = Callable[[FamilyPlan], Mapping[str, int | None]]
@@ -148,6 +156,53 @@ def probe_counters(families: Mapping[str, FamilyJoins], clocks: Clocks) -> Itera
                 live, expired = rings.held(last.segments, reached["b" if side == "a" else "a"])
                 live += sum(state.rows for state in chain.slices[side][:-1])
                 yield ProbeCounters(family_id, side, **asdict(counts), live=live, expired=expired)
+
+
+def held_times(families: Mapping[str, FamilyJoins], streams: Iterable[Stream]) -> Iterator[HeldTimes]:
+    """Yield the event times of the rows that a bucket holds of streams with a cap.
+
+    Args:
+        families: Joins per family id, as a bucket has them.
+        streams: Streams of the plan.
+    """
+    for stream in streams:
+        if stream.state_cap_mb is None:
+            continue
+        held = [
+            segment
+            for joins in families.values()
+            for _, side, _, state in joins.slices()
+            if stream.id == (joins.family.plan.stream_a if side == "a" else joins.family.plan.stream_b)
+            for segment in state.segments
+        ]
+        rows = sum(len(segment) for segment in held)
+        if not rows:
+            continue
+        # Segments are sorted by key, so every nth row of them is of any time.
+        step = rows // _SAMPLE + 1
+        times = np.concatenate([segment.times[::step] for segment in held])
+        cuts = np.quantile(times, np.linspace(0, 1, _PARTS + 1), method="lower")
+        yield HeldTimes(
+            stream.id, sum(segment.stored_bytes for segment in held), tuple(int(each) for each in cuts)
+        )
+
+
+def memory_counters(families: Mapping[str, FamilyJoins]) -> Iterator[MemoryCounters]:
+    """Yield counters of the rows of a bucket that wait outside the slices of their family.
+
+    Args:
+        families: Joins per family id, as a bucket has them.
+    """
+    for family_id, joins in families.items():
+        for side, parked in joins.parked.items():
+            yield MemoryCounters(
+                family_id,
+                side,
+                waiting=parked.rows - parked.closed_rows,
+                parked=parked.closed_rows,
+                parked_segments=len(parked.closed),
+                **asdict(parked.counts),
+            )
 
 
 def _rows_of_values(families: Mapping[str, FamilyJoins]) -> Mapping[str, int]:

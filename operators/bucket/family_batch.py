@@ -82,7 +82,15 @@ class FamilyBatch:
             made = joins.process_ranked(joins.ranked, males, counted, self.reached)
         else:
             arrived = {} if self.closings is None else self.closings.arrived
-            made = joins.process(males["a"], males["b"], self.reached, females, self.before, keyless, arrived)
+            opened = {}
+            for side, parked in joins.parked.items():
+                newest = self.newest["b" if side == "a" else "a"]
+                opened[side] = parked.due(newest)
+                females[side] = parked.park(females[side], newest)
+                parked.settle(self.place[1], joins.family.lineages[side].live)
+            made = joins.process(
+                males["a"], males["b"], self.reached, females, self.before, keyless, arrived, opened
+            )
         if self.closings is not None:
             self.closings.close(
                 self.before, self.reached, self.newest, self.place, finish=not self.groups_wait

@@ -152,18 +152,31 @@ def _alike(bucket: Bucket) -> object:
 def _take(old: FamilyJoins, new: FamilyJoins, number: int, buckets: int) -> None:
     """Give a family of a new bucket its rows of an old one."""
     everywhere = "b" if has_copies(old.family.plan) else None
+
+    def resting(side: str, segment: Segment) -> Segment:
+        if side == everywhere:
+            here = old.family.fragments.comes_to(segment.key, number, buckets)
+        else:
+            here = old.family.fragments.rest(segment.key, segment.pos, buckets) == number
+        return segment.take(np.flatnonzero(here))
+
     # What joins have in common they keep in common.
     taken: dict[int, Segment] = {}
     for (_, side, _, state), (_, _, _, target) in zip(old.slices(), new.slices(), strict=True):
         for segment in state.segments:
             if id(segment) not in taken:
-                if side == everywhere:
-                    here = old.family.fragments.comes_to(segment.key, number, buckets)
-                else:
-                    here = old.family.fragments.rest(segment.key, segment.pos, buckets) == number
-                taken[id(segment)] = segment.take(np.flatnonzero(here))
+                taken[id(segment)] = resting(side, segment)
             if len(taken[id(segment)]):
                 target.segments.append(taken[id(segment)])
+    for side, parked in old.parked.items():
+        waiting = [rows for rows in (resting(side, segment) for segment in parked.opened()) if len(rows)]
+        if side != everywhere:
+            new.parked[side].tail.segments += waiting
+            continue
+        # Buckets need not have opened the same copies: one copy is kept of those in the slices.
+        for chain in new.chains.values():
+            admitted = (chain.admitted(side, rows) for rows in waiting)
+            chain.slices[side][0].segments += [rows for rows in admitted if rows is not None]
     for side, closed in old.closed.items():
         # All buckets of a key have the same closings of it; duplicates from two old buckets are merged.
         target_keys = new.closed[side]

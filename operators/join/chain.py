@@ -88,6 +88,7 @@ class Chain:
         resting: Mapping[str, Segment | None],
         watermarks: Mapping[str, int | None],
         pairs: PairTable,
+        opened: Mapping[str, Sequence[Segment]],
     ) -> None:
         """Run one batch through the chain.
 
@@ -96,10 +97,14 @@ class Chain:
             resting: Those of them that rest in this bucket: the females. Mostly the very same segments.
             watermarks: Watermark per side at the end of the batch.
             pairs: Takes the joined pairs.
+            opened: Females per side that came in earlier batches and enter now (``operators.parking``).
         """
         for side in SIDES:
             for state in self.slices[side]:
                 state.counts = SliceCounts()
+        for side, segments in opened.items():
+            for segment in segments:
+                self._insert(side, self._admitted(side, segment), segment)
         for rings in () if self.rings is None else self.rings.values():
             rings.counts = RingCounts()
         males = {side: self._admitted(side, fresh[side]) for side in SIDES}

@@ -33,13 +33,15 @@ from operators.join.sliced_join import SliceState
 from operators.kernels.keys import is_exact
 from operators.lineage.entitlement import HolderQuery, Term, held_terms
 from operators.lineage.lineage import RowClasses
-from operators.ranks.ranked_rows import RankedRows, WaitingRows
+from operators.parking.parked_rows import ParkedRows
+from operators.ranks.ranked_rows import RankedRows
 from operators.ranks.ranking import Ranking
 from operators.segments.layout import SIDES
 from operators.segments.segment import Segment
+from operators.segments.waiting_rows import WaitingRows
 
 #: What holds segments.
-Holder = SliceState | ClosedKeys | OpenGroups | WaitingKeys | Ranking | WaitingRows
+Holder = SliceState | ClosedKeys | OpenGroups | WaitingKeys | Ranking | WaitingRows | ParkedRows
 
 #: A segment is rewritten once at least one in this many of its rows has a closed key.
 WORTH_A_REWRITE = 4
@@ -47,6 +49,7 @@ WORTH_A_REWRITE = 4
 _NO_WATERMARKS: Mapping[str, int | None] = MappingProxyType({"a": None, "b": None})
 _NO_ROWS: Mapping[str, Segment | None] = MappingProxyType({"a": None, "b": None})
 _NO_CLOSINGS: Mapping[str, pa.RecordBatch | None] = MappingProxyType({})
+_NONE_OPENED: Mapping[str, Sequence[Segment]] = MappingProxyType({})
 
 
 @dataclass(slots=True, eq=False)
@@ -63,6 +66,7 @@ class FamilyJoins:
         ranked: Ranks of rows, and rows that wait for theirs; None where windows are of time.
         groups: Open groups; None where the results are pairs.
         waiting: Closed keys that are not finished; None where no query asks about them.
+        parked: Rows per side that wait on disk; empty unless the family saves memory so.
     """
 
     family: CompiledFamily
@@ -74,6 +78,7 @@ class FamilyJoins:
     ranked: RankedRows | None = None
     groups: OpenGroups | None = None
     waiting: WaitingKeys | None = None
+    parked: Mapping[str, ParkedRows] = field(default_factory=dict)
 
     @classmethod
     def empty(cls, family: CompiledFamily) -> FamilyJoins:
@@ -90,7 +95,17 @@ class FamilyJoins:
             kinds = family.plan.key_types
             waiting = WaitingKeys(0 if is_exact(kinds) else len(kinds))
         closed = _closed_keys(family)
-        return cls(family, chains, classes, absence, closed, ranked=ranked, groups=groups, waiting=waiting)
+        return cls(
+            family,
+            chains,
+            classes,
+            absence,
+            closed,
+            ranked=ranked,
+            groups=groups,
+            waiting=waiting,
+            parked=_parked_rows(family),
+        )
 
     def process(
         self,
@@ -101,6 +116,7 @@ class FamilyJoins:
         before: Mapping[str, int | None] = _NO_WATERMARKS,
         keyless: Mapping[str, Segment | None] = _NO_ROWS,
         closings: Mapping[str, pa.RecordBatch | None] = _NO_CLOSINGS,
+        opened: Mapping[str, Sequence[Segment]] = _NONE_OPENED,
     ) -> PairTable:
         """Run one batch through all joins.
 
@@ -112,6 +128,7 @@ class FamilyJoins:
             before: Watermark per side at the end of the batch before; asked by families with absence.
             keyless: New rows without a key per side, of sides whose absent rows are results.
             closings: Closings per side that came with the batch; asked by families with absence.
+            opened: Rows of earlier batches per side that were parked until now.
 
         Returns:
             The joined pairs of the batch, and absent rows.
@@ -134,7 +151,7 @@ class FamilyJoins:
             new = {side: [rows for rows in (judged[side],) if rows is not None] for side in SIDES}
             due = absence.due(held, new, keyless, before, watermarks, self.classes, met)
         for chain in self.chains.values():
-            chain.process(fresh, resting, watermarks, pairs)
+            chain.process(fresh, resting, watermarks, pairs, opened)
         if absence is not None:
             absence.decide(due, pairs, watermarks)
         self.classes.keep_only(self.stored())
@@ -247,6 +264,9 @@ class FamilyJoins:
             yield self.groups
         if self.waiting is not None:
             yield self.waiting
+        for parked in self.parked.values():
+            yield parked
+            yield parked.tail
 
     def stored(self) -> Iterator[Segment]:
         """Yield the segments of ``states``; one that two joins took over comes twice."""
@@ -270,6 +290,24 @@ class FamilyJoins:
             if self.absence is not None and opposite == stream_id:
                 held = {id(s): s for _, segments in self._waiting(side) for s in segments}
                 self.absence.forget_undecided(side, held.values())
+
+    def leave_behind(self, stream_id: int, horizon_us: int) -> None:
+        """Let the rows of a stream whose event time is below a horizon leave all slices.
+
+        Queries over such a stream have windows of time and inner joins of two streams
+        (``planner.bind.clocks.horizons``), so no other part of the state depends on these rows.
+        """
+        plan = self.family.plan
+        kept: dict[int, Segment] = {}
+        for _, side, _, state in self.slices():
+            if (plan.stream_a if side == "a" else plan.stream_b) != stream_id:
+                continue
+            for segment in state.segments:
+                # Joins that share a segment must go on sharing it.
+                if id(segment) not in kept and segment.t_max >= horizon_us:
+                    begun = segment.t_min < horizon_us
+                    kept[id(segment)] = segment.cut(horizon_us, segment.t_max + 1) if begun else segment
+            state.segments = [kept[id(segment)] for segment in state.segments if id(segment) in kept]
 
     def _waiting(self, side: str) -> list[Waiting]:
         return [
@@ -326,6 +364,15 @@ class FamilyJoins:
     def remember_classes(self, segment: Segment, classes: RowClasses) -> None:
         """Take over the row classes that an earlier batch found under the same plan version."""
         self.classes.put(segment, classes)
+
+
+def _parked_rows(family: CompiledFamily) -> dict[str, ParkedRows]:
+    """Return empty places for the rows that wait on disk, if the family has such rows."""
+    memory, queries = family.plan.memory, family.plan.queries
+    if not memory.parks:
+        return {}
+    reaches = {side: max(q.w_b_us if side == "a" else q.w_a_us for q in queries) for side in SIDES}
+    return {side: ParkedRows(reach, memory.read_ahead) for side, reach in reaches.items()}
 
 
 def _closed_keys(family: CompiledFamily) -> dict[str, ClosedKeys]:

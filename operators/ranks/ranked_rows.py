@@ -22,54 +22,8 @@ from operators.kernels.keys import Int64s
 from operators.ranks.clocked_rows import clocked
 from operators.ranks.ranking import Ranking
 from operators.segments.layout import SIDES
-from operators.segments.merge import concat, mergeable
 from operators.segments.segment import Segment
-
-#: Number of waiting segments of a side at which they are merged, except those that hold most of the rows.
-_MOST_WAITING = 8
-
-
-@dataclass(slots=True, eq=False)
-class WaitingRows:
-    """Rows of a side whose ranks are not final.
-
-    Attributes:
-        segments: The rows.
-    """
-
-    segments: list[Segment] = field(default_factory=list)
-
-    @property
-    def rows(self) -> int:
-        """Number of rows."""
-        return sum(len(segment) for segment in self.segments)
-
-    def released(self, before_us: int | None) -> list[Segment]:
-        """Take out the rows before an event time; no rows if it is None."""
-        if before_us is None:
-            return []
-        going = [s for s in self.segments if s.t_max < before_us]
-        staying = []
-        for segment in self.segments:
-            if segment.t_max < before_us:
-                continue
-            if segment.t_min < before_us:
-                going.append(segment.cut(segment.t_min, before_us))
-                segment = segment.cut(before_us, segment.t_max + 1)
-            staying.append(segment)
-        self.segments = staying
-        return going
-
-    def merge(self) -> None:
-        """Merge small segments where there are many."""
-        if len(self.segments) < _MOST_WAITING:
-            return
-        half = self.rows // 2
-        small = [s for s in self.segments if len(s) <= half]
-        alike = [s for s in small if mergeable(small[0], s)]
-        chosen = set(map(id, alike))
-        self.segments = [s for s in self.segments if id(s) not in chosen]
-        self.segments.append(concat(sorted(alike, key=lambda s: int(s.pos[0]))))
+from operators.segments.waiting_rows import WaitingRows
 
 
 @dataclass(slots=True, eq=False)

@@ -10,7 +10,7 @@ Nested loops are one ring.
 
 A ring remembers ``gone``, the time up to which its rows were removed. Its head in every segment follows from
 this time, also after a restart, so the bucket's manifest keeps nothing else. A segment is dropped once all of
-its rows are removed, and written anew once half of them are.
+its rows are removed, and rewritten once half of them are.
 
 Invariant: a row is removed only if no later male is near enough, so the invalidation changes no result. Males
 come in the order of their clock. A male's own time counts as a limit only up to the watermark.
@@ -35,7 +35,7 @@ from operators.segments.segment import Segment
 
 #: Time up to which nothing has been removed.
 NOTHING: Final = -(2**63)
-#: A segment is written anew once at least one in this many of its rows has been removed.
+#: A segment is rewritten once at least one in this many of its rows has been removed.
 WORTH_A_REWRITE = 2
 #: Most pairs of a row and a ring that are looked at together; bounds memory where each row empties all rings.
 _LOOKED_AT_ONCE = 1 << 22

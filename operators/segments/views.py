@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import pyarrow as pa
-
 from operators.segments.patch import Patch
 from operators.segments.segment import Segment
 from operators.segments.view_names import CUT, KEPT, cut_bounds, part_of, patched_name, steps, stored_id
@@ -39,20 +37,3 @@ def opened(
             made = segment.with_lineage(*patch.lineage(number, len(segment)))
         segment = made.stored_as_view(name, (patch.id, patch.stored_bytes))
     return segment
-
-
-def read_segment(segment_id: str, read: Callable[[str], bytes | pa.Buffer]) -> Segment:
-    """Return the segment of a name, with nothing at hand but the stored bytes.
-
-    Args:
-        segment_id: Name of a stored segment or of a view.
-        read: Returns the bytes under a stored id.
-
-    Raises:
-        CorruptSegment: A stored value cannot be read, or does not fit the name.
-    """
-    return opened(
-        segment_id,
-        lambda stored: Segment.decode(read(stored), stored),
-        lambda stored: Patch.decode(read(stored), stored),
-    )

@@ -148,7 +148,7 @@ def encode_exchange(parts: Sequence[ExchangedRows]) -> bytes:
     return b"".join([_LENGTH.pack(len(text)), text, *bodies])
 
 
-def sent_anew(parts: Sequence[ExchangedRows], buckets: int) -> list[ExchangedRows]:
+def rehashed_exchange(parts: Sequence[ExchangedRows], buckets: int) -> list[ExchangedRows]:
     """Return pairs on their way for another number of buckets."""
     found = []
     for part in parts:

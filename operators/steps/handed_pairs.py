@@ -74,6 +74,10 @@ class HandedPairs:
         if found is None:
             return None
         key, pos = (found.column(name).to_numpy() for name in (KEY, POS))
+        if not layout.key:
+            # A next step without a key meets these pairs under the one key that all rows have there.
+            key = np.zeros(len(key), dtype=np.int64)
+            found = found.set_column(0, KEY, pa.array(key))
         return Segment(found.take(pa.array(np.lexsort((pos, key)))), version, tuple(f.bit for f in filters))
 
     def taken(self, filters: Sequence[PlannedFilter], columns: Sequence[str]) -> pa.RecordBatch | None:

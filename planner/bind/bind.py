@@ -33,6 +33,7 @@ from catalog.values.stream import Stream
 from catalog.wording import nearest_or_known
 from planner.bind.announcing import refuse_announcement, with_announcement
 from planner.bind.canonical import ALWAYS, NEVER, canonical
+from planner.bind.clocks.horizons import refuse_horizon
 from planner.bind.clocks.orders import order_hint, ordered_windows
 from planner.bind.clocks.rows import row_clocks
 from planner.bind.grouping import bind_grouping
@@ -195,6 +196,7 @@ def _bind(
         grouping=grouping,
     )
     refuse_backfill(query, backfill)
+    refuse_horizon(query, scope.written)
     return query
 
 

@@ -6,6 +6,8 @@
     step 2   (a, b) join c   k   ─┘
     step 3   (a, b, c) join d   j   another key: the pairs go to other buckets
 
+A step whose stream no equal column joins has no key, but a condition: each pair meets all rows of the stream.
+
 Steps that follow each other with the same key are a *run*. Between two runs the pairs are exchanged
 (``catalog.steps``), which delays them by one batch. Runs are as long as they can be, so there are as few
 exchanges as the order of the streams allows. Equal columns that are not in the key of a step are conditions.
@@ -30,7 +32,7 @@ class StepKey:
 
     Attributes:
         parts: Equal columns: of a stream joined before, and of the stream that joins.
-        exchanged: Whether its key differs from that of the step before.
+        exchanged: Whether its key differs from that of the step before. Never without a key.
     """
 
     parts: tuple[tuple[Origin, Origin], ...]
@@ -72,26 +74,41 @@ def equal_columns(pairs: Iterable[tuple[Origin, Origin]]) -> tuple[Equals, ...]:
     return tuple(sorted(found, key=sorted))
 
 
-def joining_order(streams: int, equal: Sequence[Equals]) -> tuple[int, ...] | None:
+def joining_order(
+    streams: int, equal: Sequence[Equals], linked: Sequence[frozenset[int]] = ()
+) -> tuple[int, ...] | None:
     """Return the order of FROM, except that streams which continue the key of those before come first.
+
+    Streams that only a condition joins come last.
 
     >>> k, j = frozenset({(0, "k"), (2, "k"), (3, "k")}), frozenset({(1, "j"), (2, "j")})
     >>> joining_order(4, [k, j])
     (0, 2, 3, 1)
+    >>> joining_order(3, [frozenset({(1, "k"), (2, "k")})], [frozenset({0, 1})])
+    (1, 2, 0)
 
     Args:
         streams: How many there are.
         equal: Result of ``equal_columns``.
+        linked: Positions of the streams in each condition on several.
 
     Returns:
-        Positions in FROM; None if some stream has no equal column with any other streams.
+        Positions in FROM; None if neither an equal column nor a condition joins some stream to the others.
     """
-    order = [0]
+    keyed = {position for columns in equal for position, _ in columns}
+    order = [min(keyed, default=0)]
     common: frozenset[Equals] = frozenset()
     while len(order) < streams:
         joining = {p: j for p in range(streams) if p not in order and (j := _joining(order, p, equal))}
         if not joining:
-            return None
+            known = set(order)
+            by_condition = (p for p in range(streams) if any(p in each <= known | {p} for each in linked))
+            theta = next((p for p in by_condition if p not in known), None)
+            if theta is None:
+                return None
+            order.append(theta)
+            common = frozenset()
+            continue
         following = next((p for p, j in joining.items() if common & j), next(iter(joining)))
         order.append(following)
         common = common & joining[following] or joining[following]
@@ -129,7 +146,7 @@ def step_keys(order: tuple[int, ...], a: int, equal: Sequence[Equals]) -> tuple[
     for step in range(1, len(order)):
         known = runs[-1][1] if runs else frozenset[Equals]()
         key, begins = next_key(known, order[:step], order[step], equal)
-        if begins or not runs:
+        if begins or not known or not key:
             runs.append((step, key))
         else:
             runs[-1] = (runs[-1][0], key)
@@ -146,7 +163,7 @@ def step_keys(order: tuple[int, ...], a: int, equal: Sequence[Equals]) -> tuple[
             # A first step joins its two streams whichever of them is written first.
             right = first[-1] if step == 1 else order[step]
             parts = tuple((owner, _own(c, right)) for owner, c in zip(owners, ordered, strict=True))
-            found.append(StepKey(parts, exchanged=step == begin > 1))
+            found.append(StepKey(parts, exchanged=bool(parts) and step == begin > 1))
     return tuple(found)
 
 

@@ -18,75 +18,49 @@ before, the pairs between them are exchanged (``planner.bind.step_keys``).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import NoReturn
+from dataclasses import dataclass, replace
 
-from sqlglot import exp
-
-from catalog.errors import Location
 from catalog.steps import TIME, exchanged_id, intermediate_id, intermediate_name
 from catalog.values.query import Clock, Output, Query, Side
 from catalog.values.stream import Stream
 from planner.bind.announcing import refuse_announcement
 from planner.bind.canonical import ALWAYS, NEVER, canonical
+from planner.bind.clocks.horizons import refuse_horizon
 from planner.bind.clocks.orders import joins_orders
 from planner.bind.distances import Distances
 from planner.bind.outputs import bind_outputs
-from planner.bind.pieces import pieces
 from planner.bind.size import check_size
+from planner.bind.step_conditions import (
+    Condition,
+    StepConditions,
+    classified,
+    common_key,
+    compiled,
+    conditions_of,
+    join_shape,
+    origin_of,
+    refuse_key,
+)
 from planner.bind.step_keys import (
     ChooseOrder,
-    Equals,
-    JoinShape,
     StepKey,
     equal_columns,
-    implied,
     joining_order,
     step_keys,
 )
 from planner.errors import (
-    AmbiguousColumn,
     InvalidWindow,
-    KeyTypeMismatch,
-    NoEquiKey,
     NoWindow,
-    UnknownColumn,
     UnsupportedCql,
 )
-from planner.expressions.column_types import duckdb_type, key_type
-from planner.expressions.expressions import bare, compile_condition, qualified
-from planner.expressions.typed import ColumnSql, Typed
+from planner.expressions.column_types import key_type
+from planner.expressions.expressions import bare, qualified
+from planner.expressions.typed import Typed
 from planner.predicates.conditions import Operand, compared
 from planner.predicates.constants import Constant
-from planner.sql.locate import at_expression
 from planner.sql.scope import SideName
 from planner.sql.statement import Statement
-from planner.sql.step_scope import Origin, PairScope, StepScope
-from planner.sql.time_bounds import time_bounds
-
-_EXAMPLE = (
-    "FROM A [RANGE 5 MINUTES] a, B [RANGE 5 MINUTES] b, C [RANGE 5 MINUTES] c WHERE a.k = b.k AND b.k = c.k"
-)
-
-#: A conjunct that is a condition on rows, with the columns that it reads.
-_Condition = tuple[exp.Expr, frozenset[Origin]]
-
-
-@dataclass(slots=True)
-class _Found:
-    """Conjuncts of a query, sorted by their use.
-
-    Attributes:
-        equal: Pairs of equal columns of two streams, each with the node that equates them.
-        conditions: All other conditions on rows.
-        distances: Bounds on event times.
-        bounds_at: Where the last bound is written.
-    """
-
-    distances: Distances
-    equal: list[tuple[Origin, Origin, exp.Expr]] = field(default_factory=list)
-    conditions: list[_Condition] = field(default_factory=list)
-    bounds_at: Location | None = None
+from planner.sql.step_scope import Origin, StepScope
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,25 +93,25 @@ def bind_steps(
     """
     _refuse_rows(statement)
     scope = StepScope(statement, streams, len(statement.sources) - 1)
-    found = _classified(statement, scope)
+    found = classified(statement, scope)
     equal = equal_columns((left, right) for left, right, _ in found.equal)
-    order = joining_order(len(scope.written), equal)
+    order = joining_order(len(scope.written), equal, found.linked)
     if order is None:
-        _refuse_key(scope, found, equal)
+        refuse_key(scope, found, equal)
+    by_keys = joining_order(len(scope.written), equal) is not None
     windows = [statement.window, *(source.window for source in statement.sources)]
     windowed = found.bounds_at is not None or any(window is not None for window in windows)
-    ordered = not windowed and joins_orders(
-        [this.stream for this in scope.written], _common_key(scope, equal)
-    )
+    ordered = not windowed and joins_orders([this.stream for this in scope.written], common_key(scope, equal))
     if ordered:
         found.distances.all_equal()
     else:
         _close(scope, statement, found)
-        if choose is not None:
-            order = choose(_shape(scope, found, equal))
+        # Costs are known of orders in which each step has a key.
+        if choose is not None and by_keys:
+            order = choose(join_shape(scope, found, equal))
     scope = scope.in_order(order)
     keys = step_keys(order, next(p for p in order[:2] if scope.written[p].side == "a"), equal)
-    conditions = _conditions(scope, found, keys)
+    conditions = conditions_of(scope, found, keys)
     refuse_announcement(statement, scope.written, "a join of more than two streams")
     outputs, read = bind_outputs(statement, scope)
     last = scope.step
@@ -149,7 +123,7 @@ def bind_steps(
     check_size([*(t for t in texts if t != ALWAYS), *(o.sql for o in outputs if "WHEN" in o.sql)])
     never = NEVER in texts
     reads = [step.read for step in bound]
-    reads[-1] |= {_origin(scope, side, column) for side, column in read}
+    reads[-1] |= {origin_of(scope, side, column) for side, column in read}
     query: Query | None = None
     for step in range(1, last + 1):
         here = scope.at(step)
@@ -162,25 +136,8 @@ def bind_steps(
         key = keys[step - 1]
         query = _query(here, own, key, read_here, handed, query, outputs, found.distances, never, clock)
     assert query is not None, "there are two steps at least"
+    refuse_horizon(query, scope.written)
     return replace(query, id=query_id, name=name, cql=cql)
-
-
-def _shape(scope: StepScope, found: _Found, equal: tuple[Equals, ...]) -> JoinShape:
-    """Return the parts of a query that decide the order of joining."""
-    filters: list[tuple[str, tuple[str, ...]] | None] = []
-    for position in range(len(scope.written)):
-        own = [_compiled(n, read, scope, bare) for n, read in found.conditions if _only(read) == position]
-        passing = canonical(own)
-        columns = tuple(sorted(column for _, column in passing.columns))
-        filters.append(None if passing.sql == ALWAYS else (passing.sql, columns))
-    streams, aliases = zip(*((this.stream, this.alias) for this in scope.written), strict=True)
-    return JoinShape(streams, aliases, tuple(filters), equal, found.distances)
-
-
-def _only(read: frozenset[Origin]) -> int | None:
-    """Return the position of the only stream that a condition reads; None for several and for none."""
-    positions = {position for position, _ in read}
-    return positions.pop() if len(positions) == 1 else None
 
 
 def _refuse_rows(statement: Statement) -> None:
@@ -284,170 +241,7 @@ def _handed(scope: StepScope, handed: set[Origin]) -> tuple[Output, ...]:
     return tuple(sorted(outputs, key=lambda output: output.name))
 
 
-def _origin(scope: StepScope, side: SideName, column: str) -> Origin:
-    """Return the stream column behind a column of a side."""
-    for position in (*scope.left, scope.right):
-        for each in scope.written[position].stream.columns:
-            if scope.named((position, each.name)) == (side, column):
-                return position, each.name
-    raise LookupError(f"column {column} of side {side} is of no stream")
-
-
-# Conditions
-
-
-def _classified(statement: Statement, scope: StepScope) -> _Found:
-    """Sort the conjuncts into equal columns, bounds and other conditions; all are type-checked."""
-    found = _Found(Distances(len(statement.sources)))
-    for position, identifier in zip(statement.using_at, statement.using, strict=True):
-        _add_using(scope, found, position, identifier)
-    for conjunct in pieces([*statement.on, *statement.where], scope):
-        value = compile_condition(conjunct, scope)
-        read = frozenset(_origin(scope, side, column) for side, column in value.columns)
-        positions = sorted({position for position, _ in read})
-        if len(positions) == 2:
-            bounds = time_bounds(conjunct, PairScope(scope, *positions))
-            if bounds is not None:
-                first, second = positions
-                found.distances.bound(first, second, bounds.high_us)
-                found.distances.bound(second, first, None if bounds.low_us is None else -bounds.low_us)
-                found.bounds_at = at_expression(scope.text, conjunct)
-                continue
-            if (pair := _equal_columns(conjunct, scope)) is not None:
-                found.equal.append((*pair, conjunct))
-                continue
-        found.conditions.append((conjunct, read))
-    return found
-
-
-def _equal_columns(node: exp.Expr, scope: StepScope) -> tuple[Origin, Origin] | None:
-    """Return the columns that a conjunct equates, None if it is of another kind."""
-    if not isinstance(node, exp.EQ):
-        return None
-    left, right = node.this.unnest(), node.expression.unnest()
-    if not (isinstance(left, exp.Column) and isinstance(right, exp.Column)):
-        return None
-    return scope.origin(left), scope.origin(right)
-
-
-def _add_using(scope: StepScope, found: _Found, position: int, identifier: exp.Identifier) -> None:
-    """Add the equal columns of USING: one of the joined stream, one of a stream before it."""
-    location = at_expression(scope.text, identifier)
-    here = scope.written[position]
-    column = here.stream.column(identifier.name)
-    before = [
-        (p, c.name)
-        for p in range(position)
-        if (c := scope.written[p].stream.column(identifier.name)) is not None
-    ]
-    if column is None or not before:
-        missing = [here] if column is None else scope.written[:position]
-        raise UnknownColumn(
-            f'column "{identifier.name}" does not exist in stream '
-            + " or ".join(f'"{s.stream.name}"' for s in missing),
-            hint="Write ON with the columns that are equal.",
-            location=location,
-        )
-    same = {pair for left, right, _ in found.equal for pair in (left, right)}
-    if len(before) > 1 and not same.issuperset(before):
-        aliases = [f"{scope.written[p].alias}.{name}" for p, name in before]
-        raise AmbiguousColumn(
-            f'column "{identifier.name}" of USING is in several streams before it',
-            hint=f"Write ON {aliases[0]} = {here.alias}.{column.name}.",
-            location=location,
-        )
-    found.equal.append((before[0], (position, column.name), identifier))
-
-
-def _conditions(scope: StepScope, found: _Found, keys: Sequence[StepKey]) -> list[_Condition]:
-    """Return all conditions on rows, with equal columns that are in no key; checks their types."""
-    held = implied(keys)
-    conditions = list(found.conditions)
-    for left, right, node in found.equal:
-        _check_types(scope, left, right, node)
-        if not any({left, right} <= columns for columns in held):
-            conditions.append((node, frozenset((left, right))))
-    _check_one_type(scope, keys)
-    return conditions
-
-
-def _common_key(scope: StepScope, equal: Sequence[Equals]) -> list[tuple[str, ...]]:
-    """Return the equal columns of all streams: for each part the column of every stream, as in FROM."""
-    everyone = range(len(scope.written))
-    return [
-        tuple(min(name for p, name in columns if p == position) for position in everyone)
-        for columns in equal
-        if {position for position, _ in columns} == set(everyone)
-    ]
-
-
-def _refuse_key(scope: StepScope, found: _Found, equal: Sequence[Equals]) -> NoReturn:
-    """Raise the error for a query with a stream that has no equal column with the others."""
-    compared = [{p for p, _ in read} for read in (*equal, *(read for _, read in found.conditions))]
-    for position, this in enumerate(scope.written):
-        if not any(position in positions and len(positions) > 1 for positions in compared):
-            other = scope.written[0 if position else 1]
-            raise NoEquiKey(
-                f'no condition joins stream "{this.stream.name}" to the other streams',
-                detail="Every row of its window would be combined with every combination of the others.",
-                hint=f"Add {other.alias}.key = {this.alias}.key to WHERE.",
-                location=this.source.location,
-            )
-    joined = {0}
-    while more := {p for c in equal if not joined.isdisjoint(q for q, _ in c) for p, _ in c} - joined:
-        joined |= more
-    this = next(s for p, s in enumerate(scope.written) if p not in joined)
-    position, name = min((o for c in equal for o in c if o[0] in joined), default=(0, "key"))
-    said = f"{scope.written[position].alias}.{name}"
-    raise UnsupportedCql(
-        f'no equal columns join stream "{this.stream.name}" to stream "{scope.written[0].stream.name}"',
-        detail="In a join of more than two streams, equal columns must lead from each stream to all others.",
-        hint=f"Add {said} = {this.alias}.key, or register joins of two streams. The form is {_EXAMPLE}.",
-        location=this.source.location,
-    )
-
-
-def _check_types(scope: StepScope, left: Origin, right: Origin, node: exp.Expr) -> None:
-    """Refuse equal columns that do not compare exactly."""
-    types = scope.type_of(left), scope.type_of(right)
-    if key_type(*types) is None:
-        names = [f"{scope.written[p].alias}.{name}" for p, name in (left, right)]
-        raise KeyTypeMismatch(
-            f'key columns "{names[0]}" ({types[0]}) and "{names[1]}" ({types[1]}) have different types',
-            detail="int joins with bigint, and a decimal with a decimal; any other type with itself only.",
-            hint="Declare both columns with one type when the streams are registered. Beside another key, "
-            f"write CAST({names[0]} AS {duckdb_type(types[1])}) = {names[1]}.",
-            location=at_expression(scope.text, node),
-        )
-
-
-def _check_one_type(scope: StepScope, keys: Sequence[StepKey]) -> None:
-    """Refuse a key of several steps that could send equal rows to different buckets."""
-    runs: list[list[StepKey]] = []
-    for key in keys:
-        if key.exchanged or not runs:
-            runs.append([])
-        runs[-1].append(key)
-    for run in runs if len(keys) > 1 else ():
-        for parts in zip(*(key.parts for key in run), strict=True):
-            columns = sorted({origin for part in parts for origin in part})
-            types = [scope.type_of(origin) for origin in columns]
-            integers = len(run[0].parts) == 1 and set(types) <= {"int", "bigint"}
-            if len(run) > 1 and len(set(types)) > 1 and not integers:
-                names = [
-                    f"{scope.written[position].alias}.{name} ({t})"
-                    for (position, name), t in zip(columns, types, strict=True)
-                ]
-                raise KeyTypeMismatch(
-                    f"the key columns {', '.join(names)} have different types",
-                    detail="In a join of more than two streams they have one type. In a key of one column, "
-                    "int and bigint are one.",
-                    hint="Declare the columns with one type when the streams are registered.",
-                    location=scope.written[0].source.location,
-                )
-
-
-def _step(scope: StepScope, conditions: Sequence[_Condition], distances: Distances | None) -> _Step:
+def _step(scope: StepScope, conditions: Sequence[Condition], distances: Distances | None) -> _Step:
     """Compile the conditions of a step: those whose columns are all known at this step, not before.
 
     Args:
@@ -465,9 +259,9 @@ def _step(scope: StepScope, conditions: Sequence[_Condition], distances: Distanc
             continue
         if len(positions) == 1:
             (position,) = positions
-            filters[scope.written[position].side].append(_compiled(node, columns, scope, bare))
+            filters[scope.written[position].side].append(compiled(node, columns, scope, bare))
         else:
-            residuals.append(_compiled(node, columns, scope, qualified))
+            residuals.append(compiled(node, columns, scope, qualified))
             read |= columns
     for bound in distances.unsaid(scope.left, scope.right) if distances is not None else ():
         times = [(p, scope.written[p].stream.event_time) for p in (*bound.earlier, bound.later)]
@@ -475,17 +269,6 @@ def _step(scope: StepScope, conditions: Sequence[_Condition], distances: Distanc
         read.update(times)
     found = {side: canonical(parts) for side, parts in filters.items()}
     return _Step(found, canonical(residuals), frozenset(read))
-
-
-def _compiled(node: exp.Expr, columns: frozenset[Origin], scope: StepScope, column_sql: ColumnSql) -> Typed:
-    """Compile a conjunct; USING gives an identifier instead of an expression."""
-    if isinstance(node, exp.Identifier):
-        left, right = (
-            exp.column(exp.to_identifier(name), exp.to_identifier(scope.written[position].alias))
-            for position, name in sorted(columns)
-        )
-        node = exp.EQ(this=left, expression=right)
-    return compile_condition(node, scope, column_sql)
 
 
 def _no_later(scope: StepScope, earlier: Sequence[Origin], later: Origin, us: int) -> Typed:
@@ -502,7 +285,7 @@ def _no_later(scope: StepScope, earlier: Sequence[Origin], later: Origin, us: in
 # Windows
 
 
-def _close(scope: StepScope, statement: Statement, found: _Found) -> None:
+def _close(scope: StepScope, statement: Statement, found: StepConditions) -> None:
     """Add the windows to the bounds, and all bounds that follow.
 
     Raises:

@@ -13,10 +13,18 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
-from catalog.steps import exchanged_id, intermediate_id, is_exchanged, step_order, stream_sides
+from catalog.steps import (
+    exchanged_id,
+    intermediate_id,
+    is_exchanged,
+    step_order,
+    stream_sides,
+    widest_sides,
+)
 from catalog.values.boundaries import Boundaries
 from catalog.values.calibration import Calibration
 from catalog.values.plan import (
+    ALL_BUCKETS,
     AskedProbe,
     Band,
     FamilyPlan,
@@ -34,6 +42,7 @@ from catalog.values.statistics import Profile
 from catalog.values.stream import Stream
 from catalog.wording import listed
 from planner.build.check_plan import check_plan
+from planner.build.choose_memory import choose_memory, chooses_memory
 from planner.build.objective import Objective
 from planner.build.replication import HASHED, asked_replication, departed_replications, former_replications
 from planner.build.retained_boundaries import NO_BOUNDARIES, ByFamily, pinned_chain, with_retained
@@ -137,7 +146,10 @@ def build_plan(
             # Buckets that a key later spreads to would not know that it is closed.
             asked = HASHED
         hands_on = any(q.hands_on for q in members)
-        if members[0].counts_rows or hands_on or is_exchanged(sides[0]):
+        if is_theta(family_id) and members[0].left is not None:
+            # Pairs of the step before lie in any bucket, so the rows that they may meet go to all.
+            asked = Replication(ALL_BUCKETS)
+        elif members[0].counts_rows or (hands_on and not is_theta(family_id)) or is_exchanged(sides[0]):
             # All rows of a key are counted, and wait for their ranks, in one bucket. Pairs that are made in
             # the bucket of a new fragment would not meet the rows that already rest in a next step. Pairs on
             # their way to other buckets would not come to the new ones.
@@ -145,7 +157,8 @@ def build_plan(
         policy = policies.get(family_id, PunctuationPolicy())
         replication = replications.get(family_id, HASHED).grown(asked)
         # Pairs become rows of the next step in the bucket that made them.
-        replication = spread.get(members[0].a.stream_id, replication)
+        if not is_theta(family_id):
+            replication = spread.get(members[0].a.stream_id, replication)
         if hands_on:
             made = intermediate_id(*sides, members[0].key, ordered=members[0].ordered)
             spread[made] = replication
@@ -160,17 +173,19 @@ def build_plan(
             probe = (
                 old.probe if asked_here == "auto" else _probe(old, asked_here, own_probes, rates, calibration)
             )
-            same = (replication, probe, policy) == (old.replication, old.probe, old.punctuations)
-            changed = replace(old, replication=replication, probe=probe, punctuations=policy)
-            planned.append(old if same else changed)
+            chosen_memory = choose_memory(old, objective, rates)
+            memory = old.memory if chooses_memory(objective) else chosen_memory
+            changed = replace(old, replication=replication, probe=probe, memory=memory, punctuations=policy)
+            planned.append(old if changed == old else changed)
             continue
         chosen = STRATEGIES[strategy](family, rates, model)
-        band = family_band(family.queries, _types(members[0], streams)) if is_theta(family_id) else None
+        band = family_band(family.queries, _types(members, streams)) if is_theta(family_id) else None
         joins = _kept(family, chosen, objective.pinned.get(family_id), left.get(family_id, Boundaries()))
         built = _family_plan(family, members[0], strategy, joins, replication, band, given=joins != chosen)
         asked_here = own_probes.get(family_id, objective.probe)
         probe = _probe(built, asked_here, own_probes, rates, calibration)
-        planned.append(replace(built, probe=probe, punctuations=policy))
+        memory = choose_memory(built, objective, rates)
+        planned.append(replace(built, probe=probe, memory=memory, punctuations=policy))
 
     flowing, present = _streams(queries, streams, previous), {f.id for f in planned}
     plan = Plan(
@@ -311,10 +326,10 @@ def _family_plan(
     )
 
 
-def _types(member: Query, streams: Mapping[int, Stream]) -> Types:
+def _types(members: Sequence[Query], streams: Mapping[int, Stream]) -> Types:
     return {
-        side: {column.name: column.type for column in streams[of.stream_id].columns}
-        for side, of in zip(SIDES, (member.a, member.b), strict=True)
+        side: {column.name: column.type for column in stream.columns}
+        for side, stream in zip(SIDES, widest_sides(members, streams.__getitem__), strict=True)
     }
 
 

@@ -15,7 +15,14 @@ from typing import TypeVar
 from catalog.values.boundaries import Boundaries
 from catalog.values.calibration import Calibration
 from catalog.values.migration import OnLeave
-from catalog.values.plan import AskedProbe, Partitioning, Plan, PunctuationPolicy, Strategy
+from catalog.values.plan import (
+    AskedMemory,
+    AskedProbe,
+    Partitioning,
+    Plan,
+    PunctuationPolicy,
+    Strategy,
+)
 from catalog.values.query import Query
 from planner.build.retained_boundaries import NO_BOUNDARIES, ByFamily, kept_families, retained_boundaries
 from planner.costs.calibrated import CalibratedModel
@@ -45,6 +52,8 @@ class Objective:
         probe: How the slices of families without a way of their own are searched.
         family_probes: How slices of single families are searched, by id or key.
         family_punctuations: When single families act on closed keys, by id or key.
+        oblivious_memory: Where the rows of joins without windows wait.
+        oblivious_memory_mb: Limit of the memory of each family of such joins, MB; None for no limit.
     """
 
     strategy: Strategy = "mem-opt"
@@ -57,6 +66,8 @@ class Objective:
     probe: AskedProbe = "auto"
     family_probes: Mapping[str, AskedProbe] = field(default_factory=dict)
     family_punctuations: Mapping[str, PunctuationPolicy] = field(default_factory=dict)
+    oblivious_memory: AskedMemory = "auto"
+    oblivious_memory_mb: float | None = None
 
     def changed(
         self,
@@ -67,8 +78,11 @@ class Objective:
         c_sys: float | None = None,
         partitioning: Partitioning | None = None,
         probe: AskedProbe | None = None,
+        oblivious_memory: AskedMemory | None = None,
+        oblivious_memory_mb: float | None = None,
     ) -> Objective:
         """Return the objective with what is not None put over it; pinned chains stay."""
+        limit = self.oblivious_memory_mb if oblivious_memory_mb is None else oblivious_memory_mb
         return replace(
             self,
             strategy=self.strategy if strategy is None else strategy,
@@ -77,6 +91,8 @@ class Objective:
             c_sys=self.c_sys if c_sys is None else c_sys,
             partitioning=self.partitioning if partitioning is None else partitioning,
             probe=self.probe if probe is None else probe,
+            oblivious_memory=self.oblivious_memory if oblivious_memory is None else oblivious_memory,
+            oblivious_memory_mb=limit,
         )
 
     def with_strategies(
@@ -179,7 +195,8 @@ class Objective:
 
     def weighs_costs(self) -> bool:
         """Return whether any plan can depend on statistics of costs."""
-        return "cpu-opt" in (self.strategy, *self.family_strategies.values())
+        limited = self.oblivious_memory == "auto" and self.oblivious_memory_mb is not None
+        return limited or "cpu-opt" in (self.strategy, *self.family_strategies.values())
 
     def weighs_keys(
         self, previous: Plan | None, queries: Iterable[Query], anew: Collection[str] = ()

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 
 from catalog.sql_text import quoted
 from catalog.steps import in_order, made_by, membership, taken_intermediates
-from catalog.values.plan import FamilyPlan, Plan
+from catalog.values.plan import FamilyPlan, Memory, Plan
 from catalog.values.query import UNBOUNDED_US
 from catalog.values.statistics import (
     FamilyProfile,
@@ -40,6 +40,7 @@ from planner.families.families import (
 )
 from planner.families.filters import NOTHING_IMPLIED, Weaker, keep_bits, weaker_filters
 from planner.orders.buffers import OrderedStream, buffer_rows, joined
+from planner.orders.buffers import memory_rows as expected_rows
 
 _US_PER_S = 1_000_000
 
@@ -255,6 +256,15 @@ def _with_rows_held(own: SideRates, other: SideRates) -> SideRates:
         return own
     one, two = (OrderedStream(s.scramble.value, s.rate.value) for s in (own, other) if s.scramble)
     return replace(own, ordered_rows=buffer_rows(one, two, own.lag.value))
+
+
+def memory_rows(memory: Memory, own: SideRates, other: SideRates) -> float | None:
+    """Return the rows of a side in the order of its stream that are expected in memory; None for others."""
+    if own.scramble is None or other.scramble is None or own.lag is None:
+        return None
+    one = OrderedStream(own.scramble.value, own.rate.value)
+    two = OrderedStream(other.scramble.value, other.rate.value)
+    return expected_rows(memory, one, two, own.lag.value)
 
 
 def with_handed(profile: Profile, family: Family | FamilyPlan, made: int, rates: FamilyRates) -> Profile:

@@ -25,6 +25,7 @@ from planner.families.display import (
     FamilyText,
     display_interval,
     family_text,
+    memory_text,
     partition_text,
     replication_text,
 )
@@ -94,7 +95,8 @@ def plan_graph(plan: Plan) -> PlanGraph:
         nodes += drawing.nodes()
         edges += drawing.edges()
         searched = probe_text(family.probe) if family.probe.has_rings else ""
-        titles.append("  ".join(filter(None, [text.title, replication_text(family.replication), searched])))
+        parts = [text.title, replication_text(family.replication), searched, memory_text(family.memory)]
+        titles.append("  ".join(filter(None, parts)))
     return PlanGraph(tuple(nodes), tuple(edges), tuple(titles))
 
 

@@ -17,6 +17,7 @@ from planner.families.display import (
     band_text,
     display_interval,
     family_text,
+    memory_text,
     partition_text,
     replication_text,
 )
@@ -85,6 +86,7 @@ def _text_of_family(family: FamilyPlan, text: FamilyText, names: Mapping[int, st
     strategy = "" if family.strategy == "mem-opt" else family.strategy
     searched = probe_text(family.probe) if family.probe.has_rings else ""
     parts = [f"family {text.title}", strategy, replication_text(family.replication), searched]
+    parts.append(memory_text(family.memory))
     yield "  ".join(filter(None, parts))
     if family.band is not None:
         yield f"  {band_text(family.band, text.labels)}"
@@ -290,6 +292,7 @@ def _family_document(
             "purge": family.punctuations.purge_text,
             "propagate": family.punctuations.propagate_text,
         },
+        "memory": family.memory.strategy,
         "joins": joins,
         "queries": _query_documents(family, text),
         "unions": _union_documents(family),

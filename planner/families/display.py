@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from catalog.sql_text import quoted
 from catalog.steps import is_intermediate, membership
-from catalog.values.plan import ALL_BUCKETS, Band, Bound, FamilyPlan, Partition, Replication, Slice
+from catalog.values.plan import ALL_BUCKETS, Band, Bound, FamilyPlan, Memory, Partition, Replication, Slice
 from catalog.values.query import UNBOUNDED_US, Clock
 from planner.families.families import SIDES, SideName, side_filters, side_stream
 from planner.predicates.conditions import Atom
@@ -68,6 +68,15 @@ def display_interval(piece: Slice, clock: Clock = "time") -> str:
         unit = {"rows": "rows", "key rows": "rows of each key", "order": "steps"}[clock]
         return f"[{piece.w_start_us}, {piece.w_end_us}) {unit}"
     return f"[{display_duration(piece.w_start_us)}, {display_duration(piece.w_end_us)})"
+
+
+def memory_text(memory: Memory) -> str:
+    """Return where rows of a family wait; nothing if all of them are in memory.
+
+    >>> memory_text(Memory("dbf")), memory_text(Memory())
+    ('leading rows on disk', '')
+    """
+    return "leading rows on disk" if memory.parks else ""
 
 
 def replication_text(replication: Replication) -> str:

@@ -20,6 +20,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from catalog.values.plan import Memory
+
 
 @dataclass(frozen=True, slots=True)
 class OrderedStream:
@@ -57,6 +59,22 @@ def buffer_rows(own: OrderedStream, other: OrderedStream, lag: float = 0.0) -> f
         return math.inf
     waiting = own.rate_per_s * (other.scramble + 1) / other.rate_per_s
     return max(1.0, own.scramble + 1 + waiting + lag)
+
+
+def memory_rows(memory: Memory, own: OrderedStream, other: OrderedStream, lag: float) -> float:
+    """Return the rows of a stream in memory if its leading rows may wait on disk (§4.2).
+
+    >>> memory_rows(Memory("dbf", read_ahead=100), OrderedStream(500, 50), OrderedStream(100, 25), lag=9000)
+    803.0
+
+    Args:
+        memory: Where rows wait.
+        own: The stream.
+        other: The other one.
+        lag: Rows by which the stream leads.
+    """
+    plain = buffer_rows(own, other, lag)
+    return min(plain, memory.read_ahead + buffer_rows(own, other)) if memory.parks else plain
 
 
 def buffer_rows_of(streams: Sequence[OrderedStream], own: int, lags: Sequence[float]) -> float:

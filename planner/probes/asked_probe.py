@@ -8,6 +8,7 @@ from catalog.values.plan import MOST_CELLS, AskedProbe, Invalidation, Probe
 from catalog.wording import listed
 from planner.errors import InvalidProbe
 
+_INVALIDATIONS: tuple[Invalidation, ...] = get_args(Invalidation)
 _HINT = f"Write auto, merge, loops or hash(N), with N from 1 to {MOST_CELLS}."
 
 
@@ -25,13 +26,7 @@ def asked_probe(text: str, invalidation: str | None = None) -> AskedProbe:
         InvalidProbe: The text names no such way, or the number of rings is out of range.
     """
     said = text.strip().lower()
-    if invalidation is not None and invalidation not in get_args(Invalidation):
-        raise InvalidProbe(
-            f'invalidation "{invalidation}" does not exist',
-            hint=f"Invalidations: {listed(get_args(Invalidation))}.",
-            path=("invalidation",),
-        )
-    how: Invalidation = invalidation or "probe"  # type: ignore[assignment]  # checked above
+    how = "probe" if invalidation is None else _invalidation(invalidation)
     if said in ("auto", "merge"):
         if invalidation is not None:
             raise InvalidProbe(
@@ -58,6 +53,18 @@ def asked_probe(text: str, invalidation: str | None = None) -> AskedProbe:
             path=("probe",),
         )
     return Probe("hash", cells, how)
+
+
+def _invalidation(text: str) -> Invalidation:
+    """Return the invalidation of a name."""
+    for known in _INVALIDATIONS:
+        if text == known:
+            return known
+    raise InvalidProbe(
+        f'invalidation "{text}" does not exist',
+        hint=f"Invalidations: {listed(_INVALIDATIONS)}.",
+        path=("invalidation",),
+    )
 
 
 def probe_text(probe: AskedProbe) -> str:

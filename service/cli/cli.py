@@ -1,4 +1,4 @@
-"""The command line: ``sluice run | plan | calibrate | repair | backup | restore | move`` and more.
+"""The command line: ``sluice run | plan | top | calibrate | repair | backup | restore | move`` and more.
 
 ``query``, ``stream``, ``key`` and ``catalog`` are groups of commands; ``api.main`` has others.
 
@@ -31,6 +31,7 @@ from service.cli.client_cli import DEFAULT_URL, UrlOption, client, query_command
 from service.cli.key_cli import key_commands
 from service.cli.results_cli import query_results
 from service.cli.run_progress import watch_run
+from service.cli.top import top
 from service.config.log import setup_logging
 from service.config.settings import SparkSettings, load_settings
 from service.errors import WorkloadMissing, disk_failed
@@ -51,10 +52,10 @@ app = typer.Typer(
     name="sluice",
     help="Shared window joins: many continuous queries, one state-slice chain, one Spark job.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
 query_commands.command("results")(query_results)
+app.command()(top)
 app.add_typer(query_commands, name="query")
 app.add_typer(stream_commands, name="stream")
 app.add_typer(key_commands, name="key")

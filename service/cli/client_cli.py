@@ -342,13 +342,13 @@ def _echo(document: Any, as_json: bool) -> None:
 def _echo_pages(service: Client, path: str, columns: Mapping[str, str], as_json: bool) -> None:
     """Print all items of a collection."""
     if as_json:
-        for item in _items(service, path):
+        for item in items(service, path):
             typer.echo(json.dumps(item, ensure_ascii=False))
     else:
-        typer.echo(table(_items(service, path), columns, terminal_width()))
+        typer.echo(table(items(service, path), columns, terminal_width()))
 
 
-def _items(service: Client, path: str) -> Iterator[dict[str, Any]]:
+def items(service: Client, path: str) -> Iterator[dict[str, Any]]:
     """Yield every item of a collection, page by page."""
     after: str | None = None
     while True:

@@ -82,6 +82,8 @@ def plan_text(
         family_strategies=workload.family_strategies,
         partitioning=workload.partitioning,
         probe=workload.probe,
+        oblivious_memory=workload.oblivious_memory,
+        oblivious_memory_mb=workload.oblivious_memory_mb,
     )
     request = PreviewRequest(strategy=strategy, cost_model=cost_model, c_sys=c_sys, chain=chain)
 

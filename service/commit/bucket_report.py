@@ -21,7 +21,9 @@ from catalog.values.batch import (
     ExchangeCounters,
     FilterCounters,
     GroupCounters,
+    HeldTimes,
     KeyCounters,
+    MemoryCounters,
     ProbeCounters,
     PunctuationCounters,
     ResultFile,
@@ -60,6 +62,8 @@ class BucketReport:
         exchanged: Pairs that the bucket sends to all buckets.
         groups: Counters of the families whose results are groups.
         probes: Counters of the family sides whose rows lie in rings.
+        held: Event times of the rows that it holds of streams with a cap.
+        memory: Counters of the family sides whose rows wait outside the slices.
         routes: Routes that occur and that the engine asked for, an encoded ``RouteTable`` for each family.
     """
 
@@ -82,6 +86,8 @@ class BucketReport:
     groups: tuple[GroupCounters, ...] = ()
     exchanged: tuple[ExchangeCounters, ...] = ()
     probes: tuple[ProbeCounters, ...] = ()
+    held: tuple[HeldTimes, ...] = ()
+    memory: tuple[MemoryCounters, ...] = ()
 
 
 _encoder = msgspec.msgpack.Encoder()

@@ -25,6 +25,7 @@ from catalog.values.batch import (
     FilterCounters,
     GroupCounters,
     KeyCounters,
+    MemoryCounters,
     ProbeCounters,
     PunctuationCounters,
     ResultFile,
@@ -161,6 +162,8 @@ class BatchCommitter:
             groups=add_up((c for r in reports for c in r.groups), GroupCounters.KEY),
             exchanged=tuple(c for report in reports for c in report.exchanged),
             probes=add_up((c for r in reports for c in r.probes), ProbeCounters.KEY),
+            held=tuple(c for report in reports for c in report.held),
+            memory=add_up((c for r in reports for c in r.memory), MemoryCounters.KEY),
         )
         return replace(manifest, digest=_digest(manifest, ends[0]))
 

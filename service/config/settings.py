@@ -29,7 +29,7 @@ from pydantic import (
 from catalog.durations import parse_duration_us
 from catalog.errors import InvalidDuration
 from catalog.mistakes import mistake
-from catalog.values.plan import Invalidation, Partitioning, Strategy
+from catalog.values.plan import AskedMemory, Invalidation, Partitioning, Strategy
 from service.config.access_settings import AccessSettings
 from service.config.batch_size import BatchSize
 from service.config.data_dir import DataDir
@@ -159,12 +159,14 @@ class ServerSettings(SettingGroup):
         port: Port of the API; 0: any that is free.
         engine_port: Port on which an engine apart answers probes and tells metrics; 0: any that is free.
         max_connections: Most connections at a time; one more is answered 503.
+        metric_series: Queries, sinks and slices with series of their own at ``/metrics``; others are summed.
     """
 
     host: str = "127.0.0.1"
     port: int = Field(default=8080, ge=0, le=65535)
     engine_port: int = Field(default=8081, ge=0, le=65535)
     max_connections: int = Field(default=512, ge=1)
+    metric_series: int = Field(default=100, ge=0)
 
 
 class SparkSettings(SettingGroup):
@@ -253,15 +255,22 @@ class SinkSettings(SettingGroup):
             addresses or networks such as ``10.0.0.0/8``; a text has commas between them.
         retention: How long results that a sink lacks are kept for it after their batch, such as ``7d``, where
             that is longer than results are kept anyway; ``forever`` keeps them until it has them.
+        retention_mb: Most MB of files that are kept only since sinks lack their results; 0 sets no limit.
     """
 
     webhook_hosts: Annotated[tuple[str, ...], BeforeValidator(_words)] = ()
     retention: _Retention = Field(default="7d", validation_alias="sink_retention")
+    retention_mb: int = Field(default=20_480, ge=0, validation_alias="sink_retention_mb")
 
     @property
     def retention_us(self) -> int | None:
         """Retention for sinks, µs; None has no end."""
         return _retention_us(self.retention)
+
+    @property
+    def retention_bytes(self) -> int | None:
+        """Bound of what is kept for sinks alone, bytes; None has no end."""
+        return self.retention_mb << 20 or None
 
 
 class BatchSettings(SettingGroup):
@@ -325,6 +334,9 @@ class PlanningSettings(SettingGroup):
         c_sys: System overhead C_sys of the paper's model, comparisons per row and slice.
         probe: How slices are searched: ``auto``, ``merge``, ``loops`` or ``hash(N)``.
         invalidation: Rings that lose their expired rows when a row comes; None: the one that it probes.
+        oblivious_memory: Where the rows of joins without windows wait; ``auto`` leaves it to the planner.
+        oblivious_memory_mb: Limit by which the planner chooses, MB for each family of such joins; None for no
+            limit.
     """
 
     strategy: Strategy = "mem-opt"
@@ -334,6 +346,8 @@ class PlanningSettings(SettingGroup):
     c_sys: float = Field(default=0.0, ge=0, allow_inf_nan=False)
     probe: str = "auto"
     invalidation: Invalidation | None = None
+    oblivious_memory: AskedMemory = "auto"
+    oblivious_memory_mb: float | None = Field(default=None, gt=0, allow_inf_nan=False)
 
 
 class AdaptiveSettings(SettingGroup):

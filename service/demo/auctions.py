@@ -64,6 +64,32 @@ FROM auctions [RANGE 12 HOURS] a LEFT ANTI JOIN bids [RANGE 12 HOURS] b
 
 
 @dataclass(frozen=True, slots=True)
+class AuctionTables:
+    """Both streams whole, as ``ReplayedTables``.
+
+    Attributes:
+        named: Rows by event time.
+    """
+
+    named: Mapping[str, pa.Table]
+
+    @property
+    def rows(self) -> int:
+        """Rows of both."""
+        return sum(int(table.num_rows) for table in self.named.values())
+
+    @property
+    def first_us(self) -> int:
+        """First event time, µs UTC."""
+        return min(int(micros(table)[0]) for table in self.named.values())
+
+    @property
+    def last_us(self) -> int:
+        """Last event time, µs UTC."""
+        return max(int(micros(table)[-1]) for table in self.named.values())
+
+
+@dataclass(frozen=True, slots=True)
 class AuctionFigures:
     """Gain of the punctuations.
 
@@ -85,7 +111,7 @@ class AuctionFigures:
         return self.held / self.without if self.without else 0.0
 
 
-def auction_tables(auctions: int = 12_000, per_hour: float = 250, seed: int = 25) -> ReplayedTables:
+def auction_tables(auctions: int = 12_000, per_hour: float = 250, seed: int = 25) -> AuctionTables:
     """Return both streams, the same for the same arguments.
 
     Args:
@@ -119,7 +145,7 @@ def auction_tables(auctions: int = 12_000, per_hour: float = 250, seed: int = 25
         },
     }
     streams = {stream.name: stream for stream in auction_streams(Path())}
-    return ReplayedTables({name: _table(streams[name], columns) for name, columns in tables.items()})
+    return AuctionTables({name: _table(streams[name], columns) for name, columns in tables.items()})
 
 
 def auction_streams(inbox: Path, max_files_per_batch: int | None = None) -> tuple[Stream, Stream]:
@@ -154,7 +180,7 @@ def auction_figures(
         tables: Both streams.
     """
     auctions, bids = family_streams(family)
-    opened = micros(tables.by_name["auctions"])
+    opened = micros(tables.named["auctions"])
     held, without = [], []
     closings: list[int] = []
     counts: list[int] = []
@@ -167,7 +193,7 @@ def auction_figures(
             continue
         held.append(sum(s.rows for s in manifest.slices if (s.family, s.side) == (family, "a")))
         without.append(int(np.count_nonzero((opened <= newest) & (opened > watermark - WINDOW_US))))
-    rows = tables.by_name["bids"]
+    rows = tables.named["bids"]
     closes = rows["closes"].to_numpy()
     items = rows["item_id"].to_numpy()
     # Closings are read in the order of the rows; an auction without a bid has no count.

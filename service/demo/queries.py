@@ -1,12 +1,15 @@
 """The demo's queries: what the weather does to departures, and what it does not, over 10 minutes to a day.
 
-All but the last two are inner joins on the airport, so they are one family and share one chain of slices per
-stream. ``weather [RANGE 3 HOURS]`` pairs a flight with observations of the 3 hours before it;
+All but the last three are inner joins on the airport, so they are one family and share one chain of slices
+per stream. ``weather [RANGE 3 HOURS]`` pairs a flight with observations of the 3 hours before it;
 ``flights [RANGE 30 MINUTES]`` pairs an observation with flights of the 30 minutes before it.
 
-The last two ask for what is not there, each in a family of its own: flights without an observation that would
+The next two ask for what is not there, each in a family of its own: flights without an observation that would
 excuse them, and flights whose aircraft is not seen again. The flights leave New York and nothing else, so an
 aircraft that left came back if it takes off there again.
+
+The last one joins three streams on two keys: weather by the airport, aircraft by their number. Its results
+come one batch later than those of the others.
 """
 
 from __future__ import annotations
@@ -149,5 +152,14 @@ FROM flights [RANGE 1 DAY] f
 WHERE f.dep_time IS NOT NULL AND NOT EXISTS (
   SELECT 1 FROM flights [NOW] g
   WHERE g.tailnum = f.tailnum AND g.ts > f.ts AND g.dep_time IS NOT NULL)""",
+    ),
+    DemoQuery(
+        "old_aircraft_in_gusts",
+        "Aircraft built before 1990 that left late within an hour of gusts above 30 mph",
+        """SELECT f.ts AS departure, f.carrier, f.flight, f.tailnum, f.origin, f.dep_delay, w.wind_gust,
+       p.manufacturer, p.model, p.year AS built
+FROM flights [NOW] f, weather [RANGE 1 HOUR] w, planes [RANGE 1 DAY] p
+WHERE f.origin = w.origin AND f.tailnum = p.tailnum
+  AND w.wind_gust > 30 AND f.dep_delay > 15 AND p.year < 1990""",
     ),
 )

@@ -16,10 +16,10 @@ WEEK_US = 7 * DAY_US
 
 
 class Replay:
-    """Writes the steps of both streams into an inbox.
+    """Writes the steps of all streams into an inbox.
 
     Args:
-        tables: Both streams.
+        tables: The streams.
         inbox: Directory of the streams' directories.
         step_us: Event time per file, µs.
         speed: Seconds of event time per second; None writes everything at once.

@@ -1,4 +1,4 @@
-"""``sluice demo``: the service, two streams replayed into it, and queries to watch.
+"""``sluice demo``: the service, streams replayed into it, and queries to watch.
 
 The replay writes one Parquet file per stream and step of event time into the inbox that the streams read
 from. Every file appears whole, in order of event time, so no row is late.
@@ -96,7 +96,7 @@ def _auction_lines(workspace: Workspace, tables: ReplayedTables) -> str:
 
 
 FLIGHTS = Scene(
-    "flights and weather of New York in 2013",
+    "flights, weather and aircraft of New York in 2013",
     load_tables,
     demo_streams,
     QUERIES,
@@ -152,7 +152,7 @@ def run_demo(
             step_us = scene.step_us or kept_step_length_us(root, pace)
             replay = Replay(tables, root / "inbox", step_us, pace)
             if pace is None:
-                replay.write()  # before the streams are registered, so that both are found whole
+                replay.write()  # before the streams are registered, so that all are found whole
             files_per_batch = ONCE_FILES_PER_BATCH if pace is None else None
             queries = _register(workspace, scene, root / "inbox", files_per_batch)
             reader = ProgressReader(workspace.batches, workspace.counts, _meter(workspace, tables))

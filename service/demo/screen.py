@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from catalog.durations import format_duration
+from catalog.steps import stream_sides
 from catalog.values.query import Query
 from service.demo.auctions import AUCTION_QUERIES
 from service.demo.progress import Progress
@@ -61,7 +62,7 @@ def results(progress: Progress, queries: Sequence[Query]) -> Table:
     table = _table("query", ">results", "windows", "asks for", last_gives_way=True)
     for query in queries:
         count = progress.results.get(query.id, 0)
-        windows = f"{format_duration(query.a.window_us)}, {format_duration(query.b.window_us)}"
+        windows = ", ".join(format_duration(side.window_us) for side in stream_sides(query))
         table.add_row(query.name, f"{count:,}", windows, questions.get(query.name, ""))
     return table
 

@@ -11,7 +11,8 @@ a window only those of the same key count as compared, since an index finds them
 look at the others too.
 
 A query that asks for absence is reckoned as the join whose pairs decide it, with whole windows: each of its
-rows stays for its window, whether or not it has found a partner.
+rows stays for its window, whether or not it has found a partner. Of a query over three streams only the first
+step is reckoned, which joins two of them.
 
 Source: State-Slice (VLDB 2006), §3.1, Equation 1.
 """
@@ -25,6 +26,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
+from catalog.steps import is_intermediate
 from catalog.values.plan import FamilyPlan, Plan, PlannedFilter
 from service.demo.data import ReplayedTables, micros
 
@@ -71,12 +73,14 @@ class UnsharedMeter:
     """
 
     def __init__(self, plan: Plan, tables: ReplayedTables) -> None:
-        named = {stream.id: tables.by_name[stream.name] for stream in plan.streams}
+        named = {stream.id: tables.named[stream.name] for stream in plan.streams}
         self._start_us, self._last_us = tables.first_us, tables.last_us
         self._windows: list[_Window] = []
         bins = (self._last_us - self._start_us) // _BIN_US + 1
         self._made = np.zeros(bins, dtype=np.int64), np.zeros(bins, dtype=np.int64)
         for family in plan.families:
+            if is_intermediate(family.stream_a):
+                continue
             self._add(family, named[family.stream_a], named[family.stream_b])
         self._pairs = np.cumsum(self._made[0]), np.cumsum(self._made[1])
 

@@ -5,6 +5,7 @@
 {"cleanup": true}          {"rollback_to": 7}
 {"probe": "hash(100)", "invalidation": "probe+insert"}
 {"family_punctuations": {"A.k = B.k": {"purge": "lazy(100)", "propagate": "pull"}}}
+{"oblivious_memory": "dbf"}
 """
 
 from __future__ import annotations
@@ -18,7 +19,14 @@ from pydantic import BaseModel, ConfigDict, Field, PlainValidator, WithJsonSchem
 from catalog.durations import format_duration, parse_duration_us
 from catalog.errors import SluiceError
 from catalog.values.migration import ExplicitStep, OnLeave
-from catalog.values.plan import AskedProbe, Invalidation, Propagate, PunctuationPolicy, Strategy
+from catalog.values.plan import (
+    AskedMemory,
+    AskedProbe,
+    Invalidation,
+    Propagate,
+    PunctuationPolicy,
+    Strategy,
+)
 from planner.probes.asked_probe import asked_probe, probe_text
 from service.errors import InvalidMigration
 
@@ -28,7 +36,7 @@ _DIGITS = 10
 
 @dataclass(frozen=True, slots=True)
 class MigrationRequest:
-    """Requested migration: one of strategies, ways to search, punctuations, steps, clean-up and roll-back.
+    """Requested migration: one of strategies, probes, punctuations, memory, steps, clean-up and roll-back.
 
     Attributes:
         strategy: Strategy of families without one of their own; None leaves it.
@@ -36,6 +44,7 @@ class MigrationRequest:
         probe: How the slices of families without a way of their own are searched; None leaves it.
         family_probes: How those of single families are searched; None removes a family's own way.
         family_punctuations: When single families act on closed keys; None removes a family's own policy.
+        oblivious_memory: Where the rows of joins without windows wait; None leaves it.
         steps: Splits and merges, by the name of their family; None where there is only one.
         cleanup: Drop what departed queries left, and what was pinned.
         rollback_to: Plan version whose strategies and chains come back.
@@ -48,6 +57,7 @@ class MigrationRequest:
     probe: AskedProbe | None = None
     family_probes: Mapping[str, AskedProbe | None] = field(default_factory=dict)
     family_punctuations: Mapping[str, PunctuationPolicy | None] = field(default_factory=dict)
+    oblivious_memory: AskedMemory | None = None
     steps: tuple[tuple[str | None, ExplicitStep], ...] = ()
     cleanup: bool = False
     rollback_to: int | None = None
@@ -59,6 +69,7 @@ class MigrationRequest:
             "strategies": self.strategy is not None or bool(self.family_strategies),
             "probes": self.probe is not None or bool(self.family_probes),
             "punctuations": bool(self.family_punctuations),
+            "oblivious_memory": self.oblivious_memory is not None,
             "splits and merges": bool(self.steps),
             "cleanup": self.cleanup,
             "rollback_to": self.rollback_to is not None,
@@ -73,8 +84,8 @@ class MigrationRequest:
         if not given and self.on_leave is None:
             raise InvalidMigration(
                 "the migration says nothing",
-                hint="Give strategy, family_strategies, probe, family_probes, family_punctuations, splits, "
-                "merges, cleanup, rollback_to or on_leave.",
+                hint="Give strategy, family_strategies, probe, family_probes, family_punctuations, "
+                "oblivious_memory, splits, merges, cleanup, rollback_to or on_leave.",
             )
 
     @property
@@ -92,6 +103,7 @@ class MigrationRequest:
             f"{'' if own is None else f'propagate {own.propagate_text}'}"
             for name, own in self.family_punctuations.items()
         ]
+        parts += [] if self.oblivious_memory is None else [f"oblivious memory {self.oblivious_memory}"]
         parts += [f"{step.kind} at {format_duration(step.at_us)}" for _, step in self.steps]
         if self.on_leave is not None:
             after = f" {format_duration(self.on_leave.after_us)}" if self.on_leave.after_us else ""
@@ -259,6 +271,11 @@ class MigrationDocument(BaseModel):
         description="When single families act on the keys that their streams have closed, by key or id; null "
         "removes a family's own policy.",
     )
+    oblivious_memory: AskedMemory | None = Field(
+        default=None,
+        description="Where the rows of joins without windows wait: in memory (`plain`), or on disk while "
+        "their stream leads (`dbf`). `auto` leaves it to the planner and the setting `oblivious_memory_mb`.",
+    )
     splits: list[SliceStepDocument] = Field(
         default_factory=list, description="Where slices are to be cut in two. The chain is pinned then."
     )
@@ -303,6 +320,7 @@ class MigrationDocument(BaseModel):
             probe=self._probe(),
             family_probes={name: _asked(name, own) for name, own in self.family_probes.items()},
             family_punctuations={name: _policy(name, own) for name, own in self.family_punctuations.items()},
+            oblivious_memory=self.oblivious_memory,
             steps=steps,
             cleanup=self.cleanup,
             rollback_to=self.rollback_to,

@@ -23,6 +23,7 @@ from catalog.errors import InvalidDuration, InvalidInput
 from catalog.values.stream import (
     NAME_PATTERN,
     SECRET_PATTERN,
+    AtCap,
     Column,
     Constraints,
     Dialect,
@@ -200,6 +201,8 @@ class StreamDocument(_StreamDocument):
     constraints: ConstraintsDocument | None = None
     order: OrderDocument | None = None
     retain: str | int | float | None = None
+    state_cap_mb: int | None = None
+    at_cap: AtCap = "stop"
 
     def to_stream(self) -> Stream:
         """Return the stream, without an id; paths stay as they are written.
@@ -229,18 +232,19 @@ class StreamDocument(_StreamDocument):
             if self.constraints is None
             else self.constraints.to_value(self.name, columns),
             order=None if self.order is None else self.order.to_value(self.name, columns),
-            retain_us=self._retain(),
+            retain_us=retained_us(self.retain),
+            state_cap_mb=self._state_cap_mb(),
+            at_cap=self.at_cap,
         )
 
-    def _retain(self) -> int | None:
-        retain_us = None if self.retain is None else _duration(self.retain, "retain")
-        if retain_us == 0:
+    def _state_cap_mb(self) -> int | None:
+        if self.state_cap_mb is None and "at_cap" in self.model_fields_set:
             raise InvalidStream(
-                "a stream whose rows are retained for no time cannot be joined",
-                hint='Write a length of time such as "30d", or leave it out.',
-                path=("retain",),
+                "at_cap says what happens at a cap, but there is none",
+                hint="Give state_cap_mb, too.",
+                path=("at_cap",),
             )
-        return retain_us
+        return checked_cap_mb(self.state_cap_mb)
 
     def _on_error(self) -> OnError:
         if "on_error" in self.model_fields_set and not isinstance(self.source, FilesDocument):
@@ -257,11 +261,11 @@ class StreamDocument(_StreamDocument):
         return self.punctuations.to_value(self.name, columns, self.source.type)
 
     def _max_ahead(self) -> int | None:
-        """Length of ``max_ahead``; where nothing is said, events have a day, rows of files any."""
+        """Length of ``max_ahead``; where nothing is said, it is a day for rows that come from outside."""
+        is_outside = not isinstance(self.source, GeneratorDocument)
         if self.max_ahead is None:
-            is_event = isinstance(self.source, HttpDocument | KafkaDocument)
-            return _MAX_AHEAD_US if is_event and "max_ahead" not in self.model_fields_set else None
-        if isinstance(self.source, GeneratorDocument):
+            return _MAX_AHEAD_US if is_outside and "max_ahead" not in self.model_fields_set else None
+        if not is_outside:
             raise InvalidStream(
                 "max_ahead is for rows that come from outside",
                 hint="Leave it out: a generator keeps in step with the clock.",
@@ -376,6 +380,38 @@ def check_name(kind: str, name: str, path: tuple[str | int, ...] = ()) -> None:
             hint="Use a letter, then letters, digits or _; at most 63 characters in all.",
             path=path,
         )
+
+
+def retained_us(retain: str | int | float | None) -> int | None:
+    """Return the longest window of time on a stream, µs; None for any.
+
+    Raises:
+        InvalidStream: It is no length of time, or none is left.
+    """
+    length_us = None if retain is None else _duration(retain, "retain")
+    if length_us == 0:
+        raise InvalidStream(
+            "a stream whose rows are retained for no time cannot be joined",
+            hint='Write a length of time such as "30d", or leave it out.',
+            path=("retain",),
+        )
+    return length_us
+
+
+def checked_cap_mb(cap_mb: int | None) -> int | None:
+    """Return the most that a stream's rows may take in the state, megabytes.
+
+    Raises:
+        InvalidStream: It is below one megabyte.
+    """
+    if cap_mb is not None and cap_mb < 1:
+        raise InvalidStream(
+            f"state_cap_mb is {cap_mb}, and 1 is the least",
+            detail="Less than a megabyte holds too few rows to join anything.",
+            hint="Write a number of megabytes from 1 on, or leave it out for no cap.",
+            path=("state_cap_mb",),
+        )
+    return cap_mb
 
 
 def _duration(text: str | int | float, key: str) -> int:

@@ -22,7 +22,7 @@ from catalog.values.change import (
     ResumeQuery,
     UpdateQuery,
 )
-from catalog.values.plan import AskedProbe, Invalidation, Partitioning, Strategy
+from catalog.values.plan import AskedMemory, AskedProbe, Invalidation, Partitioning, Strategy
 from catalog.values.query import Backfill, Query
 from catalog.values.stream import FilesSource, Stream
 from catalog.wording import nearest_or_known
@@ -121,6 +121,8 @@ class Workload:
         family_strategies: Strategies of single families, by key (``A.k = B.k``) or id.
         partitioning: Over how many buckets the rows of a key spread; None leaves it to the settings.
         probe: How slices are searched; None leaves it to the settings.
+        oblivious_memory: Where the rows of joins without windows wait; None leaves it to the settings.
+        oblivious_memory_mb: Limit by which the planner chooses, MB; None leaves it to the settings.
     """
 
     file: Path
@@ -132,6 +134,8 @@ class Workload:
     family_strategies: Mapping[str, Strategy] = field(default_factory=dict)
     partitioning: Partitioning | None = None
     probe: AskedProbe | None = None
+    oblivious_memory: AskedMemory | None = None
+    oblivious_memory_mb: float | None = None
 
     @contextmanager
     def locating(self, path: ItemPath, *, text_at: ItemPath | None = None) -> Iterator[None]:
@@ -172,6 +176,8 @@ def load_workload(path: Path) -> Workload:
         model.family_strategies,
         model.partitioning,
         _probe(model, document),
+        model.oblivious_memory,
+        model.oblivious_memory_mb,
     )
 
 
@@ -270,6 +276,8 @@ class _WorkloadDocument(_Model):
     partitioning: Partitioning | None = None
     probe: str | None = None
     invalidation: Invalidation | None = None
+    oblivious_memory: AskedMemory | None = None
+    oblivious_memory_mb: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     script: list[_StepDocument] = Field(default_factory=list)
 
 

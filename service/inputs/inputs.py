@@ -257,7 +257,7 @@ class Inputs:
                 step = self._rows_per_file_partition if is_cut else max(f.rows, 1)
                 for first in range(0, f.rows, step):
                     rows = min(step, f.rows - first)
-                    run = FileRows(f.position, f.path, f.size, f.mtime_ns, first, rows, f.skipped)
+                    run = FileRows(f.position, f.path, f.size, f.mtime_ns, first, rows, f.skipped, f.t_max_us)
                     yield _Run(run, f.t_max_us)
             position = listed[-1].position + 1
 

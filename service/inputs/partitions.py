@@ -103,6 +103,7 @@ class FileRows:
         first_row: First row to read.
         rows: Rows to read.
         skipped: Number of bad rows of the file, which are skipped and not counted.
+        t_max_us: Newest event time of the rows that are not skipped, µs UTC, or None.
     """
 
     position: int
@@ -112,6 +113,7 @@ class FileRows:
     first_row: int
     rows: int
     skipped: int = 0
+    t_max_us: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

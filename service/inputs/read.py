@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from catalog.arrow_types import POSITION_COLUMN, arrow_schema
+from catalog.durations import MIN_TIME_US
 from catalog.errors import SluiceError
 from catalog.values.stream import FilesSource, GeneratorSource, Stream
 from service.errors import CorruptInput, InputChanged, UnusableFile
@@ -43,6 +44,7 @@ class _ReadRows(Protocol):
         rows: int,
         *,
         skips: bool = False,
+        latest_us: int | None = None,
     ) -> pa.Table: ...
 
 
@@ -102,7 +104,9 @@ def _read_file(stream: Stream, file: FileRows, names: tuple[str, ...]) -> pa.Tab
     try:
         with opened_file(stream.source, file.path) as path:
             read = _READ[stream.source.format]
-            table = read(stream, path, names, file.first_row, file.rows, skips=file.skipped > 0)
+            skips = file.skipped > 0
+            latest_us = _latest_us(stream, file) if skips else None
+            table = read(stream, path, names, file.first_row, file.rows, skips=skips, latest_us=latest_us)
     except FileNotFoundError as error:
         raise _changed(stream, file, "it is gone") from error
     except UnusableFile as error:
@@ -118,6 +122,16 @@ def _read_file(stream: Stream, file: FileRows, names: tuple[str, ...]) -> pa.Tab
     first_pos = (file.position << ROW_BITS) + file.first_row
     positions = np.arange(first_pos, first_pos + file.rows, dtype=np.int64)
     return table.append_column(POSITION_COLUMN, pa.array(positions))
+
+
+def _latest_us(stream: Stream, file: FileRows) -> int | None:
+    """Return the event time beyond which rows are skipped: the newest one that the listing kept.
+
+    What is too far ahead is judged once, by the clock of the listing, and later than all that was kept.
+    """
+    if stream.max_ahead_us is None:
+        return None
+    return MIN_TIME_US - 1 if file.t_max_us is None else file.t_max_us
 
 
 def _check_unchanged(stream: Stream, file: FileRows) -> None:

@@ -233,7 +233,9 @@ def _heads(files: Sequence[SourceFile], limit: int) -> Iterator[FileRows]:
 
 
 def _file_rows(file: SourceFile, first_row: int, rows: int) -> FileRows:
-    return FileRows(file.position, file.path, file.size, file.mtime_ns, first_row, rows, file.skipped)
+    return FileRows(
+        file.position, file.path, file.size, file.mtime_ns, first_row, rows, file.skipped, file.t_max_us
+    )
 
 
 def _read(stream: Stream, run: FileRows, columns: Sequence[str]) -> pa.Table | None:

@@ -133,13 +133,13 @@ def check_servers(stream: Stream, allowed: Sequence[str]) -> None:
 def _validate_path(stream: str, path: str) -> None:
     where = ("source", "path")
     if os.path.exists(path):
+        _refuse_special(stream, path)
         if not os.access(path, os.R_OK | (os.X_OK if os.path.isdir(path) else 0)):
             raise SourceNotFound(
                 f'path "{path}" of stream "{stream}" may not be read',
                 hint="Give the service access.",
                 path=where,
             )
-        _refuse_special(stream, path)
         return
     missing = Path(path)
     if glob.has_magic(path):

@@ -35,6 +35,8 @@ from operators.bucket.bucket_state import (
 from operators.bucket.counters import (
     absence_counters,
     group_counters,
+    held_times,
+    memory_counters,
     probe_counters,
     punctuation_counters,
     slice_counters,
@@ -284,6 +286,7 @@ def bucket_report(bucket: Bucket, output: BatchOutput, *, number: int, batch: in
                 max_event_time_us=s.watermark.max_event_time_us,
                 scramble=None if s.order is None else s.order.scramble,
                 order_passed=None if s.order is None else s.order.passed,
+                horizon_us=s.horizon_us,
             )
             for stream_id, s in bucket.streams.items()
         ),
@@ -299,5 +302,7 @@ def bucket_report(bucket: Bucket, output: BatchOutput, *, number: int, batch: in
         ),
         groups=tuple(group_counters(bucket.families)),
         probes=tuple(probe_counters(bucket.families, bucket.clocks)),
+        held=tuple(held_times(bucket.families, bucket.plan.streams if bucket.plan is not None else ())),
+        memory=tuple(memory_counters(bucket.families)),
         query_rows=tuple(rows for counted in output.routes.values() for rows in counted.query_rows().items()),
     )

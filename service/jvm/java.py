@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import pwd
 import re
 import shlex
 import shutil
@@ -17,7 +18,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from service.errors import JavaMissing
+from service.errors import JavaMissing, UserUnknown
 
 #: Oldest Java that Spark 4.3 starts on.
 OLDEST_JAVA = 17
@@ -36,7 +37,9 @@ def use_java(environment: Mapping[str, str] = os.environ) -> Path:
 
     Raises:
         JavaMissing: There is none; the detail lists those that are too old or do not start.
+        UserUnknown: The user of this process has no name.
     """
+    _check_user()
     unfit = []
     for home in _candidates(environment):
         command = [str(home / "bin" / "java"), "-version"]
@@ -53,6 +56,18 @@ def use_java(environment: Mapping[str, str] = os.environ) -> Path:
     raise JavaMissing(
         f"no Java {OLDEST_JAVA} or newer was found", detail=" ".join(unfit) or None, hint=install
     )
+
+
+def _check_user() -> None:
+    user = os.geteuid()
+    try:
+        pwd.getpwuid(user)
+    except KeyError:
+        raise UserUnknown(
+            f"user {user} has no name",
+            detail="Spark asks the system for the name of its user, and does not start without one.",
+            hint=f"Add a line for {user} to /etc/passwd, or run as a user that has one.",
+        ) from None
 
 
 def _candidates(environment: Mapping[str, str]) -> Iterator[Path]:
@@ -89,5 +104,5 @@ def write_script(script: Path, text: str) -> None:
 if __name__ == "__main__":
     try:
         print(f"sluice: Java at {use_java()}", file=sys.stderr)
-    except JavaMissing as error:
+    except (JavaMissing, UserUnknown) as error:
         sys.exit(f"error: {error}")

@@ -131,6 +131,7 @@ def launch(spark: SparkSettings, log_file: Path) -> Jvm:
 
     Raises:
         JavaMissing: No Java 17 or newer is found.
+        UserUnknown: The user of this process has no name.
     """
     java_home, home = use_java(), spark_home()
     archive = archive_options(archive_file(java_home, home), spark)

@@ -4,8 +4,9 @@ settings (per service)  <  workload file  <  migration  <  request or option    
 a family's own strategy rules over the general one, wherever it comes from
 
 A migration changes the objective in force, which the catalog keeps (setting ``objective``): it survives a
-restart with the same settings; settings whose strategies differ from those of the last start rule again.
-Cost model, C_sys and partitioning are always those of the settings, or of the workload.
+restart with the same settings; settings whose strategies, probe or memory differ from those of the last start
+rule again.
+Cost model, C_sys, partitioning and the limit of memory are always those of the settings, or of the workload.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from catalog.store.codec import decode, encode
 from catalog.store.store import Store
 from catalog.values.boundaries import Boundaries
 from catalog.values.migration import OnLeave
-from catalog.values.plan import AskedProbe, PunctuationPolicy, Strategy
+from catalog.values.plan import AskedMemory, AskedProbe, PunctuationPolicy, Strategy
 from planner.build.objective import Objective
 from planner.probes.asked_probe import asked_probe
 from service.config.settings import PlanningSettings
@@ -42,6 +43,8 @@ class _Stored:
     family_probes: dict[str, AskedProbe] = field(default_factory=dict)
     settings_probe: AskedProbe = "auto"
     family_punctuations: dict[str, PunctuationPolicy] = field(default_factory=dict)
+    oblivious_memory: AskedMemory = "auto"
+    settings_oblivious_memory: AskedMemory = "auto"
 
 
 def objective_of(planning: PlanningSettings) -> Objective:
@@ -57,6 +60,8 @@ def objective_of(planning: PlanningSettings) -> Objective:
         planning.c_sys,
         partitioning=planning.partitioning,
         probe=asked_probe(planning.probe, planning.invalidation),
+        oblivious_memory=planning.oblivious_memory,
+        oblivious_memory_mb=planning.oblivious_memory_mb,
     )
 
 
@@ -79,6 +84,7 @@ def stored_objective(store: Store, base: Objective) -> Objective:
         probe=found.probe,
         family_probes=found.family_probes,
         family_punctuations=found.family_punctuations,
+        oblivious_memory=found.oblivious_memory,
     )
 
 
@@ -101,6 +107,8 @@ def store_objective(store: Store, objective: Objective, base: Objective) -> None
         dict(objective.family_probes),
         base.probe,
         dict(objective.family_punctuations),
+        objective.oblivious_memory,
+        base.oblivious_memory,
     )
     store.settings.set(OBJECTIVE_SETTING, cast("JsonValue", json.loads(encode(kept))))
 
@@ -119,8 +127,13 @@ def take_settings(store: Store, base: Objective) -> bool:
     found = _stored(store)
     if found is None:
         return False
-    before = (found.settings_strategy, found.settings_family_strategies, found.settings_probe)
-    if before == (base.strategy, dict(base.family_strategies), base.probe):
+    before = (
+        found.settings_strategy,
+        found.settings_family_strategies,
+        found.settings_probe,
+        found.settings_oblivious_memory,
+    )
+    if before == (base.strategy, dict(base.family_strategies), base.probe, base.oblivious_memory):
         return False
     kept = replace(base, on_leave=found.on_leave, family_punctuations=found.family_punctuations)
     store_objective(store, kept, base)

@@ -19,6 +19,7 @@ from catalog.values.boundaries import Boundaries
 from catalog.values.migration import ExplicitStep
 from catalog.values.plan import Plan
 from catalog.values.query import Query
+from planner.build.choose_memory import chooses_memory
 from planner.build.explicit_steps import stepped_boundaries
 from planner.build.objective import Objective
 from planner.build.retained_boundaries import NO_BOUNDARIES, ByFamily, boundaries_of, given_families
@@ -91,6 +92,12 @@ def resolve_migration(
         own = objective.probes_by_family(queries)
         auto = {family for family in concerned if own.get(family, objective.probe) == "auto"}
         return Wanted(objective, objective.left(previous, queries), anew | auto)
+    if request.oblivious_memory is not None:
+        objective = replace(objective, oblivious_memory=request.oblivious_memory)
+        # The planner makes its own choices together with that of the chain.
+        chosen = {family for family, members in families(queries).items() if members[0].ordered}
+        again = frozenset(chosen) if chooses_memory(objective) else frozenset()
+        return Wanted(objective, objective.left(previous, queries), anew | again)
     objective, concerned = objective.with_strategies(
         queries, strategy=request.strategy, family_strategies=request.family_strategies
     )

@@ -34,7 +34,7 @@ from operators.join.compiled_family import CompiledFamily
 from operators.join.segment_cache import SegmentCache
 from operators.segments.segment import ArrivedFile, Segment
 from operators.segments.segment_files import SegmentFiles
-from operators.steps.exchange import ExchangedRows, decode_exchange, encode_exchange, sent_anew
+from operators.steps.exchange import ExchangedRows, decode_exchange, encode_exchange, rehashed_exchange
 from operators.storage.object_folder import ObjectFolder
 from service.commit.spark_log import BEGIN, Offset, SparkLog
 from service.commit.sync import sync_file
@@ -156,7 +156,7 @@ def move_state(
     written_bytes = 0
     # The next batch reads them by the numbers of the buckets that have sent them; these numbers stay.
     sent = [
-        (f"{checkpoint_id}{stored_id[stored_id.index('.') :]}", sent_anew(parts, buckets))
+        (f"{checkpoint_id}{stored_id[stored_id.index('.') :]}", rehashed_exchange(parts, buckets))
         for stored_id, parts in state.exchanged()
     ]
     for number in range(buckets):

@@ -8,8 +8,8 @@ if there is a new one, or if a sink has more to get or is to be tried again. A s
 time, so its batches keep their order. One that fails is tried again after a growing delay, while the others
 go on. Nothing here can hold up the engine: it reads what is committed, and a sink that lags has more to read.
 
-Results are kept for a sink that lacks them, but not without end: those that have waited for longer than
-``kept_us`` are lost to it, counted and told, and it goes on behind them.
+Results are kept for a sink that lacks them, but not without end: those that have waited too long, or take too
+much space (``KeptForSinks``), are lost to it, counted and told, and it goes on behind them.
 """
 
 from __future__ import annotations
@@ -42,12 +42,43 @@ BATCHES_PER_TURN = 16
 #: So long a sink that fails is tried after it was taken away or its query removed: results are kept for it,
 #: and nobody could make it stop otherwise.
 GIVE_UP_S = 24 * 3600.0
-#: Most time between two looks for results that a sink loses; a hundredth of ``kept_us`` if that is less.
-#: After a start a sink has so long to take what waits, however old it is.
-LOSING_INTERVAL_S = 3600.0
+#: So long a sink has after a start to take what waits, however old or large it is; a hundredth of ``kept.us``
+#: if that is less.
+GRACE_S = 3600.0
+#: Most time between two looks for results that a sink loses, later.
+LOSING_INTERVAL_S = 60.0
+#: How often the log says that a sink lags.
+TELLING_INTERVAL_S = 3600.0
 #: Delays before a sink that failed is tried again: 1, 2, 4 ... seconds, as long as it takes nothing.
 FIRST_DELAY_S = 1.0
 MAX_DELAY_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class KeptForSinks:
+    """Bounds of what is kept for sinks that lack it. Results that are kept for readers are there anyway.
+
+    Attributes:
+        us: How long results are kept after their commit, wall clock µs; None without end.
+        bytes: Most bytes of files that are kept for sinks alone; None without end.
+        results_us: How long results are kept whether or not a sink lacks them; None without end.
+    """
+
+    us: int | None = None
+    bytes: int | None = None
+    results_us: int | None = None
+
+    def first_by_age(self, store: Store, now_us: int) -> int:
+        """Return the first batch that is young enough to be kept for sinks."""
+        longest_us = None if None in (self.us, self.results_us) else max(self.us or 0, self.results_us or 0)
+        return 0 if longest_us is None else store.retention.horizon(now_us - longest_us)
+
+    def first_by_size(self, store: Store, now_us: int) -> int:
+        """Return the first batch from which on the files that are kept for sinks alone are small enough."""
+        if self.bytes is None or self.results_us is None:
+            return 0
+        end = store.retention.horizon(now_us - self.results_us)
+        return store.result_files.sizes_before(end).first_within(self.bytes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +101,7 @@ class Deliverer:
     Attributes:
         store: Catalog.
         delivery: What they do.
-        kept_us: How long results that a sink lacks are kept for it after their commit, wall clock µs; None
-            keeps them until it has them.
+        kept: Bounds of what is kept for sinks.
         clock_s: Monotonic clock.
         now_us: Wall clock, µs UTC.
         faults: Records unexpected errors.
@@ -79,7 +109,7 @@ class Deliverer:
 
     store: Store
     delivery: Delivery
-    kept_us: int | None = None
+    kept: KeptForSinks = KeptForSinks()
     clock_s: Callable[[], float] = time.monotonic
     now_us: Callable[[], int] = wall_clock_us
     faults: Faults = field(default_factory=Faults)
@@ -94,10 +124,12 @@ class Deliverer:
     _passed_over: set[int] = field(default_factory=set)
     _delays: dict[int, _Delay] = field(default_factory=dict)
     _file_due_us: int | None = None
-    _looked_us: int = field(init=False)
+    _started_us: int = field(init=False)
+    _looked_us: int | None = None
+    _told_us: int = field(init=False)
 
     def __post_init__(self) -> None:
-        self._looked_us = self.now_us()
+        self._started_us = self._told_us = self.now_us()
         self._files = ThreadPoolExecutor(FILES_AT_ONCE, thread_name_prefix="sink-files")
         self._hooks = ThreadPoolExecutor(WEBHOOKS_AT_ONCE, thread_name_prefix="sink-webhook")
 
@@ -129,6 +161,7 @@ class Deliverer:
         waiting = self.store.sinks.pending()
         if self._lose_old(waiting, busy):
             waiting = self.store.sinks.pending()
+        self._tell_lagging(waiting)
         self._file_due_us = _next_file_us(waiting, self.now_us())
         self._forget({record.id for record in waiting})
         ready, held = turns(waiting)
@@ -185,29 +218,45 @@ class Deliverer:
             log.error("results given up that a former sink did not take: %s", record.error, extra=facts)
 
     def _lose_old(self, waiting: Sequence[SinkRecord], busy: set[int]) -> bool:
-        """Let sinks go on without what was kept for them too long; return whether any did."""
+        """Let sinks go on without what waits too long or takes too much space; return whether any did."""
         now_us = self.now_us()
-        interval_s = LOSING_INTERVAL_S if self.kept_us is None else min(LOSING_INTERVAL_S, self.kept_us / 1e8)
-        if not is_due(self._looked_us, now_us, interval_s):
+        grace_s = GRACE_S if self.kept.us is None else min(GRACE_S, self.kept.us / 1e8)
+        if not waiting or not is_due(self._started_us, now_us, grace_s):
+            return False
+        if not is_due(self._looked_us, now_us, min(LOSING_INTERVAL_S, grace_s)):
             return False
         self._looked_us = now_us
+        by_age, by_size = (
+            first(self.store, now_us) for first in (self.kept.first_by_age, self.kept.first_by_size)
+        )
         found = False
         for record in waiting:
-            lag_s = record.lag_s(now_us)
-            facts = {"query": record.query, "sink": record.id, "lag_s": round(lag_s)}
-            if self.kept_us is not None and lag_s * 1e6 > self.kept_us and record.id not in busy:
-                lost = self.store.sinks.lose(record, self.store.retention.horizon(now_us - self.kept_us))
-                if lost:
-                    found = True
-                    facts |= {"batches": lost.batches, "rows": lost.rows, "last_batch": lost.last or 0}
-                    log.error(
-                        "results lost that a sink did not take in time: %s", _reason(record), extra=facts
-                    )
-                    continue
-            if lag_s > LAGGING_AFTER_S:
-                facts["batches"] = record.pending
-                log.warning("results wait for a sink that lags: %s", _reason(record), extra=facts)
+            waits_from = record.waiting_from
+            if waits_from is None or waits_from >= max(by_age, by_size) or record.id in busy:
+                continue
+            if lost := self.store.sinks.lose(record, max(by_age, by_size)):
+                found = True
+                log.error(
+                    "results lost that %s: %s",
+                    "a sink did not take in time"
+                    if waits_from < by_age
+                    else "took too much space for a sink",
+                    _reason(record),
+                    extra=_facts(record, now_us)
+                    | {"batches": lost.batches, "rows": lost.rows, "last_batch": lost.last or 0},
+                )
         return found
+
+    def _tell_lagging(self, waiting: Sequence[SinkRecord]) -> None:
+        """Say which sinks lag, now and then."""
+        now_us = self.now_us()
+        if not is_due(self._told_us, now_us, TELLING_INTERVAL_S):
+            return
+        self._told_us = now_us
+        for record in waiting:
+            if record.lag_s(now_us) > LAGGING_AFTER_S:
+                facts = _facts(record, now_us) | {"batches": record.pending}
+                log.warning("results wait for a sink that lags: %s", _reason(record), extra=facts)
 
     def _take(self, record: SinkRecord, busy: set[int]) -> bool:
         """Take a sink for a thread, unless one had it or it is left alone for now."""
@@ -288,6 +337,11 @@ def _next_file_us(waiting: Sequence[SinkRecord], now_us: int) -> int | None:
         if isinstance(record.sink, FilesSink) and record.waiting_since_us is not None
     )
     return min((due_us for due_us in due if due_us > now_us), default=None)
+
+
+def _facts(record: SinkRecord, now_us: int) -> dict[str, object]:
+    """Return what the log says of a sink that lags."""
+    return {"query": record.query, "sink": record.id, "lag_s": round(record.lag_s(now_us))}
 
 
 def _reason(record: SinkRecord) -> str:

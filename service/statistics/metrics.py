@@ -3,12 +3,13 @@
 Nothing is counted twice: the manifests' totals are the truth, so the metrics survive a restart and never run
 ahead of what is visible. Refused requests and faults of background work are counted by the process, from zero
 at each start.
+Metrics with a series for each query or slice name a bounded number of them (``series_bound``).
 Names follow Prometheus: base units, ``_total`` for counters.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from prometheus_client import CollectorRegistry, generate_latest
@@ -17,7 +18,11 @@ from prometheus_client.registry import Collector
 
 from catalog.clock import wall_clock_us
 from catalog.store.store import Store
+from catalog.values.sink import SinkRecord
+from catalog.values.stream import MEGABYTE
 from service.inputs.sources.backlog import Backlog
+from service.statistics.series_bound import Labels, SeriesBound, other
+from service.statistics.statistics import stream_bytes
 
 #: Media type of the text format.
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -26,6 +31,8 @@ MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 ENGINE_STATES = ("standby", "starting", "running", "paused", "failed", "stopped")
 #: Every limit that refuses posted events.
 INGEST_LIMITS = ("rows", "bytes", "disk")
+#: A sink that lags so long is named before those that only have more rows: it may need help.
+_LONG_LAG_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +73,8 @@ def metrics_text(
     ingest: IngestFigures | None,
     faults: Mapping[str, int] | None = None,
     expected: Mapping[str, ExpectedCost] | None = None,
+    results_us: int | None = None,
+    bound: SeriesBound | None = None,
 ) -> bytes:
     """Return metrics in Prometheus' text format.
 
@@ -78,9 +87,14 @@ def metrics_text(
         ingest: Back-pressure; None where the process takes no events.
         faults: Number of unexpected failures per part of the process's background work.
         expected: Costs of the plan, and of the same queries ``unshared``.
+        results_us: How long results are kept whether or not a sink lacks them, µs; None without end.
+        bound: Bound of the process's series; None for one that has seen nothing.
     """
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_StoreCollector(store, engine_state, ingest, faults or {}, expected or {}))
+    collector = _StoreCollector(
+        store, engine_state, ingest, faults or {}, expected or {}, results_us, bound or SeriesBound()
+    )
+    registry.register(collector)
     return generate_latest(registry)
 
 
@@ -94,7 +108,11 @@ class _StoreCollector(Collector):
         ingest: IngestFigures | None,
         faults: Mapping[str, int],
         expected: Mapping[str, ExpectedCost],
+        results_us: int | None,
+        bound: SeriesBound,
     ) -> None:
+        self._results_us = results_us
+        self._bound = bound
         self._expected = expected
         self._faults = faults
         self._store = store
@@ -174,6 +192,7 @@ class _StoreCollector(Collector):
             if counters.watermark_us is not None:
                 watermark.add_metric([name], counters.watermark_us / 1e6)
         yield from (rows, late, rejected, watermark)
+        yield from self._held(names)
         aside = GaugeMetricFamily(
             "sluice_files_set_aside", "Files of which nothing is read.", labels=["stream"]
         )
@@ -186,6 +205,30 @@ class _StoreCollector(Collector):
             aside.add_metric([name], 0 if found is None else found.files)
             skipped.add_metric([name], 0 if found is None else found.rows)
         yield from (aside, skipped)
+
+    def _held(self, names: Mapping[int, str]) -> Iterator[Metric]:
+        """State of each stream, its cap, and the horizon below which rows have left."""
+        size = GaugeMetricFamily(
+            "sluice_stream_state_bytes", "Bytes that rows of the stream take in the state.", labels=["stream"]
+        )
+        cap = GaugeMetricFamily(
+            "sluice_stream_state_cap_bytes", "Most that they may take.", labels=["stream"]
+        )
+        horizon = GaugeMetricFamily(
+            "sluice_horizon_timestamp_seconds",
+            "Event time below which rows have left at the cap.",
+            labels=["stream"],
+        )
+        last = self._store.batches.last_manifest()
+        held = {} if last is None else stream_bytes(last)
+        for stream in self._store.streams.all():
+            size.add_metric([stream.name], held.get(stream.id, 0))
+            if stream.state_cap_mb is not None:
+                cap.add_metric([stream.name], stream.state_cap_mb * MEGABYTE)
+        for counters in () if last is None else last.streams:
+            if counters.stream_id in names and counters.horizon_us is not None:
+                horizon.add_metric([names[counters.stream_id]], counters.horizon_us / 1e6)
+        yield from (size, cap, horizon)
 
     def _back_pressure(self, ingest: IngestFigures) -> Iterator[Metric]:
         labels = ["stream"]
@@ -217,9 +260,51 @@ class _StoreCollector(Collector):
     def _queries(self) -> Iterator[Metric]:
         results = CounterMetricFamily("sluice_query_results", "Results of running queries.", labels=["query"])
         totals = self._store.counts.totals()
-        for record in self._store.queries.running():
-            results.add_metric([record.query.name], totals.get(record.query.id, 0))
+        by_query: dict[Labels, float] = {
+            (record.query.name,): float(totals.get(record.query.id, 0))
+            for record in self._store.queries.running()
+        }
+        most = sorted(by_query, key=lambda labels: (-by_query[labels], labels))[: self._bound.most]
+        self._count(results, by_query, most)
         yield results
+
+    def _count(
+        self,
+        metric: CounterMetricFamily,
+        values: Mapping[Labels, float],
+        named: Sequence[Labels],
+        kept: int = 0,
+    ) -> None:
+        """Add the named series of a counter to a metric, and the sums of the others.
+
+        Args:
+            metric: The metric.
+            values: Values by labels.
+            named: Labels with a series of their own.
+            kept: How many of the last labels sums keep.
+        """
+        shown = {labels: values[labels] for labels in named}
+        for labels, value in (shown | self._bound.others(metric.name, values, set(named), kept)).items():
+            metric.add_metric(labels, value)
+
+    @staticmethod
+    def _gauge(
+        metric: GaugeMetricFamily,
+        values: Mapping[Labels, float],
+        named: Sequence[Labels],
+        kept: int = 0,
+        fold: Callable[[Iterable[float]], float] = sum,
+    ) -> None:
+        """Add the named series of a gauge to a metric, and the others folded into one; arguments likewise."""
+        others: dict[Labels, list[float]] = {}
+        of_its_own = set(named)
+        for labels, value in values.items():
+            if labels in of_its_own:
+                metric.add_metric(labels, value)
+            else:
+                others.setdefault(other(labels, kept), []).append(value)
+        for labels, folded in others.items():
+            metric.add_metric(labels, fold(folded))
 
     def _sinks(self) -> Iterator[Metric]:
         """Per query: a former sink counts until it has delivered everything."""
@@ -234,27 +319,49 @@ class _StoreCollector(Collector):
         lost_batches = CounterMetricFamily(
             "sluice_sink_lost_batches", "Batches with results never delivered.", labels=labels
         )
-        summed: list[CounterMetricFamily | GaugeMetricFamily]
-        summed = [lag, rows, batches, failures, lost_rows, lost_batches]
+        counters = (rows, batches, failures, lost_rows, lost_batches)
         lag_s = GaugeMetricFamily(
             "sluice_sink_lag_seconds", "How long the oldest results that wait have waited.", labels=labels
         )
-        totals: dict[tuple[str, str], list[int]] = {}
-        longest_s: dict[tuple[str, str], float] = {}
+        retained = GaugeMetricFamily(
+            "sluice_sink_kept_bytes",
+            "Size of the result files that are kept beyond their retention, since it lacks results of them.",
+            labels=labels,
+        )
+        totals: dict[Labels, list[int]] = {}
+        longest_s: dict[Labels, float] = {}
+        most_bytes: dict[Labels, float] = {}
         now_us = wall_clock_us()
-        for record in self._store.sinks.all():
+        records = self._store.sinks.all()
+        kept_bytes = self._kept_bytes(records, now_us)
+        for record in records:
             if record.sink is not None:
                 where = record.query, str(record.sink.type)
-                of = totals.setdefault(where, [0] * len(summed))
+                of = totals.setdefault(where, [0] * (1 + len(counters)))
                 delivered = (record.pending, record.rows, record.batches, record.failures)
                 counted = (*delivered, record.lost_rows, record.lost)
                 of[:] = [total + more for total, more in zip(of, counted, strict=True)]
                 longest_s[where] = max(longest_s.get(where, 0.0), record.lag_s(now_us))
-        for where, values in totals.items():
-            for metric, value in zip(summed, values, strict=True):
-                metric.add_metric(where, value)
-            lag_s.add_metric(where, longest_s[where])
-        yield from (*summed, lag_s)
+                most_bytes[where] = max(most_bytes.get(where, 0), kept_bytes.get(record.id, 0))
+        named = sorted(totals, key=lambda where: (longest_s[where] < _LONG_LAG_S, -totals[where][1], where))
+        named = named[: self._bound.most]
+        self._gauge(lag, {where: of[0] for where, of in totals.items()}, named, kept=1)
+        self._gauge(lag_s, longest_s, named, kept=1, fold=max)
+        self._gauge(retained, most_bytes, named, kept=1, fold=max)
+        for number, metric in enumerate(counters, start=1):
+            self._count(metric, {where: of[number] for where, of in totals.items()}, named, kept=1)
+        yield from (lag, *counters, lag_s, retained)
+
+    def _kept_bytes(self, records: Sequence[SinkRecord], now_us: int) -> Mapping[int, int]:
+        """Return the size of the files that are kept for each sink alone; none may be left out."""
+        waits_from = {r.id: r.waiting_from for r in records if r.waiting_from is not None}
+        if self._results_us is None or not waits_from:
+            return {}
+        end = self._store.retention.horizon(now_us - self._results_us)
+        if min(waits_from.values()) >= end:
+            return {}
+        sizes = self._store.result_files.sizes_before(end)
+        return {sink: sizes.since(batch) for sink, batch in waits_from.items()}
 
     def _state(self) -> Iterator[Metric]:
         labels = ["family", "join", "side", "slice"]
@@ -262,11 +369,14 @@ class _StoreCollector(Collector):
         size = GaugeMetricFamily("sluice_slice_bytes", "Encoded bytes held.", labels=labels)
         segments = GaugeMetricFamily("sluice_slice_segments", "Segments held.", labels=labels)
         last = self._store.batches.last_manifest()
-        for counters in last.slices if last is not None else ():
-            where = [counters.family, counters.join, counters.side, str(counters.slice)]
-            rows.add_metric(where, counters.rows)
-            size.add_metric(where, counters.bytes)
-            segments.add_metric(where, counters.segments)
+        slices = {
+            (counters.family, counters.join, counters.side, str(counters.slice)): counters
+            for counters in (last.slices if last is not None else ())
+        }
+        largest = sorted(slices, key=lambda where: (-slices[where].bytes, where))[: self._bound.most]
+        self._gauge(rows, {where: counters.rows for where, counters in slices.items()}, largest)
+        self._gauge(size, {where: counters.bytes for where, counters in slices.items()}, largest)
+        self._gauge(segments, {where: counters.segments for where, counters in slices.items()}, largest)
         yield from (rows, size, segments)
         held = GaugeMetricFamily(
             "sluice_expected_rows",

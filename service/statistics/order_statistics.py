@@ -47,9 +47,13 @@ class OrderStatistics:
         lag: Rows by which the stream leads the other one; negative if it lags, None while it is not known.
         predicted_rows: Rows that the side was expected to hold by these numbers and the rates of the last
             batches; None while the lag is not known or the other stream stands still.
-        held_rows: Rows held after the last batch.
+        held_rows: Rows held in slices after the last batch.
         disordered_share: Fraction of the stream's rows in the last batches that broke its order; None
             without rows.
+        waiting_rows: Rows in memory after the last batch that wait outside the slices.
+        parked_rows: Rows after the last batch that wait on disk because their stream leads.
+        parked_segments: Closed segments that these rows are in.
+        opened_segments: Such segments that were opened in the last batches.
     """
 
     side: str
@@ -59,6 +63,10 @@ class OrderStatistics:
     predicted_rows: float | None
     held_rows: int
     disordered_share: float | None
+    waiting_rows: int
+    parked_rows: int
+    parked_segments: int
+    opened_segments: int
 
 
 def order_statistics(
@@ -82,6 +90,10 @@ def order_statistics(
     disordered = Counter[str]()
     for broken in (c for m in recent for c in m.punctuations if c.family == family):
         disordered[broken.side] += broken.violating
+    memory = {c.side: c for c in last.memory if c.family == family}
+    opened = Counter[str]()
+    for counted in (c for m in recent for c in m.memory if c.family == family):
+        opened[counted.side] += counted.opened
     ids = dict(zip(SIDES, family_streams(family), strict=True))
     lags = dict.fromkeys(SIDES) if profile is None else {"a": profile.lag_a, "b": profile.lag_b}
     for side, other in ((SIDES[0], SIDES[1]), (SIDES[1], SIDES[0])):
@@ -100,6 +112,10 @@ def order_statistics(
             predicted_rows=predicted if predicted is not None and isfinite(predicted) else None,
             held_rows=sum(s.rows for s in last.slices if (s.family, s.side) == (family, side)),
             disordered_share=disordered[side] / rows[ids[side]] if rows[ids[side]] else None,
+            waiting_rows=memory[side].waiting if side in memory else 0,
+            parked_rows=memory[side].parked if side in memory else 0,
+            parked_segments=memory[side].parked_segments if side in memory else 0,
+            opened_segments=opened[side],
         )
 
 

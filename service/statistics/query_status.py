@@ -38,6 +38,8 @@ class QueryStatus:
             part.
         decided_until_us: Event time, µs UTC, up to which it is decided whether rows have a partner; None for
             an inner join, where a window is unbounded, and while it is not known.
+        complete_within_us: Distance of event times up to which no pair of new rows with held ones is missing
+            since rows have left at the cap of their stream, µs; None where windows are whole.
         results: Result rows so far.
         sinks: Sinks that are kept of the series, the one that was asked for last at the end; its sink is None
             where none is wanted any more.
@@ -56,6 +58,7 @@ class QueryStatus:
     complete_from_us: int | None
     missing_columns: tuple[str, ...]
     decided_until_us: int | None
+    complete_within_us: int | None
     results: int
     sinks: tuple[SinkRecord, ...]
     warnings: tuple[str, ...] = ()
@@ -80,11 +83,19 @@ def query_statuses(store: Store, records: Iterable[QueryRecord]) -> tuple[QueryS
     series = store.queries.ids_of_series(record.series for record in wanted)
     firsts = _Firsts(store)
     watermarks: Watermarks = {}
-    if any(record.query.kind != "inner" for record in wanted):
+    horizons = _horizons(store)
+    if horizons or any(record.query.kind != "inner" for record in wanted):
         watermarks = {c.stream_id: c.watermark_us for c in store.batches.stream_totals()}
     return tuple(
         _status(
-            store, record, series[record.series], firsts, totals, sinks.get(record.series, ()), watermarks
+            store,
+            record,
+            series[record.series],
+            firsts,
+            totals,
+            sinks.get(record.series, ()),
+            watermarks,
+            horizons,
         )
         for record in wanted
     )
@@ -112,6 +123,7 @@ def _status(
     totals: dict[int, int],
     sinks: tuple[SinkRecord, ...],
     watermarks: Watermarks,
+    horizons: Mapping[int, int],
 ) -> QueryStatus:
     added = firsts.of_version(record.added_version)
     observed, observed_at_us = _observed(store, record, firsts, added)
@@ -129,6 +141,9 @@ def _status(
         complete_from_us=added[1] if added is not None and record.missing else None,
         missing_columns=() if record.missing == (ALL_ROWS,) else record.missing,
         decided_until_us=_decided_until_us(record.query, watermarks) if observed == "running" else None,
+        complete_within_us=_complete_within_us(record.query, watermarks, horizons)
+        if observed == "running"
+        else None,
         results=sum(totals.get(query_id, 0) for query_id in revisions),
         sinks=sinks,
         warnings=_warnings(store, record.query) if record.wanted else (),
@@ -139,6 +154,26 @@ def _warnings(store: Store, query: Query) -> tuple[str, ...]:
     if query.left is not None:
         return ()
     return query_warnings(query, *(store.streams.by_id(side.stream_id) for side in (query.a, query.b)))
+
+
+def _horizons(store: Store) -> dict[int, int]:
+    """Return the horizons in force, by stream id; none of streams that do not evict rows any more."""
+    if not any(stream.evicts for stream in store.streams.all()):
+        return {}
+    last = store.batches.last_manifest()
+    found = () if last is None else last.streams
+    return {c.stream_id: c.horizon_us for c in found if c.horizon_us is not None}
+
+
+def _complete_within_us(query: Query, watermarks: Watermarks, horizons: Mapping[int, int]) -> int | None:
+    """Return how far back the windows of a query are whole; None if they are whole altogether."""
+    within = []
+    for mine, other in ((query.a, query.b), (query.b, query.a)):
+        horizon, opposite = horizons.get(mine.stream_id), watermarks.get(other.stream_id)
+        # A row that is still to come is not older than the watermark of its stream.
+        if horizon is not None and opposite is not None and opposite - horizon < mine.window_us:
+            within.append(max(opposite - horizon, 0))
+    return min(within, default=None)
 
 
 def _decided_until_us(query: Query, watermarks: Watermarks) -> int | None:

@@ -23,7 +23,7 @@ from catalog.values.batch import (
     add_up,
 )
 from catalog.values.statistics import FamilyProfile, Measure, Profile, StreamProfile
-from catalog.values.stream import FilesSource, Stream
+from catalog.values.stream import MEGABYTE, FilesSource, Stream
 from planner.families.families import family_streams
 from service.inputs.sources.files import source_warnings
 from service.statistics.order_statistics import (
@@ -60,6 +60,11 @@ class StreamStatistics:
         row_bytes_age_s: Its age, seconds, or None.
         scramble: Scrambling factor, declared or last monitored: the most rows by which a row comes behind one
             that stands after it in the order of the stream; None without an order.
+        state_bytes: Bytes that its rows take in the state after the last batch, in all families together.
+        state_cap_bytes: Most that they may take, or None.
+        state_growth_per_s: Bytes by which they have grown per second of wall clock over the last batches;
+            None without two batches.
+        horizon_us: Event time below which rows have left at the cap, µs UTC, or None.
     """
 
     stream: str
@@ -77,6 +82,10 @@ class StreamStatistics:
     row_bytes: float | None
     row_bytes_age_s: float | None
     scramble: int | None
+    state_bytes: int
+    state_cap_bytes: int | None
+    state_growth_per_s: float | None
+    horizon_us: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -332,6 +341,9 @@ def _punctuations(
 def _streams(
     store: Store, recent: Sequence[BatchManifest], profiles: Mapping[int, StreamProfile], now_us: int
 ) -> Iterable[StreamStatistics]:
+    horizons = {counters.stream_id: counters.horizon_us for m in recent[-1:] for counters in m.streams}
+    held = [(m.committed_at_us, stream_bytes(m)) for m in (*recent[:1], *recent[-1:])]
+    span_s = (held[-1][0] - held[0][0]) / 1e6 if held else 0.0
     scrambles = {counters.stream_id: counters.scramble for m in recent[-1:] for counters in m.streams}
     counters = {c.stream_id: c for c in store.batches.stream_totals()}
     skipped = {found.stream_id: found.rows for found in store.source_files.left_out()}
@@ -357,7 +369,20 @@ def _streams(
             row_bytes=_value(row_bytes),
             row_bytes_age_s=_age_s(now_us, row_bytes),
             scramble=scrambles.get(stream.id),
+            state_bytes=held[-1][1][stream.id] if held else 0,
+            state_cap_bytes=None if stream.state_cap_mb is None else stream.state_cap_mb * MEGABYTE,
+            state_growth_per_s=(held[-1][1][stream.id] - held[0][1][stream.id]) / span_s if span_s else None,
+            horizon_us=horizons.get(stream.id),
         )
+
+
+def stream_bytes(manifest: BatchManifest) -> Counter[int]:
+    """Return the bytes that the rows of each stream take in the state, all families together."""
+    held = Counter[int]()
+    for counters in manifest.slices:
+        if counters.own_bytes:
+            held[family_streams(counters.family)[counters.side == "b"]] += counters.own_bytes
+    return held
 
 
 def _warnings(store: Store, stream: Stream) -> tuple[str, ...]:

@@ -34,7 +34,7 @@ from service.config.settings import Settings
 from service.documents.workload import ScriptStep, Workload
 from service.documents.yaml_document import ItemPath
 from service.engine.engine import Engine
-from service.errors import FileRefused, OtherWorkload, UnreadableInput
+from service.errors import FileRefused, InvalidStream, OtherWorkload, UnreadableInput
 from service.inputs.sample import WorkloadRows
 from service.inputs.sources.files import in_words, list_files, source_warnings
 from service.inputs.validate import resolve_source
@@ -172,12 +172,15 @@ def run_workload(
         FileRefused: A file is bad, and its stream says to stop.
     """
     started = time.monotonic()
+    _refuse_caps(workload)
     calibration = data_dir_calibration(settings.storage)
     objective = objective_of(settings.planning).changed(
         strategy=strategy or workload.strategy,
         family_strategies=workload.family_strategies,
         partitioning=workload.partitioning,
         probe=workload.probe,
+        oblivious_memory=workload.oblivious_memory,
+        oblivious_memory_mb=workload.oblivious_memory_mb,
     )
     samples = SampleCache()
     if not (out / "_sluice").exists():
@@ -207,6 +210,18 @@ def run_workload(
     finally:
         engine.close()
         store.close()
+
+
+def _refuse_caps(workload: Workload) -> None:
+    """Refuse caps on the state: when they are reached depends on the moment, and results would, too."""
+    for i, stream in enumerate(workload.streams):
+        if stream.state_cap_mb is not None:
+            with workload.locating(("streams", i, "state_cap_mb")):
+                raise InvalidStream(
+                    "a run to the end of its input has no caps on the state",
+                    detail="Its results are the same on every run, but when a cap is reached is not.",
+                    hint="Leave state_cap_mb out; retain limits the windows on a stream.",
+                )
 
 
 def rehearse(
@@ -256,6 +271,7 @@ def _set_up(workload: Workload, out: Path, versions: Versions, calibration: Cali
                 # Left out where it says nothing: runs that began before there was any go on.
                 *([] if objective.partitioning == "auto" else [objective.partitioning]),
                 *([] if objective.probe == "auto" else [objective.probe]),
+                *([] if objective.oblivious_memory == "auto" else [objective.oblivious_memory]),
                 *((s.name, s.punctuations, s.constraints) for s in workload.streams if s.has_contract),
                 *((s.name, s.order) for s in workload.streams if s.order is not None),
                 *((s.name, s.retain_us) for s in workload.streams if s.retain_us is not None),

@@ -21,6 +21,7 @@ from functools import partial
 from catalog.errors import CatalogDown, FencedOut, SluiceError
 from catalog.store.store import Store
 from planner.build.retained_boundaries import given_families
+from service.caps.state_caps import StateCaps
 from service.commit.compaction import Compactor
 from service.commit.pruning import Pruner
 from service.commit.retention import DeadLetterRetention, ResultRetention
@@ -42,8 +43,9 @@ from service.planning.versions import Versions
 from service.recovery.identity import identity_of
 from service.results.results import ResultReader
 from service.results.runs import Runs
-from service.sinks.deliverer import Deliverer
+from service.sinks.deliverer import Deliverer, KeptForSinks
 from service.sinks.delivery import Delivery
+from service.workspace.plans import PlanPricing, WorkspacePlans
 from service.workspace.watcher import Watcher
 
 log = logging.getLogger(__name__)
@@ -64,6 +66,7 @@ class EngineParts:
         store: Catalog, as the engine writes to it.
         events: Event log.
         versions: Plans of this engine.
+        plans: Plans of the workspace, which are priced for metrics.
         ticks: Further work now and then, given the wall clock.
         faults: Records unexpected errors of background work.
     """
@@ -73,6 +76,7 @@ class EngineParts:
     store: Store
     events: EventLog
     versions: Versions
+    plans: WorkspacePlans
     ticks: tuple[Callable[[int], object], ...] = ()
     faults: Faults = field(default_factory=Faults)
 
@@ -177,7 +181,7 @@ class _Term:
             changed=wake.set,
             faults=parts.faults,
         )
-        self._beside: list[Watcher | Compactor | Deliverer] = []
+        self._beside: list[Watcher | Compactor | Deliverer | PlanPricing] = []
 
     def acquire(self) -> None:
         """Take data directory and lease now; raises as ``Engine.acquire``."""
@@ -258,6 +262,7 @@ class _Term:
             ticks=(
                 *parts.ticks,
                 Migrations(parts.versions).tick,
+                StateCaps(store, parts.versions).run_once,
                 Pruner(store).run_once,
                 retention.run_once,
                 dead_letters.run_once,
@@ -269,6 +274,7 @@ class _Term:
             watcher,
             Compactor(store, data_dir.results, data_dir.late, kept_us, lock, faults=parts.faults),
             self._new_deliverer(),
+            PlanPricing(parts.plans, parts.faults),
         ]
         for part in self._beside:
             part.start()
@@ -289,9 +295,10 @@ class _Term:
             targets=parts.versions.webhook_targets,
             catalog_id="" if identity is None else identity.id,
         )
-        kept_us = (settings.results.retention_us, settings.sinks.retention_us)
-        longest_us = None if None in kept_us else max(each for each in kept_us if each is not None)
-        return Deliverer(store, delivery, longest_us, faults=parts.faults)
+        kept = KeptForSinks(
+            settings.sinks.retention_us, settings.sinks.retention_bytes, settings.results.retention_us
+        )
+        return Deliverer(store, delivery, kept, faults=parts.faults)
 
     def _take_objective(self) -> None:
         """Plan anew if the settings name other strategies than at the last start, or the plan has others."""

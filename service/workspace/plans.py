@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
+import logging
+import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
+from catalog.errors import CatalogDown
 from catalog.store.repositories.plan_history import HistoryEntry
 from catalog.store.store import Store
 from catalog.values.plan import Plan
 from planner.explain.explain import FamilyReport
 from planner.explain.preview import Preview
 from service.config.calibration import calibration_of
+from service.faults import Faults
 from service.planning.preview import PreviewRequest, explain_version, preview_change
 from service.planning.versions import Versions
 from service.statistics.metrics import ExpectedCost
 
-#: Age up to which the costs of a plan are good for metrics: pricing hundreds of queries takes seconds.
-_PRICED_S = 60.0
+log = logging.getLogger(__name__)
+
+#: How often new plans are looked for.
+LOOK_S = 1.0
+#: Age up to which the costs of a plan are good for metrics.
+PRICED_S = 60.0
+#: Shares of its time in which a thread prices at most: plans that follow one another, and the same one again.
+SHARE_NEW, SHARE_AGAIN = 0.05, 0.01
 
 
 class WorkspacePlans:
@@ -30,7 +41,7 @@ class WorkspacePlans:
     def __init__(self, store: Store, versions: Versions) -> None:
         self._store = store
         self._versions = versions
-        self._priced: tuple[float, Mapping[str, ExpectedCost]] | None = None
+        self._priced: Mapping[str, ExpectedCost] = {}
 
     def latest(self) -> Plan | None:
         """Return the newest plan, whether or not a batch has it yet; None before the first."""
@@ -71,28 +82,81 @@ class WorkspacePlans:
         return explain_version(self._store, versions.statistician, versions.objective, calibration, plan)
 
     def expected_costs(self) -> Mapping[str, ExpectedCost]:
-        """Return the expected cost of the newest plan and of its queries ``unshared``, over all families.
+        """Return the expected cost of a plan and of its queries ``unshared``, as they were priced last."""
+        return self._priced
 
-        Both are computed from the same measured rates, with every window full, and are at most a minute old.
+    def price(self) -> Plan | None:
+        """Price the newest plan, over all families, and return it; None if there is none.
+
+        Both costs are computed from the same measured rates, with every window full.
         """
-        now_s = time.monotonic()
-        if self._priced is None or now_s > self._priced[0] + _PRICED_S:
-            plan = self.latest()
-            reports = self.explain(plan).values() if plan is not None and plan.families else ()
-            named = [
-                ("plan" if each is report.planned else each.name, each.cost)
-                for report in reports
-                for each in (report.planned, *report.alternatives)
-            ]
-            self._priced = (
-                now_s,
-                {
-                    name: ExpectedCost(
-                        sum(cost.memory_rows for of, cost in named if of == name),
-                        sum(cost.cpu_s.total for of, cost in named if of == name),
-                    )
-                    for name in ("plan", "unshared")
-                    if named
-                },
+        plan = self.latest()
+        reports = self.explain(plan).values() if plan is not None and plan.families else ()
+        named = [
+            ("plan" if each is report.planned else each.name, each.cost)
+            for report in reports
+            for each in (report.planned, *report.alternatives)
+        ]
+        self._priced = {
+            name: ExpectedCost(
+                sum(cost.memory_rows for of, cost in named if of == name),
+                sum(cost.cpu_s.total for of, cost in named if of == name),
             )
-        return self._priced[1]
+            for name in ("plan", "unshared")
+            if named
+        }
+        return plan
+
+
+@dataclass(slots=True)
+class PlanPricing:
+    """A thread that prices each new plan for metrics, and the same one again as statistics move.
+
+    Pricing a thousand queries takes seconds, for which no scrape of the metrics must wait, and which an error
+    must not fail.
+
+    Attributes:
+        plans: Plans of the workspace.
+        faults: Records unexpected errors.
+        clock_s: Monotonic clock.
+    """
+
+    plans: WorkspacePlans
+    faults: Faults
+    clock_s: Callable[[], float] = time.monotonic
+    _version: int | None = field(default=None, init=False)
+    _due_s: float = field(default=0.0, init=False)
+    _stop: threading.Event = field(default_factory=threading.Event, init=False)
+    _thread: threading.Thread | None = field(default=None, init=False)
+
+    def start(self) -> None:
+        """Start pricing."""
+        self._thread = threading.Thread(target=self._run, name="pricing", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop after the plan in hand."""
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def run_once(self) -> float:
+        """Price the newest plan if it is new, or if it is time again; return how long to rest, s."""
+        began_s = self.clock_s()
+        try:
+            newest = self.plans.latest()
+            if newest is None or (newest.version == self._version and began_s < self._due_s):
+                return LOOK_S
+            priced = self.plans.price()
+        except CatalogDown as error:
+            log.debug("plans cannot be priced: %s", error)
+            return LOOK_S
+        took_s = self.clock_s() - began_s
+        self._version = None if priced is None else priced.version
+        self._due_s = began_s + max(PRICED_S, took_s / SHARE_AGAIN)
+        return max(LOOK_S, took_s / SHARE_NEW)
+
+    def _run(self) -> None:
+        rest_s = 0.0
+        while not self._stop.wait(rest_s):
+            rest_s = self.faults.attempt("pricing", self.run_once) or LOOK_S

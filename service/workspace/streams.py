@@ -15,13 +15,15 @@ import pyarrow as pa
 
 from catalog.arrow_types import PUNCTUATION_COLUMN
 from catalog.clock import wall_clock_us
-from catalog.errors import StreamInUse
-from catalog.steps import steps
+from catalog.errors import InvalidInput, StreamInUse
+from catalog.steps import steps, stream_sides
 from catalog.store.store import Store
+from catalog.values.change import UpdateQuery
 from catalog.values.plan import Heartbeat
 from catalog.values.source_file import SourceFile
 from catalog.values.stream import FilesSource, HttpSource, KafkaSource, Stream
 from operators.storage.folder import Folder
+from planner.bind.bind import bind
 from service.errors import NotAnHttpStream, SourceNotFound
 from service.inputs.inputs import Inputs
 from service.inputs.source_roots import SourceRoots
@@ -29,6 +31,7 @@ from service.inputs.sources.files import candidates, judged_files, log_left_out,
 from service.inputs.sources.http_log import EventLog, Sending
 from service.inputs.sources.promises import posted_count, posted_promises
 from service.inputs.validate import check_servers, resolve_source, validate_source
+from service.planning.changes import apply_changes, several
 from service.planning.versions import Versions
 from service.workspace.back_pressure import BackPressure
 
@@ -159,9 +162,12 @@ class WorkspaceStreams:
             name: Its name.
             changed: Returns the stream with the new contract, or raises the error that refuses it.
 
+        Queries whose windows the change cuts or lengthens are updated in the same version.
+
         Raises:
             StreamNotFound: There is none of that name.
-            StreamInUse: Running or paused queries are joined by the order that would change.
+            StreamInUse: Running or paused queries are joined by the order that would change, or cannot run
+                under the new limits.
         """
         self._versions.load()
         with self._store.transaction():
@@ -170,12 +176,42 @@ class WorkspaceStreams:
             if stream == former:
                 return former
             self._check_order(former, stream)
+            updates = self._updates(former, stream)
             self._store.streams.replace(stream)
             previous = self._store.control_log.latest_plan()
-            if previous is not None and any(s.id == stream.id for s in previous.streams):
+            if updates:
+                apply_changes(self._versions, several(updates))
+            elif previous is not None and any(s.id == stream.id for s in previous.streams):
                 flowing = tuple(stream if s.id == stream.id else s for s in previous.streams)
                 self._versions.replan(replace(previous, streams=flowing), f"change contract of {stream.name}")
         return stream
+
+    def _updates(self, former: Stream, stream: Stream) -> list[UpdateQuery]:
+        """Return the updates of the queries whose text has another meaning once a stream has changed.
+
+        Raises:
+            StreamInUse: A text has no meaning then.
+        """
+        if (former.retain_us, former.evicts) == (stream.retain_us, stream.evicts):
+            return []
+        before = {s.name: s for s in self._store.streams.all()}
+        after = before | {stream.name: stream}
+        updates = []
+        for record in (*self._store.queries.running(), *self._store.queries.paused()):
+            query = record.query
+            if all(side.stream_id != stream.id for side in stream_sides(query)):
+                continue
+            try:
+                meant = bind(query.cql, after)
+            except InvalidInput as error:
+                raise StreamInUse(
+                    f'query "{query.name}" cannot run with the new limits of stream "{stream.name}"',
+                    detail=f"{error.primary}.",
+                    hint="Change or remove the query first.",
+                ) from error
+            if meant != bind(query.cql, before):
+                updates.append(UpdateQuery(query.name, query.cql, anew=True))
+        return updates
 
     def _check_order(self, former: Stream, stream: Stream) -> None:
         """Refuse another ordering column or direction while queries are joined by it."""
@@ -276,8 +312,8 @@ class WorkspaceStreams:
                 self._store.control_log.append(promises=promises)
         return posted_count(stream, events)
 
-    def quarantined(self, name: str, limit: int) -> tuple[int, pa.Table]:
-        """Return how many posted events of a stream were kept apart, and the newest of them.
+    def quarantined(self, name: str, limit: int) -> tuple[int, pa.Table, list[int]]:
+        """Return how many posted events of a stream were kept apart, the newest of them, and when, µs UTC.
 
         Raises:
             StreamNotFound: There is no such stream.

@@ -47,6 +47,7 @@ from service.results.results import ResultReader
 from service.results.runs import Runs
 from service.sinks.webhook_targets import WebhookTargets
 from service.statistics.metrics import metrics_text
+from service.statistics.series_bound import SeriesBound
 from service.statistics.statistics import Statistics, read_statistics
 from service.workspace.back_pressure import BackPressure
 from service.workspace.commit_watch import CommitWatch
@@ -101,6 +102,7 @@ class Workspace:
     _store: Store = field(init=False)
     _events: EventLog = field(init=False)
     _pressure: BackPressure = field(init=False)
+    _series: SeriesBound = field(init=False)
     _watch: CommitWatch | None = field(init=False, default=None)
 
     def open(self) -> None:
@@ -125,6 +127,7 @@ class Workspace:
         self.engine = EngineControl(store)
         self.answers = store.idempotency
         self.keys = KeyVerifier(store.api_keys)
+        self._series = SeriesBound(self.settings.server.metric_series)
         self.audit = store.audit_log
 
     def watch_commits(self) -> None:
@@ -148,7 +151,7 @@ class Workspace:
             ticks = (self._pressure.run_once,)
             versions = self._new_versions(store)
             return EngineParts(
-                self.settings, self.data_dir, store, self._events, versions, ticks, self.faults
+                self.settings, self.data_dir, store, self._events, versions, self.plans, ticks, self.faults
             )
 
         part = EnginePart(parts, jvm, replaced)
@@ -198,7 +201,15 @@ class Workspace:
         figures = self._pressure.figures() if ingest else None
         running = engine_state not in (None, "standby")
         expected = self.plans.expected_costs() if running else None
-        return metrics_text(self._store, engine_state, figures, self.faults.counts(), expected)
+        return metrics_text(
+            self._store,
+            engine_state,
+            figures,
+            self.faults.counts(),
+            expected,
+            self.settings.results.retention_us,
+            self._series,
+        )
 
     def input_held(self) -> str | None:
         """Return why batches take no input now, or None."""

@@ -192,6 +192,7 @@ def test_without_limits_and_far_below_the_usual_ones_everything_is_taken(
     assert {post(service, 1000).status_code for _ in range(5)} == {202}
 
 
+@pytest.mark.mounts
 def test_a_disk_that_is_nearly_full_takes_no_events_but_gives_results_and_takes_changes(
     start: Start, tmp_path: Path
 ) -> None:

@@ -33,6 +33,10 @@ def test_an_event_a_year_ahead_is_kept_apart_and_shown(service: Service) -> None
     shown = service.made("GET", "/streams/A/quarantine")
     assert shown["rows"] == 2
     assert [event["k"] for event in shown["events"]] == [1, 3]
+    first, second = map(datetime.fromisoformat, shown["kept_out_at"])
+    assert first == second
+    assert abs(first - datetime.now(UTC)) < timedelta(hours=1)
+    assert shown["reason"] == "further ahead of the clock than max_ahead of the stream"
 
 
 def test_a_request_of_events_from_the_future_alone_takes_no_offset(service: Service) -> None:
@@ -57,14 +61,14 @@ def test_a_stream_says_how_far_ahead_its_events_may_be(service: Service, said: A
     assert service.made("POST", "/streams/A/events", events(365))["quarantined"] == int(said == 0)
 
 
-def test_a_file_with_rows_from_the_future_is_set_aside_where_that_is_asked(
+def test_a_file_with_rows_from_the_future_is_set_aside_unless_the_stream_allows_it(
     service: Service, tmp_path: Path
 ) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "x.jsonl").write_text('{"ts": "2999-01-01T00:00:00Z", "k": 1}\n')
     source = {"type": "files", "format": "jsonl", "path": str(tmp_path / "in")}
-    service.made("POST", "/streams", stream_document("any") | {"source": source})
-    service.made("POST", "/streams", stream_document("near") | {"source": source, "max_ahead": "1d"})
+    service.made("POST", "/streams", stream_document("any") | {"source": source, "max_ahead": None})
+    assert service.made("POST", "/streams", stream_document("near") | {"source": source})["max_ahead"] == "1d"
     listed = {}
     for name in ("any", "near"):
         stream = service.workspace.streams.get(name)

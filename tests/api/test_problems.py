@@ -7,6 +7,7 @@ import pkgutil
 import re
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -16,7 +17,7 @@ import operators
 import planner
 import service
 from api.errors import InvalidRequest, RequestFault
-from api.problems import STATUS, Fault, problem, problem_response, problem_responses, status_of
+from api.problems import STATUS, Fault, problem, problem_response, problem_responses, status_of, titles
 from catalog.errors import (
     Conflict,
     InternalError,
@@ -55,7 +56,8 @@ def test_every_error_has_a_code_of_its_own_a_status_and_a_title() -> None:
     for error in errors:
         assert re.fullmatch(r"[a-z]+(-[a-z]+)*", error.code), error
         assert 400 <= status_of(error) < 600
-        assert (error.__doc__ or "").strip(), error
+    assert titles().keys() == codes.keys() | {SluiceError.code}
+    assert [title for title, count in Counter(titles().values()).items() if count > 1] == []
 
 
 def test_errors_live_in_the_errors_module_of_their_package() -> None:
@@ -154,6 +156,15 @@ def test_a_client_is_told_when_to_come_back() -> None:
 def test_responses_of_one_status_are_documented_together() -> None:
     found = problem_responses(Conflict, NameTaken, NotFound)
     assert list(found) == [404, 409]
-    assert found[409]["description"] == (
-        "It collides with what exists; A stream or query of that name exists"
+    assert found[409]["description"] == "The request conflicts with what exists; The name is taken"
+
+
+def test_the_page_of_errors_says_what_to_do_about_each() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "errors.md").read_text(encoding="utf-8")
+    told = Counter(
+        code
+        for line in page.splitlines()
+        if line.startswith("| `")
+        for code in re.findall(r"`([a-z-]+)`", line.split("|")[1])
     )
+    assert told == Counter(error.code for error in all_errors())

@@ -78,7 +78,7 @@ def test_a_cursor_behind_what_is_kept_is_gone(old: Old) -> None:
     assert answer.json() == {
         "type": "urn:sluice:problem:results-expired",
         "code": "results-expired",
-        "title": "Results that follow the cursor are not kept any more",
+        "title": "Results after the cursor have expired",
         "status": 410,
         "detail": 'results after cursor "6.1" are not kept any more',
         "explanation": "Of this query 14 results were dropped; those of batches since "

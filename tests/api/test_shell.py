@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -67,6 +70,32 @@ def test_a_shell_gets_tables_and_a_program_gets_json(sluice: Command, url: str, 
     assert said("plan").startswith("family A.k = B.k\n  slice 1 [0s, 10s)  queries q1\n")
     assert said("plan") == said("plan", "--format", "text")
     assert json.loads(said("plan", "--format", "json"))["version"] == 1
+    assert said("top", "--once").splitlines()[-1] == "q1     pending          -        0  10s, 10s  -       -"
+    assert json.loads(said("top", "--once", "--json"))["queries"][0]["windows"] == ["10s", "10s"]
+
+
+def test_shells_complete_commands() -> None:
+    beside = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+
+    def said(program: list[str], **variables: str) -> str:
+        return subprocess.run(
+            program, env=beside | variables, capture_output=True, text=True, check=True, timeout=60
+        ).stdout
+
+    asked = """
+        eval "$(_SLUICE_COMPLETE=source_bash sluice)"
+        COMP_WORDS=(sluice query re)
+        COMP_CWORD=2
+        _sluice_completion sluice
+        echo "${COMPREPLY[@]}"
+    """
+    assert said(["bash", "-c", asked]).split() == ["resume", "remove", "results"]
+    typed = {"_TYPER_COMPLETE_ARGS": "sluice query res", "_TYPER_COMPLETE_FISH_ACTION": "get-args"}
+    for shell in ("zsh", "fish"):
+        offered = said(["sluice"], _SLUICE_COMPLETE=f"complete_{shell}", **typed)
+        assert "resume" in offered
+        assert "results" in offered
+        assert "remove" not in offered
 
 
 def test_the_version_is_that_of_the_package(sluice: Command) -> None:

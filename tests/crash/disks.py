@@ -1,7 +1,7 @@
 """Small file systems that can be filled, and one that turns read-only under whoever writes to it.
 
-Mounting needs root, or a user namespace: `unshare -rm .venv/bin/python -m pytest ...`. Without it these tests
-fail; they are never left out.
+Mounting needs root, or the marker ``mounts`` (``tests.namespaces``). Where neither helps these tests fail;
+they are never left out.
 """
 
 from __future__ import annotations

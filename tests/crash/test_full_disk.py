@@ -78,6 +78,7 @@ def commits_again(service: RunningService) -> None:
     awaited(lambda: engine(service), lambda found: found["batch"] > before + 1, GO_ON_S)
 
 
+@pytest.mark.mounts
 @pytest.mark.slow
 @pytest.mark.spark
 def test_ingest_stops_before_the_disk_is_full_and_goes_on_by_itself(tmp_path: Path) -> None:
@@ -109,6 +110,7 @@ def test_ingest_stops_before_the_disk_is_full_and_goes_on_by_itself(tmp_path: Pa
         assert set(client.refused) == {(429, IngestFull.code)}
 
 
+@pytest.mark.mounts
 @pytest.mark.slow
 @pytest.mark.spark
 def test_a_disk_that_is_full_ends_nothing(tmp_path: Path) -> None:
@@ -128,6 +130,7 @@ def test_a_disk_that_is_full_ends_nothing(tmp_path: Path) -> None:
         assert set(client.refused) <= {(503, EventLogDown.code), (503, CatalogDown.code)}
 
 
+@pytest.mark.mounts
 @pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.timeout(1800)
@@ -150,6 +153,7 @@ def test_a_disk_that_is_full_now_and_then(seed: int, tmp_path: Path) -> None:
             commits_again(service)
 
 
+@pytest.mark.mounts
 @pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.timeout(1800)
@@ -173,6 +177,7 @@ def test_each_part_of_a_data_directory_on_a_full_disk_of_its_own(tmp_path: Path)
         assert not client.refused  # the event log had space all the time
 
 
+@pytest.mark.mounts
 @pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.parametrize(("leave_kb", "mode"), [(200, "per-query"), (900, "shared"), (1800, "per-query")])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sqlite3
-import tarfile
 from contextlib import closing
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from service.config.data_dir import open_data_dir
 from service.recovery.opening import open_catalog
 from service.results.results import ResultReader
 from tests.api.running_service import RunningService, free_port
+from tests.archives import unpack_archive
 from tests.crash.old_data_dir import (
     KEPT,
     LATE,
@@ -34,8 +34,7 @@ ARCHIVES = sorted(path.name.partition(".")[0] for path in KEPT.glob("*.tar.xz"))
 
 def unpack(schema: str, into: Path) -> tuple[Path, dict[str, str]]:
     """Unpack a data directory, and tell its catalog where it is now; return it with its facts."""
-    with tarfile.open(KEPT / f"{schema}.tar.xz") as archive:
-        archive.extractall(into, filter="data")
+    unpack_archive(KEPT / f"{schema}.tar.xz", into)
     directory = into / "data"
     with closing(sqlite3.connect(directory / "catalog.db")) as catalog, catalog:
         tables = catalog.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()

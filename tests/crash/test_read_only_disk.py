@@ -25,6 +25,7 @@ def started(data: Path) -> tuple[int, str]:
     return ended.returncode, ended.stderr
 
 
+@pytest.mark.mounts
 def test_a_data_directory_on_a_read_only_disk_is_refused(tmp_path: Path) -> None:
     with tmpfs(tmp_path / "disk", 64) as disk:
         data = disk.root / "data"
@@ -48,6 +49,7 @@ def test_a_data_directory_on_a_read_only_disk_is_refused(tmp_path: Path) -> None
             assert service.made("GET", "/streams/A")["name"] == "A"
 
 
+@pytest.mark.mounts
 @pytest.mark.slow
 def test_a_full_disk_is_no_place_to_start_until_there_is_space(tmp_path: Path) -> None:
     with tmpfs(tmp_path / "disk", 64) as disk:
@@ -68,6 +70,7 @@ def test_a_full_disk_is_no_place_to_start_until_there_is_space(tmp_path: Path) -
             assert service.made("GET", "/streams/A")["name"] == "A"
 
 
+@pytest.mark.mounts
 @pytest.mark.slow
 @pytest.mark.spark
 def test_a_disk_that_turns_read_only_loses_nothing(tmp_path: Path) -> None:

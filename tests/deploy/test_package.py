@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.archives import unpack_archive
 from tests.deploy.containerfile import instructions
 from tests.deploy.files import DEPLOY, ROOT
 
@@ -55,9 +56,14 @@ def sources(*tops: str) -> set[str]:
     return {str(p.relative_to(ROOT)) for p in found if not any(part in ignored for part in p.parts)}
 
 
+def service_sources() -> set[str]:
+    """Return the modules of the service; the client is a distribution of its own."""
+    return {name for name in sources(*PACKAGES) if not name.startswith("api/client/")}
+
+
 def test_the_wheel_has_all_modules_and_no_tests(unpacked: Path) -> None:
     found = {str(path.relative_to(unpacked)) for path in unpacked.rglob("*") if path.is_file()}
-    assert {name for name in found if ".dist-info/" not in name} == sources(*PACKAGES)
+    assert {name for name in found if ".dist-info/" not in name} == service_sources()
     assert any(name.endswith(".dist-info/licenses/LICENSE") for name in found)
     (entry_points,) = unpacked.glob("*.dist-info/entry_points.txt")
     assert "sluice = api.main:main" in entry_points.read_text(encoding="utf-8")
@@ -72,10 +78,27 @@ def test_the_source_distribution_has_what_tests_and_images_are_made_of(built: Pa
     assert found == sources(*PACKAGES, "tests", "deploy") | alone | made
 
 
+def test_the_client_is_a_wheel_of_its_own_with_few_dependencies(tmp_path: Path) -> None:
+    client = ROOT / "api" / "client"
+    run([HATCHLING, "build", "--directory", tmp_path], client)
+    (wheel,) = tmp_path.glob("*.whl")
+    found = contents(wheel)
+    (metadata,) = (text.decode() for name, text in found.items() if name.endswith("/METADATA"))
+    lines = metadata.splitlines()
+    assert [line for line in lines if line.startswith("Requires-Dist") and "extra ==" not in line] == [
+        "Requires-Dist: httpx>=0.27",
+        "Requires-Dist: msgspec>=0.19",
+    ]
+    modules = {str(p.relative_to(client)) for p in (client / "sluice_client").iterdir() if p.is_file()}
+    assert {name for name in found if ".dist-info/" not in name} == modules
+    assert "sluice_client/py.typed" in modules
+    (license_,) = (text for name, text in found.items() if name.endswith("/licenses/LICENSE"))
+    assert license_ == (ROOT / "LICENSE").read_bytes()
+
+
 def test_the_source_distribution_builds_the_same_wheel(built: Path, tmp_path: Path) -> None:
     (file,) = built.glob("*.tar.gz")
-    with tarfile.open(file) as archive:
-        archive.extractall(tmp_path, filter="data")
+    unpack_archive(file, tmp_path)
     run(
         [HATCHLING, "build", "--target", "wheel", "--directory", tmp_path],
         tmp_path / file.name[: -len(".tar.gz")],
@@ -160,4 +183,4 @@ def test_the_steps_of_the_image_make_an_environment_that_runs_the_demo(image: Pa
     code = "import service, psycopg, jwt; print(service.__file__)"
     assert str(image) in run([bin_ / "python", "-c", code], tmp_path, alone)
     out = run([bin_ / "sluice", "demo", "--once", "--port", "0"], tmp_path, alone)
-    assert " results of 16 queries\n" in out
+    assert " results of 17 queries\n" in out

@@ -18,7 +18,7 @@ import pyarrow as pa
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
-from catalog.values.plan import ALL_BUCKETS, Heartbeat, Plan, Replication, Strategy
+from catalog.values.plan import ALL_BUCKETS, Heartbeat, Horizon, Plan, Replication, Strategy
 from catalog.values.query import UNBOUNDED_US, JoinKind, Query
 from catalog.values.stream import Stream
 from operators.bucket.batch_output import BatchOutput
@@ -111,6 +111,7 @@ class Step:
         between: Queries of another plan version at the same boundary, before ``queries``.
         strategy: How the queries are planned.
         spread: What every family is replicated by from now on, beside what it was so far.
+        horizons: Horizons before the rows.
     """
 
     queries: tuple[Query, ...] | None
@@ -119,6 +120,7 @@ class Step:
     between: tuple[Query, ...] | None = None
     strategy: Strategy = "mem-opt"
     spread: Replication = HASHED
+    horizons: tuple[Horizon, ...] = ()
 
     def by_stream(self, streams: Sequence[int]) -> dict[int, list[Row]]:
         """Return the rows per stream; a stream not among ``streams`` does not flow yet."""
@@ -185,7 +187,7 @@ def check(case: Case, inspect: Callable[[Runner, NestedLoops], None] | None = No
         rows = step.by_stream(flowing)
         sources |= {(stream_id, r.pos): r for stream_id, arrived in rows.items() for r in arrived}
         beats = [b for b in step.heartbeats if b.stream_id in flowing]
-        expected += oracle.step(step.queries, rows, beats)
+        expected += oracle.step(step.queries, rows, beats, step.horizons)
         outputs = _feed(runner, step, changes, plans[-1])
         where = f"batch {oracle.batch - 1}"
         if runner.results != expected:
@@ -226,7 +228,8 @@ def replicated(plan: Plan, spread: Replication) -> Plan:
 def _feed(runner: Runner, step: Step, plans: Sequence[Plan], plan: Plan) -> list[BatchOutput]:
     flowing = [s.id for s in plan.streams]
     tables = {i: a_table(runner.streams[i], rows) for i, rows in step.by_stream(flowing).items()}
-    return runner.step(tables, plans, [b for b in step.heartbeats if b.stream_id in flowing])
+    beats = [b for b in step.heartbeats if b.stream_id in flowing]
+    return runner.step(tables, plans, beats, horizons=step.horizons)
 
 
 def _filled(late: Mapping[int, set[int]]) -> dict[int, set[int]]:

@@ -27,9 +27,9 @@ from operators.bucket.bucket_state import (
 )
 from operators.pack.payload import Payload
 from operators.segments.segment import ArrivedFile, Segment
-from operators.segments.views import read_segment
 from tests.operators.harness import Runner
 from tests.operators.reloaded import check_reloaded
+from tests.operators.segment_builders import read_segment
 
 #: Where the process dies in a batch.
 Crash = Literal["never", "before-commit", "after-commit"]

@@ -11,7 +11,7 @@ import pyarrow as pa
 from catalog.arrow_types import PUNCTUATION_COLUMN
 from catalog.store.codec import encode
 from catalog.values.batch import SliceCounters
-from catalog.values.plan import ControlRecord, Heartbeat, Plan, Promises, Pull
+from catalog.values.plan import ControlRecord, Heartbeat, Horizon, Plan, Promises, Pull
 from catalog.values.stream import Stream
 from operators.bucket.batch_output import BatchOutput
 from operators.bucket.bucket import Bucket
@@ -30,9 +30,9 @@ from operators.pack.pack_plan import pack_plan
 from operators.pack.payload import Payload
 from operators.segments.row_codec import encode_rows
 from operators.segments.segment import ArrivedFile, Segment, labelled
-from operators.segments.views import read_segment
 from operators.steps.exchange import ExchangedRows, decode_exchange, encode_exchange
 from tests.operators.reloaded import check_reloaded
+from tests.operators.segment_builders import read_segment
 
 #: A slice: family id, join id, side, number from 1.
 SliceName = tuple[str, str, str, int]
@@ -84,6 +84,7 @@ class Runner:
         heartbeats: Sequence[Heartbeat] = (),
         promises: Sequence[Promises] = (),
         pulls: Sequence[Pull] = (),
+        horizons: Sequence[Horizon] = (),
     ) -> list[BatchOutput]:
         """Process one batch.
 
@@ -93,11 +94,12 @@ class Runner:
             heartbeats: After the rows.
             promises: Punctuations of control records.
             pulls: Requests for result punctuations.
+            horizons: Horizons, before the rows.
 
         Returns:
             One output per bucket.
         """
-        payloads = self._packed(rows, plans, heartbeats, promises, pulls)
+        payloads = self._packed(rows, plans, heartbeats, promises, pulls, horizons)
         outputs = self.processed(payloads)
         self.sent = [encode_exchange(output.exchanged) for output in outputs if output.exchanged]
         for output in outputs:
@@ -156,7 +158,8 @@ class Runner:
         plans: Sequence[Plan],
         heartbeats: Sequence[Heartbeat],
         promises: Sequence[Promises],
-        pulls: Sequence[Pull],
+        pulls: Sequence[Pull] = (),
+        horizons: Sequence[Horizon] = (),
     ) -> list[list[Payload]]:
         records = [ControlRecord(seq=1, plan=plan) for plan in plans]
         records += [ControlRecord(seq=1, heartbeat=beat) for beat in heartbeats]
@@ -164,6 +167,7 @@ class Runner:
             self.plan = plans[-1]
         records += [ControlRecord(seq=1, promises=each) for each in promises]
         records += [ControlRecord(seq=1, pull=each) for each in pulls]
+        records += [ControlRecord(seq=1, horizon=each) for each in horizons]
         control = [encode(record).decode() for record in records]
         payloads = [[p] for p in control_payloads(control, 0, self.batch, self.buckets)]
         for order, (stream_id, table) in enumerate(rows.items(), 1):

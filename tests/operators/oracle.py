@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from catalog.values.plan import Heartbeat
+from catalog.values.plan import Heartbeat, Horizon
 from catalog.values.query import Query, Side
 from catalog.values.stream import Stream
 from tests.builders import Key
@@ -60,10 +60,13 @@ class NestedLoops:
         queries: Sequence[Query] | None,
         rows: Mapping[int, Sequence[Row]],
         heartbeats: Sequence[Heartbeat] = (),
+        horizons: Sequence[Horizon] = (),
     ) -> Counter[Result]:
         """Process one batch and return its results; ``queries`` are all that run from now on."""
         if queries is not None:
             self._activate(queries)
+        for horizon in horizons:
+            self._leave_behind(horizon)
         start = {stream_id: self.watermark(stream_id) for stream_id in rows}
         for stream_id, arrived in rows.items():
             limit = start[stream_id]
@@ -77,6 +80,14 @@ class NestedLoops:
         results = self._results()
         self.batch += 1
         return results
+
+    def _leave_behind(self, horizon: Horizon) -> None:
+        """Let the rows of earlier batches below a horizon take part no more."""
+        for (a, b, _, _), sides in self.known.items():
+            for stream_id, side in ((a, "a"), (b, "b")):
+                for known in sides[side]:
+                    if stream_id == horizon.stream_id and known.row.ts < horizon.time_us:
+                        known.entitled.clear()
 
     def watermark(self, stream_id: int) -> int | None:
         """Return max(event time seen) - lateness, or a later heartbeat."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -11,8 +11,10 @@ from catalog.values.plan import FamilyPlan, Plan
 from catalog.values.query import Query
 from catalog.values.stream import Stream
 from operators.kernels.keys import Bools, Words
+from operators.segments.patch import Patch
 from operators.segments.row_codec import KEY, POS, TS
 from operators.segments.segment import COLUMN, EPOCH, LINEAGE, WORD_BITS, Segment
+from operators.segments.views import opened
 from planner.build.build_plan import build_plan
 from tests.builders import a_stream
 
@@ -76,3 +78,20 @@ def a_family(*queries: Query) -> FamilyPlan:
     """Return the one family of queries."""
     (family,) = a_plan(*queries).families
     return family
+
+
+def read_segment(segment_id: str, read: Callable[[str], bytes | pa.Buffer]) -> Segment:
+    """Return the segment of a name, with nothing at hand but the stored bytes.
+
+    Args:
+        segment_id: Name of a stored segment or of a view.
+        read: Returns the bytes under a stored id.
+
+    Raises:
+        CorruptSegment: A stored value cannot be read, or does not fit the name.
+    """
+    return opened(
+        segment_id,
+        lambda stored: Segment.decode(read(stored), stored),
+        lambda stored: Patch.decode(read(stored), stored),
+    )

@@ -20,19 +20,19 @@ from tests.operators.oracle import NestedLoops
 from tests.operators.queries import Row, a_table
 
 
-@settings(SETTINGS, max_examples=examples(100))
+@settings(SETTINGS, max_examples=examples(100, short=12))
 @given(cases(absence=True))
 def test_absent_and_matched_rows_are_those_of_nested_loops(case: Case) -> None:
     check(case)
 
 
-@settings(SETTINGS, max_examples=examples(100))
+@settings(SETTINGS, max_examples=examples(100, short=12))
 @given(cases(absence=True, family=0))
 def test_queries_of_one_family_judge_the_same_rows(case: Case) -> None:
     check(case)
 
 
-@settings(SETTINGS, max_examples=examples(100))
+@settings(SETTINGS, max_examples=examples(100, short=12))
 @given(cases(absence=True, activations=True))
 def test_queries_that_come_and_go_judge_rows_since_they_came(case: Case) -> None:
     check(case)
@@ -42,7 +42,7 @@ def counted(runner: Runner) -> list[AbsenceCounters]:
     return [c for b in runner.state for c in absence_counters(b.families, b.clocks)]
 
 
-@settings(SETTINGS, max_examples=examples(50))
+@settings(SETTINGS, max_examples=examples(50, short=6))
 @given(cases(absence=True))
 def test_absent_rows_are_counted_as_results(case: Case) -> None:
     absent = 0

@@ -79,7 +79,7 @@ def rows_of(draw: st.DrawFn, this: Stream) -> pa.Table:
     return pa.table(columns, names=["ts", "x", "y", "_pos"])
 
 
-@settings(SETTINGS, max_examples=examples(400))
+@settings(SETTINGS, max_examples=examples(400, short=50))
 @given(data=st.data())
 def test_pairs_of_a_band_are_those_of_duckdb(data: st.DataObject) -> None:
     kinds = st.sampled_from(TYPES)

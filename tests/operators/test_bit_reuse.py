@@ -142,7 +142,7 @@ class Life:
                 assert len(set(segment.filters)) == len(segment.filters)
 
 
-@settings(SETTINGS, max_examples=examples(40))
+@settings(SETTINGS, max_examples=examples(40, short=5))
 @given(st.data(), st.sampled_from((0, 7, None)))
 def test_rows_pass_only_the_filters_that_they_met(data: st.DataObject, slack_us: int | None) -> None:
     life = Life(data, slack_us)

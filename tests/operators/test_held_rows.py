@@ -43,13 +43,13 @@ def replayed(case: Case, chain: int | None, crash: Crash) -> None:
         world.batch(step.by_stream(flowing), chosen, step.queries, step.heartbeats, crash)
 
 
-@settings(SETTINGS, max_examples=examples(120))
+@settings(SETTINGS, max_examples=examples(120, short=15))
 @given(backfill_chains(), st.one_of(st.none(), st.integers(0, 999)), st.sampled_from(CRASHES))
 def test_rows_are_handed_on_as_the_design_says(case: Case, chain: int | None, crash: Crash) -> None:
     replayed(case, chain, crash)
 
 
-@settings(SETTINGS, max_examples=examples(60))
+@settings(SETTINGS, max_examples=examples(60, short=7))
 @given(cases(activations=True), st.one_of(st.none(), st.integers(0, 999)))
 def test_rows_of_any_family_are_handed_on_as_the_design_says(case: Case, chain: int | None) -> None:
     replayed(case, chain, "never")

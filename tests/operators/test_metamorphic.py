@@ -16,7 +16,7 @@ from tests.operators.cases import ALL_STRATEGIES, SETTINGS, Case, Step, cases, r
 from tests.operators.chains import rechained
 
 
-@settings(SETTINGS, max_examples=examples(30))
+@settings(SETTINGS, max_examples=examples(30, short=5))
 @given(cases(late=False), st.lists(st.integers(1, 9), min_size=1, max_size=5))
 def test_the_cut_into_batches_does_not_change_results(case: Case, sizes: Sequence[int]) -> None:
     arrived = [row for step in case.steps for row in step.rows]
@@ -32,7 +32,7 @@ def test_the_cut_into_batches_does_not_change_results(case: Case, sizes: Sequenc
     assert not any(in_pieces.late.values())
 
 
-@settings(SETTINGS, max_examples=examples(30))
+@settings(SETTINGS, max_examples=examples(30, short=5))
 @given(cases(activations=True), st.integers(2, 7))
 def test_the_number_of_buckets_does_not_change_results(case: Case, buckets: int) -> None:
     one, many = run(replace(case, buckets=1)), run(replace(case, buckets=buckets))
@@ -40,14 +40,14 @@ def test_the_number_of_buckets_does_not_change_results(case: Case, buckets: int)
     assert one.late == many.late
 
 
-@settings(SETTINGS, max_examples=examples(30))
+@settings(SETTINGS, max_examples=examples(30, short=5))
 @given(cases(activations=True), st.sampled_from((1, 7, 50, 10_000)))
 def test_slack_and_storage_do_not_change_results(case: Case, slack_us: int) -> None:
     exact = run(replace(case, slack_us=0, stored=False))
     assert run(replace(case, slack_us=slack_us, stored=True)).results == exact.results
 
 
-@settings(SETTINGS, max_examples=examples(30))
+@settings(SETTINGS, max_examples=examples(30, short=5))
 @given(cases(activations=True), st.integers(0, 1000))
 def test_the_order_of_families_in_the_plan_does_not_change_results(case: Case, seed: int) -> None:
     def shuffled(plan: Plan) -> Plan:
@@ -57,7 +57,7 @@ def test_the_order_of_families_in_the_plan_does_not_change_results(case: Case, s
     assert run(case, shuffled).results == run(case).results
 
 
-@settings(SETTINGS, max_examples=examples(60))
+@settings(SETTINGS, max_examples=examples(60, short=7))
 @given(cases(activations=True), st.sampled_from(ALL_STRATEGIES))
 def test_the_strategy_does_not_change_results(case: Case, strategy: Strategy) -> None:
     """One strategy from beginning to end, against versions that go from strategy to strategy."""
@@ -65,7 +65,7 @@ def test_the_strategy_does_not_change_results(case: Case, strategy: Strategy) ->
     assert run(replace(case, steps=steps)).results == run(case).results
 
 
-@settings(SETTINGS, max_examples=examples(60))
+@settings(SETTINGS, max_examples=examples(60, short=7))
 @given(cases(activations=True, family=0), st.integers(0, 1000))
 def test_any_chain_of_slices_gives_the_same_results(case: Case, seed: int) -> None:
     assert run(case, lambda plan: rechained(plan, seed)).results == run(case).results

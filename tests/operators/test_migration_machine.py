@@ -294,7 +294,7 @@ class Lifecycle(RuleBasedStateMachine):
 
 def test_any_history_gives_what_the_oracles_say() -> None:
     run_state_machine_as_test(
-        Lifecycle, settings=settings(SETTINGS, max_examples=examples(100), stateful_step_count=20)
+        Lifecycle, settings=settings(SETTINGS, max_examples=examples(100, short=12), stateful_step_count=20)
     )
 
 

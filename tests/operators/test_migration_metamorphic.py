@@ -91,7 +91,7 @@ def without_backfill_after(case: Case, first: int) -> Case:
     )
 
 
-@settings(SETTINGS, max_examples=examples(40))
+@settings(SETTINGS, max_examples=examples(40, short=5))
 @given(any_case, passers_by(), st.integers(1, 6), st.integers(1, 6))
 def test_a_query_that_came_and_left_was_never_there(
     case: Case, guest: Query, first: int, batches: int
@@ -100,7 +100,7 @@ def test_a_query_that_came_and_left_was_never_there(
     assert of_others(run(visited(case, guest, first, first + batches))) == run(case).results
 
 
-@settings(SETTINGS, max_examples=examples(30))
+@settings(SETTINGS, max_examples=examples(30, short=5))
 @given(any_case, passers_by(), st.integers(1, 4), st.integers(1, 3))
 def test_a_query_that_came_and_left_leaves_no_row_behind(
     case: Case, guest: Query, first: int, batches: int
@@ -113,7 +113,7 @@ def test_a_query_that_came_and_left_leaves_no_row_behind(
         assert rows_held(run(after)) == rows_held(run(case))
 
 
-@settings(SETTINGS, max_examples=examples(30))
+@settings(SETTINGS, max_examples=examples(30, short=5))
 @given(any_case, passers_by(), st.sets(st.integers(1, 8), min_size=1, max_size=3))
 def test_a_query_that_comes_and_leaves_at_one_boundary_was_never_there(
     case: Case, guest: Query, at: set[int]
@@ -128,7 +128,7 @@ def test_a_query_that_comes_and_leaves_at_one_boundary_was_never_there(
     assert run(replace(case, steps=tuple(steps))).results == run(case).results
 
 
-@settings(SETTINGS, max_examples=examples(40))
+@settings(SETTINGS, max_examples=examples(40, short=5))
 @given(any_case, st.lists(st.sampled_from(ALL_STRATEGIES), min_size=1, max_size=4), seeds)
 def test_migrating_at_every_boundary_changes_no_result(
     case: Case, strategies: Sequence[Strategy], seed: int
@@ -142,14 +142,14 @@ def test_migrating_at_every_boundary_changes_no_result(
     assert moving.results == run(case).results
 
 
-@settings(SETTINGS, max_examples=examples(30))
+@settings(SETTINGS, max_examples=examples(30, short=5))
 @given(any_case, seeds, seeds)
 def test_any_chain_gives_what_any_other_chain_gives(case: Case, one: int, other: int) -> None:
     first, second = (run(case, partial(rechained, seed=seed)) for seed in (one, other))
     assert first.results == second.results
 
 
-@settings(SETTINGS, max_examples=examples(40))
+@settings(SETTINGS, max_examples=examples(40, short=5))
 @given(any_case, seeds)
 def test_the_order_of_changes_at_a_boundary_does_not_matter(case: Case, seed: int) -> None:
     """Ids are given in another order, and the changes come in several versions, some first, some after."""

@@ -279,31 +279,31 @@ def run(promised: Promised, *, exactly: bool = False) -> Runner:
         return check_promised(promised, exactly=exactly)
 
 
-@settings(SETTINGS, max_examples=examples(120))
+@settings(SETTINGS, max_examples=examples(120, short=15))
 @given(promised_cases())
 def test_results_are_those_of_nested_loops_over_rows_that_keep_promises(promised: Promised) -> None:
     run(promised)
 
 
-@settings(SETTINGS, max_examples=examples(120))
+@settings(SETTINGS, max_examples=examples(120, short=15))
 @given(promised_cases(activations=True, family=0))
 def test_queries_come_and_go_while_closings_are_remembered(promised: Promised) -> None:
     run(promised)
 
 
-@settings(SETTINGS, max_examples=examples(80))
+@settings(SETTINGS, max_examples=examples(80, short=10))
 @given(promised_cases(activations=True))
 def test_families_of_several_keys_use_the_punctuations_that_fix_theirs(promised: Promised) -> None:
     run(promised)
 
 
-@settings(SETTINGS, max_examples=examples(120))
+@settings(SETTINGS, max_examples=examples(120, short=30))
 @given(promised_cases(activations=True, absence=True, family=0))
 def test_rows_without_a_partner_are_decided_when_the_other_side_closes_their_key(promised: Promised) -> None:
     run(promised)
 
 
-@settings(SETTINGS, max_examples=examples(60))
+@settings(SETTINGS, max_examples=examples(60, short=15))
 @given(promised_cases(activations=True, absence=True))
 def test_absence_in_families_of_several_keys_is_decided_by_the_punctuations_of_theirs(
     promised: Promised,
@@ -311,7 +311,7 @@ def test_absence_in_families_of_several_keys_is_decided_by_the_punctuations_of_t
     run(promised)
 
 
-@settings(SETTINGS, max_examples=examples(40))
+@settings(SETTINGS, max_examples=examples(40, short=5))
 @given(promised_cases(), st.sampled_from((1, 2, 3, 8)))
 def test_the_number_of_buckets_changes_no_verdict(promised: Promised, buckets: int) -> None:
     promised = replace(promised, numbers=(0,))
@@ -610,7 +610,7 @@ def test_an_unbounded_outer_join_keeps_nothing_of_closed_keys() -> None:
     assert joins.absence.marks["a"].segments == []
 
 
-@settings(SETTINGS, max_examples=examples(25))
+@settings(SETTINGS, max_examples=examples(25, short=5))
 @given(promised_cases(family=0))
 def test_every_row_that_breaks_a_promise_is_dropped_if_nothing_is_forgotten(promised: Promised) -> None:
     streams = {

@@ -82,13 +82,13 @@ def compare(promised: Promised, *, endless: bool) -> None:
             assert announced[0] == announced[1]
 
 
-@settings(SETTINGS, max_examples=examples(30))
+@settings(SETTINGS, max_examples=examples(30, short=5))
 @given(promised_cases(activations=True, family=0))
 def test_a_range_closes_what_the_list_of_its_values_closes(promised: Promised) -> None:
     compare(promised, endless=True)
 
 
-@settings(SETTINGS, max_examples=examples(20))
+@settings(SETTINGS, max_examples=examples(20, short=5))
 @given(promised_cases(family=0))
 def test_ranges_finish_their_keys(promised: Promised) -> None:
     steps = tuple(replace(step, spread=type(step)(None, ()).spread) for step in promised.case.steps)

@@ -240,7 +240,7 @@ POLICIES = (
 )
 
 
-@settings(SETTINGS, max_examples=examples(40))
+@settings(SETTINGS, max_examples=examples(40, short=5))
 @given(promised_cases(family=0), st.sampled_from(POLICIES))
 def test_policies_announce_the_same_keys_later(promised: Promised, policy: PunctuationPolicy) -> None:
     promised = unspread(with_announcements(promised))
@@ -301,31 +301,31 @@ def test_a_purge_policy_says_when_rows_of_closed_keys_leave() -> None:
     assert held == [40, 35, 37]
 
 
-@settings(SETTINGS, max_examples=examples(30))
+@settings(SETTINGS, max_examples=examples(30, short=5))
 @given(promised_cases(family=0), st.sampled_from((1, 2)))
 def test_keys_are_announced_in_the_batch_in_which_they_are_finished(promised: Promised, every: int) -> None:
     check(unspread(with_announcements(promised, every)))
 
 
-@settings(SETTINGS, max_examples=examples(20))
+@settings(SETTINGS, max_examples=examples(20, short=5))
 @given(promised_cases())
 def test_keys_of_all_kinds_are_announced(promised: Promised) -> None:
     check(unspread(with_announcements(promised)))
 
 
-@settings(SETTINGS, max_examples=examples(30))
+@settings(SETTINGS, max_examples=examples(30, short=5))
 @given(promised_cases(activations=True, family=0), st.sampled_from((1, 2)))
 def test_queries_come_and_go_while_keys_wait(promised: Promised, every: int) -> None:
     check(unspread(with_announcements(promised, every)))
 
 
-@settings(SETTINGS, max_examples=examples(20))
+@settings(SETTINGS, max_examples=examples(20, short=5))
 @given(promised_cases(activations=True))
 def test_no_result_follows_where_keys_are_spread(promised: Promised) -> None:
     check(with_announcements(promised), exact=False)
 
 
-@settings(SETTINGS, max_examples=examples(20))
+@settings(SETTINGS, max_examples=examples(20, short=5))
 @given(promised_cases(activations=True), st.sampled_from(get_args(Crash)))
 def test_a_batch_that_is_repeated_announces_the_same(promised: Promised, crash: Crash) -> None:
     promised = replace(with_announcements(promised), numbers=(0,))

@@ -51,7 +51,7 @@ def _without_selections(case: Case) -> Case:
     return replace(case, steps=steps, slack_us=0)
 
 
-@settings(SETTINGS, max_examples=examples(60))
+@settings(SETTINGS, max_examples=examples(60, short=7))
 @given(cases(family=0))
 def test_theorem_3_a_chain_holds_the_rows_of_one_join_with_the_largest_window(case: Case) -> None:
     case = _without_selections(case)
@@ -91,13 +91,13 @@ def _family_plan(plan: Plan, streams: tuple[int, int], key: tuple[tuple[str, str
     return next(f for f in plan.families if (f.stream_a, f.stream_b) == streams and f.key == key)
 
 
-@settings(SETTINGS, max_examples=examples(120))
+@settings(SETTINGS, max_examples=examples(120, short=15))
 @given(st.one_of(cases(activations=True, strategies=MEM_OPT), backfill_chains(MEM_OPT)))
 def test_theorem_4_each_slice_holds_exactly_the_rows_that_some_query_can_still_use(case: Case) -> None:
     check(replace(case, slack_us=0), _exactly_the_usable_rows)
 
 
-@settings(SETTINGS, max_examples=examples(80))
+@settings(SETTINGS, max_examples=examples(80, short=10))
 @given(st.one_of(cases(activations=True, family=0, strategies=MEM_OPT), backfill_chains(MEM_OPT)))
 def test_theorem_4_with_slack_holds_no_row_longer_than_the_slack(case: Case) -> None:
     def bounded(runner: Runner, oracle: NestedLoops) -> None:

@@ -46,7 +46,7 @@ def rows_held(runner: Runner) -> int:
     )
 
 
-@settings(SETTINGS, max_examples=examples(80))
+@settings(SETTINGS, max_examples=examples(80, short=10))
 @given(any_case("unshared"))
 def test_unshared_a_join_holds_what_its_own_query_can_use(case: Case) -> None:
     def inspect(runner: Runner, oracle: NestedLoops) -> None:
@@ -63,7 +63,7 @@ def test_unshared_a_join_holds_what_its_own_query_can_use(case: Case) -> None:
     check(case, inspect)
 
 
-@settings(SETTINGS, max_examples=examples(80))
+@settings(SETTINGS, max_examples=examples(80, short=10))
 @given(any_case("pushdown"))
 def test_pushdown_a_row_of_the_split_side_is_in_one_join(case: Case) -> None:
     """And every row that some query can use is in a join."""
@@ -81,7 +81,7 @@ def test_pushdown_a_row_of_the_split_side_is_in_one_join(case: Case) -> None:
     check(case, inspect)
 
 
-@settings(SETTINGS, max_examples=examples(80))
+@settings(SETTINGS, max_examples=examples(80, short=10))
 @given(any_case("pullup"))
 def test_pullup_holds_whatever_the_largest_window_reaches(case: Case) -> None:
     """Rows of before the plan came are there as far as some query could use them then."""
@@ -107,7 +107,7 @@ def test_pullup_holds_whatever_the_largest_window_reaches(case: Case) -> None:
     check(case, inspect)
 
 
-@settings(SETTINGS, max_examples=examples(100))
+@settings(SETTINGS, max_examples=examples(100, short=12))
 @given(cases(family=0), st.sampled_from([s for s in ALL_STRATEGIES if s != "mem-opt"]))
 def test_no_strategy_holds_fewer_rows_than_mem_opt(case: Case, strategy: Strategy) -> None:
     """Theorems 3 and 4, against every other strategy, at the end of any run."""

@@ -69,6 +69,7 @@ class Batches:
         self.store = store
         self.spacing_us = spacing_us
         self.started_us = 0
+        self.sized = False  # whether manifests have the lengths of files
         self.version = 1
         self.results_dir = results_dir
         self.routes = routes
@@ -82,7 +83,8 @@ class Batches:
         for number, file in enumerate(files):
             path = f"b{self.next:06}-f-e{self.store.epochs.current()}-{number}.parquet"
             pq.write_table(self._table(file), self.results_dir / path)
-            manifest_files.append(ResultFile(path, self.family, len(file)))
+            size = (self.results_dir / path).stat().st_size if self.sized else None
+            manifest_files.append(ResultFile(path, self.family, len(file), size))
         given = {
             q: sum(q in self.routes[r["route"]] for r in rows) for qs in self.routes.values() for q in qs
         }

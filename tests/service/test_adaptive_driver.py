@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -36,7 +37,7 @@ class World:
     """A catalog whose job commits a batch per second; the clock is the number of batches."""
 
     store: Store
-    directory: Path
+    events: EventLog
     adaptive: Adaptive = field(init=False)
     queries: tuple[Query, ...] = ()
     batch: int = 0
@@ -44,8 +45,7 @@ class World:
     versions: Versions = field(init=False)
 
     def __post_init__(self) -> None:
-        events = EventLog(self.directory / "events.db")
-        statistician = Statistician(self.store, CatalogRows(self.store, events), 1)
+        statistician = Statistician(self.store, CatalogRows(self.store, self.events), 1)
         objective = Objective("cpu-opt", cost_model="paper", c_sys=1000.0)
         self.versions = Versions(self.store, statistician, objective)
         self.adaptive = Adaptive(self.store, self.versions, POLICY)
@@ -120,9 +120,8 @@ class World:
 
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[World]:
-    store = open_store(tmp_path)
-    yield World(store, tmp_path)
-    store.close()
+    with closing(open_store(tmp_path)) as store, closing(EventLog(tmp_path / "events.db")) as events:
+        yield World(store, events)
 
 
 def test_a_chain_follows_its_streams_rates_and_the_history_says_so(world: World) -> None:
@@ -173,11 +172,8 @@ def test_a_version_that_is_not_in_force_yet_is_waited_for(world: World) -> None:
     assert world.plan.version == before.version + 1
 
 
-def test_plans_that_weigh_no_costs_are_not_looked_at(tmp_path: Path) -> None:
-    store = open_store(tmp_path)
-    world = World(store, tmp_path)
+def test_plans_that_weigh_no_costs_are_not_looked_at(world: World) -> None:
     world.versions.base = Objective("mem-opt")
-    with store.transaction():
+    with world.store.transaction():
         world.versions.append(world.queries, world.plan, SHIPPED, cause="migrate", actor="anna")
     assert world.seconds(100) == []
-    store.close()

@@ -18,8 +18,8 @@ from service.demo.data import micros
 def test_auctions_are_closed_after_two_hours_on_average_behind_their_bids() -> None:
     tables = auction_tables()
     again = auction_tables()
-    assert all(tables.by_name[name].equals(again.by_name[name]) for name in ("auctions", "bids"))
-    auctions, bids = tables.by_name["auctions"], tables.by_name["bids"]  # noqa: F841  # DuckDB reads them
+    assert all(tables.named[name].equals(again.named[name]) for name in ("auctions", "bids"))
+    auctions, bids = tables.named["auctions"], tables.named["bids"]  # noqa: F841  # DuckDB reads them
     found = duckdb.sql(
         "SELECT count(*), count(DISTINCT item_id), avg(epoch_us(ended) - epoch_us(ts)), "
         "max(epoch_us(ended) - epoch_us(ts)), bool_and(coalesce(newest < ended AND oldest > ts, true)) "
@@ -31,7 +31,7 @@ def test_auctions_are_closed_after_two_hours_on_average_behind_their_bids() -> N
     assert (count, items, bids_between) == (12_000, 12_000, True)
     assert 1.9 * HOUR_US < mean_us < 2.1 * HOUR_US
     assert longest_us <= 11 * HOUR_US
-    assert all((np.diff(micros(table)) >= 0).all() for table in tables.by_name.values())
+    assert all((np.diff(micros(table)) >= 0).all() for table in tables.named.values())
 
 
 #: The demo over a twentieth of its auctions.

@@ -11,6 +11,7 @@ from catalog.store.store import Store
 from service.config.data_dir import open_data_dir
 from service.config.settings import load_settings
 from service.engine.engine import Engine
+from tests.empty_catalog import prepared
 
 
 def test_an_engine_without_pyspark_fails_and_can_be_closed(
@@ -25,7 +26,7 @@ def test_an_engine_without_pyspark_fails_and_can_be_closed(
     monkeypatch.setitem(sys.modules, "pyspark", None)
     monkeypatch.setitem(sys.modules, "py4j", None)
     directory = open_data_dir(tmp_path)
-    with Store.open(directory.catalog_url) as store:
+    with Store.open(prepared(directory.catalog_url)) as store:
         engine = Engine(load_settings(data_dir=tmp_path), directory, store, bounded=True)
         engine.acquire()
         with pytest.raises(ModuleNotFoundError, match="py"):

@@ -1,4 +1,4 @@
-"""The demo's queries over all flights and weather of 2013, through `sluice run`, against DuckDB.
+"""The demo's queries over all flights, weather and aircraft of 2013, through `sluice run`, against DuckDB.
 
 What DuckDB is asked in each case is written by hand from the query's question, not made from its CQL.
 """
@@ -17,7 +17,7 @@ from service.demo.queries import QUERIES
 from service.demo.workload import write_workload
 from tests.sluice_run import per_query_results, run, table_difference
 
-FLIGHTS_AND_OBSERVATIONS = 336_776 + 26_115
+ALL_ROWS = 336_776 + 26_115 + 215_761
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,8 +179,26 @@ def expected_absent(directory: Path, case: AbsentCase) -> pa.Table:
         ).to_arrow_table()
 
 
-def expected(directory: Path, case: Case | AbsentCase) -> pa.Table:
+#: Queries of three streams whole: each pair of rows is in the windows of both.
+WHOLE_CASES = {
+    "old_aircraft_in_gusts": (
+        "SELECT f.ts AS departure, f.carrier, f.flight, f.tailnum, f.origin, f.dep_delay, w.wind_gust, "
+        "p.manufacturer, p.model, p.year AS built, f.ts AS _event_time "
+        "FROM '{0}/flights/*.parquet' f, '{0}/weather/*.parquet' w, '{0}/planes/*.parquet' p "
+        "WHERE f.origin = w.origin AND f.tailnum = p.tailnum "
+        "AND w.wind_gust > 30 AND f.dep_delay > 15 AND p.year < 1990 "
+        "AND w.ts <= f.ts AND f.ts < w.ts + INTERVAL 1 HOUR "
+        "AND p.ts <= f.ts AND f.ts < p.ts + INTERVAL 24 HOURS "
+        "AND w.ts < p.ts + INTERVAL 24 HOURS AND p.ts < w.ts + INTERVAL 1 HOUR"
+    )
+}
+
+
+def expected(directory: Path, case: Case | AbsentCase | str) -> pa.Table:
     """Return the case's rows, in no order."""
+    if isinstance(case, str):
+        with duckdb.connect() as connection:
+            return connection.sql(case.format(directory)).to_arrow_table()
     if isinstance(case, AbsentCase):
         return expected_absent(directory, case)
     after, before = (f"INTERVAL {minutes} MINUTES" for minutes in (case.after_min, case.before_min))
@@ -195,7 +213,7 @@ def expected(directory: Path, case: Case | AbsentCase) -> pa.Table:
 
 
 def test_every_demo_query_has_its_case() -> None:
-    assert {query.name for query in QUERIES} == {*CASES, *ABSENT_CASES}
+    assert {query.name for query in QUERIES} == {*CASES, *ABSENT_CASES, *WHOLE_CASES}
     assert len(CASES) >= 12
 
 
@@ -206,13 +224,13 @@ def test_flights_workload_equals_duckdb(tmp_path: Path) -> None:
     outcome = run(workload, tmp_path / "out")
     assert outcome.returncode == 0, outcome.stderr[-6000:]
     summary = outcome.summary
-    assert (summary["input_rows"], summary["late_rows"]) == (FLIGHTS_AND_OBSERVATIONS, 0)
+    assert (summary["input_rows"], summary["late_rows"]) == (ALL_ROWS, 0)
     wanted_rows: dict[str, int] = {}
-    for name, case in (CASES | ABSENT_CASES).items():
+    for name, case in (CASES | ABSENT_CASES | WHOLE_CASES).items():
         found, wanted = per_query_results(tmp_path / "out", name), expected(tmp_path / "demo", case)
         wanted_rows[name] = wanted.num_rows
         assert wanted.num_rows > 0, name
         assert not (difference := table_difference(found, wanted, ordered=False)), f"{name}: {difference}"
-        # Both streams are cut at the same event times and come in order, so order holds across batches.
+        # All streams are cut at the same event times and come in order, so order holds across batches.
         assert np.all(np.diff(found["_event_time"].cast(pa.int64()).to_numpy()) >= 0), name
     assert summary["results"] == wanted_rows

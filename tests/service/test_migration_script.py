@@ -1,4 +1,7 @@
-"""A run whose chains are split, merged, left behind, cleaned up and rolled back gives the oracle's rows."""
+"""A run whose chains are split, merged, left behind, cleaned up and rolled back gives the oracle's rows.
+
+`make test` plans the script as `sluice run` does, and runs the plans in this process.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +15,17 @@ import pyarrow.parquet as pq
 import pytest
 
 from catalog.store.store import Store
+from planner.build.objective import Objective
+from planner.costs.shipped import SHIPPED
+from service.documents.workload import load_workload
+from service.inputs.sample import WorkloadRows
 from service.planning.plan_record import record_in
+from service.planning.preview import Statistician
+from service.planning.versions import Versions
+from service.statistics.sample_answers import SampleCache
+from service.workspace.bounded_run import _set_up
+from tests.operators.harness import Runner
 from tests.sluice_run import finish, start
-
-pytestmark = pytest.mark.spark
 
 BATCHES, ROWS_PER_FILE, KEYS = 10, 200, 7
 #: Event time between two rows of a stream, µs; the windows are of a few files.
@@ -71,6 +81,39 @@ def oracle(directory: Path, window_s: int) -> Counter[tuple[int, int]]:
     return Counter(found.fetchall())
 
 
+def check_history(store: Store) -> None:
+    entries = store.plan_history.page()
+    changes = {e.version: [step["text"] for step in record_in(e).changes] for e in entries}
+    assert {e.actor for e in entries} == {"script"}
+    assert changes[2] == ["merge A at 3s", "split A at 7s", "split B at 7s"]
+    assert "truncate A from 25s to 12s" not in changes[4]
+    assert [text for text in changes[7] if text.startswith("truncate")] == []
+
+
+def test_the_plans_of_every_kind_of_migration_give_the_oracle_s_rows(store: Store, tmp_path: Path) -> None:
+    statistician = Statistician(store, WorkloadRows(), 2, 1000, SampleCache())
+    versions = Versions(store, statistician, Objective())
+    _set_up(load_workload(workload(tmp_path)), tmp_path, versions, SHIPPED)
+    check_history(store)
+    plans = {record.at_batch: record.plan for record in store.control_log.records(0)}
+    assert len(plans) == 1 + len(SCRIPT)
+    streams = {stream.id: stream for stream in store.streams.all()}
+    ids = {record.query.name: record.query.id for record in store.queries.running()}
+    runner = Runner(streams, 2, slack_us=None)
+    for batch in range(BATCHES):
+        rows = {}
+        for stream_id, stream in streams.items():
+            table = pq.read_table(tmp_path / stream.name / f"{batch:02}.parquet")
+            rows[stream_id] = table.append_column("_pos", table["n"])
+        plan = plans.get(batch)
+        runner.step(rows, () if plan is None else (plan,))
+    for name in ("q1", "q2"):
+        found = Counter({(a, b): n for (query, a, b), n in runner.results.items() if query == ids[name]})
+        assert found == oracle(tmp_path, WINDOWS_S[name])
+
+
+@pytest.mark.slow
+@pytest.mark.spark
 def test_a_script_of_every_kind_of_migration_gives_the_oracle_s_rows(tmp_path: Path) -> None:
     file, out = workload(tmp_path), tmp_path / "out"
     run = finish(start(file, out))
@@ -83,9 +126,4 @@ def test_a_script_of_every_kind_of_migration_gives_the_oracle_s_rows(tmp_path: P
         print(f"{name}: {sum(expected.values())} results")
         assert results == expected
     with Store.open(f"sqlite:///{out}/_sluice/catalog.db") as store:
-        entries = store.plan_history.page()
-        changes = {e.version: [step["text"] for step in record_in(e).changes] for e in entries}
-        assert {e.actor for e in entries} == {"script"}
-    assert changes[2] == ["merge A at 3s", "split A at 7s", "split B at 7s"]
-    assert "truncate A from 25s to 12s" not in changes[4]
-    assert [text for text in changes[7] if text.startswith("truncate")] == []
+        check_history(store)

@@ -24,7 +24,7 @@ from service.planning.preview import Statistician
 from service.planning.versions import Versions
 from service.statistics.sample_answers import SampleCache
 from service.workspace.bounded_run import _progress, _rows_there, _set_up, rehearse, run_workload
-from tests.sluice_run import sluice
+from tests.sluice_run import Command
 
 KEY = "A.k = B.k"
 
@@ -103,9 +103,9 @@ def test_what_the_versions_before_do_not_allow_is_refused_at_its_line(
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_the_command_exits_2_with_file_line_and_cause(tmp_path: Path) -> None:
+def test_the_command_exits_2_with_file_line_and_cause(sluice: Command, tmp_path: Path) -> None:
     file = write(tmp_path, {"at_batch": 2, "migrate": {"merges": [{"at": "15s", "family": KEY}]}})
-    done = sluice("run", file, "--out", tmp_path / "out", timeout_s=120)
+    done = sluice("run", file, "--out", tmp_path / "out")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith(f"error: {file}:9:")
     assert "no slices of A meet at 15s\n" in done.stderr

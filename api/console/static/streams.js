@@ -71,9 +71,9 @@ class StreamsScreen {
     }, { where: this.errors, label: `Reset the watermark of ${stream.name}` })];
     if (stream.source.type === "http") {
       acts.unshift(action("Show events kept out", async () => {
-        const { rows, events } = await get(`streams/${encodeURIComponent(stream.name)}/quarantine`, { limit: 20 });
+        const { rows, events, kept_out_at: times } = await get(`streams/${encodeURIComponent(stream.name)}/quarantine`, { limit: 20 });
         put(samples, h("h3", {}, rows ? `${plural(rows, "event")} further ahead of the clock than ${stream.max_ahead}, the newest:` : "No event was kept out."),
-          events.length > 0 && h("pre", {}, events.map((event) => JSON.stringify(event)).join("\n")));
+          events.length > 0 && h("pre", {}, events.map((event, n) => `${times[n]} ${JSON.stringify(event)}`).join("\n")));
       }, { where: this.errors, label: `Show events kept out of ${stream.name}` }));
     }
     if (stream.source.type === "files") {

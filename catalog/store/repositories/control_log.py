@@ -1,4 +1,4 @@
-"""The control log: plan versions and heartbeats, numbered 1, 2, ... without gaps in commit order.
+"""The control log: plan versions, heartbeats and the like, numbered 1, 2, ... without gaps in commit order.
 
 It is an input of the job like any stream: an offset names a position in it, and a batch that replays reads
 what it read the first time. Records are appended, never changed, so whatever was read once may be kept.
@@ -26,7 +26,7 @@ from catalog.store.codec import decode, encode
 from catalog.store.database import Database
 from catalog.store.plan_differences import PlanDifference, applied, difference
 from catalog.store.repository import Repository
-from catalog.values.plan import ControlRecord, Heartbeat, Plan, Promises, Pull
+from catalog.values.plan import ControlRecord, Heartbeat, Horizon, Plan, Promises, Pull
 
 #: Versions from one that is stored whole to the next: so many differences are read at most.
 WHOLE_EVERY = 64
@@ -45,6 +45,7 @@ _RECORDS = (
         _l.heartbeat_watermark_us,
         _l.promises,
         _l.pulled_query,
+        _l.horizon_us,
     )
     .where(_l.seq > bindparam("after_seq"), _l.seq <= bindparam("up_to"))
     .order_by(_l.seq)
@@ -52,6 +53,7 @@ _RECORDS = (
 )
 _VERSION_AT = select(func.max(_p.version)).where(_p.seq <= bindparam("seq"))
 _LATEST_VERSION = select(func.max(_p.version))
+_HORIZON = select(func.max(_l.horizon_us)).where(_l.heartbeat_stream_id == bindparam("stream"))
 _DOCUMENT = select(_p.document, _p.base).where(_p.version == bindparam("version"))
 _WHOLE = select(func.max(_p.version)).where(_p.base.is_(None), _p.version <= bindparam("version"))
 
@@ -73,15 +75,17 @@ class ControlLogRepository(Repository):
         heartbeat: Heartbeat | None = None,
         promises: Promises | None = None,
         pull: Pull | None = None,
+        horizon: Horizon | None = None,
         at_batch: int | None = None,
     ) -> ControlRecord:
-        """Append a record; exactly one of plan, heartbeat, promises and pull is given.
+        """Append a record; exactly one of plan, heartbeat, promises, pull and horizon is given.
 
         Args:
             plan: A plan version, one above the latest.
             heartbeat: A heartbeat.
             promises: Punctuations.
             pull: A request for result punctuations.
+            horizon: A horizon.
             at_batch: First batch that may admit the record; None admits at once.
 
         Returns:
@@ -92,8 +96,8 @@ class ControlLogRepository(Repository):
         """
         with self._database.write() as connection:
             seq = connection.execute(_HEAD).scalar_one() + 1
-            record = ControlRecord(seq, at_batch, plan, heartbeat, promises, pull)
-            of_stream = next((each for each in (heartbeat, promises, pull) if each is not None), None)
+            record = ControlRecord(seq, at_batch, plan, heartbeat, promises, pull, horizon)
+            of = heartbeat or promises or pull or horizon
             now_us = self._now_us()
             if plan is not None:
                 latest = connection.execute(_LATEST_VERSION).scalar() or 0
@@ -113,11 +117,12 @@ class ControlLogRepository(Repository):
                     seq=seq,
                     at_batch=at_batch,
                     plan_version=plan.version if plan is not None else None,
-                    heartbeat_stream_id=None if of_stream is None else of_stream.stream_id,
+                    pulled_query=None if pull is None else pull.query_id,
+                    heartbeat_stream_id=None if of is None else of.stream_id,
                     heartbeat_watermark_us=heartbeat.watermark_us if heartbeat is not None else None,
                     created_at_us=now_us,
                     promises=None if promises is None else encode(promises).decode(),
-                    pulled_query=None if pull is None else pull.query_id,
+                    horizon_us=None if horizon is None else horizon.time_us,
                 )
             )
             if plan is not None:
@@ -145,6 +150,12 @@ class ControlLogRepository(Repository):
         bounds = {"after_seq": after_seq, "up_to": _NO_LIMIT if up_to is None else up_to, "limit": limit}
         with self._database.read() as connection:
             return tuple(self._record(connection, row) for row in connection.execute(_RECORDS, bounds).all())
+
+    def horizon(self, stream_id: int) -> int | None:
+        """Return the greatest horizon of a stream in the log, µs UTC; None if the log has none of it."""
+        with self._database.read() as connection:
+            found = connection.execute(_HORIZON, {"stream": stream_id}).scalar()
+        return None if found is None else int(found)
 
     def plan_at(self, seq: int) -> Plan | None:
         """Return the plan in force once the log up to a record is applied.
@@ -217,6 +228,10 @@ class ControlLogRepository(Repository):
         if row.pulled_query is not None:
             pull = Pull(row.pulled_query, row.heartbeat_stream_id)
             return ControlRecord(row.seq, row.at_batch, pull=pull)
+        if row.horizon_us is not None:
+            return ControlRecord(
+                row.seq, row.at_batch, horizon=Horizon(row.heartbeat_stream_id, row.horizon_us)
+            )
         heartbeat = Heartbeat(row.heartbeat_stream_id, row.heartbeat_watermark_us)
         return ControlRecord(row.seq, row.at_batch, heartbeat=heartbeat)
 

@@ -356,11 +356,12 @@ class SinkRepository(Repository):
         facts = dict(row._mapping)
         document = facts.pop("document")
         waiting = self._waiting(connection, row)
-        since_us = None
-        if waiting:
-            since_us = connection.execute(_COMMITTED_AT, {"batch": waiting[0][0]}).scalar()
+        first = waiting[0][0] if waiting else None
+        since_us = connection.execute(_COMMITTED_AT, {"batch": first}).scalar() if waiting else None
         sink = None if document is None else _adapter().validate_json(document)
-        return SinkRecord(sink=sink, pending=len(waiting), waiting_since_us=since_us, **facts)
+        return SinkRecord(
+            sink=sink, pending=len(waiting), waiting_from=first, waiting_since_us=since_us, **facts
+        )
 
     def _move(self, connection: Connection, record: SinkRecord, facts: Mapping[str, Any]) -> None:
         changed = connection.execute(update(tables.sinks).where(_as_found(record)).values(**facts))

@@ -1,4 +1,4 @@
-"""Windows that are not of event time: rows, and the order of streams.
+"""Windows that are not of event time (rows, the order of streams), and rows that leave before a window ends.
 
-Doors: orders, rows.
+Doors: horizons, orders, rows.
 """

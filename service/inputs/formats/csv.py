@@ -17,7 +17,7 @@ from catalog.values.stream import FilesSource, Stream
 from service.errors import UnusableFile
 from service.inputs.formats.bad_rows import BadRow, unfit_values
 from service.inputs.formats.delimited.header import fields_of, named_fields
-from service.inputs.formats.facts import FileFacts, facts_of, refuse_other_unit
+from service.inputs.formats.facts import FileFacts, facts_of, refuse_other_unit, rows_ahead
 from service.inputs.formats.options import option_that_reads
 from service.inputs.formats.times import are_plausible, numbers_in
 from service.inputs.formats.values import TextForm, UnfitValueError, expected_text, from_text
@@ -29,19 +29,22 @@ if TYPE_CHECKING:
 _SHOWN: Final = 80
 
 
-def inspect_csv(stream: Stream, path: str, bad: list[BadRow] | None = None) -> FileFacts:
+def inspect_csv(
+    stream: Stream, path: str, bad: list[BadRow] | None = None, latest_us: int | None = None
+) -> FileFacts:
     """Return the facts of a CSV file; every row is parsed.
 
     Args:
         stream: The file's stream.
         path: The file.
-        bad: List to which malformed rows are appended, to be left out; if None, the first refuses the file.
+        bad: List to which bad rows are appended, to be left out; if None, the first refuses the file.
+        latest_us: Event time beyond which a row is bad, µs UTC; None for any.
 
     Raises:
-        UnusableFile: It has no header, lacks a column, a row is malformed (the first is named), or its event
-            times are most likely of another unit.
+        UnusableFile: It has no header, lacks a column, a row is bad (the first is named), or its event times
+            are most likely of another unit.
     """
-    file = _File(stream, path, [column.name for column in stream.columns], bad)
+    file = _File(stream, path, [column.name for column in stream.columns], bad, latest_us)
     times = [file.typed(found).column(stream.event_time).chunk(0) for found in file.batches()]
     times_of_all = pa.chunked_array(times, pa.timestamp("us"))
     facts = facts_of(stream, len(times_of_all), times_of_all)
@@ -53,7 +56,14 @@ def inspect_csv(stream: Stream, path: str, bad: list[BadRow] | None = None) -> F
 
 
 def read_csv(
-    stream: Stream, path: str, columns: Sequence[str], first_row: int, rows: int, *, skips: bool = False
+    stream: Stream,
+    path: str,
+    columns: Sequence[str],
+    first_row: int,
+    rows: int,
+    *,
+    skips: bool = False,
+    latest_us: int | None = None,
 ) -> pa.Table:
     """Return a run of rows of a CSV file.
 
@@ -63,13 +73,15 @@ def read_csv(
         columns: Columns wanted.
         first_row: First row, not counting skipped ones.
         rows: Number of rows.
-        skips: Skip malformed rows.
+        skips: Skip bad rows.
+        latest_us: As `inspect_csv`, if bad rows are skipped.
 
     Raises:
         UnusableFile: As `inspect_csv`, or it holds fewer rows.
     """
     # A fault in any column makes a row bad, so all columns are read.
-    file = _File(stream, path, [c.name for c in stream.columns] if skips else columns, [] if skips else None)
+    wanted = [c.name for c in stream.columns] if skips else columns
+    file = _File(stream, path, wanted, [] if skips else None, latest_us)
     tables = [file.schema.empty_table()]
     left, seen = rows, 0
     for found in file.batches():
@@ -93,8 +105,16 @@ class _File:
         schema: Their names and types.
     """
 
-    def __init__(self, stream: Stream, path: str, columns: Sequence[str], bad: list[BadRow] | None = None):
+    def __init__(
+        self,
+        stream: Stream,
+        path: str,
+        columns: Sequence[str],
+        bad: list[BadRow] | None = None,
+        latest_us: int | None = None,
+    ):
         assert isinstance(stream.source, FilesSource)
+        self._stream, self._latest_us = stream, latest_us
         self._dialect = stream.source.dialect
         self._form = TextForm.of(stream)
         # Its compiled scan loads numba, for which the first answer of the API must not wait.
@@ -133,7 +153,7 @@ class _File:
         """Return the wanted columns of the rows that were yielded last.
 
         Raises:
-            UnusableFile: A value is not of its column's type; names the first.
+            UnusableFile: A value is not of its column's type, or a time is not allowed; names the first.
         """
         texts = [
             found.text(slot, self._dialect.null_values, keeps_quoted=column_type == "string")
@@ -156,7 +176,13 @@ class _File:
                         reason = f"{shown} is not {wanted}"
                         faults.setdefault(int(places[index]), (name, reason))
             if not faults:
-                return pa.table(arrays, schema=self.schema)
+                table = pa.table(arrays, schema=self.schema)
+                event_time = self._stream.event_time
+                times = table.column(event_time) if event_time in table.column_names else None
+                ahead = {} if times is None else rows_ahead(self._stream, times, self._latest_us)
+                faults = {int(places[index]): (event_time, reason) for index, reason in ahead.items()}
+            if not faults:
+                return table
             for index, (name, reason) in sorted(faults.items()):
                 if self._bad is None:
                     raise UnusableFile(f'{self._rows.place(index)}, column "{name}": {reason}')

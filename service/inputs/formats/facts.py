@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from catalog.durations import MAX_TIME_US, MIN_TIME_US
+from catalog.durations import MAX_TIME_US, MIN_TIME_US, format_duration
 from catalog.values.stream import Stream
 from service.errors import UnusableFile
 from service.inputs.formats.times import other_unit
@@ -42,6 +42,29 @@ def facts_of(stream: Stream, rows: int, times: pa.Array | pa.ChunkedArray) -> Fi
     """Return the facts of a file from its event-time column, timestamp[us]."""
     extremes = pc.min_max(times.cast(pa.int64()))
     return checked_facts(stream, rows, extremes["min"].as_py(), extremes["max"].as_py())
+
+
+def rows_ahead(stream: Stream, times: pa.Array | pa.ChunkedArray, latest_us: int | None) -> Mapping[int, str]:
+    """Return index and reason of each row that is further ahead of the clock than its stream allows.
+
+    Args:
+        stream: The stream.
+        times: Event times, timestamp[us].
+        latest_us: Latest event time that is allowed, µs UTC; None for any.
+    """
+    if latest_us is None:
+        return {}
+    beyond = pc.indices_nonzero(pc.greater(times, pa.scalar(latest_us, times.type)))
+    ahead = (
+        "the clock"
+        if stream.max_ahead_us is None
+        else f"{format_duration(stream.max_ahead_us)} ahead of the clock"
+    )
+    return {
+        index: f"{times[index].as_py().isoformat()}Z is more than {ahead}; declare max_ahead: null in the "
+        "stream if it is meant so"
+        for index in beyond.to_pylist()
+    }
 
 
 def match_columns(stream: Stream, present: Sequence[str]) -> dict[str, str]:

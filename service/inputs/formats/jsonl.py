@@ -18,7 +18,7 @@ from catalog.arrow_types import arrow_schema
 from catalog.values.stream import FilesSource, Stream
 from service.errors import UnusableFile
 from service.inputs.formats.bad_rows import BadRow, unfit_values
-from service.inputs.formats.facts import FileFacts, facts_of, folded_name, refuse_other_unit
+from service.inputs.formats.facts import FileFacts, facts_of, folded_name, refuse_other_unit, rows_ahead
 from service.inputs.formats.options import option_that_reads
 from service.inputs.formats.text_input import MAX_ROW_BYTES, text_blocks
 from service.inputs.formats.values import (
@@ -36,19 +36,22 @@ from service.inputs.formats.values import (
 _SHOWN: Final = 80
 
 
-def inspect_jsonl(stream: Stream, path: str, bad: list[BadRow] | None = None) -> FileFacts:
+def inspect_jsonl(
+    stream: Stream, path: str, bad: list[BadRow] | None = None, latest_us: int | None = None
+) -> FileFacts:
     """Return the facts of a JSON lines file; every row is parsed.
 
     Args:
         stream: The file's stream.
         path: The file.
-        bad: List to which malformed rows are appended, to be left out; if None, the first refuses the file.
+        bad: List to which bad rows are appended, to be left out; if None, the first refuses the file.
+        latest_us: Event time beyond which a row is bad, µs UTC; None for any.
 
     Raises:
-        UnusableFile: A line is malformed (the first is named), no row has the event time, or its event times
-            are most likely of another unit.
+        UnusableFile: A row is bad (the first is named), no row has the event time, or its event times are
+            most likely of another unit.
     """
-    table = _parse(stream, path, [column.name for column in stream.columns], bad, judge_unit=True)
+    table = _parse(stream, path, [column.name for column in stream.columns], bad, latest_us, judge_unit=True)
     times = table.column(stream.event_time)
     if table.num_rows and times.null_count == table.num_rows:
         raise UnusableFile(f'it is of another schema: no row has the event time "{stream.event_time}"')
@@ -56,7 +59,14 @@ def inspect_jsonl(stream: Stream, path: str, bad: list[BadRow] | None = None) ->
 
 
 def read_jsonl(
-    stream: Stream, path: str, columns: Sequence[str], first_row: int, rows: int, *, skips: bool = False
+    stream: Stream,
+    path: str,
+    columns: Sequence[str],
+    first_row: int,
+    rows: int,
+    *,
+    skips: bool = False,
+    latest_us: int | None = None,
 ) -> pa.Table:
     """Return a run of rows of a JSON lines file.
 
@@ -66,14 +76,15 @@ def read_jsonl(
         columns: Columns wanted.
         first_row: First row, not counting skipped ones.
         rows: Number of rows.
-        skips: Skip malformed rows.
+        skips: Skip bad rows.
+        latest_us: As `inspect_jsonl`, if bad rows are skipped.
 
     Raises:
         UnusableFile: As `inspect_jsonl`, or it holds fewer rows.
     """
     # A fault in any column makes a row bad, so all columns are read.
     wanted = [column.name for column in stream.columns] if skips else columns
-    table = _parse(stream, path, wanted, [] if skips else None).slice(first_row, rows)
+    table = _parse(stream, path, wanted, [] if skips else None, latest_us).slice(first_row, rows)
     if table.num_rows != rows:
         raise UnusableFile(f"it has fewer than {first_row + rows} rows")
     return table.select(list(columns))
@@ -122,6 +133,7 @@ def _parse(
     path: str,
     columns: Sequence[str],
     bad: list[BadRow] | None = None,
+    latest_us: int | None = None,
     *,
     judge_unit: bool = False,
 ) -> pa.Table:
@@ -145,6 +157,10 @@ def _parse(
                         wanted += option_that_reads(value, "timestamp", form)
                     problem = f"{json_text(value, _SHOWN)} is not {wanted}"
                     misfits.setdefault(index, (name, f', column "{name}": ', problem))
+        if not misfits and stream.event_time in columns:
+            event_time = stream.event_time
+            ahead = rows_ahead(stream, arrays[list(columns).index(event_time)], latest_us)
+            misfits = {i: (event_time, f', column "{event_time}": ', reason) for i, reason in ahead.items()}
         if not misfits:
             return pa.table(arrays, schema=pa.schema([declared.field(name) for name in columns]))
         rows.refuse_some(misfits)

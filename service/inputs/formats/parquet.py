@@ -18,7 +18,7 @@ from catalog.durations import MAX_TIME_US, MIN_TIME_US
 from catalog.values.stream import Column, Stream, TimeUnit
 from service.errors import UnusableFile
 from service.inputs.formats.bad_rows import BadRow
-from service.inputs.formats.facts import match_columns
+from service.inputs.formats.facts import match_columns, rows_ahead
 from service.inputs.formats.text_input import first_line
 from service.inputs.formats.times import DAY_US, UNIT_NAMES, times_from_numbers
 
@@ -36,7 +36,14 @@ _LIMITS: Final = {
 
 
 def read_parquet(
-    stream: Stream, path: str, columns: Sequence[str], first_row: int, rows: int, *, skips: bool = False
+    stream: Stream,
+    path: str,
+    columns: Sequence[str],
+    first_row: int,
+    rows: int,
+    *,
+    skips: bool = False,
+    latest_us: int | None = None,
 ) -> pa.Table:
     """Return a run of rows of a Parquet file, only the row groups and columns it needs.
 
@@ -47,6 +54,7 @@ def read_parquet(
         first_row: First row, not counting skipped ones.
         rows: Number of rows.
         skips: Skip bad rows; the whole file is read then.
+        latest_us: Event time beyond which a row is bad, if bad rows are skipped, µs UTC; None for any.
 
     Raises:
         UnusableFile: Its body cannot be read, or it holds fewer rows.
@@ -54,7 +62,7 @@ def read_parquet(
     with opened_parquet(path) as file:
         names = match_columns(stream, file.schema_arrow.names)
         if skips:
-            table = sound_rows(stream, file, names, []).slice(first_row, rows)
+            table = sound_rows(stream, file, names, [], latest_us).slice(first_row, rows)
             if table.num_rows != rows:
                 raise UnusableFile(f"it has fewer than {first_row + rows} rows")
             return table.select(list(columns))
@@ -76,7 +84,13 @@ def read_parquet(
         return pa.table(arrays, schema=pa.schema([declared.field(name) for name in columns]))
 
 
-def sound_rows(stream: Stream, file: pq.ParquetFile, names: Mapping[str, str], bad: list[BadRow]) -> pa.Table:
+def sound_rows(
+    stream: Stream,
+    file: pq.ParquetFile,
+    names: Mapping[str, str],
+    bad: list[BadRow],
+    latest_us: int | None = None,
+) -> pa.Table:
     """Return all columns of the good rows of a file, and append the bad rows to ``bad``.
 
     Args:
@@ -84,6 +98,7 @@ def sound_rows(stream: Stream, file: pq.ParquetFile, names: Mapping[str, str], b
         file: The file, whose schema fits the stream.
         names: Name in the file of each column.
         bad: List to which bad rows are appended.
+        latest_us: Event time beyond which a row is bad, µs UTC; None for any.
 
     Raises:
         UnusableFile: Its body cannot be read.
@@ -96,14 +111,19 @@ def sound_rows(stream: Stream, file: pq.ParquetFile, names: Mapping[str, str], b
         for column in stream.columns:
             for index, reason in _unfit(table.column(names[column.name]), column, stream.time_unit):
                 faults.setdefault(index, (column.name, reason))
+        sound = np.ones(table.num_rows, np.bool_)
+        sound[list(faults)] = False
+        kept = np.flatnonzero(sound)
+        times = conform(table.column(names[stream.event_time]).take(kept), "timestamp", stream.time_unit)
+        for at, reason in rows_ahead(stream, times, latest_us).items():
+            faults[int(kept[at])] = (stream.event_time, reason)
+            sound[kept[at]] = False
         for index, (name, reason) in sorted(faults.items()):
             shown = {c: _shown(table.column(c)[index]) for c in table.column_names}
             text = json.dumps(shown, default=str, ensure_ascii=False)
             bad.append(BadRow(first + index + 1, None, name, reason, text))
         first += table.num_rows
         if faults:
-            sound = np.ones(table.num_rows, np.bool_)
-            sound[list(faults)] = False
             table = table.filter(pa.array(sound))
         arrays = [conform(table.column(names[c.name]), c.type, stream.time_unit) for c in stream.columns]
         tables.append(pa.table(arrays, schema=declared))

@@ -19,7 +19,14 @@ from pyarrow import types as pat
 from catalog.values.stream import Stream, TimeUnit
 from service.errors import UnusableFile
 from service.inputs.formats.bad_rows import BadRow
-from service.inputs.formats.facts import FileFacts, checked_facts, facts_of, match_columns, refuse_other_unit
+from service.inputs.formats.facts import (
+    FileFacts,
+    checked_facts,
+    facts_of,
+    match_columns,
+    refuse_other_unit,
+    rows_ahead,
+)
 from service.inputs.formats.parquet import conform, is_lossless, opened_parquet, sound_rows
 from service.inputs.formats.times import are_plausible, number_us
 from service.inputs.formats.values import UnfitValueError, from_text
@@ -33,7 +40,11 @@ _BELOW_US: Final = re.compile(r"(\.\d{6})\d+")
 
 
 def inspect_parquet(
-    connection: duckdb.DuckDBPyConnection, stream: Stream, path: str, bad: list[BadRow] | None = None
+    connection: duckdb.DuckDBPyConnection,
+    stream: Stream,
+    path: str,
+    bad: list[BadRow] | None = None,
+    latest_us: int | None = None,
 ) -> FileFacts:
     """Return the facts of a Parquet file, from its footer where the event time has statistics.
 
@@ -42,10 +53,11 @@ def inspect_parquet(
         stream: The file's stream.
         path: The file.
         bad: List to which bad rows are appended; the whole file is read then. If None, values stay unread.
+        latest_us: Event time beyond which a row is bad, µs UTC; None for any.
 
     Raises:
-        UnusableFile: It is not a Parquet file, is truncated, is of another schema, or its event times are
-            most likely of another unit.
+        UnusableFile: It is not a Parquet file, is truncated, is of another schema, an event time is not
+            allowed (the first is named), or its event times are most likely of another unit.
     """
     with opened_parquet(path) as file:
         names = match_columns(stream, file.schema_arrow.names)
@@ -59,13 +71,19 @@ def inspect_parquet(
         if stream.time_unit is not None:
             _refuse_other_unit(stream, stream.time_unit, file, names[stream.event_time])
         if bad is not None:
-            table = sound_rows(stream, file, names, bad)
+            table = sound_rows(stream, file, names, bad, latest_us)
             return facts_of(stream, table.num_rows, table.column(stream.event_time))
         known = _time_range(connection, path, names[stream.event_time])
         if known is not None:
-            return checked_facts(stream, file.metadata.num_rows, *known)
-        times = file.read([names[stream.event_time]], use_threads=False).column(0)
-        return facts_of(stream, file.metadata.num_rows, conform(times, "timestamp", stream.time_unit))
+            facts = checked_facts(stream, file.metadata.num_rows, *known)
+            if latest_us is None or facts.t_max_us is None or facts.t_max_us <= latest_us:
+                return facts
+        column = file.read([names[stream.event_time]], use_threads=False).column(0)
+        times = conform(column, "timestamp", stream.time_unit)
+        facts = facts_of(stream, file.metadata.num_rows, times)
+        for index, reason in rows_ahead(stream, times, latest_us).items():
+            raise UnusableFile(f'row {index + 1}, column "{stream.event_time}": {reason}')
+        return facts
 
 
 def _refuse_other_unit(stream: Stream, unit: TimeUnit, file: pq.ParquetFile, name: str) -> None:

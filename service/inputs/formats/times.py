@@ -47,8 +47,8 @@ _ARROW_ZONES_END: Final = datetime(2037, 1, 1)
 _ISO: Final = re.compile(
     r"\s*(\d{4})([-/])(\d{1,2})\2(\d{1,2})"
     r"(?:[T ]+(\d{1,2}):(\d{1,2})(?::(\d{1,2})(?:[.,](\d{1,12}))?)?"
-    r"\s*(Z|UTC|[+-]\d{2}(?::?\d{2}(?::?\d{2})?)?)?)?\s*",
-    re.ASCII | re.IGNORECASE,
+    r"\s*(Z|[Uu][Tt][Cc]|[+-]\d{2}(?::?\d{2}(?::?\d{2})?)?)?)?\s*",
+    re.ASCII,
 )
 _NUMBER: Final = r"^\s*[+-]?[0-9]+(\.[0-9]*)?\s*$"
 

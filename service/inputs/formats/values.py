@@ -304,7 +304,7 @@ def _text_doubles(values: pa.Array, form: TextForm) -> pa.Array:
 
 
 def _text_booleans(values: pa.Array) -> pa.Array:
-    texts = pc.utf8_lower(pc.ascii_trim_whitespace(values))
+    texts = pc.utf8_lower(values)
     found = pc.is_in(texts, pa.array(_TRUE))
     if not pc.all(pc.or_(found, pc.is_in(texts, pa.array((*_FALSE, None), pa.string())))).as_py():
         raise ValueError("neither true nor false")
@@ -397,8 +397,10 @@ def _double(value: object, form: TextForm) -> float | None:
     if isinstance(value, str):
         if value in _NOT_FINITE:
             return _NOT_FINITE[value]
-        if not form.is_of_file or _DECIMAL.fullmatch(value) is None:
+        if not form.is_of_file:
             raise ValueError(value)
+        if _DECIMAL.fullmatch(value) is None:
+            return float(_text_doubles(pa.array([value]), form)[0].as_py())  # " 1.5", "nan", as in CSV
     elif not isinstance(value, int | float | Decimal):
         return None
     number = float(value)

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Final
 import duckdb
 
 from catalog.clock import wall_clock_us
-from catalog.durations import format_duration
 from catalog.values.source_file import SourceFile
 from catalog.values.stream import FilesSource, Stream
 from operators.storage.folder import Folder
@@ -55,7 +54,7 @@ _SHOWN_ENTRIES: Final = 3
 
 _MADE_UP: Final = ("/proc", "/sys")
 
-_Inspect = Callable[[str, list[BadRow] | None], FileFacts]
+_Inspect = Callable[[str, list[BadRow] | None, int | None], FileFacts]
 
 
 def log_left_out(stream: Stream, file: SourceFile) -> None:
@@ -299,20 +298,12 @@ def _in_short(error: Exception) -> str:
     return f"it cannot be read ({type(error).__name__}: {first_line(error)})"
 
 
-def _refuse_future(stream: Stream, facts: FileFacts) -> None:
-    """Set a file aside that has rows further ahead of the clock than its stream allows."""
-    if stream.max_ahead_us is None or facts.t_max_us is None:
-        return
-    if facts.t_max_us > wall_clock_us() + stream.max_ahead_us:
-        ahead = format_duration(stream.max_ahead_us)
-        raise UnusableFile(f"it has the event time {facts.t_max_us} µs, more than {ahead} ahead of the clock")
-
-
 def _judge(
     stream: Stream, path: str, inspect: _Inspect, settle_s: float, dead_letters: Folder | None
 ) -> SourceFile | None:
     """Inspect a file; None if it is gone or still being written."""
     bad: list[BadRow] | None = [] if stream.on_error == "skip-rows" else None
+    latest_us = None if stream.max_ahead_us is None else wall_clock_us() + stream.max_ahead_us
     try:
         before = os.stat(path)
         if not stat.S_ISREG(before.st_mode):
@@ -320,10 +311,9 @@ def _judge(
         try:
             assert isinstance(stream.source, FilesSource)
             with opened_file(stream.source, path) as opened:
-                facts, reason = inspect(opened, bad), None
+                facts, reason = inspect(opened, bad, latest_us), None
             if facts.rows >> ROW_BITS:
                 raise UnusableFile(f"it has {facts.rows} rows; split it")
-            _refuse_future(stream, facts)
         except FileNotFoundError:
             return None
         except Exception as error:

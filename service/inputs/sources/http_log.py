@@ -177,21 +177,25 @@ class EventLog:
                 self._quarantine(connection, stream, ahead)
         return first, first + table.num_rows - 1
 
-    def quarantined(self, stream: Stream, limit: int) -> tuple[int, pa.Table]:
-        """Return how many rows of a stream were kept out, and the newest of them."""
+    def quarantined(self, stream: Stream, limit: int) -> tuple[int, pa.Table, list[int]]:
+        """Return how many rows of a stream were kept out, the newest of them, and when each was, µs UTC."""
         kept = self._tables.quarantine.c
         with self._read() as connection:
             count = connection.execute(
                 select(func.coalesce(func.sum(kept.rows), 0)).where(kept.stream_id == stream.id)
             ).scalar_one()
             blobs = connection.execute(
-                select(kept.data)
+                select(kept.data, kept.at_us)
                 .where(kept.stream_id == stream.id, kept.data.is_not(None))
                 .order_by(kept.id.desc())
                 .limit(limit)
-            ).scalars()
-            tables = [arrow_schema(stream).empty_table(), *map(decode, blobs)]
-        return int(count), pa.concat_tables(tables).slice(0, limit)
+            ).all()
+        tables = [arrow_schema(stream).empty_table()]
+        times_us: list[int] = []
+        for blob in blobs:
+            tables.append(decode(blob.data))
+            times_us += [int(blob.at_us)] * tables[-1].num_rows
+        return int(count), pa.concat_tables(tables).slice(0, limit), times_us[:limit]
 
     def _quarantine(self, connection: Connection, stream: Stream, rows: pa.Table) -> None:
         """Keep rows apart; of old ones the number alone stays."""

@@ -55,7 +55,7 @@ _records = st.one_of(
 )
 
 
-@settings(max_examples=examples(100))
+@settings(max_examples=examples(100, short=12))
 @given(value=st.one_of(_streams, _plans, _records, st.builds(Query), st.builds(BatchManifest)))
 def test_a_value_decodes_to_itself(value: Stream | Plan | ControlRecord | Query | BatchManifest) -> None:
     document = encode(value)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from catalog.errors import InvariantBroken
 from operators.bucket.bucket import Bucket
 from operators.bucket.rehash import rehashed, rows_by_slice
-from operators.steps.exchange import decode_exchange, encode_exchange, sent_anew
+from operators.steps.exchange import decode_exchange, encode_exchange, rehashed_exchange
 from tests.examples import examples
 from tests.operators.backfill_chains import backfill_chains
 from tests.operators.cases import SETTINGS, Case, cases, check
@@ -37,7 +37,7 @@ def moving(numbers: list[int]) -> Callable[[Runner, NestedLoops | None], None]:
         assert rows_by_slice(state) == before
         runner.buckets, runner.segments = buckets, [{} for _ in range(buckets)]
         sent = [decode_exchange(pa.py_buffer(data)) for data in runner.sent]
-        runner.sent = [encode_exchange(sent_anew(parts, buckets)) for parts in sent]
+        runner.sent = [encode_exchange(rehashed_exchange(parts, buckets)) for parts in sent]
         if runner.stored:
             runner.batch -= 1  # the batch that is over names the segments
             state = [runner._reloaded(number, bucket) for number, bucket in enumerate(state)]
@@ -47,19 +47,19 @@ def moving(numbers: list[int]) -> Callable[[Runner, NestedLoops | None], None]:
     return move
 
 
-@settings(SETTINGS, max_examples=examples(90))
+@settings(SETTINGS, max_examples=examples(90, short=11))
 @given(cases(activations=True), NUMBERS)
 def test_results_are_those_of_nested_loops_in_mid_stream(case: Case, numbers: list[int]) -> None:
     check(case, moving(numbers))
 
 
-@settings(SETTINGS, max_examples=examples(40))
+@settings(SETTINGS, max_examples=examples(40, short=5))
 @given(cases(activations=True, absence=True), NUMBERS)
 def test_rows_that_wait_for_a_partner_are_judged_after_a_move(case: Case, numbers: list[int]) -> None:
     check(case, moving(numbers))
 
 
-@settings(SETTINGS, max_examples=examples(30))
+@settings(SETTINGS, max_examples=examples(30, short=5))
 @given(backfill_chains(), NUMBERS)
 def test_held_rows_are_handed_on_after_a_move(case: Case, numbers: list[int]) -> None:
     check(case, moving(numbers))

@@ -117,19 +117,19 @@ def check(promised: Promised, runner: Runner | None = None) -> list[tuple[Group,
     return came_out
 
 
-@settings(SETTINGS, max_examples=examples(25))
+@settings(SETTINGS, max_examples=examples(25, short=5))
 @given(promised_cases(family=0))
 def test_groups_have_all_pairs_of_their_key(promised: Promised) -> None:
     check(replace(promised, case=with_groups(promised.case)))
 
 
-@settings(SETTINGS, max_examples=examples(25))
+@settings(SETTINGS, max_examples=examples(25, short=5))
 @given(promised_cases(activations=True))
 def test_queries_come_and_go_while_keys_are_finished(promised: Promised) -> None:
     check(replace(promised, case=with_groups(promised.case)))
 
 
-@settings(SETTINGS, max_examples=examples(15))
+@settings(SETTINGS, max_examples=examples(15, short=5))
 @given(promised_cases(activations=True), st.sampled_from(get_args(Crash)))
 def test_a_batch_that_is_repeated_gives_and_stores_the_same(promised: Promised, crash: Crash) -> None:
     case = with_groups(promised.case)

@@ -200,31 +200,31 @@ def _sides(pairs: Sequence[tuple[int, Row, Row]]) -> tuple[list[Row], list[Row]]
     return [one for _, one, _ in pairs], [other for _, _, other in pairs]
 
 
-@settings(SETTINGS, max_examples=examples(25))
+@settings(SETTINGS, max_examples=examples(25, short=5))
 @given(cases())
 def test_groups_are_those_of_duckdb_over_the_pairs_of_nested_loops(case: Case) -> None:
     check(with_groups(case))
 
 
-@settings(SETTINGS, max_examples=examples(15))
+@settings(SETTINGS, max_examples=examples(15, short=5))
 @given(cases(family=0))
 def test_queries_of_one_family_add_up_their_own_pairs(case: Case) -> None:
     check(with_groups(case))
 
 
-@settings(SETTINGS, max_examples=examples(25))
+@settings(SETTINGS, max_examples=examples(25, short=5))
 @given(cases(activations=True))
 def test_queries_that_leave_give_their_open_groups_once(case: Case) -> None:
     check(with_groups(case))
 
 
-@settings(SETTINGS, max_examples=examples(15))
+@settings(SETTINGS, max_examples=examples(15, short=5))
 @given(cases(activations=True), NUMBERS)
 def test_open_groups_go_on_in_another_number_of_buckets(case: Case, numbers: list[int]) -> None:
     check(with_groups(case), moving(numbers))
 
 
-@settings(SETTINGS, max_examples=examples(15))
+@settings(SETTINGS, max_examples=examples(15, short=5))
 @given(cases(activations=True), st.lists(st.sampled_from(get_args(Crash)), min_size=1, max_size=4))
 def test_a_batch_that_is_repeated_gives_and_stores_the_same(case: Case, crashes: list[Crash]) -> None:
     following = cycle(crashes)

@@ -60,7 +60,7 @@ FILTERS = st.one_of(
 )
 
 
-@settings(max_examples=examples(200), deadline=None)
+@settings(max_examples=examples(200, short=25), deadline=None)
 @given(tables(), st.lists(st.lists(FILTERS, max_size=70), max_size=2))
 def test_what_is_counted_is_what_duckdb_answers(table: pa.Table, filters: list[list[str]]) -> None:
     for columns, texts in zip(evaluate_lineage(table, [planned(f) for f in filters]), filters, strict=True):

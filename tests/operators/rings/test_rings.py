@@ -38,7 +38,7 @@ def searched(probes: list[Probe]) -> Callable[[Plan], Plan]:
     return lambda plan: replace(plan, families=tuple(family(f, plan.version) for f in plan.families))
 
 
-@settings(SETTINGS, max_examples=examples(160))
+@settings(SETTINGS, max_examples=examples(160, short=20))
 @given(cases(), st.lists(st.sampled_from([*PROBES, Probe()]), min_size=1, max_size=3))
 def test_every_probe_and_invalidation_gives_what_merging_gives(case: Case, probes: list[Probe]) -> None:
     merged, other = run(case), run(case, searched(probes))

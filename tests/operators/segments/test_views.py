@@ -30,12 +30,11 @@ from operators.join.sliced_join import SliceState
 from operators.segments.merge import concat, mergeable
 from operators.segments.segment import ArrivedFile, Segment
 from operators.segments.view_names import KEPT, steps, stored_id
-from operators.segments.views import read_segment
 from tests.builders import a_query
 from tests.examples import examples
 from tests.operators.cases import SETTINGS
 from tests.operators.reloaded import check_reloaded
-from tests.operators.segment_builders import a_plan, a_segment
+from tests.operators.segment_builders import a_plan, a_segment, read_segment
 
 
 class Stored:

@@ -14,7 +14,7 @@ from operators.errors import CorruptPayload
 from operators.join.compiled_family import compile_family
 from operators.kernels.keys import bucket_of
 from operators.segments.row_codec import KEY
-from operators.steps.exchange import arrived, decode_exchange, encode_exchange, sent_anew
+from operators.steps.exchange import arrived, decode_exchange, encode_exchange, rehashed_exchange
 from planner.bind.bind import bind
 from planner.build.build_plan import build_plan
 from tests.operators.harness import Runner
@@ -72,8 +72,8 @@ def test_each_pair_goes_to_the_bucket_of_its_next_key() -> None:
         assert set(bucket_of(part.rows.column(KEY).to_numpy(), 3).tolist()) == {part.bucket}
     assert not runner.results
     (data,) = runner.sent
-    anew = sent_anew(decode_exchange(pa.py_buffer(data)), 5)
-    again = decode_exchange(pa.py_buffer(encode_exchange(anew)))
+    rehashed = rehashed_exchange(decode_exchange(pa.py_buffer(data)), 5)
+    again = decode_exchange(pa.py_buffer(encode_exchange(rehashed)))
     assert {part.bucket for part in again} == set(bucket_of(pa.array([5, 6]).to_numpy(), 5).tolist())
 
 

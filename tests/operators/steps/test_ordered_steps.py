@@ -49,7 +49,7 @@ def table_of(values: Sequence[int | None], begin: int) -> pa.Table:
     )
 
 
-@settings(SETTINGS, max_examples=examples(80))
+@settings(SETTINGS, max_examples=examples(80, short=10))
 @given(data=st.data())
 def test_combinations_are_those_of_nested_loops(data: st.DataObject) -> None:
     descending = data.draw(st.booleans())

@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from itertools import pairwise
-from typing import get_args
 
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from catalog.values.plan import Partitioning, Plan
-from catalog.values.query import Query
-from catalog.values.stream import Stream
 from planner.bind.bind import bind
-from planner.build.build_plan import STRATEGIES, build_plan
+from planner.build.build_plan import build_plan
 from planner.build.objective import Objective
-from planner.errors import InvalidWindow
 from tests.examples import examples
-from tests.operators.bucket.test_rehash import NUMBERS, moving
+from tests.operators.bucket.test_rehash import moving
 from tests.operators.cases import SETTINGS
-from tests.operators.durable import Crash
-from tests.operators.steps.combinations import DurableRecorder, Recorder, Written, expected, rows, stream
+from tests.operators.steps.combinations import Recorder, Written, expected, rows, stream
+from tests.operators.steps.drawn import run_drawn
 
-PARTITIONINGS: tuple[Partitioning, ...] = ("hash", "replicate")
 WINDOWS_S = st.sampled_from((1, 2, 3, 5, 8, 13))
 
 
@@ -52,63 +45,13 @@ def written(draw: st.DrawFn, known: int, batches: int) -> Written:
     return Written(streams, windows, tuple(conditions), since, until)
 
 
-@settings(SETTINGS, max_examples=examples(80))
+@settings(SETTINGS, max_examples=examples(80, short=10))
 @given(data=st.data())
 def test_combinations_are_those_of_duckdb(data: st.DataObject) -> None:
-    known = data.draw(st.integers(2, 4), "streams")
-    batches = data.draw(st.integers(1, 5), "batches")
-    rng = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1), "seed"))
-    key = data.draw(st.sampled_from(("bigint", "string")), "key")
-    disorder = data.draw(st.integers(0, 3), "disorder")
-    streams = {
-        n: stream(n, key, data.draw(st.integers(0, disorder)) * 1_000_000) for n in range(1, known + 1)
-    }
-    tables = {n: rows(rng, streams[n], int(rng.integers(0, 26)), 20, disorder, 3) for n in streams}
-    placed = {n: np.sort(rng.integers(0, batches, t.num_rows)) for n, t in tables.items()}
-    queries = data.draw(st.lists(written(known, batches), min_size=1, max_size=4), "queries")
-    by_name = {s.name: s for s in streams.values()}
-    bound: list[Query | None] = []
-    for number, query in enumerate(queries, 1):
-        bound.append(_bound(query, by_name, number))
-    strategy = data.draw(st.sampled_from(sorted(STRATEGIES)), "strategy")
-    # A family of two streams alone spreads its keys; then they stay spread.
-    partitioning = data.draw(st.sampled_from(PARTITIONINGS), "partitioning")
-    crash = data.draw(st.sampled_from(get_args(Crash)), "crash")
-    buckets, slack_us = (
-        data.draw(st.integers(1, 4), "buckets"),
-        data.draw(st.sampled_from((0, None)), "slack"),
-    )
-    runner = (
-        Recorder(streams, buckets, slack_us=slack_us, stored=data.draw(st.booleans(), "stored"))
-        if crash == "never"
-        else DurableRecorder(streams, buckets, slack_us=slack_us, crash=crash)
-    )
-    move = moving(data.draw(NUMBERS, "buckets after each batch") if crash == "never" else [0])
-    plan: Plan | None = None
-    for batch in range(batches):
-        running = [
-            b for w, b in zip(queries, bound, strict=True) if b is not None and w.since <= batch < w.until
-        ]
-        plans = []
-        if plan is None or {q.id for f in plan.families for q in f.queries} != {q.id for q in running}:
-            plan = build_plan(
-                running, streams, plan, objective=Objective(strategy, partitioning=partitioning)
-            )
-            plans.append(plan)
-        flowing = {s.id for s in plan.streams}
-        runner.step({n: t.filter(placed[n] == batch) for n, t in tables.items() if n in flowing}, plans)
-        move(runner, None)
-    for query, each in zip(queries, bound, strict=True):
-        found = {} if each is None else runner.rows_of(each)
-        assert found == expected(query, tables, placed, runner.late), query.cql
-
-
-def _bound(query: Written, streams: Mapping[str, Stream], number: int) -> Query | None:
-    """Return the bound query, None where its bounds exclude each other."""
-    try:
-        return bind(query.cql, streams, name=f"q{number}", query_id=number)
-    except InvalidWindow:
-        return None
+    ran = run_drawn(data, written, batches=5, rows_of_stream=(0, 25), buckets=4)
+    for query, each in zip(ran.queries, ran.bound, strict=True):
+        found = {} if each is None else ran.runner.rows_of(each)
+        assert found == expected(query, ran.tables, ran.placed, ran.runner.late), query.cql
 
 
 def test_rows_of_spread_keys_are_joined_once_after_moves() -> None:

@@ -61,8 +61,9 @@ def test_what_cannot_be_searched_so_is_refused(text: str, invalidation: str | No
     assert (caught.value.primary, bool(caught.value.hint)) == (said, True)
 
 
-def planned(**objective: AskedProbe | dict[str, AskedProbe]) -> Plan:
-    return build_plan([*QUERIES, THETA], STREAMS, objective=Objective(**objective))  # type: ignore[arg-type]
+def planned(probe: AskedProbe = "auto", family_probes: dict[str, AskedProbe] | None = None) -> Plan:
+    objective = Objective(probe=probe, family_probes=family_probes or {})
+    return build_plan([*QUERIES, THETA], STREAMS, objective=objective)
 
 
 def probes(plan: Plan) -> dict[bool, Probe]:

@@ -29,6 +29,7 @@ from service.errors import CorruptResults
 from service.results.export import export_query
 from service.statistics.profile import RECENT_BATCHES
 from tests.catalog.processes import SPAWN, finished
+from tests.empty_catalog import prepared
 from tests.examples import seeds
 from tests.service.compacting import BATCHES, FILES, KEPT, Twins, compact, compactor_of, named, twins
 from tests.service.dropping import Q1, SECOND_US, World, a_world
@@ -317,7 +318,7 @@ def die_at(directory: Path, point: str, first: int) -> None:
     os.environ["SLUICE_FAILPOINT"] = f"{point}@{first}"
     lock = directory / "engine.lock"
     lock.write_text(f'{{"pid": {os.getpid()}, "jvm_pid": {os.getpid()}}}')
-    with Store.open(f"sqlite:///{directory / 'catalog.db'}") as store:
+    with Store.open(prepared(f"sqlite:///{directory / 'catalog.db'}")) as store:
         compact(compactor_of(directory, store))
 
 

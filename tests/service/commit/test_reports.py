@@ -99,7 +99,8 @@ def test_buckets_that_report_at_once_are_one_batch() -> None:
     assert committed == [buckets] * 20
 
 
-def test_a_worker_keeps_its_connection_and_finds_the_next_engine() -> None:
+def test_a_worker_keeps_its_connection_and_finds_the_next_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_open", None)
     committed: list[int] = []
     for engine in range(2):
         with taking(1, lambda found: committed.append(found[0].batch)) as reports:
@@ -109,6 +110,7 @@ def test_a_worker_keeps_its_connection_and_finds_the_next_engine() -> None:
                 connection = module._open[1]
                 send_report(reports.address, a_report(10 * engine + batch, 0))
                 assert module._open == (reports.address, connection)
+            connection.close()
     assert committed == [0, 0, 1, 1, 2, 2, 10, 10, 11, 11, 12, 12]
 
 

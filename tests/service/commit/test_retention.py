@@ -19,6 +19,7 @@ from service.commit.commit import BatchCommitter
 from service.commit.retention import DEAD_LETTER_INTERVAL_S, DeadLetterRetention
 from tests.catalog.examples import stored_routes
 from tests.catalog.processes import SPAWN, finished
+from tests.empty_catalog import prepared
 from tests.service.dropping import BOTH, Q1, SECOND_US, World, a_world, retention_of
 from tests.service.pairs import Batches, add_query, open_store
 from tests.service.results.test_results import pair
@@ -148,7 +149,7 @@ def die_after_dropping(directory: Path, batches: int) -> None:
     os.environ["SLUICE_FAILPOINT"] = f"after-drop@{batches}"
     lock = directory / "engine.lock"
     lock.write_text(f'{{"pid": {os.getpid()}, "jvm_pid": {os.getpid()}}}')
-    with Store.open(f"sqlite:///{directory / 'catalog.db'}") as store:
+    with Store.open(prepared(f"sqlite:///{directory / 'catalog.db'}")) as store:
         retention_of(directory, store).run_once(batches * SECOND_US)
 
 

@@ -19,6 +19,7 @@ from catalog.values.routes.query_sets import QuerySets
 from catalog.values.routes.route_table import BatchRoutes, RouteTable
 from service.commit.route_dictionary import RouteDictionary
 from tests.catalog.examples import manifest, plan, stored_routes
+from tests.empty_catalog import prepared
 from tests.examples import seeds
 
 
@@ -50,7 +51,7 @@ def test_every_batch_finds_its_routes(seed: int, tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(
         "catalog.store.repositories.routes._KEPT_BYTES", rng.choice([0, 10_000, 50_000, 1 << 20])
     )
-    with Store.open(f"sqlite:///{tmp_path / 'catalog.db'}") as store:
+    with Store.open(prepared(f"sqlite:///{tmp_path / 'catalog.db'}")) as store:
         epoch, known = store.epochs.begin("engine"), RouteDictionary()
         version, queries, order = 1, 5, [1, 2, 3, 4, 5]
         sets: dict[tuple[int, ...], int] = {}
@@ -94,7 +95,7 @@ def test_every_batch_finds_its_routes(seed: int, tmp_path: Path, monkeypatch: py
 
 
 def test_versions_without_new_routes_add_nothing(tmp_path: Path) -> None:
-    with Store.open(f"sqlite:///{tmp_path / 'catalog.db'}") as store:
+    with Store.open(prepared(f"sqlite:///{tmp_path / 'catalog.db'}")) as store:
         epoch, known = store.epochs.begin("engine"), RouteDictionary()
         for batch in range(30):
             routes = {7: (1,), 8: (1, 2)} if batch % 2 else {8: (1, 2)}
@@ -139,7 +140,7 @@ def test_a_batch_that_was_not_committed_teaches_nothing() -> None:
 
 def test_families_of_different_queries_share_a_row(tmp_path: Path) -> None:
     reported = _reported({5: (1,), 6: (2, 1)}, (2, 1)) + _reported({7: (9, 4), 8: (3,)}, (9, 3, 4))
-    with Store.open(f"sqlite:///{tmp_path / 'catalog.db'}") as store:
+    with Store.open(prepared(f"sqlite:///{tmp_path / 'catalog.db'}")) as store:
         bare, known = _bare(0, store.epochs.begin("engine"), 1), RouteDictionary()
         made = known.new_routes(bare, reported, partial(_plan, queries=9))
         assert store.batches.commit(bare, made)

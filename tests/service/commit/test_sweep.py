@@ -14,6 +14,7 @@ from catalog.store.repositories.batches import BatchRepository
 from catalog.store.store import Store
 from catalog.values.batch import BatchManifest
 from service.commit.sweep import sweep
+from tests.empty_catalog import prepared
 from tests.service.dropping import World, a_world
 
 
@@ -27,7 +28,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
 def swept(world: World) -> tuple[int, int]:
     """Sweep as the next start does; return how many files went and how many manifests were read for it."""
     read = []
-    with Store.open(f"sqlite:///{world.directory / 'catalog.db'}") as store:
+    with Store.open(prepared(f"sqlite:///{world.directory / 'catalog.db'}")) as store:
 
         class CountsManifests(BatchRepository):
             """Batches, of which those are noted whose manifests are read one by one."""

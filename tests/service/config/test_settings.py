@@ -143,6 +143,14 @@ def test_results_are_kept_for_sinks_for_a_week_unless_it_is_set(monkeypatch: pyt
         load_settings(sink_retention="a week")
 
 
+def test_files_are_kept_for_sinks_up_to_a_size_unless_it_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert load_settings().sinks.retention_bytes == 20 << 30
+    monkeypatch.setenv("SLUICE_SINK_RETENTION_MB", "0")
+    assert load_settings().sinks.retention_bytes is None
+    with pytest.raises(InvalidSetting, match='setting "sink_retention_mb" cannot be -1'):
+        load_settings(sink_retention_mb=-1)
+
+
 def test_a_retention_that_is_no_length_of_time_is_named() -> None:
     with pytest.raises(InvalidSetting) as caught:
         load_settings(result_retention="a week")

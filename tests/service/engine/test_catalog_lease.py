@@ -25,11 +25,12 @@ from service.engine.catalog_lease import CatalogLease, this_process
 from service.engine.engine import Engine
 from service.errors import CatalogInUse
 from tests.catalog.examples import manifest
+from tests.empty_catalog import prepared
 from tests.waiting import until
 
-EXPIRY_S, RENEW_S, GIVE_UP_S = 1.5, 0.1, 0.5
+EXPIRY_S, RENEW_S, GIVE_UP_S = 1.0, 0.1, 0.5
 #: Of a lease that does not end while its engine lives, on a busy machine, too.
-LASTING_S, LASTING_GIVE_UP_S = 30.0, 20.0
+LASTING_S, LASTING_GIVE_UP_S = 12.0, 10.0
 
 
 @contextmanager
@@ -43,7 +44,7 @@ def an_engine(
 ) -> Iterator[tuple[Store, CatalogLease, list[str]]]:
     """Open the catalog as one more engine does, which says why it gave up."""
     reasons: list[str] = []
-    with Store.open(url) as store:
+    with Store.open(prepared(url)) as store:
         lease = CatalogLease(store, directory / name, reasons.append, expiry_s, RENEW_S, give_up_s)
         yield store, lease, reasons
         lease.release()
@@ -171,7 +172,7 @@ def test_an_engine_that_cannot_renew_gives_up_before_others_begin(
 ) -> None:
     with a_hasty_engine(either_url, tmp_path, "one") as (_, lease, reasons):
         lease.acquire()
-        with Store.open(either_url) as other, other.transaction():
+        with Store.open(prepared(either_url)) as other, other.transaction():
             # Another writer keeps the database for itself.
             lease.store._database._busy_timeout_s = 0.05
             monkeypatch.setattr(lease.store.lease, "renew", _down)
@@ -191,7 +192,7 @@ def test_an_engine_whose_own_transaction_hangs_keeps_its_lease(sqlite_url: str, 
         waiting = threading.Thread(target=lambda: others.append(_error_of(other.acquire)))
         with store.transaction():
             waiting.start()
-            time.sleep(5 * lease.give_up_s)
+            time.sleep(2 * lease.give_up_s)
         waiting.join()
         assert [type(error) for error in others] == [CatalogInUse]
         assert not reasons
@@ -210,7 +211,7 @@ def _down(lease: object) -> None:
 
 
 def test_two_directories_on_one_catalog_have_one_engine(either_url: str, tmp_path: Path) -> None:
-    with Store.open(either_url) as store:
+    with Store.open(prepared(either_url)) as store:
         engines = [Engine(Settings(), open_data_dir(tmp_path / name), store) for name in ("one", "other")]
         engines[0].acquire()
         with pytest.raises(CatalogInUse):
@@ -229,14 +230,14 @@ def test_a_stand_by_waits_and_is_next(url: str, tmp_path: Path) -> None:
         with an_engine(url, tmp_path, name) as (_, lease, _):
             if lease.stand_by(stopping):
                 taken.append(name)
-                stopping.wait(EXPIRY_S)
+                stopping.wait(0.1)
 
     with an_engine(url, tmp_path, "first") as (store, first, _):
         first.acquire()
         threads = [threading.Thread(target=wait, args=(name,)) for name in ("one", "other")]
         for thread in threads:
             thread.start()
-        time.sleep(2 * EXPIRY_S)
+        time.sleep(EXPIRY_S)
         assert taken == [], "the first one renews"
         first.release()
         for thread in threads:

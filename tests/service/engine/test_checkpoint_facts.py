@@ -12,6 +12,7 @@ from service.config.settings import load_settings
 from service.engine.checkpoint_facts import checkpoint_facts
 from service.engine.engine import Engine
 from service.errors import BucketsFixed
+from tests.empty_catalog import prepared
 
 
 def test_an_engine_with_another_number_of_buckets_takes_nothing(tmp_path: Path) -> None:
@@ -19,7 +20,7 @@ def test_an_engine_with_another_number_of_buckets_takes_nothing(tmp_path: Path) 
     right, wrong, silent = (
         load_settings(data_dir=tmp_path, **buckets) for buckets in ({"buckets": 4}, {"buckets": 8}, {})
     )
-    with Store.open(directory.catalog_url) as store:
+    with Store.open(prepared(directory.catalog_url)) as store:
         assert len(checkpoint_facts(store, right).keys) == 4
         with pytest.raises(BucketsFixed, match="4 buckets, not 8") as refused:
             Engine(wrong, directory, store).acquire()

@@ -16,6 +16,7 @@ from service.engine.engine_status import EngineStatus, EngineWish
 from service.engine.retry import MAX_FAILURES_AT_A_BATCH
 from service.errors import NothingToSkip
 from service.inputs.voided import voided_batches
+from tests.empty_catalog import prepared
 
 EXPIRY_MS = 8_000
 
@@ -53,7 +54,7 @@ class Observed:
 @pytest.fixture
 def observed(either_url: str) -> Iterator[Observed]:
     clock = Clock()
-    with Store.open(either_url) as store:
+    with Store.open(prepared(either_url)) as store:
         yield Observed(store, clock, EngineControl(store, clock))
 
 

@@ -22,6 +22,7 @@ from service.planning.failing_queries import pause_failing
 from service.planning.preview import Statistician
 from service.planning.versions import Versions
 from service.statistics.query_status import query_statuses
+from tests.empty_catalog import prepared
 from tests.service.spark_logs import write_begun, write_done
 
 SLOW = '"v" < 1'
@@ -42,7 +43,7 @@ def data_dir(tmp_path: Path) -> DataDir:
 
 @pytest.fixture
 def versions(data_dir: DataDir) -> Iterator[Versions]:
-    with Store.open(data_dir.catalog_url) as store:
+    with Store.open(prepared(data_dir.catalog_url)) as store:
         for name in ("A", "B"):
             store.streams.add(Stream(0, name, COLUMNS, "ts", 0, HttpSource()))
         versions = Versions(store, Statistician(store, CatalogRows(store), buckets=2), Objective())

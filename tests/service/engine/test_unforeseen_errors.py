@@ -24,6 +24,7 @@ from service.planning.preview import Statistician
 from service.planning.versions import Versions
 from service.workspace import engine_part
 from service.workspace.engine_part import EnginePart, EngineParts
+from service.workspace.plans import WorkspacePlans
 
 #: Limit of a wait that takes milliseconds.
 LONG_S = 120.0
@@ -79,7 +80,7 @@ def test_a_stand_by_outlives_a_term_that_cannot_even_begin(
             raise RuntimeError("can't start new thread")
         settings = load_settings(data_dir=data_dir.root)
         versions = Versions(store, Statistician(store, CatalogRows(store), buckets=1), Objective())
-        return EngineParts(settings, data_dir, store, events, versions)
+        return EngineParts(settings, data_dir, store, events, versions, WorkspacePlans(store, versions))
 
     monkeypatch.setattr(Engine, "stand_by", stand_by)
     monkeypatch.setattr(engine_part, "RETRY_S", 0.0)

@@ -16,6 +16,7 @@ from service.inputs.inputs import Inputs
 from service.inputs.partitions import Lane
 from service.inputs.sources.files import list_files
 from service.inputs.sources.http_log import EventLog
+from tests.empty_catalog import prepared
 from tests.examples import examples
 from tests.service.inputs.streams import files_stream, rows_from, stream_of
 
@@ -120,7 +121,7 @@ def test_nothing_stalls_and_no_stream_runs_ahead(
     tmp_path_factory: pytest.TempPathFactory, files: list[list[tuple[int, int]]], max_rows: int
 ) -> None:
     newest = [sorted(t for _, t in stream) for stream in files]
-    with Store.open(f"sqlite:///{tmp_path_factory.mktemp('catalog') / 'catalog.db'}") as store:
+    with Store.open(prepared(f"sqlite:///{tmp_path_factory.mktemp('catalog') / 'catalog.db'}")) as store:
         streams = [
             listed(store, f"S{i}", [(rows, t, t) for (rows, _), t in zip(stream, newest[i], strict=True)])
             for i, stream in enumerate(files)

@@ -20,6 +20,7 @@ class Clock:
         return self.now_s
 
 
+@pytest.mark.mounts
 @pytest.mark.parametrize(("least_mb", "least"), [(None, 5 * MB), (8, 8 * MB), (0, 0)])
 def test_input_waits_below_half_of_what_requests_need(
     tmp_path: Path, least_mb: int | None, least: int
@@ -38,6 +39,7 @@ def test_input_waits_below_half_of_what_requests_need(
     assert seen == [none, none, low, out, out]
 
 
+@pytest.mark.mounts
 def test_the_file_system_is_looked_at_once_a_second(tmp_path: Path) -> None:
     now_s = [10.0]
     with tmpfs(tmp_path / "disk", 100) as disk:
@@ -51,6 +53,7 @@ def test_the_file_system_is_looked_at_once_a_second(tmp_path: Path) -> None:
         assert "0 bytes free" in space.told(space.least_bytes)
 
 
+@pytest.mark.mounts
 def test_a_large_file_system_keeps_a_gigabyte(tmp_path: Path) -> None:
     with tmpfs(tmp_path / "disk", 100_000) as disk:
         assert DiskSpace(disk.root, None).least_bytes == 1 << 30

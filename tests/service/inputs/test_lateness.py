@@ -15,6 +15,7 @@ from catalog.values.stream import FilesSource, GeneratorSource, Stream
 from service.inputs.inputs import Inputs
 from service.inputs.lateness import none_can_be_late
 from service.inputs.sources.http_log import EventLog
+from tests.empty_catalog import prepared
 from tests.examples import examples
 from tests.service.inputs.streams import stream_of
 
@@ -70,7 +71,7 @@ def test_generated_rows_come_in_order(store: Store, events: EventLog) -> None:
 def test_the_answer_is_that_of_every_cut(
     tmp_path_factory: pytest.TempPathFactory, times: list[tuple[int, int]], lateness_us: int
 ) -> None:
-    with Store.open(f"sqlite:///{tmp_path_factory.mktemp('catalog') / 'catalog.db'}") as store:
+    with Store.open(prepared(f"sqlite:///{tmp_path_factory.mktemp('catalog') / 'catalog.db'}")) as store:
         stream = listed(store, [(2, low, high) for low, high in times], lateness_us)
         found = none_can_be_late(stream, Inputs(store, None))
     late = False

@@ -5,13 +5,14 @@ from pathlib import Path
 from catalog.store.store import Store
 from catalog.values.plan import Heartbeat
 from service.job.commit_signal import CommitSignal
+from tests.empty_catalog import prepared
 
 
 def news_of(directory: Path) -> tuple[Store, CommitSignal]:
     url = f"sqlite:///{directory / 'catalog.db'}"
     news = CommitSignal.of((url, f"sqlite:///{directory / 'events.db'}"), str(directory / "engine.lock"))
     assert news is not None
-    return Store.open(url), news
+    return Store.open(prepared(url)), news
 
 
 def test_a_catalog_on_a_server_tells_no_news() -> None:

@@ -31,6 +31,7 @@ from service.job.reader_tasks import PackPartition
 from service.job.source import SluiceReader
 from tests.catalog.examples import manifest
 from tests.crash.disks import tmpfs
+from tests.empty_catalog import prepared
 from tests.examples import examples
 from tests.service.inputs.streams import stream_of
 
@@ -167,7 +168,7 @@ class Spark:
 @contextmanager
 def spark(directory: Path, max_rows: int = 1000) -> Iterator[Spark]:
     """A Spark that has started, with an empty catalog."""
-    with Store.open(f"sqlite:///{directory / 'catalog.db'}") as store:
+    with Store.open(prepared(f"sqlite:///{directory / 'catalog.db'}")) as store:
         events = EventLog(directory / "events.db")
         (directory / "lock").touch()
         made = Spark(directory, store, events, max_rows)
@@ -200,7 +201,7 @@ def batches(draw: st.DrawFn) -> tuple[Any, ...]:
     return draw(counts), draw(counts), draw(deaths), draw(st.integers(0, 4)) == 0
 
 
-@settings(max_examples=examples(60))
+@settings(max_examples=examples(60, short=7))
 @given(st.lists(batches(), min_size=3, max_size=12), st.sampled_from([1, 2, 4, 1000]))
 def test_every_event_is_read_once_whatever_comes_and_dies(
     steps: list[tuple[Any, ...]], max_rows: int
@@ -273,6 +274,7 @@ def test_an_engine_that_was_replaced_begins_no_batch(tmp_path: Path) -> None:
             run.latest()
 
 
+@pytest.mark.mounts
 def test_input_waits_for_space_and_changes_do_not(tmp_path: Path) -> None:
     with tmpfs(tmp_path / "disk", 64) as disk, spark(disk.root) as found:
         stream = found.add_stream()
@@ -296,6 +298,7 @@ def test_input_waits_for_space_and_changes_do_not(tmp_path: Path) -> None:
         assert_each_event_once(found)
 
 
+@pytest.mark.mounts
 def test_a_batch_that_was_begun_is_repeated_on_a_disk_without_space(tmp_path: Path) -> None:
     with tmpfs(tmp_path / "disk", 64) as disk, spark(disk.root) as found:
         stream = found.add_stream()

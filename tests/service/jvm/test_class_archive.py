@@ -1,3 +1,4 @@
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -54,7 +55,8 @@ def test_a_jvm_under_flight_recorder_uses_no_archive(tmp_path: Path) -> None:
     assert archive_options(archive, SparkSettings(), {"JAVA_TOOL_OPTIONS": option}) == ""
 
 
-def test_a_jvm_starts_with_an_archive_that_is_none(tmp_path: Path) -> None:
+def test_a_jvm_starts_with_an_archive_that_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "environ", os.environ.copy())
     archive = tmp_path / "broken.jsa"
     archive.write_bytes(b"no archive" * 1000)
 

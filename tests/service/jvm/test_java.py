@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from service.errors import JavaMissing
+from service.errors import JavaMissing, UserUnknown
 from service.jvm.java import use_java, wrap_java
 
 
@@ -33,6 +33,14 @@ def test_a_java_that_is_new_enough_is_used(tmp_path: Path, version: str) -> None
 
     assert use_java({"JAVA_HOME": str(home), "PATH": ""}) == home
     assert os.environ["JAVA_HOME"] == str(home)
+
+
+def test_a_user_without_a_name_is_told_before_spark_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 4_000_000_000)
+    with pytest.raises(UserUnknown) as refused:
+        use_java()
+    assert refused.value.primary == "user 4000000000 has no name"
+    assert refused.value.hint == "Add a line for 4000000000 to /etc/passwd, or run as a user that has one."
 
 
 def test_java_home_comes_before_the_path(tmp_path: Path) -> None:

@@ -197,7 +197,7 @@ def test_statistics_that_are_old_or_not_measured_decide_nothing(what: str) -> No
     assert found
 
 
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(60, short=7), deadline=None)
 @given(
     seed=st.integers(0, 2**32 - 1),
     objective=st.sampled_from(["paper", "calibrated"]),

@@ -12,7 +12,7 @@ from catalog.clock import wall_clock_us
 from catalog.store import retention
 from catalog.values.sink import FilesSink, SinkRecord, WebhookSink
 from service.sinks import deliverer
-from service.sinks.deliverer import Deliverer
+from service.sinks.deliverer import Deliverer, KeptForSinks
 from tests.service.pairs import add_query
 from tests.service.sinks.receiver import Receiver
 from tests.service.sinks.world import OUTPUTS, World, delivering
@@ -150,7 +150,9 @@ def test_what_a_sink_does_not_take_in_time_is_lost_counted_and_told(
     for _ in range(12):
         world.commit(2)
     now_us = [12 * HOUR_US]
-    turns = Deliverer(world.store, world.delivery, 10 * HOUR_US, now_us=lambda: now_us[0])
+    turns = Deliverer(
+        world.store, world.delivery, KeptForSinks(10 * HOUR_US, None, HOUR_US), now_us=lambda: now_us[0]
+    )
 
     def look(after_us: int) -> SinkRecord:
         """Look again after a while, and wait for the attempt that comes of it."""
@@ -187,6 +189,52 @@ def test_what_a_sink_does_not_take_in_time_is_lost_counted_and_told(
     assert {r.headers["sluice-lost-rows"] for r in taken} == {"16"}
     assert not world.present().losing
     assert "results wait for a sink that lags: the receiver answered 503" in caplog.text
+
+
+def test_what_takes_too_much_space_for_a_sink_is_lost_counted_and_told(
+    world: World, receiver: Receiver, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(deliverer, "FIRST_DELAY_S", 0.0)  # each look is an attempt
+    monkeypatch.setattr(retention, "KEPT_BATCHES", 4)
+    world.batches.spacing_us = HOUR_US
+    world.batches.sized = True
+    receiver.refusing = 10**9
+    world.set_sink(WebhookSink(f"{receiver.url}/large"))
+    for _ in range(12):
+        world.commit(2)
+    size = world.store.result_files.sizes_before(12).since
+    assert size(0) - size(1) == (world.directory / "results" / "b000000-f-e1-0.parquet").stat().st_size
+    now_us = [12 * HOUR_US]
+    turns = Deliverer(world.store, world.delivery, now_us=lambda: now_us[0])
+
+    def kept(limit: int, results_us: int) -> SinkRecord:
+        """Return the sink after a look an hour later, and the attempt that comes of it."""
+        turns.kept = KeptForSinks(None, limit, results_us)
+        now_us[0] += HOUR_US
+        failures = world.present().failures
+        turns.run_once()
+        until(lambda: world.present().failures > failures and not turns._busy)
+        return world.present()
+
+    try:
+        turns.run_once()
+        until(lambda: world.present().failing and not turns._busy)
+        record = kept(0, 100 * HOUR_US)
+        assert (record.lost, record.waiting_from) == (0, 0), "readers keep them anyway"
+        record = kept(size(0) - size(8), HOUR_US)
+        assert (record.lost, record.waiting_from) == (0, 0), "the newest four are not kept for it alone"
+        record = kept(size(3) - size(8), HOUR_US)
+        assert (record.lost, record.lost_rows, record.lost_batch, record.waiting_from) == (3, 6, 2, 3)
+        assert record.losing
+        assert kept(0, HOUR_US).waiting_from == 8, "the newest stay"
+    finally:
+        turns.stop()
+    lines = [line for line in caplog.records if line.message.startswith("results lost")]
+    assert [(line.levelname, line.batches, line.rows) for line in lines] == [
+        ("ERROR", 3, 6),
+        ("ERROR", 5, 10),
+    ]
+    assert "took too much space for a sink: the receiver answered 503" in lines[0].message
 
 
 def test_nothing_is_lost_where_results_are_kept_without_end(

@@ -39,7 +39,9 @@ STEPS = st.lists(
 
 
 @settings(
-    max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(25, short=5),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(steps=STEPS)
 @example(  # a webhook that replaces one of the same URL
@@ -153,7 +155,7 @@ FILE_STEPS = st.lists(
 )
 
 
-@settings(max_examples=examples(25), deadline=None)
+@settings(max_examples=examples(25, short=5), deadline=None)
 @given(steps=FILE_STEPS, per_file=st.sampled_from((1, 2, 3)), delay_s=st.integers(0, 2))
 @example(  # it dies when the file is there, and the next one could have more batches
     steps=[("commit", 1), ("crash", 1), ("commit", 1)], per_file=3, delay_s=0

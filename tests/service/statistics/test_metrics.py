@@ -5,13 +5,16 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from catalog.store import retention
 from catalog.values.batch import BatchManifest, CpuCounters, SliceCounters, StreamCounters
 from catalog.values.query import Output
 from catalog.values.sink import FilesSink
 from service.inputs.sources.backlog import Backlog
 from service.statistics.metrics import IngestFigures, metrics_text
+from service.statistics.series_bound import SeriesBound
 from tests.service.pairs import Batches, add_query, open_store
 
 CALM = IngestFigures(backlogs={}, refused={}, free_bytes=9, least_bytes=4, held=False)
@@ -103,6 +106,29 @@ def test_sinks_have_lag_and_totals(tmp_path: Path) -> None:
     assert later["sluice_sink_lag_batches", of] == later["sluice_sink_lag_seconds", of] == 0
 
 
+def test_files_that_are_kept_for_a_sink_alone_have_a_size(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retention, "KEPT_BATCHES", 1)
+    with open_store(tmp_path) as store:
+        query = add_query(store, "q1", [Output("k", 'a."k"', "bigint")])
+        store.sinks.set(query.id, FilesSink("alerts"))
+        batches = Batches(store, tmp_path / "results", {1: (query.id,)})
+        batches.sized = True
+        for n in range(4):
+            batches.commit([{"route": 1, "t": 1, "pos": (n, 0), "a_k": 1, "b_k": 1}])
+        (record,) = store.sinks.pending()
+        store.sinks.delivered(record, 0, 1, whole=True)
+        sizes = [path.stat().st_size for path in sorted((tmp_path / "results").iterdir())]
+        of = (("query", "q1"), ("type", "files"))
+        kept, held_by_readers = (
+            samples(metrics_text(store, "running", CALM, results_us=us))["sluice_sink_kept_bytes", of]
+            for us in (0, None)
+        )
+    assert kept == sum(sizes[1:3]), "it has the first, and the newest is there anyway"
+    assert held_by_readers == 0
+
+
 def test_back_pressure_is_told_by_stream_and_by_limit(tmp_path: Path) -> None:
     figures = IngestFigures({"A": Backlog(7, 700)}, {"disk": 2}, free_bytes=3, least_bytes=8, held=True)
     with open_store(tmp_path) as store:
@@ -116,3 +142,60 @@ def test_back_pressure_is_told_by_stream_and_by_limit(tmp_path: Path) -> None:
     assert refused == {"rows": 0, "bytes": 0, "disk": 2}
     assert (found["sluice_disk_free_bytes", ()], found["sluice_disk_free_least_bytes", ()]) == (3, 8)
     assert found["sluice_input_held", ()] == 1
+
+
+def test_a_thousand_queries_make_a_bounded_number_of_series(tmp_path: Path) -> None:
+    bound = SeriesBound(3)
+    with open_store(tmp_path) as store:
+        ids = [add_query(store, f"q{n:02}", [Output("k", 'a."k"', "bigint")]).id for n in range(20)]
+        for query_id in ids:
+            store.sinks.set(query_id, FilesSink("alerts"))
+
+        def committed(batch: int, rows: list[int]) -> Samples:
+            slices = tuple(
+                SliceCounters("f", "a", n, rows=n, bytes=10 * n, segments=1, join=f"q{n}")
+                for n in range(1, 21)
+            )
+            store.batches.commit(
+                BatchManifest(
+                    batch=batch,
+                    epoch=store.epochs.current(),
+                    plan_version=1,
+                    files=(),
+                    late_files=(),
+                    streams=(),
+                    slices=slices,
+                    query_rows=tuple((i, count) for i, count in zip(ids, rows, strict=True) if count),
+                    started_at_us=1_000_000,
+                    committed_at_us=1_500_000,
+                )
+            )
+            return samples(metrics_text(store, "running", CALM, bound=bound))
+
+        def results(found: Samples) -> dict[str, float]:
+            return {
+                dict(labels)["query"]: v for (name, labels), v in found.items() if "query_results" in name
+            }
+
+        first = committed(0, list(range(20)))
+        assert results(first) == {"q19": 19, "q18": 18, "q17": 17, "(other)": sum(range(17))}
+        # A query gets a name: what it has counted under (other) stays there, so that the sum does not fall.
+        second = committed(1, [100, *[1] * 19])
+        assert results(second) == {"q00": 100, "q19": 20, "q18": 19, "(other)": sum(range(17)) + 17}
+    of_slices = {labels: value for (name, labels), value in first.items() if name == "sluice_slice_rows"}
+    assert len(of_slices) == 4
+    assert sum(of_slices.values()) == sum(range(1, 21))
+    sinks = {labels for name, labels in first if name == "sluice_sink_rows_total"}
+    assert len(sinks) == 4
+    assert (("query", "(other)"), ("type", "files")) in sinks
+
+
+def test_a_counter_that_begins_anew_takes_nothing_away() -> None:
+    others = SeriesBound(1)
+    assert others.others("m", {("a", "files"): 5, ("b", "files"): 7}, [("b", "files")], 1) == {
+        ("(other)", "files"): 5
+    }
+    # Its counter began anew: it does not take away.
+    assert others.others("m", {("a", "files"): 2, ("b", "files"): 9}, [("b", "files")], 1) == {
+        ("(other)", "files"): 5
+    }

@@ -41,6 +41,7 @@ from service.inputs.sources.http_log import EventLog
 from service.statistics.sample_answers import GROWTH, LEAST_ROWS, MAX_FREQUENT, SampleCache
 from service.statistics.sampling import sample_profile
 from tests.builders import a_query, a_stream
+from tests.empty_catalog import prepared
 from tests.examples import examples
 
 NOW_US = 1_700_000_000_000_000
@@ -303,7 +304,7 @@ class Counting:
 
 def test_listed_files_are_sampled_once_until_there_are_many_more(tmp_path: Path) -> None:
     rng = np.random.default_rng(5)
-    with Store.open(f"sqlite:///{tmp_path / 'catalog.db'}") as store:
+    with Store.open(prepared(f"sqlite:///{tmp_path / 'catalog.db'}")) as store:
         streams = []
         for name in "AB":
             write_parts(rows_of(rng, 1_000, 10), tmp_path / name, 10)
@@ -331,7 +332,7 @@ def test_listed_files_are_sampled_once_until_there_are_many_more(tmp_path: Path)
 
 def test_a_long_listing_is_seen_at_both_ends(tmp_path: Path) -> None:
     """Ten times the rate at the end: the mean of what both ends took."""
-    with Store.open(f"sqlite:///{tmp_path / 'catalog.db'}") as store:
+    with Store.open(prepared(f"sqlite:///{tmp_path / 'catalog.db'}")) as store:
         directory = tmp_path / "A"
         directory.mkdir()
         stream = store.streams.add(stream_of(0, "A", FilesSource("parquet", str(directory))))
@@ -350,7 +351,7 @@ def test_a_long_listing_is_seen_at_both_ends(tmp_path: Path) -> None:
 
 
 def test_posted_events_are_sampled_from_the_newest_back(tmp_path: Path) -> None:
-    with Store.open(f"sqlite:///{tmp_path / 'catalog.db'}") as store:
+    with Store.open(prepared(f"sqlite:///{tmp_path / 'catalog.db'}")) as store:
         stream = store.streams.add(stream_of(0, "A", HttpSource()))
         log = EventLog(tmp_path / "events.db")
         assert CatalogRows(store, log).sample(stream, ["v"]) is None

@@ -6,7 +6,7 @@ import pytest
 
 from catalog.errors import InvariantBroken, PlanVersionNotFound
 from catalog.store.store import Store
-from catalog.values.plan import ControlRecord, Heartbeat, Pull
+from catalog.values.plan import ControlRecord, Heartbeat, Horizon, Pull
 from tests.catalog.examples import plan, undone
 
 
@@ -29,6 +29,14 @@ def test_records_come_back_in_order_and_in_ranges(store: Store) -> None:
     assert store.control_log.records(1, up_to=2) == (beat,)
     assert store.control_log.records(0, limit=2) == (first, beat)
     assert store.control_log.records(3) == ()
+
+
+def test_horizons_of_a_stream_are_records_and_the_latest_is_known(store: Store) -> None:
+    assert store.control_log.horizon(1) is None
+    records = [store.control_log.append(horizon=Horizon(i, t)) for i, t in ((1, -5), (2, 9), (1, 7))]
+    assert store.control_log.records(0) == tuple(records)
+    assert records[2] == ControlRecord(3, None, horizon=Horizon(1, 7))
+    assert [store.control_log.horizon(i) for i in (1, 2, 3)] == [7, 9, None]
 
 
 def test_the_plan_in_force_follows_the_position(store: Store) -> None:
@@ -72,9 +80,9 @@ def test_plan_versions_follow_each_other(store: Store) -> None:
 
 
 def test_a_record_carries_one_thing(store: Store) -> None:
-    with pytest.raises(ValueError, match="either a plan, a heartbeat, promises or a pull"):
+    with pytest.raises(ValueError, match="either a plan, a heartbeat, promises, a pull or a horizon"):
         store.control_log.append()
-    with pytest.raises(ValueError, match="either a plan, a heartbeat, promises or a pull"):
+    with pytest.raises(ValueError, match="either a plan, a heartbeat, promises, a pull or a horizon"):
         store.control_log.append(plan=plan(1), heartbeat=Heartbeat(1, 1))
     assert store.control_log.head() == 0
 

@@ -6,6 +6,7 @@ import json
 import random
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,8 @@ from service.inputs.sources.files import list_files
 from tests.examples import examples
 from tests.service.inputs.streams import files_stream
 
+DAY_US = 86_400_000_000
+
 COLUMNS = (
     Column("ts", "timestamp"),
     Column("k", "bigint"),
@@ -38,6 +41,8 @@ READERS = {
     "jsonl": "read_json('{}', format = 'newline_delimited', columns = {{ts: 'TIMESTAMP', k: 'BIGINT', "
     "m: 'DECIMAL(10,2)', s: 'VARCHAR'}})",
 }
+#: Why a row of the year 2999 is bad.
+AHEAD = "more than 1d ahead of the clock; declare max_ahead: null in the stream if it is meant so"
 #: A row as it stands in the file, and what is wrong with it: None, or the column at fault ("" for none).
 Written = tuple[str, str | None]
 
@@ -57,6 +62,7 @@ def csv_row(draw: random.Random, number: int) -> Written:
             (f"{second},one,{money},{text}", "k"),
             (f"{second},{key},1.234,{text}", "m"),
             (f"yesterday,none,{money},{text}", "ts"),
+            (f"2999-01-01,{key},{money},{text}", "ts"),
         ]
     )
 
@@ -75,12 +81,13 @@ def json_row(draw: random.Random, number: int) -> Written:
             (json.dumps(row | {"k": "one"}), "k"),
             (json.dumps(row | {"k": [1], "s": 5}), "k"),
             (json.dumps(row | {"ts": "2024-13-01"}), "ts"),
+            (json.dumps(row | {"ts": "2999-01-01"}), "ts"),
         ]
     )
 
 
 def listed(store: Store, stream: Stream, letters: Path) -> Stream:
-    stream = store.streams.add(replace(stream, on_error="skip-rows"))
+    stream = store.streams.add(replace(stream, on_error="skip-rows", max_ahead_us=DAY_US))
     list_files(store, stream, dead_letters=letters)
     return stream
 
@@ -150,16 +157,15 @@ def _good(row_of: Callable[[random.Random, int], Written], draw: random.Random) 
 
 
 def test_what_is_read_of_parquet_is_what_duckdb_reads_of_its_good_rows(store: Store, tmp_path: Path) -> None:
+    times = {"ts": 2**60, "ahead": round(datetime(2999, 1, 1, tzinfo=UTC).timestamp()) * 1_000_000}
     for seed in range(examples(40)):
         draw = random.Random(seed)
         count = draw.randrange(1, 200)
-        faults = [draw.choice([None] * 5 + ["ts", "s"]) for _ in range(count)]
+        faults = [draw.choice([None] * 5 + ["ts", "s", "ahead"]) for _ in range(count)]
         texts = [b"\xff\xfe" if fault == "s" else b"plain" for fault in faults]
         table = pa.table(
             {
-                "ts": pa.array([2**60 if f == "ts" else n for n, f in enumerate(faults)]).cast(
-                    pa.timestamp("us")
-                ),
+                "ts": pa.array([times.get(f, n) for n, f in enumerate(faults)]).cast(pa.timestamp("us")),
                 "k": pa.array(range(count), pa.int32()),
                 "m": pa.array([n / 4 for n in range(count)]).cast(pa.decimal128(10, 2)),
                 "s": pa.array(texts, pa.binary()).view(pa.string()),
@@ -176,13 +182,14 @@ def test_what_is_read_of_parquet_is_what_duckdb_reads_of_its_good_rows(store: St
         expected = duckdb.sql(f"SELECT ts, k, m, s FROM read_parquet('{here / 'good'}')").fetchall()
         rows = read_back(store, stream).to_pylist() if expected else []
         assert [tuple(row.values())[:4] for row in rows] == expected, f"seed {seed}"
-        bad = [(number, fault) for number, fault in enumerate(faults, start=1) if fault is not None]
+        bad = [(n, "s" if f == "s" else "ts") for n, f in enumerate(faults, start=1) if f is not None]
         if bad:
             letters = letters_in(here / "letters")
             assert [(letter["row"], letter["column"]) for letter in letters] == bad
             assert {letter["reason"] for letter in letters} <= {
                 f"timestamp[us] {2**60} is outside the years 1 to 9999",
                 "holds text that is not UTF-8",
+                f"2999-01-01T00:00:00Z is {AHEAD}",
             }
 
 
@@ -213,3 +220,29 @@ def test_a_file_whose_rows_cannot_be_told_apart_is_set_aside(
     assert reason in str(file.reason)
     assert (file.rows, file.skipped) == (0, 0)
     assert not (tmp_path / "letters").exists()
+
+
+@pytest.mark.parametrize(
+    ("file_format", "place"), [("csv", "row 2 (line 3)"), ("jsonl", "row 2 (line 2)"), ("parquet", "row 2")]
+)
+def test_a_file_with_a_row_ahead_of_the_clock_is_refused_for_that_row(
+    file_format: str, place: str, store: Store, tmp_path: Path
+) -> None:
+    days = ["1815-06-18", "2999-01-01", "2024-05-01", "3000-01-01"]
+    path = tmp_path / f"1.{file_format}"
+    if file_format == "csv":
+        path.write_text("ts,k\n" + "".join(f"{day},1\n" for day in days))
+    elif file_format == "jsonl":
+        path.write_text("".join(f'{{"ts": "{day}", "k": 1}}\n' for day in days))
+    else:
+        times = pa.array(days).cast(pa.timestamp("us"))
+        pq.write_table(pa.table({"ts": times, "k": pa.array([1] * len(days))}), path)
+    bounded = files_stream(path, file_format, COLUMNS[:2])
+    for max_ahead_us, reason in (
+        (DAY_US, f'{place}, column "ts": 2999-01-01T00:00:00Z is {AHEAD}'),
+        (None, None),
+    ):
+        stream = store.streams.add(replace(bounded, name=f"S{max_ahead_us}", max_ahead_us=max_ahead_us))
+        list_files(store, stream)
+        (file,) = store.source_files.page(stream.id)
+        assert (file.reason, file.rows) == (reason, 0 if reason else 4)

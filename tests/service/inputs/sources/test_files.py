@@ -534,7 +534,7 @@ def test_an_unforeseen_error_of_one_file_sets_that_file_aside(
     for name in ("0", "1", "2"):
         pq.write_table(rows_from(int(name), 1), folder / f"{name}.parquet")
 
-    def inspect(connection: duckdb.DuckDBPyConnection, stream: Stream, path: str, bad: object) -> FileFacts:
+    def inspect(connection: duckdb.DuckDBPyConnection, stream: Stream, path: str, *_: object) -> FileFacts:
         if path.endswith("1.parquet"):
             raise KeyError("value")
         return inspect_parquet(connection, stream, path)

@@ -1,0 +1,22 @@
+"""Client of Sluice: streams, queries and results of a running service.
+
+``Client`` blocks, ``AsyncClient`` is for asyncio, and both have the same methods: what a method sends and
+how it reads the answer is written once (`operations`, `flows`). Models are in ``sluice_client.models``,
+errors in ``sluice_client.errors``, several changes at once in ``sluice_client.changes``.
+"""
+
+from sluice_client import changes, errors, models
+from sluice_client.client import AsyncClient, Client
+from sluice_client.results import AsyncResults, Results
+from sluice_client.retry import Retry
+
+__all__ = [
+    "AsyncClient",
+    "AsyncResults",
+    "Client",
+    "Results",
+    "Retry",
+    "changes",
+    "errors",
+    "models",
+]

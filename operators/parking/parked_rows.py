@@ -1,0 +1,195 @@
+"""Rows of a leading stream that wait on disk until their partners may come (Disk-Buffer First, DBF).
+
+    a leads b           newest of b
+                             |
+    clock of a   ----------- | ------------------------------------------->
+                 slices      | closed      closed      closed      tail
+                 (memory)    | (manifest)  (manifest)  (manifest)  (memory)
+
+A row of a whose clock is beyond the newest value of b has no partner so far. It probes when it comes, finds
+nothing, and is then *parked*. Once enough rows are parked, they are written as segments that cover
+consecutive ranges of the clock. Such a segment is *closed*: the manifest has its name, its number of rows and
+its range, and its rows are neither read nor kept in memory. It is opened in the batch in which a row of b
+reaches its range. Then its rows enter the first slice, before the rows of b probe.
+
+A closed segment has half of the C rows that may be in memory besides: as many are read ahead when it is
+opened, and as many of the newest rows are not written yet.
+
+Invariant: no row of the other stream that has come can be a partner of a parked row. So parking changes no
+result and delays none.
+
+Source: Window-Oblivious Join (Wu, Tan, Zhou), §4.2. There a row of the lagging stream triggers the reading of
+    rows. We differ: rows are read segment by segment. A parked row stays closed for one batch at least, which
+    takes longer than the three disk accesses from which on the paper parks rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+
+from operators.segments.merge import concat, mergeable
+from operators.segments.segment import Segment
+from operators.segments.waiting_rows import WaitingRows
+
+#: Most segments into which the rows that are parked in one batch are cut.
+_MOST_PIECES: Final = 64
+
+
+@dataclass(frozen=True, slots=True)
+class ClosedSegment:
+    """A stored segment that is not in memory.
+
+    Attributes:
+        id: Its name (``operators.segments.view_names``).
+        rows: Its number of rows.
+        t_min: Least clock of its rows.
+        t_max: Greatest clock of its rows.
+        values: Stored id and length of every stored value that it is made of.
+    """
+
+    id: str
+    rows: int
+    t_min: int
+    t_max: int
+    values: tuple[tuple[str, int], ...]
+
+
+@dataclass(slots=True)
+class ParkingCounts:
+    """Counts of one side in one batch; see ``catalog.values.batch.MemoryCounters``."""
+
+    closed: int = 0
+    opened: int = 0
+    opened_rows: int = 0
+
+
+def _not_loaded(segment_id: str) -> Segment:
+    raise LookupError(f"segment {segment_id} is closed, and nothing says how to open it")
+
+
+@dataclass(slots=True, eq=False)
+class ParkedRows:
+    """Parked rows of one side of a family in one bucket.
+
+    Attributes:
+        reach: Window of the other side: its rows are partners of rows that are less than that ahead.
+        read_ahead: Rows that may be in memory besides those that have partners (C).
+        closed: Closed segments, in no set order.
+        segments: Segments to be closed once they are stored.
+        tail: Rows that are too few to be written.
+        load: Opens a closed segment.
+        counts: Counts of this batch.
+    """
+
+    reach: int
+    read_ahead: int
+    closed: list[ClosedSegment] = field(default_factory=list)
+    segments: list[Segment] = field(default_factory=list)
+    tail: WaitingRows = field(default_factory=WaitingRows)
+    load: Callable[[str], Segment] = _not_loaded
+    counts: ParkingCounts = field(default_factory=ParkingCounts)
+
+    @property
+    def rows(self) -> int:
+        """Number of parked rows."""
+        return self.closed_rows + sum(len(s) for s in self.segments) + self.tail.rows
+
+    @property
+    def closed_rows(self) -> int:
+        """Number of rows in closed segments."""
+        return sum(segment.rows for segment in self.closed)
+
+    def due(self, newest: int | None) -> list[Segment]:
+        """Take out the rows that a row of the other stream may have as a partner from now on.
+
+        Args:
+            newest: Greatest clock of the other stream's rows; None before the first.
+        """
+        self.counts = ParkingCounts()
+        if newest is None:
+            return []
+        beyond = newest + self.reach
+        going = [segment for segment in self.closed if segment.t_min < beyond]
+        if going:
+            self.closed = [segment for segment in self.closed if segment.t_min >= beyond]
+        self.counts.opened = len(going)
+        self.counts.opened_rows = sum(segment.rows for segment in going)
+        opened = [self.load(segment.id) for segment in going]
+        opened += [segment for segment in self.segments if segment.t_min < beyond]
+        self.segments = [segment for segment in self.segments if segment.t_min >= beyond]
+        return [*opened, *self.tail.released(beyond)]
+
+    def park(self, rows: Segment | None, newest: int | None) -> Segment | None:
+        """Take in those of some new rows that are beyond the reach of the other stream; return the rest.
+
+        Args:
+            rows: New rows that rest in this bucket.
+            newest: Greatest clock of the other stream's rows; None before the first.
+        """
+        if rows is None:
+            return None
+        if newest is None or rows.t_min >= newest + self.reach:
+            self.tail.segments.append(rows)
+            return None
+        beyond = newest + self.reach
+        if rows.t_max < beyond:
+            return rows
+        ahead = rows.ts >= beyond
+        self.tail.segments.append(rows.filter(ahead))
+        return rows.filter(~ahead)
+
+    def settle(self, buckets: int, live: Collection[int]) -> None:
+        """Make segments of the tail once it has enough rows.
+
+        Args:
+            buckets: Number of buckets, which share the rows in memory.
+            live: Lineage bits that somebody may still ask about.
+        """
+        rows = self.tail.rows
+        enough = max(self.read_ahead // (2 * buckets), 1)
+        if rows < enough:
+            self.tail.merge()
+            return
+        parts = sorted(self.tail.segments, key=lambda s: int(s.pos[0]))
+        self.tail.segments = []
+        first = parts[0]
+        alike = [part for part in parts if mergeable(first, part, live)]
+        # Rows that were evaluated under other plan versions keep what is known of them.
+        apart = [part for part in parts if not mergeable(first, part, live)]
+        for whole in (concat(alike, live), *apart):
+            self.segments += _pieces(whole, min(len(whole) // enough, _MOST_PIECES))
+
+    def close(self) -> None:
+        """Forget the rows of segments that are stored now."""
+        for segment in self.segments:
+            self.closed.append(
+                ClosedSegment(segment.id, len(segment), segment.t_min, segment.t_max, segment.values)
+            )
+        self.counts.closed = len(self.segments)
+        self.segments = []
+
+    def opened(self) -> Iterator[Segment]:
+        """Yield all parked rows, one segment after the other; they stay parked."""
+        for closed in self.closed:
+            yield self.load(closed.id)
+        yield from self.segments
+        yield from self.tail.segments
+
+    def take_over(self, former: ParkedRows) -> None:
+        """Continue with the rows that were parked under the plan version before."""
+        self.closed, self.segments, self.tail = former.closed, former.segments, former.tail
+        self.load = former.load
+
+
+def _pieces(rows: Segment, number: int) -> list[Segment]:
+    """Cut rows into about so many segments of consecutive ranges of the clock."""
+    if number < 2:
+        return [rows]
+    ordered = np.sort(rows.ts)
+    starts = np.unique(ordered[np.arange(number) * len(ordered) // number])
+    ends = [*starts[1:].tolist(), rows.t_max + 1]
+    return [rows.cut(start, end) for start, end in zip(starts.tolist(), ends, strict=True)]

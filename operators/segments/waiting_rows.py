@@ -1,0 +1,55 @@
+"""Rows of one side of a family that wait until a clock has passed them, before they take part in joins."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from operators.segments.merge import concat, mergeable
+from operators.segments.segment import Segment
+
+#: Number of waiting segments at which they are merged, except those that hold most of the rows.
+_MOST_WAITING: Final = 8
+
+
+@dataclass(slots=True, eq=False)
+class WaitingRows:
+    """Rows that wait.
+
+    Attributes:
+        segments: The rows.
+    """
+
+    segments: list[Segment] = field(default_factory=list)
+
+    @property
+    def rows(self) -> int:
+        """Number of rows."""
+        return sum(len(segment) for segment in self.segments)
+
+    def released(self, before: int | None) -> list[Segment]:
+        """Take out the rows whose clock is before a value; no rows if it is None."""
+        if before is None:
+            return []
+        going = [s for s in self.segments if s.t_max < before]
+        staying = []
+        for segment in self.segments:
+            if segment.t_max < before:
+                continue
+            if segment.t_min < before:
+                going.append(segment.cut(segment.t_min, before))
+                segment = segment.cut(before, segment.t_max + 1)
+            staying.append(segment)
+        self.segments = staying
+        return going
+
+    def merge(self) -> None:
+        """Merge small segments where there are many."""
+        if len(self.segments) < _MOST_WAITING:
+            return
+        half = self.rows // 2
+        small = [s for s in self.segments if len(s) <= half]
+        alike = [s for s in small if mergeable(small[0], s)]
+        chosen = set(map(id, alike))
+        self.segments = [s for s in self.segments if id(s) not in chosen]
+        self.segments.append(concat(sorted(alike, key=lambda s: int(s.pos[0]))))

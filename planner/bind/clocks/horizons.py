@@ -1,0 +1,43 @@
+"""Streams whose oldest rows may leave the state before their windows end: what queries over them may be.
+
+A *horizon* of a stream takes its rows below an event time out of the state (``catalog.values.plan.Horizon``).
+That a row has left must not show elsewhere: a row that was its partner would be taken for one without a
+partner, and a combination of three rows may keep a row that has left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from catalog.values.query import Query
+from planner.errors import UnsupportedCql
+from planner.sql.scope import SideScope
+
+
+def refuse_horizon(query: Query, written: Sequence[SideScope]) -> None:
+    """Refuse a query that cannot do without the rows that a stream's cap may take away.
+
+    Args:
+        query: The bound query.
+        written: Its streams.
+
+    Raises:
+        UnsupportedCql: One of them evicts rows, and the query is no inner join of two with windows of time.
+    """
+    evicting = next((this for this in written if this.stream.evicts), None)
+    if evicting is None:
+        return
+    for wrong, what in (
+        (query.left is not None, "a join of more than two streams"),
+        (query.kind != "inner", f"{'an' if query.kind in ('outer', 'anti') else 'a'} {query.kind} join"),
+        (query.ordered, "a join without windows"),
+        (query.counts_rows, "a window of rows"),
+    ):
+        if wrong:
+            raise UnsupportedCql(
+                f'{what} over stream "{evicting.stream.name}" is not supported, because its oldest rows may '
+                "leave at a cap",
+                detail=f"The stream has state_cap_mb: {evicting.stream.state_cap_mb} and at_cap: evict.",
+                hint="Set at_cap of the stream to stop, or give it retain instead of a cap.",
+                location=evicting.source.location,
+            )

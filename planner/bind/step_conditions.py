@@ -1,0 +1,253 @@
+"""Conditions of a join of more than two streams: what joins them, and what is tested besides.
+
+WHERE a.k = b.k AND b.k = c.k AND c.ts <= a.ts + INTERVAL '1' MINUTE AND a.v > 1 AND a.w < c.w
+
+equal columns   a.k = b.k, b.k = c.k       they become keys of steps (``bind.step_keys``)
+bounds          c.ts - a.ts <= 1 minute    they narrow the windows (``bind.distances``)
+conditions      a.v > 1, a.w < c.w         tested at the first step that has all of their columns
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NoReturn
+
+from sqlglot import exp
+
+from catalog.errors import Location
+from planner.bind.canonical import ALWAYS, canonical
+from planner.bind.distances import Distances
+from planner.bind.pieces import pieces
+from planner.bind.step_keys import Equals, JoinShape, StepKey, implied
+from planner.errors import AmbiguousColumn, KeyTypeMismatch, NoEquiKey, UnknownColumn, UnsupportedCql
+from planner.expressions.column_types import duckdb_type, key_type
+from planner.expressions.expressions import bare, compile_condition
+from planner.expressions.typed import ColumnSql, Typed
+from planner.sql.locate import at_expression
+from planner.sql.scope import SideName
+from planner.sql.statement import Statement
+from planner.sql.step_scope import Origin, PairScope, StepScope
+from planner.sql.time_bounds import time_bounds
+
+_EXAMPLE = (
+    "FROM A [RANGE 5 MINUTES] a, B [RANGE 5 MINUTES] b, C [RANGE 5 MINUTES] c WHERE a.k = b.k AND b.k = c.k"
+)
+
+#: A conjunct that is a condition on rows, with the columns that it reads.
+Condition = tuple[exp.Expr, frozenset[Origin]]
+
+
+@dataclass(slots=True)
+class StepConditions:
+    """Conjuncts of a query, sorted by their use.
+
+    Attributes:
+        equal: Pairs of equal columns of two streams, each with the node that equates them.
+        conditions: All other conditions on rows.
+        linked: Positions of the streams in each condition and bound on several.
+        distances: Bounds on event times.
+        bounds_at: Where the last bound is written.
+    """
+
+    distances: Distances
+    equal: list[tuple[Origin, Origin, exp.Expr]] = field(default_factory=list)
+    conditions: list[Condition] = field(default_factory=list)
+    linked: list[frozenset[int]] = field(default_factory=list)
+    bounds_at: Location | None = None
+
+
+def classified(statement: Statement, scope: StepScope) -> StepConditions:
+    """Sort the conjuncts into equal columns, bounds and other conditions; all are type-checked."""
+    found = StepConditions(Distances(len(statement.sources)))
+    for position, identifier in zip(statement.using_at, statement.using, strict=True):
+        _add_using(scope, found, position, identifier)
+    for conjunct in pieces([*statement.on, *statement.where], scope):
+        value = compile_condition(conjunct, scope)
+        read = frozenset(origin_of(scope, side, column) for side, column in value.columns)
+        positions = sorted({position for position, _ in read})
+        if len(positions) == 2:
+            bounds = time_bounds(conjunct, PairScope(scope, *positions))
+            if bounds is not None:
+                first, second = positions
+                found.distances.bound(first, second, bounds.high_us)
+                found.distances.bound(second, first, None if bounds.low_us is None else -bounds.low_us)
+                found.linked.append(frozenset(positions))
+                found.bounds_at = at_expression(scope.text, conjunct)
+                continue
+            if (pair := _equal_columns(conjunct, scope)) is not None:
+                found.equal.append((*pair, conjunct))
+                continue
+        found.conditions.append((conjunct, read))
+        if len(positions) > 1:
+            found.linked.append(frozenset(positions))
+    return found
+
+
+def _equal_columns(node: exp.Expr, scope: StepScope) -> tuple[Origin, Origin] | None:
+    """Return the columns that a conjunct equates, None if it is of another kind."""
+    if not isinstance(node, exp.EQ):
+        return None
+    left, right = node.this.unnest(), node.expression.unnest()
+    if not (isinstance(left, exp.Column) and isinstance(right, exp.Column)):
+        return None
+    return scope.origin(left), scope.origin(right)
+
+
+def _add_using(scope: StepScope, found: StepConditions, position: int, identifier: exp.Identifier) -> None:
+    """Add the equal columns of USING: one of the joined stream, one of a stream before it."""
+    location = at_expression(scope.text, identifier)
+    here = scope.written[position]
+    column = here.stream.column(identifier.name)
+    before = [
+        (p, c.name)
+        for p in range(position)
+        if (c := scope.written[p].stream.column(identifier.name)) is not None
+    ]
+    if column is None or not before:
+        missing = [here] if column is None else scope.written[:position]
+        raise UnknownColumn(
+            f'column "{identifier.name}" does not exist in stream '
+            + " or ".join(f'"{s.stream.name}"' for s in missing),
+            hint="Write ON with the columns that are equal.",
+            location=location,
+        )
+    same = {pair for left, right, _ in found.equal for pair in (left, right)}
+    if len(before) > 1 and not same.issuperset(before):
+        aliases = [f"{scope.written[p].alias}.{name}" for p, name in before]
+        raise AmbiguousColumn(
+            f'column "{identifier.name}" of USING is in several streams before it',
+            hint=f"Write ON {aliases[0]} = {here.alias}.{column.name}.",
+            location=location,
+        )
+    found.equal.append((before[0], (position, column.name), identifier))
+
+
+def join_shape(scope: StepScope, found: StepConditions, equal: tuple[Equals, ...]) -> JoinShape:
+    """Return the parts of a query that decide the order of joining."""
+    filters: list[tuple[str, tuple[str, ...]] | None] = []
+    everyone = range(len(scope.written))
+    for position in everyone:
+        # In the first step the columns of both streams have their own names.
+        first = scope.in_order((position, *(p for p in everyone if p != position))).at(1)
+        own = [compiled(n, read, first, bare) for n, read in found.conditions if _only(read) == position]
+        passing = canonical(own)
+        columns = tuple(sorted(column for _, column in passing.columns))
+        filters.append(None if passing.sql == ALWAYS else (passing.sql, columns))
+    streams, aliases = zip(*((this.stream, this.alias) for this in scope.written), strict=True)
+    return JoinShape(streams, aliases, tuple(filters), equal, found.distances)
+
+
+def _only(read: frozenset[Origin]) -> int | None:
+    """Return the position of the only stream that a condition reads; None for several and for none."""
+    positions = {position for position, _ in read}
+    return positions.pop() if len(positions) == 1 else None
+
+
+def conditions_of(scope: StepScope, found: StepConditions, keys: Sequence[StepKey]) -> list[Condition]:
+    """Return all conditions on rows, with equal columns that are in no key; checks their types."""
+    held = implied(keys)
+    conditions = list(found.conditions)
+    for left, right, node in found.equal:
+        _check_types(scope, left, right, node)
+        if not any({left, right} <= columns for columns in held):
+            conditions.append((node, frozenset((left, right))))
+    _check_one_type(scope, keys)
+    return conditions
+
+
+def common_key(scope: StepScope, equal: Sequence[Equals]) -> list[tuple[str, ...]]:
+    """Return the equal columns of all streams: for each part the column of every stream, as in FROM."""
+    everyone = range(len(scope.written))
+    return [
+        tuple(min(name for p, name in columns if p == position) for position in everyone)
+        for columns in equal
+        if {position for position, _ in columns} == set(everyone)
+    ]
+
+
+def refuse_key(scope: StepScope, found: StepConditions, equal: Sequence[Equals]) -> NoReturn:
+    """Raise the error for a query with a stream that nothing joins to those before it."""
+    compared = [frozenset(p for p, _ in columns) for columns in equal] + found.linked
+    for position, this in enumerate(scope.written):
+        if not any(position in positions and len(positions) > 1 for positions in compared):
+            other = scope.written[0 if position else 1]
+            raise NoEquiKey(
+                f'no condition joins stream "{this.stream.name}" to the other streams',
+                detail="Every row of its window would be combined with every combination of the others.",
+                hint=f"Add {other.alias}.key = {this.alias}.key to WHERE.",
+                location=this.source.location,
+            )
+    joined = {0}
+    while more := {p for positions in compared if positions & joined for p in positions} - joined:
+        joined |= more
+    first = scope.written[0]
+    this = next((s for p, s in enumerate(scope.written) if p not in joined), scope.written[-1])
+    raise UnsupportedCql(
+        f'no condition joins stream "{this.stream.name}" to stream "{first.stream.name}"',
+        detail="In a join of more than two streams, equal columns or other conditions must lead from each "
+        "stream to all others, one stream after the other.",
+        hint=f"Add {first.alias}.key = {this.alias}.key, or register joins of two streams. The form is "
+        f"{_EXAMPLE}.",
+        location=this.source.location,
+    )
+
+
+def _check_types(scope: StepScope, left: Origin, right: Origin, node: exp.Expr) -> None:
+    """Refuse equal columns that do not compare exactly."""
+    types = scope.type_of(left), scope.type_of(right)
+    if key_type(*types) is None:
+        names = [f"{scope.written[p].alias}.{name}" for p, name in (left, right)]
+        raise KeyTypeMismatch(
+            f'key columns "{names[0]}" ({types[0]}) and "{names[1]}" ({types[1]}) have different types',
+            detail="int joins with bigint, and a decimal with a decimal; any other type with itself only.",
+            hint="Declare both columns with one type when the streams are registered. Beside another key, "
+            f"write CAST({names[0]} AS {duckdb_type(types[1])}) = {names[1]}.",
+            location=at_expression(scope.text, node),
+        )
+
+
+def _check_one_type(scope: StepScope, keys: Sequence[StepKey]) -> None:
+    """Refuse a key of several steps that could send equal rows to different buckets."""
+    runs: list[list[StepKey]] = []
+    for key in keys:
+        if key.exchanged or not key.parts or not (runs and runs[-1][-1].parts):
+            runs.append([])
+        runs[-1].append(key)
+    for run in runs if len(keys) > 1 else ():
+        for parts in zip(*(key.parts for key in run), strict=True):
+            columns = sorted({origin for part in parts for origin in part})
+            types = [scope.type_of(origin) for origin in columns]
+            integers = len(run[0].parts) == 1 and set(types) <= {"int", "bigint"}
+            if len(run) > 1 and len(set(types)) > 1 and not integers:
+                names = [
+                    f"{scope.written[position].alias}.{name} ({t})"
+                    for (position, name), t in zip(columns, types, strict=True)
+                ]
+                raise KeyTypeMismatch(
+                    f"the key columns {', '.join(names)} have different types",
+                    detail="In a join of more than two streams they have one type. In a key of one column, "
+                    "int and bigint are one.",
+                    hint="Declare the columns with one type when the streams are registered.",
+                    location=scope.written[0].source.location,
+                )
+
+
+def origin_of(scope: StepScope, side: SideName, column: str) -> Origin:
+    """Return the stream column behind a column of a side."""
+    for position in (*scope.left, scope.right):
+        for each in scope.written[position].stream.columns:
+            if scope.named((position, each.name)) == (side, column):
+                return position, each.name
+    raise LookupError(f"column {column} of side {side} is of no stream")
+
+
+def compiled(node: exp.Expr, columns: frozenset[Origin], scope: StepScope, column_sql: ColumnSql) -> Typed:
+    """Compile a conjunct; USING gives an identifier instead of an expression."""
+    if isinstance(node, exp.Identifier):
+        left, right = (
+            exp.column(exp.to_identifier(name), exp.to_identifier(scope.written[position].alias))
+            for position, name in sorted(columns)
+        )
+        node = exp.EQ(this=left, expression=right)
+    return compile_condition(node, scope, column_sql)

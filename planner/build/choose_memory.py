@@ -1,0 +1,55 @@
+"""Choice of where the rows of a join without windows wait: the first way whose rows are expected to fit.
+
+    plain     k_i + r_i k_j / r_j + L_ij        every row in memory
+    dbf       k_i + r_i k_j / r_j + C           rows that lead wait on disk; C rows are read ahead
+
+Source: Window-Oblivious Join (Wu, Tan, Zhou), §4 and §4.2. We differ as in ``planner.orders.buffers``.
+"""
+
+from __future__ import annotations
+
+from catalog.values.plan import FamilyPlan, Memory
+from planner.build.objective import Objective
+from planner.costs.rates import FamilyRates, memory_rows
+from planner.families.families import SIDES
+
+_BYTES_PER_MB = 1_000_000
+#: In the order in which they are tried.
+_CHOICES = (Memory(), Memory("dbf"))
+
+
+def choose_memory(family: FamilyPlan, objective: Objective, rates: FamilyRates) -> Memory:
+    """Return where the rows of a family wait.
+
+    Args:
+        family: The family; one with windows has all its rows in memory.
+        objective: What is asked for, and the limit.
+        rates: What is known of the family.
+
+    Returns:
+        What is asked for. If the planner chooses: the first way that is expected to fit into the limit, or
+            the last one if none is.
+    """
+    if not family.ordered:
+        return Memory()
+    if objective.oblivious_memory != "auto":
+        return Memory(objective.oblivious_memory)
+    limit = objective.oblivious_memory_mb
+    if limit is None:
+        return Memory()
+    fitting = (memory for memory in _CHOICES if memory_mb(memory, rates) <= limit)
+    return next(fitting, _CHOICES[-1])
+
+
+def chooses_memory(objective: Objective) -> bool:
+    """Return whether the planner chooses where rows wait."""
+    return objective.oblivious_memory == "auto" and objective.oblivious_memory_mb is not None
+
+
+def memory_mb(memory: Memory, rates: FamilyRates) -> float:
+    """Return the memory in MB that the rows of a family in the order of its streams are expected to take."""
+    size = 0.0
+    for side, other in ((SIDES[0], SIDES[1]), (SIDES[1], SIDES[0])):
+        rows = memory_rows(memory, rates.side(side), rates.side(other))
+        size += 0.0 if rows is None else rows * rates.side(side).row_bytes.value
+    return size / _BYTES_PER_MB

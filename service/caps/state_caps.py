@@ -1,0 +1,124 @@
+"""Caps on the state: what happens once the rows of a stream take more than its ``state_cap_mb``.
+
+    manifest ── rows of A take 110 MB, the cap is 100 MB ──┬─ evict: control record "horizon of A is t"
+                                                           └─ stop: its longest queries are paused
+
+A horizon is at an event time below which rows that take the excess lie, and a tenth of the cap besides, so
+that not every batch brings one. It is never above the watermark of its stream: no row that is still to come
+and is not late is older.
+
+Nothing is judged twice: a horizon in the log must be in force before the next one, and so must the plan
+without the paused queries.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from catalog.steps import stream_sides
+from catalog.store.store import Store
+from catalog.values.batch import BatchManifest, HeldTimes
+from catalog.values.change import PauseQuery
+from catalog.values.plan import Horizon
+from catalog.values.stream import MEGABYTE, Stream
+from service.planning.changes import apply_changes, several
+from service.planning.versions import Versions
+
+log = logging.getLogger(__name__)
+
+#: Part of the cap that is left free by an eviction.
+_FREE = 0.1
+
+
+@dataclass(slots=True)
+class StateCaps:
+    """Holds streams to their caps while a service runs; called from the watcher's loop.
+
+    Attributes:
+        store: Catalog.
+        versions: Takes plan versions without paused queries.
+    """
+
+    store: Store
+    versions: Versions
+    _judged: int = -1
+
+    def run_once(self, _now_us: int) -> None:
+        """Judge the last batch, if that has not been done.
+
+        Raises:
+            SluiceError: The catalog cannot be used.
+        """
+        capped = [s for s in self.store.streams.all() if s.state_cap_mb is not None]
+        manifest = self.store.batches.last_manifest() if capped else None
+        if manifest is None or manifest.batch == self._judged:
+            return
+        for stream in capped:
+            assert stream.state_cap_mb is not None, "others were left out"
+            held = [each for each in manifest.held if each.stream_id == stream.id]
+            excess = sum(each.bytes for each in held) - stream.state_cap_mb * MEGABYTE
+            if excess > 0:
+                self._act(stream, manifest, held, excess)
+        self._judged = manifest.batch
+
+    def _act(self, stream: Stream, manifest: BatchManifest, held: Sequence[HeldTimes], excess: int) -> None:
+        assert stream.state_cap_mb is not None, "others were left out"
+        cap = stream.state_cap_mb * MEGABYTE
+        if stream.at_cap == "stop":
+            self._stop(stream, manifest)
+            return
+        (counters,) = (c for c in manifest.streams if c.stream_id == stream.id)
+        logged = self.store.control_log.horizon(stream.id)
+        is_in_force = logged is None or counters.horizon_us == logged
+        if counters.watermark_us is None or not is_in_force:
+            return
+        horizon_us = min(horizon_for(held, excess + cap * _FREE), counters.watermark_us)
+        if logged is None or horizon_us > logged:
+            self.store.control_log.append(horizon=Horizon(stream.id, horizon_us))
+            facts = {"stream": stream.name, "horizon_us": horizon_us, "cap_mb": stream.state_cap_mb}
+            log.warning("rows evicted at the cap of their stream", extra=facts)
+
+    def _stop(self, stream: Stream, manifest: BatchManifest) -> None:
+        """Pause the queries that hold the rows of a stream for longest."""
+        plan = self.store.control_log.latest_plan()
+        if plan is None or plan.version != manifest.plan_version:
+            return
+        windows = {
+            record.query.name: max(side.window_us for side in sides)
+            for record in self.store.queries.running()
+            if (sides := [s for s in stream_sides(record.query) if s.stream_id == stream.id])
+        }
+        longest = max(windows.values(), default=0)
+        names = sorted(name for name, window_us in windows.items() if window_us == longest)
+        if names:
+            reason = (
+                f'rows of stream "{stream.name}" take more than its state_cap_mb of {stream.state_cap_mb}, '
+                "and this query has the longest window on it"
+            )
+            apply_changes(self.versions, several([PauseQuery(n, reason) for n in names]), actor="engine")
+            log.error("queries paused: %s", reason, extra={"queries": names})
+
+
+def horizon_for(held: Iterable[HeldTimes], excess: float) -> int:
+    """Return an event time below which rows that take so many bytes lie.
+
+    Args:
+        held: Event times of the rows of one stream, per bucket; not empty.
+        excess: Bytes that must go.
+
+    >>> horizon_for([HeldTimes(1, 100, (0, 10, 20)), HeldTimes(1, 100, (10, 20, 30))], 60)
+    21
+    """
+    # Each interval between two cuts has an equal part of the bucket's rows. Rows at its end go, too, so that
+    # a horizon moves on where many rows have the same event time.
+    ends = sorted(
+        (cut + 1, each.bytes / (len(each.times_us) - 1)) for each in held for cut in each.times_us[1:]
+    )
+    gone = 0.0
+    for end, size in ends:
+        gone += size
+        if gone >= excess:
+            return end
+    return ends[-1][0]

@@ -1,0 +1,232 @@
+"""``sluice top``: engine, streams and queries of the running service, as a picture that stays up to date.
+
+    running   batch 1,204   plan 17   6,030 rows/s   0.17 s a batch   20,000 rows held
+
+    STREAM    ROWS/S     ROWS  LATE  WATERMARK            BEHIND
+    flights    3,015  602,000    12  2026-11-25 22:00:00       -
+
+    QUERY        STATE    RESULTS/S  RESULTS  WINDOWS     SINK     LAG
+    fog_delays   running         41    8,211  1h, 10min   files      0
+
+Rates are differences between two looks. BEHIND is how far a stream's watermark is behind the furthest one:
+rows of the other streams wait for it. LAG counts the batches that a sink has not taken yet.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from catalog.durations import format_duration
+from service.cli.client_cli import DEFAULT_URL, JsonOption, UrlOption, client, items
+from service.errors import ServiceFailed
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from service.cli.client import Client
+
+#: Lines that are not rows of tables: head, two headers, and what separates them.
+_OTHER_LINES = 9
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """What the service says at one time.
+
+    Attributes:
+        at_s: When it was asked, by a clock that does not jump.
+        engine: Answer of ``GET /engine``.
+        statistics: Answer of ``GET /statistics``.
+        queries: Queries that were not removed.
+    """
+
+    at_s: float
+    engine: Mapping[str, Any]
+    statistics: Mapping[str, Any]
+    queries: Sequence[Mapping[str, Any]]
+
+
+def top(
+    once: Annotated[bool, typer.Option("--once", help="Print it once and exit.")] = False,
+    every: Annotated[float, typer.Option(min=0.1, help="Seconds between two looks.")] = 2.0,
+    as_json: JsonOption = False,
+    url: UrlOption = DEFAULT_URL,
+) -> None:
+    """Watch engine, streams and queries until Ctrl-C; those with the most results per second come first.
+
+    With --json each look is an object on a line of its own.
+    """
+    from rich.console import Console  # 0.1 s, which other commands need not wait for
+    from rich.live import Live
+
+    service, console = client(url), Console()
+    before = look(service)
+    if once or as_json:
+        shown = figures(before, None)
+        while True:
+            if as_json:
+                typer.echo(json.dumps(shown, ensure_ascii=False))
+            else:
+                console.print(picture(shown, None))
+            if once:
+                return
+            time.sleep(every)
+            now = look(service)
+            shown, before = figures(now, before), now
+    shown = figures(before, None)
+    with Live(picture(shown, console.height), console=console, screen=True, auto_refresh=False) as live:
+        try:
+            while True:
+                time.sleep(every)
+                try:
+                    now = look(service)
+                except ServiceFailed as error:
+                    # It may be restarting; what was seen last stays.
+                    live.update(picture(shown, console.height, str(error.primary)), refresh=True)
+                    continue
+                shown, before = figures(now, before), now
+                live.update(picture(shown, console.height), refresh=True)
+        except KeyboardInterrupt:
+            return
+
+
+def look(service: Client) -> Sight:
+    """Ask a service for all that is shown."""
+    queries = [query for query in items(service, "/queries") if query["observed"] != "removed"]
+    statistics = service.json("GET", "/statistics")
+    return Sight(time.monotonic(), service.json("GET", "/engine"), statistics, queries)
+
+
+def figures(now: Sight, before: Sight | None) -> dict[str, Any]:
+    """Return the figures of a look, as ``--json`` prints them.
+
+    Args:
+        now: The look.
+        before: The one before, from which rates follow; None leaves those of queries out.
+    """
+    seconds = None if before is None else now.at_s - before.at_s
+
+    def rate(count: int, counted: int | None) -> float | None:
+        # A service that begins anew counts from zero.
+        return None if not seconds or counted is None else max(count - counted, 0) / seconds
+
+    statistics = now.statistics
+    rows_before = {} if before is None else {s["stream"]: s["rows"] for s in before.statistics["streams"]}
+    results_before = {} if before is None else {q["id"]: q["results"] for q in before.queries}
+    furthest_us = max((s["watermark_us"] or 0 for s in statistics["streams"]), default=0)
+    streams = [
+        {
+            "stream": stream["stream"],
+            "rows_per_s": rate(stream["rows"], rows_before.get(stream["stream"])),
+            "rows": stream["rows"],
+            "late_rows": stream["late_rows"],
+            "watermark_us": stream["watermark_us"],
+            "behind_us": None if stream["watermark_us"] is None else furthest_us - stream["watermark_us"],
+        }
+        for stream in statistics["streams"]
+    ]
+    queries = [
+        {
+            "query": query["name"],
+            "state": query["observed"],
+            "results_per_s": rate(query["results"], results_before.get(query["id"])),
+            "results": query["results"],
+            "windows": [side["window"] for side in query["streams"]],
+            "sink": None if query["sink"] is None else query["sink"]["type"],
+            "sink_lag_batches": None
+            if query["sink_observed"] is None
+            else query["sink_observed"]["lag_batches"],
+        }
+        for query in now.queries
+    ]
+    queries.sort(key=lambda query: (-(query["results_per_s"] or 0), -query["results"], query["query"]))
+    total_before = None if before is None else before.statistics["input_rows"]
+    return {
+        "engine": {name: now.engine[name] for name in ("state", "batch", "plan_version", "error")},
+        "rows_per_s": rate(statistics["input_rows"], total_before),
+        "batch_seconds": statistics["batch_seconds"],
+        "state_rows": statistics["state_rows"],
+        "state_bytes": statistics["state_bytes"],
+        "streams": streams,
+        "queries": queries,
+    }
+
+
+def picture(shown: Mapping[str, Any], lines: int | None, problem: str | None = None) -> RenderableType:
+    """Return figures as tables.
+
+    Args:
+        shown: Result of ``figures``.
+        lines: Height of the terminal; queries that do not fit are counted. None for no limit.
+        problem: What is wrong with the connection, if anything is.
+    """
+    from rich.console import Group
+    from rich.text import Text
+
+    engine = shown["engine"]
+    head = [
+        engine["state"],
+        f"batch {_number(engine['batch'])}",
+        f"plan {engine['plan_version']}",
+        f"{_number(shown['rows_per_s'])} rows/s",
+        f"{shown['batch_seconds']:.2f} s a batch",
+        f"{_number(shown['state_rows'])} rows held",
+    ]
+    said = [Text("   ".join(head), style="bold", no_wrap=True, overflow="ellipsis")]
+    if trouble := problem or engine["error"]:
+        said.append(Text(trouble, style="red"))
+    streams = _table("STREAM", ">ROWS/S", ">ROWS", ">LATE", "WATERMARK", ">BEHIND")
+    for stream in shown["streams"]:
+        streams.add_row(
+            stream["stream"],
+            _number(stream["rows_per_s"]),
+            _number(stream["rows"]),
+            _number(stream["late_rows"]),
+            _moment(stream["watermark_us"]),
+            format_duration(stream["behind_us"]) if stream["behind_us"] else "-",
+        )
+    fitting = None if lines is None else max(lines - _OTHER_LINES - len(shown["streams"]), 1)
+    queries = _table("QUERY", "STATE", ">RESULTS/S", ">RESULTS", "WINDOWS", "SINK", ">LAG")
+    for query in shown["queries"][:fitting]:
+        queries.add_row(
+            query["query"],
+            query["state"],
+            _number(query["results_per_s"]),
+            _number(query["results"]),
+            ", ".join(query["windows"]),
+            query["sink"] or "-",
+            _number(query["sink_lag_batches"]),
+        )
+    more = 0 if fitting is None else len(shown["queries"]) - fitting
+    rest = [Text(f"and {more} more queries")] if more > 0 else []
+    return Group(*said, Text(), streams, Text(), queries, *rest)
+
+
+def _table(*headers: str) -> Any:
+    """Return an empty table of rich; ``>`` before a header aligns it right."""
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for header in headers:
+        right = header.startswith(">")
+        table.add_column(header.removeprefix(">"), justify="right" if right else "left", no_wrap=True)
+    return table
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return "-"
+    return f"{value:,.1f}" if 0 < value < 10 and value != int(value) else f"{value:,.0f}"
+
+
+def _moment(time_us: int | None) -> str:
+    if time_us is None:
+        return "-"
+    return datetime.fromtimestamp(time_us // 1_000_000, UTC).strftime("%Y-%m-%d %H:%M:%S")

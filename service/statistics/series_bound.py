@@ -1,0 +1,60 @@
+"""Bound of the series of a metric: few labels are named, the others are summed under ``(other)``.
+
+A thousand queries with a sink each would make ten thousand series, most of which nobody looks at. Names of
+queries begin with a letter, so ``(other)`` is none.
+
+Sums of counters must not fall, or Prometheus takes that for a restart and adds all of it again. So
+``(other)`` is not the sum of the counters that are not named now: it grows by what each of them has grown
+since the last look. A query that gets a name, or is removed, leaves its part behind.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection, Mapping
+
+Labels = tuple[str, ...]
+
+OTHER = "(other)"
+
+
+def other(labels: Labels, kept: int) -> Labels:
+    """Return the labels under which a series is summed: the last ``kept`` of its own, behind ``(other)``."""
+    summed = len(labels) - kept
+    return (OTHER,) * summed + labels[summed:]
+
+
+class SeriesBound:
+    """Bound of a process, with what the counters of its unnamed series have come to.
+
+    Args:
+        most: Most named series of a metric.
+    """
+
+    def __init__(self, most: int = 100) -> None:
+        self.most = most
+        self._lock = threading.Lock()
+        #: By metric: value of each series at the last look, and the sums of those that were not named.
+        self._seen: dict[str, Mapping[Labels, float]] = {}
+        self._sums: dict[str, dict[Labels, float]] = {}
+
+    def others(
+        self, metric: str, values: Mapping[Labels, float], named: Collection[Labels], kept: int
+    ) -> dict[Labels, float]:
+        """Look at a counter, and return the sums of the series that are not named.
+
+        Args:
+            metric: Name of the counter.
+            values: Its values by labels.
+            named: Labels that have a series of their own.
+            kept: How many of the last labels sums keep.
+        """
+        with self._lock:
+            seen = self._seen.get(metric, {})
+            sums = self._sums.setdefault(metric, {})
+            for labels, value in values.items():
+                if labels not in named:
+                    summed = other(labels, kept)
+                    sums[summed] = sums.get(summed, 0) + max(value - seen.get(labels, 0), 0)
+            self._seen[metric] = dict(values)
+            return dict(sums)

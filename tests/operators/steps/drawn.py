@@ -1,0 +1,111 @@
+"""Runs of random joins of several streams: rows, queries that come and go, moves and crashes, as drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import get_args
+
+import numpy as np
+import pyarrow as pa
+from hypothesis import strategies as st
+
+from catalog.values.plan import Partitioning, Plan
+from catalog.values.query import Query
+from catalog.values.stream import Stream
+from planner.bind.bind import bind
+from planner.build.build_plan import STRATEGIES, build_plan
+from planner.build.objective import Objective
+from planner.errors import InvalidWindow
+from tests.operators.bucket.test_rehash import NUMBERS, moving
+from tests.operators.durable import Crash
+from tests.operators.steps.combinations import DurableRecorder, Recorder, Written, rows, stream
+
+PARTITIONINGS: tuple[Partitioning, ...] = ("hash", "replicate")
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """A run that is over.
+
+    Attributes:
+        batches: Batches with rows.
+        queries: The queries as written.
+        bound: The same, bound; None where the bounds of a query exclude each other.
+        tables: Rows by number of the stream.
+        placed: Batch of each row.
+        runner: What ran them.
+    """
+
+    batches: int
+    queries: Sequence[Written]
+    bound: Sequence[Query | None]
+    tables: Mapping[int, pa.Table]
+    placed: Mapping[int, Sequence[int]]
+    runner: Recorder
+
+
+def run_drawn(
+    data: st.DataObject,
+    written: Callable[[int, int], st.SearchStrategy[Written]],
+    *,
+    batches: int,
+    rows_of_stream: tuple[int, int],
+    buckets: int,
+) -> Ran:
+    """Draw a run and carry it out.
+
+    Args:
+        data: Draws it.
+        written: Strategy of a query, given the number of streams and of batches.
+        batches: Batches at most.
+        rows_of_stream: Rows of each stream, at least and at most.
+        buckets: Buckets at most.
+    """
+    known = data.draw(st.integers(2, 4), "streams")
+    batches = data.draw(st.integers(1, batches), "batches")
+    rng = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1), "seed"))
+    key = data.draw(st.sampled_from(("bigint", "string")), "key")
+    disorder = data.draw(st.integers(0, 3), "disorder")
+    streams = {
+        n: stream(n, key, data.draw(st.integers(0, disorder)) * 1_000_000) for n in range(1, known + 1)
+    }
+    counts = {n: int(rng.integers(rows_of_stream[0], rows_of_stream[1] + 1)) for n in streams}
+    tables = {n: rows(rng, streams[n], counts[n], 20, disorder, 3) for n in streams}
+    placed = {n: np.sort(rng.integers(0, batches, t.num_rows)) for n, t in tables.items()}
+    queries = data.draw(st.lists(written(known, batches), min_size=1, max_size=4), "queries")
+    by_name = {s.name: s for s in streams.values()}
+    bound = [_bound(query, by_name, number) for number, query in enumerate(queries, 1)]
+    strategy = data.draw(st.sampled_from(sorted(STRATEGIES)), "strategy")
+    # A family of two streams alone spreads its keys; then they stay spread.
+    partitioning = data.draw(st.sampled_from(PARTITIONINGS), "partitioning")
+    crash = data.draw(st.sampled_from(get_args(Crash)), "crash")
+    buckets = data.draw(st.integers(1, buckets), "buckets")
+    slack_us = data.draw(st.sampled_from((0, None)), "slack")
+    runner = (
+        Recorder(streams, buckets, slack_us=slack_us, stored=data.draw(st.booleans(), "stored"))
+        if crash == "never"
+        else DurableRecorder(streams, buckets, slack_us=slack_us, crash=crash)
+    )
+    move = moving(data.draw(NUMBERS, "buckets after each batch") if crash == "never" else [0])
+    plan: Plan | None = None
+    for batch in range(batches):
+        running = [
+            b for w, b in zip(queries, bound, strict=True) if b is not None and w.since <= batch < w.until
+        ]
+        plans = []
+        if plan is None or {q.id for f in plan.families for q in f.queries} != {q.id for q in running}:
+            objective = Objective(strategy, partitioning=partitioning)
+            plan = build_plan(running, streams, plan, objective=objective)
+            plans.append(plan)
+        flowing = {s.id for s in plan.streams}
+        runner.step({n: t.filter(placed[n] == batch) for n, t in tables.items() if n in flowing}, plans)
+        move(runner, None)
+    return Ran(batches, queries, bound, tables, placed, runner)
+
+
+def _bound(query: Written, streams: Mapping[str, Stream], number: int) -> Query | None:
+    try:
+        return bind(query.cql, streams, name=f"q{number}", query_id=number)
+    except InvalidWindow:
+        return None
