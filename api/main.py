@@ -185,10 +185,15 @@ def demo(
     speed: Annotated[
         float | None,
         typer.Option(
-            min=1, help="Seconds of 2013 per second.", show_default="86400; with --once, all at once"
+            min=1,
+            help="Seconds of event time per second.",
+            show_default="86400, auctions 3600; with --once, all at once",
         ),
     ] = None,
     once: Annotated[bool, typer.Option("--once", help="Run all of it, print the results, exit.")] = False,
+    auctions: Annotated[
+        bool, typer.Option("--auctions", help="Made-up auctions and bids that show punctuations instead.")
+    ] = False,
     data_dir: Annotated[
         Path | None, typer.Option(help="Where to keep it.", show_default="fresh, removed")
     ] = None,
@@ -200,8 +205,12 @@ def demo(
         Path | None, typer.Option(help="Only write the streams and a workload file into this directory.")
     ] = None,
 ) -> None:
-    """Replay flights, weather and aircraft of New York, 2013, under more than a dozen queries."""
+    """Replay flights, weather and aircraft of New York, 2013, under many queries, or auctions and bids."""
     if write is not None:
+        if auctions:
+            raise typer.BadParameter(
+                "it writes flights and weather alone, so leave out --auctions", param_hint="--write"
+            )
         from service.demo.workload import write_workload
 
         typer.echo(str(write_workload(write)))
@@ -209,9 +218,10 @@ def demo(
     settings = load_settings(host=host, port=port, cores=cores, buckets=buckets)
     setup_logging("WARNING", settings.log.format)
     from api.serve import serving
-    from service.demo.run import run_demo
+    from service.demo.run import AUCTIONS, FLIGHTS, run_demo
 
-    run_demo(settings, serving, speed=speed, once=once, data_dir=data_dir)
+    scene = AUCTIONS if auctions else FLIGHTS
+    run_demo(settings, serving, speed=speed, once=once, data_dir=data_dir, scene=scene)
 
 
 def main() -> None:

@@ -261,6 +261,12 @@ class NotAnHttpStream(InvalidInput):
         )
 
 
+class NoResultPunctuations(InvalidInput):
+    """Result punctuations were asked for of a query that has none, or that does not run."""
+
+    code = "no-result-punctuations"
+
+
 class OtherWorkload(InvalidInput):
     """The output directory belongs to another workload."""
 

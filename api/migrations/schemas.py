@@ -240,6 +240,9 @@ class PolicyOut(BaseModel):
     family_strategies: dict[str, Strategy]
     probe: str = Field(description="How slices are searched where a family has no way of its own.")
     family_probes: dict[str, str] = Field(description="How the slices of single families are searched.")
+    family_punctuations: dict[str, dict[str, str]] = Field(
+        description="When single families act on closed keys: `purge` and `propagate`."
+    )
     oblivious_memory: AskedMemory = Field(description="Where the rows of joins without windows wait.")
     pinned: dict[str, dict[str, list[float]]] = Field(
         description="By id of the family whose chain was cut by hand: ends of its slices, seconds, per side."
@@ -258,6 +261,10 @@ class PolicyOut(BaseModel):
             family_strategies=dict(objective.family_strategies),
             probe=probe_text(objective.probe),
             family_probes={name: probe_text(own) for name, own in objective.family_probes.items()},
+            family_punctuations={
+                name: {"purge": own.purge_text, "propagate": own.propagate_text}
+                for name, own in objective.family_punctuations.items()
+            },
             oblivious_memory=objective.oblivious_memory,
             pinned={
                 family: {"a": [at / 1e6 for at in ends.a], "b": [at / 1e6 for at in ends.b]}

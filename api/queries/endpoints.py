@@ -27,7 +27,7 @@ from api.routes import OnceDep, SluiceRoute
 from catalog.errors import InvalidInput, NameTaken, NotFound, QueryNotFound, StalePlanVersion, Unavailable
 from catalog.values.change import AddQuery, PauseQuery, RemoveQuery, ResumeQuery
 from catalog.values.query import Backfill
-from service.errors import SinkInUse
+from service.errors import NoResultPunctuations, SinkInUse
 from service.statistics.query_status import QueryStatus
 from service.workspace.workspace import Workspace
 
@@ -232,6 +232,32 @@ async def resume_query(
     """
     change = QueryChange(ResumeQuery(name, backfill), actor, if_match, wait, done=200)
     return await change.make(request, response, once)
+
+
+@router.post(
+    "/{name}:propagate",
+    status_code=202,
+    summary="Ask for result punctuations",
+    response_model=QueryOut,
+    responses=problem_responses(
+        QueryNotFound, InvalidRequest, NoResultPunctuations, RequestUnderWay, Unavailable
+    ),
+)
+async def propagate_punctuations(name: str, workspace: WorkspaceDep, once: OnceDep) -> QueryOut:
+    """Give the result punctuations that are due, whatever the propagation policy of the query's family.
+
+    They come with the results of the next batch, for all queries of the family. The policy is set by
+    `POST /migrations` (`family_punctuations`).
+    """
+
+    def ask() -> QueryOut:
+        with workspace.transaction():
+            answer = QueryOut.of_status(workspace.queries.propagate(name))
+            if once is not None:
+                once.keep(202, {"content-type": "application/json"}, answer.model_dump_json())
+        return answer
+
+    return await anyio.to_thread.run_sync(ask)
 
 
 def _running(workspace: Workspace, name: str) -> QueryStatus | None:

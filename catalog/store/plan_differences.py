@@ -25,6 +25,7 @@ from catalog.values.plan import (
     PlannedFilter,
     PlannedQuery,
     Promises,
+    Pull,
     Slice,
 )
 
@@ -107,7 +108,8 @@ class BucketRecord:
         change: The same as its difference to the version before.
         heartbeat: The heartbeat.
         promises: Punctuations.
-        horizon: A horizon. Exactly one of the five is set.
+        pull: A request for result punctuations.
+        horizon: A horizon. Exactly one of the six is set.
     """
 
     seq: int
@@ -115,6 +117,7 @@ class BucketRecord:
     change: PlanDifference | None = None
     heartbeat: Heartbeat | None = None
     promises: Promises | None = None
+    pull: Pull | None = None
     horizon: Horizon | None = None
 
 
@@ -134,6 +137,7 @@ def bucket_records(before: Plan | None, records: Iterable[ControlRecord]) -> tup
                     record.plan,
                     heartbeat=record.heartbeat,
                     promises=record.promises,
+                    pull=record.pull,
                     horizon=record.horizon,
                 )
             )

@@ -25,7 +25,7 @@ from sqlalchemy import (
 )
 
 #: Alembic revision that these tables describe; a test holds it equal to the newest migration.
-SCHEMA_REVISION = "0022"
+SCHEMA_REVISION = "0023"
 
 # SQLite makes only INTEGER (64 bits there) an alias of the row id; elsewhere INTEGER has 32 bits.
 BIG = BigInteger().with_variant(Integer(), "sqlite")
@@ -114,6 +114,8 @@ control_log = Table(
     Column("promises", Text),
     # Event time below which rows of the stream leave, µs UTC.
     Column("horizon_us", BIG),
+    # Query whose result punctuations somebody asks for; heartbeat_stream_id has its first stream.
+    Column("pulled_query", BIG),
     CheckConstraint("(plan_version IS NULL) <> (heartbeat_stream_id IS NULL)", name="one_payload"),
 )
 

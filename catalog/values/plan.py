@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Literal
 
+from catalog.durations import format_duration
 from catalog.values.groups.grouping import Grouping
 from catalog.values.query import PUNCTUATION_OUTPUT, Backfill, Clock, JoinKind, Output
 from catalog.values.stream import Stream
@@ -319,6 +320,51 @@ class Memory:
 AskedMemory = MemoryStrategy | Literal["auto"]
 
 
+#: When result punctuations come out (``PunctuationPolicy``).
+Propagate = Literal["push", "matched", "pull"]
+
+
+@dataclass(frozen=True, slots=True)
+class PunctuationPolicy:
+    """When a family acts on the keys that its streams have closed.
+
+    Attributes:
+        purge_after: Closings in a bucket after which rows of closed keys are removed from the state; None: by
+            cost.
+        propagate: When result punctuations come out. ``push``: without being asked. ``matched``: once both
+            streams have closed a key. ``pull``: when somebody asks.
+        every_us: With ``push``, event time from one propagation to the next; None: any.
+        every_closings: With ``push``, closings in a bucket from one propagation to the next; None: any.
+    """
+
+    purge_after: int | None = None
+    propagate: Propagate = "push"
+    every_us: int | None = None
+    every_closings: int | None = None
+
+    @property
+    def purge_text(self) -> str:
+        """The policy as it is written.
+
+        >>> PunctuationPolicy(purge_after=100).purge_text
+        'lazy(100)'
+        """
+        if self.purge_after is None:
+            return "auto"
+        return "eager" if self.purge_after == 1 else f"lazy({self.purge_after})"
+
+    @property
+    def propagate_text(self) -> str:
+        """The policy as it is written.
+
+        >>> PunctuationPolicy(every_us=10_000_000).propagate_text
+        'every(10s)'
+        """
+        if self.every_closings is not None:
+            return f"every({self.every_closings})"
+        return self.propagate if self.every_us is None else f"every({format_duration(self.every_us)})"
+
+
 @dataclass(frozen=True, slots=True)
 class FamilyPlan:
     """Queries over one pair of streams and one join key, and how they are joined.
@@ -346,6 +392,7 @@ class FamilyPlan:
         clock_a: Clock that measures the windows and slices of a.
         clock_b: The same for b.
         probe: How its slices are searched.
+        punctuations: When it acts on closed keys.
         memory: Where rows wait; not plain only if the clock is the order of its streams.
     """
 
@@ -369,6 +416,7 @@ class FamilyPlan:
     clock_a: Clock = "time"
     clock_b: Clock = "time"
     probe: Probe = Probe()
+    punctuations: PunctuationPolicy = PunctuationPolicy()
     memory: Memory = Memory()
 
     def clock(self, side: str) -> Clock:
@@ -517,6 +565,19 @@ class Promises:
 
 
 @dataclass(frozen=True, slots=True)
+class Pull:
+    """Request for the result punctuations that are due; its batch gives them.
+
+    Attributes:
+        query_id: A query of the family.
+        stream_id: Stream of its side a.
+    """
+
+    query_id: int
+    stream_id: int
+
+
+@dataclass(frozen=True, slots=True)
 class Horizon:
     """Rows of a stream that earlier batches have brought leave the state if their event time is below it.
 
@@ -541,7 +602,8 @@ class ControlRecord:
         plan: The version that takes effect, for a plan change.
         heartbeat: The heartbeat, for a heartbeat.
         promises: Punctuations.
-        horizon: A horizon. Exactly one of the four is set.
+        pull: A request for result punctuations.
+        horizon: A horizon. Exactly one of the five is set.
     """
 
     seq: int
@@ -549,8 +611,11 @@ class ControlRecord:
     plan: Plan | None = None
     heartbeat: Heartbeat | None = None
     promises: Promises | None = None
+    pull: Pull | None = None
     horizon: Horizon | None = None
 
     def __post_init__(self) -> None:
-        if [self.plan, self.heartbeat, self.promises, self.horizon].count(None) != 3:
-            raise ValueError("a control record carries either a plan, a heartbeat, promises or a horizon")
+        if [self.plan, self.heartbeat, self.promises, self.pull, self.horizon].count(None) != 4:
+            raise ValueError(
+                "a control record carries either a plan, a heartbeat, promises, a pull or a horizon"
+            )

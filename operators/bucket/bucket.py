@@ -105,7 +105,7 @@ class Bucket:
         batch = ordered[0].batch
         self.plan_changed = False
         self.closed_groups, self.late_groups = {}, frozenset()
-        heartbeats, promises = self._apply_control([text for p in ordered for text in p.control])
+        heartbeats, promises, pulled = self._apply_control([text for p in ordered for text in p.control])
         start = self._reached(self.plan)
         setting_out = self._setting_out()
         for stream in self.streams.values():
@@ -131,6 +131,8 @@ class Bucket:
             joins, before = self.families[plan.id], start.sides(plan)
             closings = BatchClosings.of(joins, ordered, before, promises, place)
             reached, latest_of = end.sides(plan), newest.sides(plan)
+            if closings is not None:
+                closings.pulled = any(query.id in pulled for query in plan.queries)
             wait = plan.id in self.late_groups
             part = FamilyBatch(
                 joins, ordered, version, place, before, reached, latest_of, closings, handed, exchanged, wait
@@ -203,7 +205,8 @@ class Bucket:
         terms = self.terms.get(family.id, {side: {} for side in SIDES})
         return compile_family(family, plan.version, plan_streams(plan), terms, self.slack_us)
 
-    def _apply_control(self, texts: Sequence[str]) -> tuple[list[tuple[int, int]], list[Promises]]:
+    def _apply_control(self, texts: Sequence[str]) -> tuple[list[tuple[int, int]], list[Promises], set[int]]:
+        """Apply control records; return heartbeats, punctuations, and ids of pulled queries."""
         records = [decode(BucketRecord, text.encode()) for text in texts]
         plan = self.plan
         for record in records:
@@ -226,7 +229,8 @@ class Bucket:
                 for joins in self.families.values():
                     joins.forget_undecided(beat.stream_id)
         moved = [(beat.stream_id, beat.watermark_us) for beat in beats if beat.watermark_us is not None]
-        return moved, [record.promises for record in records if record.promises is not None]
+        promises = [record.promises for record in records if record.promises is not None]
+        return moved, promises, {record.pull.query_id for record in records if record.pull is not None}
 
     def _leave_behind(self, horizon: Horizon) -> None:
         """Let the rows of a stream below a horizon leave the state."""

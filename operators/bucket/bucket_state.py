@@ -328,6 +328,13 @@ def encode_manifest(bucket: Bucket, dropped: Iterable[str] = (), dropped_before:
     }
     if waiting:
         document |= {"format": FORMAT_WITH_MORE, "waiting": waiting}
+    untold = {
+        family_id: joins.waiting.closings
+        for family_id, joins in bucket.families.items()
+        if joins.waiting is not None and joins.waiting.closings
+    }
+    if untold:
+        document["untold"] = untold
     horizons = {str(i): s.horizon_us for i, s in bucket.streams.items() if s.horizon_us is not None}
     if horizons:
         document["horizons"] = horizons
@@ -517,6 +524,7 @@ def load_bucket(
             joins.groups.segments = [segment(segment_id) for segment_id in ids]
         if joins.waiting is not None:
             joins.waiting.segments = [segment(segment_id) for segment_id in document["waiting"][family.id]]
+            joins.waiting.closings = document.get("untold", {}).get(family.id, 0)
         for side, parked in joins.parked.items():
             closed_segments, tail = document["parked"][family.id][side]
             parked.closed = [

@@ -49,6 +49,7 @@ class BatchClosings:
         extended: Closings per side that must be remembered longer because rows of the other side arrived.
         finished: Keys that are finished at the end of the batch (``WaitingKeys.finish``); None without any.
         discarded: Rows per side that were not stored.
+        pulled: Whether somebody asks for the result punctuations that are due.
     """
 
     joins: FamilyJoins
@@ -56,6 +57,7 @@ class BatchClosings:
     extended: dict[str, list[pa.RecordBatch]] = field(default_factory=lambda: {side: [] for side in SIDES})
     finished: pa.Table | None = None
     discarded: dict[str, Segment] = field(default_factory=dict)
+    pulled: bool = False
 
     @classmethod
     def of(
@@ -157,6 +159,7 @@ class BatchClosings:
 
     def close(
         self,
+        before: Mapping[str, int | None],
         watermarks: Mapping[str, int | None],
         newest_us: Mapping[str, int | None],
         place: tuple[int, int],
@@ -166,15 +169,18 @@ class BatchClosings:
         """Apply the batch's closings, after its joins.
 
         Args:
+            before: Watermark per side at the end of the batch before.
             watermarks: Watermark per side at the end of the batch.
             newest_us: Newest event time per side so far.
             place: Number of the bucket, and of all buckets.
-            finish: Whether to take out finished keys now; otherwise the next batch does it.
+            finish: Whether finished keys may be taken out now; otherwise a later batch does it.
         """
         wait_for_keys(self.joins, self.arrived, newest_us, place)
+        finish = finish and self._propagates(before, watermarks)
         if self.joins.waiting is not None and finish:
             together = self.joins.groups is not None
             self.finished = self.joins.waiting.finish(watermarks, together=together)
+            self.joins.waiting.closings = 0
         newest = max((time for time in newest_us.values() if time is not None), default=None)
         for side, closed in self.joins.closed.items():
             closed.remember(self.arrived[side], closed.see(newest), self.extended[side])
@@ -184,22 +190,45 @@ class BatchClosings:
                     rows = chain.admitted(other, self.discarded[other])
                     chain.slices[other][0].counts.discarded = 0 if rows is None else len(rows)
             held = sum(state.rows for chain in self.joins.chains.values() for state in chain.slices[other])
-            if closed.is_look_due(held):
-                self.joins.purge_closed(other)
-            closed.forget(self._forgotten_until(side, watermarks))
+            purge_after = self.joins.family.plan.punctuations.purge_after
+            if closed.is_look_due(held, purge_after):
+                self.joins.purge_closed(other, all_rows=purge_after is not None)
+            # A key that is finished and not taken out yet must not return as a new one.
+            if self.joins.waiting is None or finish:
+                closed.forget(self._forgotten_until(side, watermarks))
+
+    def _propagates(self, before: Mapping[str, int | None], watermarks: Mapping[str, int | None]) -> bool:
+        """Return whether finished keys are taken out in this batch; groups always come out at once."""
+        waiting, policy = self.joins.waiting, self.joins.family.plan.punctuations
+        if waiting is None or self.joins.groups is not None or self.pulled:
+            return True
+        waiting.closings += sum(part.num_rows for part in self.arrived.values() if part is not None)
+        if policy.every_closings is not None:
+            return waiting.closings >= policy.every_closings
+        if policy.every_us is not None:
+            then, now = (_least(each) for each in (before, watermarks))
+            return now is not None and (then is None or now // policy.every_us > then // policy.every_us)
+        if policy.propagate == "matched":
+            return waiting.has_match()
+        return policy.propagate == "push"
 
     def _forgotten_until(self, side: str, watermarks: Mapping[str, int | None]) -> int | None:
         """Return the watermark by which closings of a side are forgotten."""
         if self.joins.waiting is None:
             return watermarks[side]
-        known = [time for time in watermarks.values() if time is not None]
-        return min(known) if len(known) == len(watermarks) else None
+        return _least(watermarks)
 
     def _shown_key(self, side: str, rows: Segment) -> str:
         """Return the key of the first row as text."""
         layout = self.joins.family.layouts[side]
         first = np.zeros(1, dtype=np.int64)
         return ", ".join(f"{name} = {layout.read(rows, name, first)[0].as_py()}" for name in layout.key)
+
+
+def _least(watermarks: Mapping[str, int | None]) -> int | None:
+    """Return the lower watermark; None unless both are known."""
+    known = [time for time in watermarks.values() if time is not None]
+    return min(known) if len(known) == len(watermarks) else None
 
 
 def kept_columns(layout: SideLayout, rows: Segment) -> pa.RecordBatch:

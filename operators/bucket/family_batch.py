@@ -92,7 +92,9 @@ class FamilyBatch:
                 males["a"], males["b"], self.reached, females, self.before, keyless, arrived, opened
             )
         if self.closings is not None:
-            self.closings.close(self.reached, self.newest, self.place, finish=not self.groups_wait)
+            self.closings.close(
+                self.before, self.reached, self.newest, self.place, finish=not self.groups_wait
+            )
         return made
 
     def groups(self, pairs: PairTable, table: pa.RecordBatch | None) -> list[pa.Table]:

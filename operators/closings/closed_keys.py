@@ -159,13 +159,17 @@ class ClosedKeys:
         self.floor_us = floor_us if self.floor_us is None else max(floor_us, self.floor_us)
         self.segments = [s for s in self.segments if s.t_max > self.floor_us]
 
-    def is_look_due(self, held: int) -> bool:
-        """Return whether to search the rows of the other side, given their number.
+    def is_look_due(self, held: int, after: int | None = None) -> bool:
+        """Return whether to search the rows of the other side.
 
         The cost of a search grows with the number of rows, its gain with the number of closings since the
         last search. So the best number of closings between searches grows with the square root of the rows.
+
+        Args:
+            held: Number of these rows.
+            after: Closings after which to search; None: the best number.
         """
-        return self.unpurged >= max(_LEAST_CLOSINGS, isqrt(held))
+        return self.unpurged >= (max(_LEAST_CLOSINGS, isqrt(held)) if after is None else after)
 
     @property
     def remembered(self) -> int:

@@ -46,11 +46,13 @@ class WaitingKeys:
         segments: The keys, in one segment at most: ``_ts`` is the other side's watermark at which the key is
             finished, ``_pos`` twice the query id, plus 1 for side b.
         entering: Queries that have entered in this batch.
+        closings: Closings since finished keys were last taken out.
     """
 
     columns: int
     segments: list[Segment] = field(default_factory=list)
     entering: frozenset[int] = frozenset()
+    closings: int = 0
 
     def take_over(self, former: WaitingKeys, queries: Collection[int], sides: Collection[str]) -> None:
         """Continue with the keys that waited under the plan version before.
@@ -60,6 +62,7 @@ class WaitingKeys:
             queries: Queries of this version that have result punctuations.
             sides: Sides whose closings are still remembered.
         """
+        self.closings = former.closings
         for segment in former.segments:
             kept = np.isin(segment.pos >> 1, np.array(sorted(queries), dtype=np.int64))
             kept &= np.isin(segment.pos & 1, [_SIDES.index(side) for side in sides])
@@ -68,6 +71,7 @@ class WaitingKeys:
 
     def take_rows(self, other: WaitingKeys, number: int, buckets: int) -> None:
         """Take over the keys of another bucket whose home is bucket ``number`` of ``buckets``."""
+        self.closings = max(self.closings, other.closings)
         for segment in other.segments:
             own = segment.filter(bucket_of(segment.key, buckets) == number)
             if len(own):
@@ -155,6 +159,13 @@ class WaitingKeys:
             now = watermarks[other]
             if now is not None and waiting.t_min <= now and (waiting.ts[side == number] <= now).any():
                 return True
+        return self.has_match()
+
+    def has_match(self) -> bool:
+        """Return whether both sides may have closed a key that waits; equal hashes count as equal keys."""
+        if not self.segments:
+            return False
+        waiting = self.segments[0]
         # The entries of both sides for one key and query are adjacent.
         same = waiting.key[1:] == waiting.key[:-1]
         return bool((same & (waiting.pos[1:] >> 1 == waiting.pos[:-1] >> 1)).any())

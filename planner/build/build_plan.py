@@ -33,6 +33,7 @@ from catalog.values.plan import (
     PlannedFilter,
     PlannedQuery,
     Probe,
+    PunctuationPolicy,
     Replication,
     Strategy,
 )
@@ -124,6 +125,7 @@ def build_plan(
     replications = former_replications(previous)
     own, model = objective.by_family(queries), objective.models(calibration).deciding
     own_probes = objective.probes_by_family(queries)
+    policies = objective.policies_by_family(queries)
 
     planned: list[FamilyPlan] = []
     grouped = families(queries)
@@ -152,6 +154,7 @@ def build_plan(
             # the bucket of a new fragment would not meet the rows that already rest in a next step. Pairs on
             # their way to other buckets would not come to the new ones.
             asked = HASHED
+        policy = policies.get(family_id, PunctuationPolicy())
         replication = replications.get(family_id, HASHED).grown(asked)
         # Pairs become rows of the next step in the bucket that made them.
         if not is_theta(family_id):
@@ -172,9 +175,8 @@ def build_plan(
             )
             chosen_memory = choose_memory(old, objective, rates)
             memory = old.memory if chooses_memory(objective) else chosen_memory
-            same = (replication, probe, memory) == (old.replication, old.probe, old.memory)
-            kept = old if same else replace(old, replication=replication, probe=probe, memory=memory)
-            planned.append(kept)
+            changed = replace(old, replication=replication, probe=probe, memory=memory, punctuations=policy)
+            planned.append(old if changed == old else changed)
             continue
         chosen = STRATEGIES[strategy](family, rates, model)
         band = family_band(family.queries, _types(members, streams)) if is_theta(family_id) else None
@@ -182,7 +184,8 @@ def build_plan(
         built = _family_plan(family, members[0], strategy, joins, replication, band, given=joins != chosen)
         asked_here = own_probes.get(family_id, objective.probe)
         probe = _probe(built, asked_here, own_probes, rates, calibration)
-        planned.append(replace(built, probe=probe, memory=choose_memory(built, objective, rates)))
+        memory = choose_memory(built, objective, rates)
+        planned.append(replace(built, probe=probe, memory=memory, punctuations=policy))
 
     flowing, present = _streams(queries, streams, previous), {f.id for f in planned}
     plan = Plan(

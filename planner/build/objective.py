@@ -7,14 +7,22 @@ pinned              <family id>: 15 s    that family has the chain given, whatev
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
+from typing import TypeVar
 
 from catalog.values.boundaries import Boundaries
 from catalog.values.calibration import Calibration
 from catalog.values.migration import OnLeave
-from catalog.values.plan import AskedMemory, AskedProbe, Partitioning, Plan, Strategy
+from catalog.values.plan import (
+    AskedMemory,
+    AskedProbe,
+    Partitioning,
+    Plan,
+    PunctuationPolicy,
+    Strategy,
+)
 from catalog.values.query import Query
 from planner.build.retained_boundaries import NO_BOUNDARIES, ByFamily, kept_families, retained_boundaries
 from planner.costs.calibrated import CalibratedModel
@@ -22,6 +30,8 @@ from planner.costs.cost import CostModelName, CostModels
 from planner.costs.paper_model import PaperModel
 from planner.families.families import families
 from planner.families.family_names import by_family
+
+T = TypeVar("T")
 
 _NO_OWN: Mapping[str, Strategy | None] = MappingProxyType({})
 _NO_PROBES: Mapping[str, AskedProbe | None] = MappingProxyType({})
@@ -41,6 +51,7 @@ class Objective:
         partitioning: Who chooses over how many buckets the rows of a key spread.
         probe: How the slices of families without a way of their own are searched.
         family_probes: How slices of single families are searched, by id or key.
+        family_punctuations: When single families act on closed keys, by id or key.
         oblivious_memory: Where the rows of joins without windows wait.
         oblivious_memory_mb: Limit of the memory of each family of such joins, MB; None for no limit.
     """
@@ -54,6 +65,7 @@ class Objective:
     partitioning: Partitioning = "auto"
     probe: AskedProbe = "auto"
     family_probes: Mapping[str, AskedProbe] = field(default_factory=dict)
+    family_punctuations: Mapping[str, PunctuationPolicy] = field(default_factory=dict)
     oblivious_memory: AskedMemory = "auto"
     oblivious_memory_mb: float | None = None
 
@@ -102,14 +114,7 @@ class Objective:
         """
         known = tuple(queries)
         named = by_family(family_strategies, known, strict=False)
-        # The same family may go by another name, which would rule on.
-        own = {
-            name: kept
-            for name, kept in self.family_strategies.items()
-            if name not in family_strategies
-            and not by_family({name: kept}, known, strict=False).keys() & named.keys()
-        }
-        own |= {name: value for name, value in family_strategies.items() if value is not None}
+        own = _set(self.family_strategies, family_strategies, known)
         changed = replace(
             self, strategy=self.strategy if strategy is None else strategy, family_strategies=own
         )
@@ -138,22 +143,26 @@ class Objective:
         """
         known = tuple(queries)
         named = by_family(family_probes, known, strict=False)
-        own = {
-            name: kept
-            for name, kept in self.family_probes.items()
-            if name not in family_probes
-            and not by_family({name: kept}, known, strict=False).keys() & named.keys()
-        }
-        own |= {name: value for name, value in family_probes.items() if value is not None}
+        own = _set(self.family_probes, family_probes, known)
         changed = replace(self, probe=self.probe if probe is None else probe, family_probes=own)
         concerned = set(named)
         if probe is not None:
             concerned |= families(known).keys() - by_family(own, known, strict=False).keys()
         return changed, frozenset(concerned)
 
+    def with_punctuations(
+        self, queries: Iterable[Query], policies: Mapping[str, PunctuationPolicy | None]
+    ) -> Objective:
+        """Return the objective with policies of single families set; None removes a family's own policy."""
+        return replace(self, family_punctuations=_set(self.family_punctuations, policies, tuple(queries)))
+
     def probes_by_family(self, queries: Iterable[Query]) -> dict[str, AskedProbe]:
         """Return how the slices of families with a way of their own are searched, by id."""
         return by_family(self.family_probes, queries, strict=False)
+
+    def policies_by_family(self, queries: Iterable[Query]) -> dict[str, PunctuationPolicy]:
+        """Return when families with a policy of their own act on closed keys, by id."""
+        return by_family(self.family_punctuations, queries, strict=False)
 
     def by_family(self, queries: Iterable[Query]) -> dict[str, Strategy]:
         """Return the families' own strategies by id; names that no family of the queries has wait for one."""
@@ -214,3 +223,15 @@ class Objective:
             calibration: Constants of this machine.
         """
         return CostModels(PaperModel(self.c_sys), CalibratedModel(calibration), self.cost_model)
+
+
+def _set(present: Mapping[str, T], changes: Mapping[str, T | None], queries: Sequence[Query]) -> dict[str, T]:
+    """Return what families have of their own after changes; None removes a family's own."""
+    named = by_family(changes, queries, strict=False)
+    # The same family may go by another name, which would rule on.
+    own = {
+        name: kept
+        for name, kept in present.items()
+        if name not in changes and not by_family({name: kept}, queries, strict=False).keys() & named.keys()
+    }
+    return own | {name: value for name, value in changes.items() if value is not None}

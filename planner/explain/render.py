@@ -293,6 +293,10 @@ def _family_document(
             "heavy": [{"key": str(k), "fragments": _fragments(f)} for k, f in family.replication.heavy],
         },
         "probe": probe_text(family.probe),
+        "punctuations": {
+            "purge": family.punctuations.purge_text,
+            "propagate": family.punctuations.propagate_text,
+        },
         "memory": family.memory.strategy,
         "joins": joins,
         "queries": _query_documents(family, text),

@@ -1,4 +1,4 @@
-"""The demo: flights, weather and aircraft of 2013, replayed through a service.
+"""The demo: flights, weather and aircraft of 2013, or auctions and bids, replayed through a service.
 
 Doors: run, workload.
 """

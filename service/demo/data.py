@@ -21,9 +21,10 @@ from __future__ import annotations
 
 import importlib.util
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -79,6 +80,26 @@ PLANE_COLUMNS = {
     "engines": "int",
     "seats": "int",
 }
+
+
+class ReplayedTables(Protocol):
+    """Streams whole."""
+
+    @property
+    def named(self) -> Mapping[str, pa.Table]:
+        """Rows by event time, by the name of their stream, in the order in which files are written."""
+
+    @property
+    def rows(self) -> int:
+        """Rows of all."""
+
+    @property
+    def first_us(self) -> int:
+        """First event time, µs UTC."""
+
+    @property
+    def last_us(self) -> int:
+        """Last event time, µs UTC."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +226,7 @@ def _on_duty(flights: pa.Table, planes: pa.Table) -> pa.Table:
     return departing.group_by(["tailnum", "day_us"]).aggregate([]).join(planes, "tailnum", join_type="inner")
 
 
-def steps(tables: DemoTables, step_us: int) -> Iterator[ReplayStep]:
+def steps(tables: ReplayedTables, step_us: int) -> Iterator[ReplayStep]:
     """Cut all streams at the same event times, a minute after midnight UTC and every step from there.
 
     Weather is observed on the hour: a cut on the hour would leave the flights of the last hour to wait in the

@@ -20,6 +20,7 @@ class Progress:
 
     Attributes:
         input_rows: Rows processed.
+        punctuations: Rows processed that are only punctuations.
         late_rows: Rows dropped as late.
         batches: Micro-batches committed.
         rows_per_s: Input rate of the last seconds.
@@ -43,6 +44,12 @@ class Progress:
     unshared_pairs: Need
     results: dict[int, int]
     event_time_us: int | None
+    punctuations: int = 0
+
+    @property
+    def read_rows(self) -> int:
+        """Rows of files that have been read."""
+        return self.input_rows + self.punctuations
 
 
 class ProgressReader:
@@ -62,6 +69,7 @@ class ProgressReader:
         self._state_rows = 0
         self._unshared_rows = Need()
         self._pairs = 0
+        self._punctuations = 0
         self._event_time_us: int | None = None
         self._recent: deque[tuple[float, int]] = deque()
 
@@ -91,10 +99,12 @@ class ProgressReader:
             unshared_pairs=Need() if self._event_time_us is None else self._meter.pairs(self._event_time_us),
             results=self._counts.totals(),
             event_time_us=self._event_time_us,
+            punctuations=self._punctuations,
         )
 
     def _add(self, manifest: BatchManifest) -> None:
         self._pairs += sum(s.touched for s in manifest.slices)
+        self._punctuations += sum(r.received for r in manifest.received)
         newest = {
             s.stream_id: s.max_event_time_us for s in manifest.streams if s.max_event_time_us is not None
         }

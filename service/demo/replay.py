@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from service.demo.data import DAY_US, MINUTE_US, DemoTables, ReplayStep, steps, write_step
+from service.demo.data import DAY_US, MINUTE_US, ReplayedTables, ReplayStep, steps, write_step
 
 #: Where everything is there at once, a week per file.
 WEEK_US = 7 * DAY_US
@@ -25,7 +25,7 @@ class Replay:
         speed: Seconds of event time per second; None writes everything at once.
     """
 
-    def __init__(self, tables: DemoTables, inbox: Path, step_us: int, speed: float | None) -> None:
+    def __init__(self, tables: ReplayedTables, inbox: Path, step_us: int, speed: float | None) -> None:
         self._tables = tables
         self._inbox = inbox
         self._step_us = step_us

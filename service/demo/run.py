@@ -1,4 +1,4 @@
-"""``sluice demo``: the service, real streams replayed into it, and queries to watch.
+"""``sluice demo``: the service, streams replayed into it, and queries to watch.
 
 The replay writes one Parquet file per stream and step of event time into the inbox that the streams read
 from. Every file appears whole, in order of event time, so no row is late.
@@ -10,6 +10,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,10 +18,18 @@ from rich.console import Console
 from rich.live import Live
 
 from catalog.values.query import Query
+from catalog.values.stream import Stream
 from service.config.settings import Settings
-from service.demo.data import DemoTables, demo_streams, load_tables
+from service.demo.auctions import (
+    AUCTION_QUERIES,
+    STEP_US,
+    auction_figures,
+    auction_streams,
+    auction_tables,
+)
+from service.demo.data import ReplayedTables, demo_streams, load_tables
 from service.demo.progress import Progress, ProgressReader
-from service.demo.queries import QUERIES
+from service.demo.queries import QUERIES, DemoQuery
 from service.demo.replay import Replay, kept_step_length_us
 from service.demo.screen import line, screen, summary, welcome
 from service.demo.unshared import UnsharedMeter
@@ -30,8 +39,6 @@ from service.jvm.java import use_java
 if TYPE_CHECKING:
     from service.workspace.workspace import Workspace
 
-#: A day of 2013 per second: the year passes in six minutes.
-DEFAULT_SPEED = 86_400.0
 #: With --once a batch takes one file of each stream, a week, so that there is progress to see.
 ONCE_FILES_PER_BATCH = 1
 #: The first plan is active when Spark has started, about ten seconds on two cores.
@@ -45,8 +52,79 @@ LINE_EVERY_S = 5.0
 Serving = Callable[[Settings], "AbstractContextManager[Workspace]"]
 
 
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """Streams and queries of a demo.
+
+    Attributes:
+        about: Replayed streams, in words.
+        load: Returns the streams' rows.
+        streams: Returns the streams, given their inbox and how many files a batch takes.
+        queries: The queries; the welcome shows the results of ``example``.
+        example: Name of a query.
+        speed: Seconds of event time per second.
+        step_us: Event time of a file; None: by the speed.
+        figures: Returns lines about the end of a run.
+    """
+
+    about: str
+    load: Callable[[], ReplayedTables]
+    streams: Callable[[Path, int | None], tuple[Stream, ...]]
+    queries: tuple[DemoQuery, ...]
+    example: str
+    speed: float
+    step_us: int | None
+    figures: Callable[[Workspace, ReplayedTables], str]
+
+
+def _auction_lines(workspace: Workspace, tables: ReplayedTables) -> str:
+    plan, last = workspace.plans.latest(), workspace.batches.last_manifest()
+    assert plan is not None  # queries are registered
+    manifests = () if last is None else workspace.batches.manifests(0, last.batch)
+    (family,) = (family.id for family in plan.families if family.has_groups)
+    found = auction_figures(manifests, family, tables)
+    when = (
+        "not all counts have come"
+        if found.most_batches is None
+        else (f"each count came at most {found.most_batches} batches after the closing")
+    )
+    return (
+        f"{found.closings:,} auctions were closed; {when}.\n"
+        f"{found.held:,.0f} auctions were held on average, {found.share:.2f} times the {found.without:,.0f} "
+        "that are held without punctuations."
+    )
+
+
+FLIGHTS = Scene(
+    "flights, weather and aircraft of New York in 2013",
+    load_tables,
+    demo_streams,
+    QUERIES,
+    "fog_delays",
+    86_400.0,
+    None,
+    lambda _workspace, _tables: "",
+)
+AUCTIONS = Scene(
+    "made-up auctions and bids",
+    auction_tables,
+    auction_streams,
+    AUCTION_QUERIES,
+    "closed_auctions",
+    3_600.0,
+    STEP_US,
+    _auction_lines,
+)
+
+
 def run_demo(
-    settings: Settings, serving: Serving, *, speed: float | None, once: bool, data_dir: Path | None
+    settings: Settings,
+    serving: Serving,
+    *,
+    speed: float | None,
+    once: bool,
+    data_dir: Path | None,
+    scene: Scene = FLIGHTS,
 ) -> None:
     """Run the demo until Ctrl-C, or with ``once`` until every row is through.
 
@@ -56,32 +134,37 @@ def run_demo(
         speed: Seconds of event time replayed per second; None is a day, or with ``once`` all at once.
         once: End with a table of results instead of serving.
         data_dir: Kept, and continued if it holds a demo; None takes a directory that is removed at the end.
+        scene: Streams and queries.
 
     Raises:
         SluiceError: The service cannot start, or fails.
     """
     console = Console(highlight=False)
-    pace = speed if speed is not None or once else DEFAULT_SPEED
+    pace = speed if speed is not None or once else scene.speed
     use_java()
     with _directory(data_dir) as root:
         settings = settings.for_data_dir(root)
         inbox = settings.sources.model_copy(update={"roots": (root / "inbox",)})
         settings = settings.model_copy(update={"sources": inbox})
         console.print(f"Reading the data and starting Spark on {settings.spark.cores} cores ...")
-        tables = load_tables()
+        tables = scene.load()
         with _workspace(settings, None if once else serving) as workspace:
-            replay = Replay(tables, root / "inbox", kept_step_length_us(root, pace), pace)
+            step_us = scene.step_us or kept_step_length_us(root, pace)
+            replay = Replay(tables, root / "inbox", step_us, pace)
             if pace is None:
                 replay.write()  # before the streams are registered, so that all are found whole
-            queries = _register(workspace, root / "inbox", ONCE_FILES_PER_BATCH if pace is None else None)
+            files_per_batch = ONCE_FILES_PER_BATCH if pace is None else None
+            queries = _register(workspace, scene, root / "inbox", files_per_batch)
             reader = ProgressReader(workspace.batches, workspace.counts, _meter(workspace, tables))
             if not once:
                 url = f"http://{settings.server.host}:{settings.server.port}"
-                console.print(welcome(url, str(root), pace or DEFAULT_SPEED), soft_wrap=True)
+                text = welcome(scene.about, scene.example, url, str(root), pace or scene.speed)
+                console.print(text, soft_wrap=True)
             began_s = time.monotonic()
             with replay.running():
                 last = _watch(console, workspace, replay, reader, tables.rows, queries, once=once)
             console.print(summary(last, time.monotonic() - began_s, queries))
+            console.print(scene.figures(workspace, tables), soft_wrap=True)
 
 
 def _watch(
@@ -100,7 +183,7 @@ def _watch(
     told_s = float("-inf")
     try:
         with live:
-            while not (once and progress.input_rows >= total_rows):
+            while not (once and progress.read_rows >= total_rows):
                 progress = reader.read(time.monotonic())
                 if console.is_terminal:
                     live.update(screen(progress, total_rows, queries), refresh=True)
@@ -115,15 +198,17 @@ def _watch(
     return progress
 
 
-def _register(workspace: Workspace, inbox: Path, files_per_batch: int | None) -> tuple[Query, ...]:
+def _register(
+    workspace: Workspace, scene: Scene, inbox: Path, files_per_batch: int | None
+) -> tuple[Query, ...]:
     """Register streams and queries that are not there yet, and wait until all are active."""
     streams = {stream.name for stream in workspace.streams.all()}
-    for stream in demo_streams(inbox, files_per_batch):
+    for stream in scene.streams(inbox, files_per_batch):
         (inbox / stream.name).mkdir(parents=True, exist_ok=True)
         if stream.name not in streams:
             workspace.streams.register(stream)
     there = {query.name for query in workspace.queries.running()}
-    for query in QUERIES:
+    for query in scene.queries:
         if query.name not in there:
             workspace.queries.add(query.name, query.cql)
     plan = workspace.plans.latest()
@@ -134,10 +219,10 @@ def _register(workspace: Workspace, inbox: Path, files_per_batch: int | None) ->
         if time.monotonic() > deadline_s:
             raise DemoFailed(f"the engine did not take up its plan in {START_TIMEOUT_S:.0f} seconds")
     by_name = {query.name: query for query in workspace.queries.running()}
-    return tuple(by_name[query.name] for query in QUERIES)
+    return tuple(by_name[query.name] for query in scene.queries)
 
 
-def _meter(workspace: Workspace, tables: DemoTables) -> UnsharedMeter:
+def _meter(workspace: Workspace, tables: ReplayedTables) -> UnsharedMeter:
     plan = workspace.plans.latest()
     assert plan is not None  # queries are registered
     return UnsharedMeter(plan, tables)

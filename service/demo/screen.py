@@ -14,6 +14,7 @@ from rich.text import Text
 from catalog.durations import format_duration
 from catalog.steps import stream_sides
 from catalog.values.query import Query
+from service.demo.auctions import AUCTION_QUERIES
 from service.demo.progress import Progress
 from service.demo.queries import QUERIES
 
@@ -21,9 +22,9 @@ from service.demo.queries import QUERIES
 def screen(progress: Progress, total_rows: int, queries: Sequence[Query]) -> Group:
     """Return the picture of a running replay."""
     head = Table.grid(padding=(0, 2))
-    bar = ProgressBar(total_rows, progress.input_rows, width=32)
+    bar = ProgressBar(total_rows, progress.read_rows, width=32)
     rate = f"{progress.rows_per_s:,.0f} rows/s"
-    head.add_row(_moment(progress.event_time_us), bar, _share(progress.input_rows, total_rows), rate)
+    head.add_row(_moment(progress.event_time_us), bar, _share(progress.read_rows, total_rows), rate)
     return Group(head, Text(), results(progress, queries), Text(), numbers(progress))
 
 
@@ -57,7 +58,7 @@ def numbers(progress: Progress) -> Table:
 
 def results(progress: Progress, queries: Sequence[Query]) -> Table:
     """Return the queries with their results so far, windows and questions."""
-    questions = {query.name: query.question for query in QUERIES}
+    questions = {query.name: query.question for query in (*QUERIES, *AUCTION_QUERIES)}
     table = _table("query", ">results", "windows", "asks for", last_gives_way=True)
     for query in queries:
         count = progress.results.get(query.id, 0)
@@ -69,19 +70,19 @@ def results(progress: Progress, queries: Sequence[Query]) -> Table:
 def line(progress: Progress, total_rows: int) -> str:
     """Return the progress as one line, for output that is not a terminal."""
     return (
-        f"{_moment(progress.event_time_us)}  {_share(progress.input_rows, total_rows)}  "
+        f"{_moment(progress.event_time_us)}  {_share(progress.read_rows, total_rows)}  "
         f"{progress.rows_per_s:,.0f} rows/s  {progress.state_rows:,} state rows  "
         f"{sum(progress.results.values()):,} results"
     )
 
 
-def welcome(url: str, data_dir: str, speed: float) -> RenderableType:
+def welcome(about: str, example: str, url: str, data_dir: str, speed: float) -> RenderableType:
     """Return where to look while the demo runs."""
     lines = (
-        f"Replaying flights and weather of New York in 2013, {format_duration(int(speed * 1e6))} per second.",
+        f"Replaying {about}, {format_duration(int(speed * 1e6))} per second.",
         "",
         f"  console   {url}/",
-        f"  results   curl '{url}/api/v1/queries/fog_delays/results?limit=5'",
+        f"  results   curl '{url}/api/v1/queries/{example}/results?limit=5'",
         f"  plan      curl '{url}/api/v1/plan?format=mermaid'",
         f"  numbers   curl {url}/api/v1/statistics",
         f"  the API   {url}/api/v1/docs",

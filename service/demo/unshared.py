@@ -28,7 +28,7 @@ import pyarrow as pa
 
 from catalog.steps import is_intermediate
 from catalog.values.plan import FamilyPlan, Plan, PlannedFilter
-from service.demo.data import DemoTables, micros
+from service.demo.data import ReplayedTables, micros
 
 Int64s = np.ndarray[tuple[int], np.dtype[np.int64]]
 Bools = np.ndarray[tuple[int], np.dtype[np.bool_]]
@@ -72,7 +72,7 @@ class UnsharedMeter:
         tables: The demo's streams.
     """
 
-    def __init__(self, plan: Plan, tables: DemoTables) -> None:
+    def __init__(self, plan: Plan, tables: ReplayedTables) -> None:
         named = {stream.id: tables.named[stream.name] for stream in plan.streams}
         self._start_us, self._last_us = tables.first_us, tables.last_us
         self._windows: list[_Window] = []

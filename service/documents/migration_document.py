@@ -4,6 +4,7 @@
 {"splits": [{"at": "15s", "side": "A"}], "merges": [{"at": "10s", "family": "A.k = B.k"}]}
 {"cleanup": true}          {"rollback_to": 7}
 {"probe": "hash(100)", "invalidation": "probe+insert"}
+{"family_punctuations": {"A.k = B.k": {"purge": "lazy(100)", "propagate": "pull"}}}
 {"oblivious_memory": "dbf"}
 """
 
@@ -11,27 +12,38 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, WithJsonSchema
 
 from catalog.durations import format_duration, parse_duration_us
 from catalog.errors import SluiceError
 from catalog.values.migration import ExplicitStep, OnLeave
-from catalog.values.plan import AskedMemory, AskedProbe, Invalidation, Strategy
+from catalog.values.plan import (
+    AskedMemory,
+    AskedProbe,
+    Invalidation,
+    Propagate,
+    PunctuationPolicy,
+    Strategy,
+)
 from planner.probes.asked_probe import asked_probe, probe_text
 from service.errors import InvalidMigration
+
+#: Longer numbers of closings are refused.
+_DIGITS = 10
 
 
 @dataclass(frozen=True, slots=True)
 class MigrationRequest:
-    """Requested migration: exactly one of strategies, ways to search, memory, steps, clean-up and roll-back.
+    """Requested migration: one of strategies, probes, punctuations, memory, steps, clean-up and roll-back.
 
     Attributes:
         strategy: Strategy of families without one of their own; None leaves it.
         family_strategies: Strategies of single families by key or id; None takes a family's own one away.
         probe: How the slices of families without a way of their own are searched; None leaves it.
         family_probes: How those of single families are searched; None removes a family's own way.
+        family_punctuations: When single families act on closed keys; None removes a family's own policy.
         oblivious_memory: Where the rows of joins without windows wait; None leaves it.
         steps: Splits and merges, by the name of their family; None where there is only one.
         cleanup: Drop what departed queries left, and what was pinned.
@@ -44,6 +56,7 @@ class MigrationRequest:
     family_strategies: Mapping[str, Strategy | None] = field(default_factory=dict)
     probe: AskedProbe | None = None
     family_probes: Mapping[str, AskedProbe | None] = field(default_factory=dict)
+    family_punctuations: Mapping[str, PunctuationPolicy | None] = field(default_factory=dict)
     oblivious_memory: AskedMemory | None = None
     steps: tuple[tuple[str | None, ExplicitStep], ...] = ()
     cleanup: bool = False
@@ -55,6 +68,7 @@ class MigrationRequest:
         said = {
             "strategies": self.strategy is not None or bool(self.family_strategies),
             "probes": self.probe is not None or bool(self.family_probes),
+            "punctuations": bool(self.family_punctuations),
             "oblivious_memory": self.oblivious_memory is not None,
             "splits and merges": bool(self.steps),
             "cleanup": self.cleanup,
@@ -70,8 +84,8 @@ class MigrationRequest:
         if not given and self.on_leave is None:
             raise InvalidMigration(
                 "the migration says nothing",
-                hint="Give strategy, family_strategies, probe, family_probes, oblivious_memory, splits, "
-                "merges, cleanup, rollback_to or on_leave.",
+                hint="Give strategy, family_strategies, probe, family_probes, family_punctuations, "
+                "oblivious_memory, splits, merges, cleanup, rollback_to or on_leave.",
             )
 
     @property
@@ -83,6 +97,11 @@ class MigrationRequest:
         parts += [
             f"{name}: {'no own probe' if own is None else f'probe {probe_text(own)}'}"
             for name, own in self.family_probes.items()
+        ]
+        parts += [
+            f"{name}: {'no own punctuations' if own is None else f'purge {own.purge_text}, '}"
+            f"{'' if own is None else f'propagate {own.propagate_text}'}"
+            for name, own in self.family_punctuations.items()
         ]
         parts += [] if self.oblivious_memory is None else [f"oblivious memory {self.oblivious_memory}"]
         parts += [f"{step.kind} at {format_duration(step.at_us)}" for _, step in self.steps]
@@ -128,6 +147,68 @@ class ProbeDocument(BaseModel):
     invalidation: Invalidation | None = Field(
         default=None, description="Rings that lose their expired rows when a row comes; `probe` by default."
     )
+
+
+class PunctuationsPolicyDocument(BaseModel):
+    """When one family acts on closed keys."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        frozen=True,
+        json_schema_extra={"examples": [{"purge": "lazy(100)", "propagate": "every(10s)"}]},
+    )
+
+    purge: str = Field(
+        default="auto",
+        description="When rows of closed keys are removed from the state: with each closing (`eager`), after "
+        "n closings in a bucket (`lazy(n)`), or when it pays (`auto`).",
+    )
+    propagate: str = Field(
+        default="push",
+        description="When result punctuations come out: as soon as keys are finished (`push`), once in so "
+        "much event time (`every(10s)`), after n closings in a bucket (`every(100)`), once both streams have "
+        "closed a key (`matched`), or when somebody asks (`pull`).",
+    )
+
+    def to_policy(self) -> PunctuationPolicy:
+        """Return the policy.
+
+        Raises:
+            InvalidMigration: There is no such policy; its ``path`` says which of both.
+        """
+        purge_after = {"auto": None, "eager": 1}.get(self.purge, 0)
+        if purge_after == 0:
+            purge_after = _count(_argument(self.purge, "lazy"))
+            if purge_after is None:
+                raise InvalidMigration(
+                    f'purge policy "{self.purge}" does not exist',
+                    hint="Write auto, eager, or lazy(n) with a whole number from 1 on.",
+                    path=("purge",),
+                )
+        if self.propagate in ("push", "matched", "pull"):
+            return PunctuationPolicy(purge_after, cast("Propagate", self.propagate))
+        every = _argument(self.propagate, "every")
+        if every is None or not every.strip("0"):
+            raise InvalidMigration(
+                f'propagation policy "{self.propagate}" does not exist',
+                hint="Write push, pull, matched, every(n) with a whole number from 1 on, or every(10s).",
+                path=("propagate",),
+            )
+        closings = _count(every)
+        every_us = _at_us(every, ("propagate",)) if closings is None else None
+        return PunctuationPolicy(purge_after, "push", every_us, closings)
+
+
+def _argument(text: str, name: str) -> str | None:
+    """Return what stands in brackets behind a name; None if the text is something else."""
+    begins = text.startswith(f"{name}(") and text.endswith(")")
+    return text[len(name) + 1 : -1].strip() if begins else None
+
+
+def _count(text: str | None) -> int | None:
+    """Return a whole number from 1 on; None if the text is none."""
+    whole = text is not None and text.isascii() and text.isdecimal() and len(text) < _DIGITS
+    return int(text) or None if whole and text is not None else None
 
 
 def _leave_policy(value: Any) -> Any:
@@ -185,6 +266,11 @@ class MigrationDocument(BaseModel):
         default_factory=dict,
         description="How the slices of single families are searched, by key or id; null takes a way away.",
     )
+    family_punctuations: dict[str, PunctuationsPolicyDocument | None] = Field(
+        default_factory=dict,
+        description="When single families act on the keys that their streams have closed, by key or id; null "
+        "removes a family's own policy.",
+    )
     oblivious_memory: AskedMemory | None = Field(
         default=None,
         description="Where the rows of joins without windows wait: in memory (`plain`), or on disk while "
@@ -233,6 +319,7 @@ class MigrationDocument(BaseModel):
             family_strategies=self.family_strategies,
             probe=self._probe(),
             family_probes={name: _asked(name, own) for name, own in self.family_probes.items()},
+            family_punctuations={name: _policy(name, own) for name, own in self.family_punctuations.items()},
             oblivious_memory=self.oblivious_memory,
             steps=steps,
             cleanup=self.cleanup,
@@ -267,6 +354,16 @@ def _asked(name: str, own: ProbeDocument | None) -> AskedProbe | None:
         return asked_probe(own.probe, own.invalidation)
     except SluiceError as error:
         error.path = ("family_probes", name, *error.path)
+        raise
+
+
+def _policy(name: str, own: PunctuationsPolicyDocument | None) -> PunctuationPolicy | None:
+    if own is None:
+        return None
+    try:
+        return own.to_policy()
+    except SluiceError as error:
+        error.path = ("family_punctuations", name, *error.path)
         raise
 
 

@@ -244,6 +244,7 @@ class Migrations:
         for field, named in (
             ("family_strategies", request.family_strategies),
             ("family_probes", request.family_probes),
+            ("family_punctuations", request.family_punctuations),
         ):
             try:
                 by_family(named, queries)

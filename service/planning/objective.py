@@ -21,7 +21,7 @@ from catalog.store.codec import decode, encode
 from catalog.store.store import Store
 from catalog.values.boundaries import Boundaries
 from catalog.values.migration import OnLeave
-from catalog.values.plan import AskedMemory, AskedProbe, Strategy
+from catalog.values.plan import AskedMemory, AskedProbe, PunctuationPolicy, Strategy
 from planner.build.objective import Objective
 from planner.probes.asked_probe import asked_probe
 from service.config.settings import PlanningSettings
@@ -42,6 +42,7 @@ class _Stored:
     probe: AskedProbe = "auto"
     family_probes: dict[str, AskedProbe] = field(default_factory=dict)
     settings_probe: AskedProbe = "auto"
+    family_punctuations: dict[str, PunctuationPolicy] = field(default_factory=dict)
     oblivious_memory: AskedMemory = "auto"
     settings_oblivious_memory: AskedMemory = "auto"
 
@@ -82,6 +83,7 @@ def stored_objective(store: Store, base: Objective) -> Objective:
         on_leave=found.on_leave,
         probe=found.probe,
         family_probes=found.family_probes,
+        family_punctuations=found.family_punctuations,
         oblivious_memory=found.oblivious_memory,
     )
 
@@ -104,6 +106,7 @@ def store_objective(store: Store, objective: Objective, base: Objective) -> None
         objective.probe,
         dict(objective.family_probes),
         base.probe,
+        dict(objective.family_punctuations),
         objective.oblivious_memory,
         base.oblivious_memory,
     )
@@ -119,7 +122,7 @@ def take_settings(store: Store, base: Objective) -> bool:
 
     Returns:
         Whether they rule now although another objective was in force. Its pinned chains are given up then;
-        ``on_leave``, which no setting says, stays.
+        ``on_leave`` and policies of punctuations, which no setting says, stay.
     """
     found = _stored(store)
     if found is None:
@@ -132,7 +135,8 @@ def take_settings(store: Store, base: Objective) -> bool:
     )
     if before == (base.strategy, dict(base.family_strategies), base.probe, base.oblivious_memory):
         return False
-    store_objective(store, replace(base, on_leave=found.on_leave), base)
+    kept = replace(base, on_leave=found.on_leave, family_punctuations=found.family_punctuations)
+    store_objective(store, kept, base)
     return True
 
 

@@ -2,6 +2,7 @@
 
 strategies        other strategies; the families concerned give up pinned chains and what was left
 probes            other ways to search slices; chains stay
+punctuations      other times to act on closed keys; chains stay
 splits, merges    the family's boundaries, changed and pinned
 clean-up          nothing pinned, nothing left
 roll-back         strategies of an earlier version; chains that were weighed or cut by hand are pinned
@@ -80,6 +81,9 @@ def resolve_migration(
     if request.steps:
         stepped = _stepped(request, objective, previous, queries)
         return replace(stepped, anew=stepped.anew | anew)
+    if request.family_punctuations:
+        objective = objective.with_punctuations(queries, request.family_punctuations)
+        return Wanted(objective, objective.left(previous, queries), anew)
     if request.probe is not None or request.family_probes:
         objective, concerned = objective.with_probes(
             queries, probe=request.probe, family_probes=request.family_probes

@@ -12,10 +12,13 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import count
 
+from catalog.errors import QueryNotFound
 from catalog.store.store import Store
 from catalog.values.change import AddQuery, Change
+from catalog.values.plan import Pull
 from catalog.values.query import Backfill, Query
 from service.config.failpoints import reached
+from service.errors import NoResultPunctuations
 from service.planning.changes import Wanted, changing, one, several
 from service.planning.versions import Versions
 from service.statistics.query_status import QueryStatus, query_statuses
@@ -95,6 +98,29 @@ class WorkspaceQueries:
         ids = self._store.queries.series_ids(series)
         newest = self._store.queries.by_id(ids[-1] if ids else series)
         return None if newest.wanted else newest.removed_version
+
+    def propagate(self, name: str) -> QueryStatus:
+        """Ask for the result punctuations of a query that are due; the next batch gives them.
+
+        Returns:
+            The query.
+
+        Raises:
+            QueryNotFound: No query that runs or is paused has that name.
+            NoResultPunctuations: It does not run, or selects none.
+        """
+        with self._store.transaction():
+            record = self._store.queries.newest(name)
+            if not record.wanted:
+                raise QueryNotFound(f'query "{name}" does not exist')
+            if not record.running or not record.query.announces:
+                raise NoResultPunctuations(
+                    f'query "{name}" gives no result punctuations',
+                    detail="It does not select _punctuation." if record.running else "It is paused.",
+                    hint="Select _punctuation." if record.running else "Resume it first.",
+                )
+            self._store.control_log.append(pull=Pull(record.query.id, record.query.a.stream_id))
+            return query_statuses(self._store, (record,))[0]
 
     def validate(self, cql: str, *, backfill: Backfill = "none") -> Query:
         """Return a query as it would be added, and add nothing.

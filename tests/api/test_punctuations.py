@@ -118,6 +118,26 @@ def test_finished_keys_leave_as_result_punctuations(service: RunningService) -> 
     after = service.ok("GET", "/queries/done_q/results?limit=1", 200)["next_cursor"]
     assert service.ok("GET", f"/queries/done_q/results?after={after}", 200)["rows"] == [told]
 
+    # With another policy they wait until somebody asks.
+    family = "done_bids.item = done_items.item"
+    policy = {"purge": "eager", "propagate": "pull"}
+    service.ok("POST", f"/migrations?wait={WAIT_S}", 200, json={"family_punctuations": {family: policy}})
+    (planned,) = [f for f in service.ok("GET", "/plan", 200)["families"] if f["title"] == family]
+    assert planned["punctuations"] == policy
+    assert service.ok("GET", "/migrations/policy", 200)["family_punctuations"][family] == policy
+    post_events(service, "done_items", {"ts": at(3), "item": 8, "v": 1}, {"_punctuation": {"item": 8}})
+    post_events(service, "done_bids", {"ts": at(3), "item": 8, "v": 2}, {"_punctuation": {"item": 8}})
+    post_events(service, "done_items", {"ts": at(4), "item": 9, "v": 1})
+    post_events(service, "done_bids", {"ts": at(4), "item": 9, "v": 2})
+
+    def found() -> list[str]:
+        rows = service.ok("GET", f"/queries/done_q/results?after={after}", 200)["rows"]
+        return sorted(str(row["number"] or row["_punctuation"]) for row in rows)
+
+    until(lambda: found() == ["8", "9", '{"number":7}'], found)
+    service.ok("POST", "/queries/done_q:propagate", 202)
+    until(lambda: found() == ["8", "9", '{"number":7}', '{"number":8}'], found)
+
 
 def test_punctuations_of_other_streams_stand_behind_the_rows_of_the_next_batch(
     service: RunningService,

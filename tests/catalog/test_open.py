@@ -136,7 +136,8 @@ def test_plans_of_before_joins_become_plans_of_one_join(sqlite_url: str, tmp_pat
             (join,) = family.pop("joins")
             for name in ("strategy", "given", "replication", "result_columns_a", "result_columns_b", "band"):
                 del family[name]
-            del family["clock_a"], family["clock_b"], family["probe"], family["memory"]
+            del family["clock_a"], family["clock_b"], family["probe"], family["punctuations"]
+            del family["memory"]
             family |= {"chain_a": join["chain_a"], "chain_b": join["chain_b"]}
         connection.execute("UPDATE plans SET document = ? WHERE version = ?", (json.dumps(old), version))
     _undo_changes_and_history(connection)
@@ -155,6 +156,7 @@ def test_plans_of_before_joins_become_plans_of_one_join(sqlite_url: str, tmp_pat
     later = ',"given":false,"replication":{"every":1,"heavy":[]}'
     later += ',"result_columns_a":null,"result_columns_b":null,"band":null,"clock_a":"time","clock_b":"time"'
     later += ',"probe":{"method":"merge","cells":1,"invalidation":"probe"}'
+    later += ',"punctuations":{"purge_after":null,"propagate":"push","every_us":null,"every_closings":null}'
     later += ',"memory":{"strategy":"plain","read_ahead":8192}'
     made = {version: text.replace(later, "") for version, text in documents.items()}
     assert dict(connection.execute("SELECT version, document FROM plans")) == made
@@ -271,6 +273,7 @@ def _undo_since_columnar_routes(connection: sqlite3.Connection) -> None:
         connection.execute(f"DROP TABLE {table}")
     connection.execute("ALTER TABLE queries DROP COLUMN pause_reason")
     connection.execute("ALTER TABLE control_log DROP COLUMN promises")
+    connection.execute("ALTER TABLE control_log DROP COLUMN pulled_query")
     connection.execute("ALTER TABLE control_log DROP COLUMN horizon_us")
     connection.execute("ALTER TABLE batch_totals DROP COLUMN merged_until")
     for column in ("lost_rows", "lost_batch", "lost_at_us", "file_end"):

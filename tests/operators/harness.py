@@ -11,7 +11,7 @@ import pyarrow as pa
 from catalog.arrow_types import PUNCTUATION_COLUMN
 from catalog.store.codec import encode
 from catalog.values.batch import SliceCounters
-from catalog.values.plan import ControlRecord, Heartbeat, Horizon, Plan, Promises
+from catalog.values.plan import ControlRecord, Heartbeat, Horizon, Plan, Promises, Pull
 from catalog.values.stream import Stream
 from operators.bucket.batch_output import BatchOutput
 from operators.bucket.bucket import Bucket
@@ -83,6 +83,7 @@ class Runner:
         plans: Sequence[Plan] = (),
         heartbeats: Sequence[Heartbeat] = (),
         promises: Sequence[Promises] = (),
+        pulls: Sequence[Pull] = (),
         horizons: Sequence[Horizon] = (),
     ) -> list[BatchOutput]:
         """Process one batch.
@@ -92,12 +93,13 @@ class Runner:
             plans: Plan changes, before the rows.
             heartbeats: After the rows.
             promises: Punctuations of control records.
+            pulls: Requests for result punctuations.
             horizons: Horizons, before the rows.
 
         Returns:
             One output per bucket.
         """
-        payloads = self._packed(rows, plans, heartbeats, promises, horizons)
+        payloads = self._packed(rows, plans, heartbeats, promises, pulls, horizons)
         outputs = self.processed(payloads)
         self.sent = [encode_exchange(output.exchanged) for output in outputs if output.exchanged]
         for output in outputs:
@@ -156,6 +158,7 @@ class Runner:
         plans: Sequence[Plan],
         heartbeats: Sequence[Heartbeat],
         promises: Sequence[Promises],
+        pulls: Sequence[Pull] = (),
         horizons: Sequence[Horizon] = (),
     ) -> list[list[Payload]]:
         records = [ControlRecord(seq=1, plan=plan) for plan in plans]
@@ -163,6 +166,7 @@ class Runner:
         if plans:
             self.plan = plans[-1]
         records += [ControlRecord(seq=1, promises=each) for each in promises]
+        records += [ControlRecord(seq=1, pull=each) for each in pulls]
         records += [ControlRecord(seq=1, horizon=each) for each in horizons]
         control = [encode(record).decode() for record in records]
         payloads = [[p] for p in control_payloads(control, 0, self.batch, self.buckets)]

@@ -11,7 +11,7 @@ from typing import get_args
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from catalog.values.plan import Plan
+from catalog.values.plan import Plan, Pull, PunctuationPolicy
 from catalog.values.query import PUNCTUATION_OUTPUT, Output, Query
 from catalog.values.stream import Constraints, Punctuations, Stream
 from planner.families.families import family_id
@@ -22,7 +22,7 @@ from tests.operators.durable import Crash, DurableRunner
 from tests.operators.harness import Runner
 from tests.operators.oracle import Family, NestedLoops, family_of, passes, side_of
 from tests.operators.queries import Row
-from tests.operators.test_punctuations import Patterns, Promised, move, promised_cases, table_of
+from tests.operators.test_punctuations import Patterns, Promised, Scene, move, promised_cases, table_of
 
 Key = tuple[object, ...]
 #: Query id and key.
@@ -168,7 +168,12 @@ def announces(query: Query) -> bool:
 
 
 def check(
-    promised: Promised, runner: Runner | None = None, *, exact: bool = True, ways: Counter[str] | None = None
+    promised: Promised,
+    runner: Runner | None = None,
+    *,
+    exact: bool = True,
+    ways: Counter[str] | None = None,
+    policy: PunctuationPolicy = PunctuationPolicy(),  # noqa: B008  # it is frozen
 ) -> Runner:
     """Run a case; compare result punctuations with the rule, and look for results behind them.
 
@@ -177,6 +182,7 @@ def check(
         runner: Runs the batches; by default one that is stored if the case says so.
         exact: Whether keys are in one bucket, so that the rule is exact.
         ways: Counts why keys are finished.
+        policy: When keys are purged and announced; somebody asks in every fourth batch.
     """
     case, patterns = promised.case, promised.patterns
     runner = runner or Runner(case.streams, case.buckets, case.slack_us, case.stored)
@@ -196,7 +202,8 @@ def check(
         tables = {i: table_of(case.streams[i], given, patterns) for i, given in came.items()}
         limits = {i: oracle.watermark(i) for i in came}
         before = {q.id for q in oracle.queries}
-        outputs = runner.step(tables, changes, beats)
+        pulls = [Pull(q.id, 1) for q in oracle.queries if announces(q)] if number % 4 == 3 else []
+        outputs = runner.step(tables, [with_policy(plan, policy) for plan in changes], beats, pulls=pulls)
         queries = step.queries if step.queries is not None else oracle.queries
         families = {family_id(f[0], f[1], f[2], absence=f[3]): f for f in map(family_of, queries)}
         oracle.violating = {
@@ -219,6 +226,79 @@ def check(
         over |= set(announced)
         move(runner, promised.numbers[number % len(promised.numbers)])
     return runner
+
+
+def with_policy(plan: Plan, policy: PunctuationPolicy) -> Plan:
+    return replace(plan, families=tuple(replace(f, punctuations=policy) for f in plan.families))
+
+
+POLICIES = (
+    PunctuationPolicy(propagate="pull"),
+    PunctuationPolicy(1, propagate="matched"),
+    PunctuationPolicy(3, every_us=10),
+    PunctuationPolicy(every_closings=3),
+)
+
+
+@settings(SETTINGS, max_examples=examples(40, short=5))
+@given(promised_cases(family=0), st.sampled_from(POLICIES))
+def test_policies_announce_the_same_keys_later(promised: Promised, policy: PunctuationPolicy) -> None:
+    promised = unspread(with_announcements(promised))
+    pushed = check(promised)
+    later = check(promised, exact=False, policy=policy)
+    assert later.results == pushed.results
+    later.step({}, pulls=[Pull(query.id, 1) for query in promised.case.steps[0].queries or ()])
+    first = {one: batch for batch, found in pushed.announced.items() for one in found}
+    assert {one for found in later.announced.values() for one in found} == set(first)
+    assert all(batch >= first[one] for batch, found in later.announced.items() for one in found)
+
+
+def a_scene(policy: PunctuationPolicy) -> Scene:
+    scene = Scene(query=announcing(a_query(1, 10)))
+    scene._plans = [with_policy(plan, policy) for plan in scene._plans]
+    return scene
+
+
+def test_a_key_that_nobody_has_asked_about_does_not_return_as_a_new_one() -> None:
+    scene = a_scene(PunctuationPolicy(propagate="pull"))
+    scene.batch(a=[(5, 7)], b=[(5, 7), [7]])
+    scene.batch(a=[(40, 2)], b=[(40, 1)])
+    scene.batch(b=[(41, 7)])
+    assert (scene.runner.announced, scene.violating) == ({}, {3})
+    scene.runner.step({}, pulls=[Pull(1, 1)])
+    assert scene.runner.announced == {3: [(1, (7,))]}
+    assert scene.batch(a=[(42, 7)], b=[(43, 7)]) == {(0, 0), (2, 4)}
+    assert scene.violating == {3}
+
+
+def test_keys_are_announced_as_often_as_the_policy_says() -> None:
+    by_time, by_count, matched = (
+        a_scene(policy)
+        for policy in (
+            PunctuationPolicy(every_us=10),
+            PunctuationPolicy(every_closings=3),
+            PunctuationPolicy(propagate="matched"),
+        )
+    )
+    for number in range(5):
+        for scene in (by_time, by_count, matched):
+            # No row of a has the key, so it is finished at once.
+            scene.batch(a=[(4 * number, 99)], b=[(4 * number, 98), [number]])
+    assert {n: len(found) for n, found in by_time.runner.announced.items()} == {0: 1, 3: 3}
+    assert {n: len(found) for n, found in by_count.runner.announced.items()} == {2: 3}
+    assert matched.runner.announced == {}
+
+
+def test_a_purge_policy_says_when_rows_of_closed_keys_leave() -> None:
+    keys = range(5)
+    held = []
+    for policy in (PunctuationPolicy(), PunctuationPolicy(1), PunctuationPolicy(3)):
+        scene = a_scene(policy)
+        scene.batch(a=[(5, key) for key in range(40)])
+        for key in keys:
+            scene.batch(b=[[key]])
+        held.append(len(scene.held("a")))
+    assert held == [40, 35, 37]
 
 
 @settings(SETTINGS, max_examples=examples(30, short=5))

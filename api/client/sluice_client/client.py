@@ -111,6 +111,7 @@ class _Operations:
     remove_query = _Operation(operations.remove_query)
     pause_query = _Operation(operations.pause_query)
     resume_query = _Operation(operations.resume_query)
+    propagate = _Operation(operations.propagate)
     change = _Operation(operations.change)
 
     preview = _Operation(operations.preview)

@@ -340,6 +340,12 @@ class NoEquiKey(InvalidInput):
     code = "no-equi-key"
 
 
+class NoResultPunctuations(InvalidInput):
+    """Result punctuations were asked for of a query that has none, or that does not run."""
+
+    code = "no-result-punctuations"
+
+
 class NoSharedChain(InvalidInput):
     """The family has no one chain whose slices could be split or merged."""
 

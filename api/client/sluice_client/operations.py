@@ -223,6 +223,11 @@ def resume_query(
     return _change("POST", "/queries/{name}:resume", name, wait_s, plan_version, more={"backfill": backfill})
 
 
+def propagate(name: str) -> Request[models.Query]:
+    """Ask for the result punctuations of a query that are due."""
+    return Request("POST", "/queries/{name}:propagate", Json(models.Query), {"name": name})
+
+
 def _change(
     method: str,
     path: str,

@@ -26,7 +26,7 @@ from catalog.store.codec import decode, encode
 from catalog.store.database import Database
 from catalog.store.plan_differences import PlanDifference, applied, difference
 from catalog.store.repository import Repository
-from catalog.values.plan import ControlRecord, Heartbeat, Horizon, Plan, Promises
+from catalog.values.plan import ControlRecord, Heartbeat, Horizon, Plan, Promises, Pull
 
 #: Versions from one that is stored whole to the next: so many differences are read at most.
 WHOLE_EVERY = 64
@@ -44,6 +44,7 @@ _RECORDS = (
         _l.heartbeat_stream_id,
         _l.heartbeat_watermark_us,
         _l.promises,
+        _l.pulled_query,
         _l.horizon_us,
     )
     .where(_l.seq > bindparam("after_seq"), _l.seq <= bindparam("up_to"))
@@ -73,15 +74,17 @@ class ControlLogRepository(Repository):
         plan: Plan | None = None,
         heartbeat: Heartbeat | None = None,
         promises: Promises | None = None,
+        pull: Pull | None = None,
         horizon: Horizon | None = None,
         at_batch: int | None = None,
     ) -> ControlRecord:
-        """Append a record; exactly one of plan, heartbeat, promises and horizon is given.
+        """Append a record; exactly one of plan, heartbeat, promises, pull and horizon is given.
 
         Args:
             plan: A plan version, one above the latest.
             heartbeat: A heartbeat.
             promises: Punctuations.
+            pull: A request for result punctuations.
             horizon: A horizon.
             at_batch: First batch that may admit the record; None admits at once.
 
@@ -93,8 +96,8 @@ class ControlLogRepository(Repository):
         """
         with self._database.write() as connection:
             seq = connection.execute(_HEAD).scalar_one() + 1
-            record = ControlRecord(seq, at_batch, plan, heartbeat, promises, horizon)
-            of = heartbeat or promises or horizon
+            record = ControlRecord(seq, at_batch, plan, heartbeat, promises, pull, horizon)
+            of = heartbeat or promises or pull or horizon
             now_us = self._now_us()
             if plan is not None:
                 latest = connection.execute(_LATEST_VERSION).scalar() or 0
@@ -114,6 +117,7 @@ class ControlLogRepository(Repository):
                     seq=seq,
                     at_batch=at_batch,
                     plan_version=plan.version if plan is not None else None,
+                    pulled_query=None if pull is None else pull.query_id,
                     heartbeat_stream_id=None if of is None else of.stream_id,
                     heartbeat_watermark_us=heartbeat.watermark_us if heartbeat is not None else None,
                     created_at_us=now_us,
@@ -221,6 +225,9 @@ class ControlLogRepository(Repository):
             return ControlRecord(row.seq, row.at_batch, plan=self._plan(connection, row.plan_version))
         if row.promises is not None:
             return ControlRecord(row.seq, row.at_batch, promises=decode(Promises, row.promises))
+        if row.pulled_query is not None:
+            pull = Pull(row.pulled_query, row.heartbeat_stream_id)
+            return ControlRecord(row.seq, row.at_batch, pull=pull)
         if row.horizon_us is not None:
             return ControlRecord(
                 row.seq, row.at_batch, horizon=Horizon(row.heartbeat_stream_id, row.horizon_us)

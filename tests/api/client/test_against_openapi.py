@@ -67,6 +67,7 @@ REQUESTS: Mapping[str, Request[Any]] = {
     ),
     "remove_query": operations.remove_query("q", wait_s=1, plan_version=3),
     "pause_query": operations.pause_query("q", wait_s=1),
+    "propagate": operations.propagate("q"),
     "resume_query": operations.resume_query("q", backfill="none", wait_s=1),
     "change": operations.change(
         [

@@ -11,7 +11,7 @@ import pytest
 from catalog.errors import InvalidInput, MigrationNotFound, SluiceError, StalePlanVersion
 from catalog.values.boundaries import Boundaries
 from catalog.values.migration import OnLeave
-from catalog.values.plan import Plan, Probe
+from catalog.values.plan import Plan, Probe, PunctuationPolicy
 from planner.build.objective import Objective
 from planner.errors import UnknownFamily
 from service.errors import InvalidMigration, PlanRefused
@@ -95,6 +95,43 @@ def test_a_probe_that_cannot_be_is_refused(three: Desk, body: dict[str, Any], pa
     with pytest.raises(InvalidInput) as caught:
         three.migrate(**body)
     assert caught.value.path == path
+    assert three.plan.version == 3
+
+
+def test_a_family_acts_on_closed_keys_as_a_migration_says(three: Desk, tmp_path: Path) -> None:
+    three.migrate(family_punctuations={KEY: {"purge": "lazy(100)", "propagate": "every(10s)"}})
+    policy = PunctuationPolicy(100, "push", every_us=10_000_000)
+    assert three.plan.families[0].punctuations == policy
+    assert history(three)[-1][1] == f"migrate: {KEY}: purge lazy(100), propagate every(10s)"
+    three.migrate(strategy="pullup")
+    three.store.close()
+    with desk(tmp_path) as again:
+        again.add("q4", 20)
+        assert again.plan.families[0].punctuations == policy
+        again.migrate(family_punctuations={"B.k = A.k": {"propagate": "every(7)"}})
+        assert again.plan.families[0].punctuations == PunctuationPolicy(every_closings=7)
+        again.migrate(family_punctuations={KEY: {"purge": "eager", "propagate": "pull"}})
+        assert again.plan.families[0].punctuations == PunctuationPolicy(1, "pull")
+        again.migrate(family_punctuations={KEY: None})
+        assert again.plan.families[0].punctuations == PunctuationPolicy()
+
+
+@pytest.mark.parametrize(
+    ("policy", "path"),
+    [
+        ({"purge": "lazy(0)"}, (KEY, "purge")),
+        ({"purge": "lazy"}, (KEY, "purge")),
+        ({"propagate": "often"}, (KEY, "propagate")),
+        ({"propagate": "every(0)"}, (KEY, "propagate")),
+        ({"propagate": "every(10 parsecs)"}, (KEY, "propagate")),
+    ],
+)
+def test_a_policy_that_does_not_exist_is_refused(
+    three: Desk, policy: dict[str, str], path: tuple[str, ...]
+) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        three.migrate(family_punctuations={KEY: policy})
+    assert caught.value.path == ("family_punctuations", *path)
     assert three.plan.version == 3
 
 

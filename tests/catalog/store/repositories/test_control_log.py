@@ -6,7 +6,7 @@ import pytest
 
 from catalog.errors import InvariantBroken, PlanVersionNotFound
 from catalog.store.store import Store
-from catalog.values.plan import ControlRecord, Heartbeat, Horizon
+from catalog.values.plan import ControlRecord, Heartbeat, Horizon, Pull
 from tests.catalog.examples import plan, undone
 
 
@@ -80,11 +80,16 @@ def test_plan_versions_follow_each_other(store: Store) -> None:
 
 
 def test_a_record_carries_one_thing(store: Store) -> None:
-    with pytest.raises(ValueError, match="either a plan, a heartbeat, promises or a horizon"):
+    with pytest.raises(ValueError, match="either a plan, a heartbeat, promises, a pull or a horizon"):
         store.control_log.append()
-    with pytest.raises(ValueError, match="either a plan, a heartbeat, promises or a horizon"):
+    with pytest.raises(ValueError, match="either a plan, a heartbeat, promises, a pull or a horizon"):
         store.control_log.append(plan=plan(1), heartbeat=Heartbeat(1, 1))
     assert store.control_log.head() == 0
+
+
+def test_a_request_for_result_punctuations_is_a_record(store: Store) -> None:
+    appended = store.control_log.append(pull=Pull(7, 2))
+    assert store.control_log.records(0) == (appended,)
 
 
 def test_a_version_that_never_was_is_not_found(store: Store) -> None:
