@@ -159,8 +159,8 @@ def test_every_slice_counts_what_the_paper_counts(
     for side in SIDES:
         held = runner.state_rows(runner.plan.families[0].id, side)
         for piece, rows, found in zip(paper.slices[side], held, counts(runner, side), strict=True):
-            # Pairs are counted in the tests of rows and results by definition. The paper knows no row that goes
-            # for another reason than its time.
+            # Pairs are counted in the tests of rows and results by definition. In the paper rows go by time
+            # and by filters alone.
             terms = {name: getattr(piece, name, 0) for name in found if name not in ("results", "made")}
             assert {name: found[name] for name in terms} == terms, (side, piece.end_us)
             assert rows == {r.pos for r in piece.rows}
