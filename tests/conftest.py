@@ -40,8 +40,8 @@ _LEFTOVERS = pytest.StashKey[Leftovers]()
 _TEMPORARY = pytest.StashKey[Path]()
 #: Fixtures that start a server in a process or in threads of its own.
 _SERVERS = frozenset({"postgres", "s3_of_session", "kafka"})
-#: What these directories, slow tests and benchmarks leave behind is listed at the end of a run; others fail.
-_ONLY_LISTED = ("tests/api/", "tests/fuzz/", "tests/service/kafka/")
+#: Tests that fail if they leave something behind; what others leave is listed at the end of a run.
+_LOOKED_AFTER = ("tests/catalog/", "tests/test_leftovers.py")
 _LEFT = "left behind"
 
 
@@ -117,9 +117,7 @@ def _nothing_is_left(request: pytest.FixtureRequest) -> Iterator[None]:
     before = leftovers.look()
     yield
     node = request.node
-    fails = not node.nodeid.startswith(_ONLY_LISTED) and not any(
-        map(node.get_closest_marker, ("slow", "bench"))
-    )
+    fails = node.nodeid.startswith(_LOOKED_AFTER)
     left = leftovers.since(before) if fails else leftovers.since(before, limit_s=0.5)
     if left and fails:
         pytest.fail("the test leaves behind: " + "; ".join(left), pytrace=False)
