@@ -93,13 +93,17 @@ class Guard:
         if principal is not None:
             return principal
         address = client_address(request)
-        # A client that keeps sending keys that are none may not keep the processor busy with them.
-        _refuse(self._unknown.look(address, _UNKNOWN_PER_S), "unknown keys from your address")
         if self._verifying is None:
             self._verifying = CapacityLimiter(_VERIFIED_AT_ONCE)
-        principal = await anyio.to_thread.run_sync(verifier.verify, text, limiter=self._verifying)
+        async with self._verifying:
+            # A client that keeps sending keys that are none may not keep the processor busy with them. Here,
+            # since many may have been sent at one time.
+            _refuse(self._unknown.look(address, _UNKNOWN_PER_S), "unknown keys from your address")
+            own = CapacityLimiter(1)  # it must not wait for threads of other requests
+            principal = await anyio.to_thread.run_sync(verifier.verify, text, limiter=own)
+            if principal is None:
+                self._unknown.take(address, _UNKNOWN_PER_S)
         if principal is None:
-            self._unknown.take(address, _UNKNOWN_PER_S)
             raise Unauthenticated("the key is unknown, has expired or was revoked", hint=_HOW)
         return principal
 
