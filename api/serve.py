@@ -150,9 +150,11 @@ def _config(app: ASGIApp, settings: Settings) -> uvicorn.Config:
     # FastAPI comes with it, while the JVM starts.
     from api.access.connections import tls_options
     from api.server.connections import ConnectionLimits, limited_protocol
+    from api.server.loop import LOOP
 
     return uvicorn.Config(
         app,
+        loop=LOOP,
         http=limited_protocol(ConnectionLimits(connections=settings.server.max_connections)),
         ws="none",
         server_header=False,
