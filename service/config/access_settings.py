@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Self
+from typing import Annotated
 from urllib.parse import urlsplit
 
-from pydantic import BeforeValidator, model_validator
+from pydantic import BeforeValidator, ValidationInfo, field_validator
 
 from service.config.setting_group import SettingGroup
 
@@ -44,13 +44,20 @@ class AccessSettings(SettingGroup):
     oidc_issuer: str | None = None
     oidc_audience: str = "sluice"
 
-    @model_validator(mode="after")
-    def _fits(self) -> Self:
-        if self.tls_cert is None and (self.tls_key is not None or self.tls_client_ca is not None):
+    # Of a field and not of the whole: what is told names the setting.
+    @field_validator("tls_key", "tls_client_ca")
+    @classmethod
+    def _goes_with_a_certificate(cls, file: Path | None, others: ValidationInfo) -> Path | None:
+        if file is not None and others.data.get("tls_cert") is None:
             raise ValueError("Give tls_cert, too, the certificate of the service")
-        if self.oidc_issuer is not None:
-            parts = urlsplit(self.oidc_issuer)
+        return file
+
+    @field_validator("oidc_issuer")
+    @classmethod
+    def _is_private(cls, issuer: str | None) -> str | None:
+        if issuer is not None:
+            parts = urlsplit(issuer)
             near = parts.hostname in ("localhost", "127.0.0.1", "::1")
             if parts.scheme != "https" and not (parts.scheme == "http" and near):
                 raise ValueError("Give an issuer with https")
-        return self
+        return issuer
