@@ -158,6 +158,9 @@ def _config(app: ASGIApp, settings: Settings) -> uvicorn.Config:
         http=limited_protocol(ConnectionLimits(connections=settings.server.max_connections)),
         ws="none",
         server_header=False,
+        # By itself uvicorn believes whoever is on this machine.
+        proxy_headers=bool(settings.access.trusted_proxies),
+        forwarded_allow_ips=list(settings.access.trusted_proxies),
         **tls_options(settings.access),
         log_config=None,
         log_level="warning" if settings.log.level != "DEBUG" else "debug",

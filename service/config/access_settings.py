@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 from pathlib import Path
 from typing import Annotated
 from urllib.parse import urlsplit
@@ -28,6 +29,8 @@ class AccessSettings(SettingGroup):
         insecure: Whether the service may listen beyond this machine without asking for a key.
         require_keys: Whether a key is asked for on a loopback address, too, as behind a proxy.
         allowed_hosts: Further names of this service in ``Host`` and ``Origin``, with commas between them.
+        trusted_proxies: Addresses and networks of proxies that say from where requests come, with commas
+            between them; what others say in ``X-Forwarded-For`` and ``X-Forwarded-Proto`` is not believed.
         tls_cert: Certificate chain of the service, PEM; with it the API speaks TLS.
         tls_key: Its private key, PEM; None: it is in the same file.
         tls_client_ca: Certificates that sign those of clients, PEM; with it a client must have one.
@@ -38,11 +41,19 @@ class AccessSettings(SettingGroup):
     insecure: bool = False
     require_keys: bool = False
     allowed_hosts: Names = ()
+    trusted_proxies: Names = ()
     tls_cert: Path | None = None
     tls_key: Path | None = None
     tls_client_ca: Path | None = None
     oidc_issuer: str | None = None
     oidc_audience: str = "sluice"
+
+    @field_validator("trusted_proxies")
+    @classmethod
+    def _are_addresses(cls, proxies: tuple[str, ...]) -> tuple[str, ...]:
+        for proxy in proxies:
+            ipaddress.ip_network(proxy)  # which says what is wrong
+        return proxies
 
     # Of a field and not of the whole: what is told names the setting.
     @field_validator("tls_key", "tls_client_ca")
