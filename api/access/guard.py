@@ -114,9 +114,10 @@ class Guard:
         if self._verifying is None:
             self._verifying = CapacityLimiter(_VERIFIED_AT_ONCE)
         async with self._verifying:
-            # A client that keeps sending keys that are none may not keep the processor busy with them. Here,
-            # since many may have been sent at one time.
-            _refuse(self._unknown.look(address, _UNKNOWN_PER_S), "unknown keys from your address")
+            # A client that keeps sending keys that are none may not keep the processor busy with them, nor
+            # keep others of its address out. Here, since many may have been sent at one time.
+            if not verifier.remembers(text):
+                _refuse(self._unknown.look(address, _UNKNOWN_PER_S), "unknown keys from your address")
             own = CapacityLimiter(1)  # it must not wait for threads of other requests
             principal = await anyio.to_thread.run_sync(verifier.verify, text, limiter=own)
             if principal is None:
@@ -131,6 +132,9 @@ class _Verifier(Protocol):
 
     def known(self, text: str) -> Principal | None:
         """Return who was found behind it a moment ago, without waiting."""
+
+    def remembers(self, text: str) -> bool:
+        """Tell whether it was good when it was last verified, so that it costs little to verify it again."""
 
     def verify(self, text: str) -> Principal | None:
         """Return who is behind it, None if it is not good; in a thread."""

@@ -121,13 +121,19 @@ class KeyVerifier:
             found = self._verified.get(_digest(text))
         return _holder(found.key) if found is not None and self._clock_s() < found.until_s else None
 
+    def remembers(self, text: str) -> bool:
+        """Tell whether a key was good when it was last verified."""
+        with self._lock:
+            return _digest(text) in self._verified
+
     def verify(self, text: str) -> Principal | None:
         """Return the holder of a key, None if it is not good; takes 50 ms for a new one."""
-        match = _TEXT.fullmatch(text)
+        match, digest = _TEXT.fullmatch(text), _digest(text)
         key = self._keys.find(match[1]) if match is not None else None
         if match is None or key is None or key.revoked_at_us is not None:
+            with self._lock:
+                self._verified.pop(digest, None)
             return None
-        digest = _digest(text)
         with self._lock:
             known = self._verified.get(digest)
         if (known is None or known.key.secret_hash != key.secret_hash) and not _is_of(

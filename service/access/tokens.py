@@ -71,6 +71,11 @@ class TokenVerifier:
             found = self._verified.get(_digest(text))
         return found[0] if found is not None and self._clock_s() < found[1] else None
 
+    def remembers(self, text: str) -> bool:
+        """Tell whether a token was good when it was last verified."""
+        with self._lock:
+            return _digest(text) in self._verified
+
     def verify(self, text: str) -> Principal | None:
         """Return the client of a token, None if the token is not good.
 
@@ -93,6 +98,8 @@ class TokenVerifier:
             raise IssuerDown(f'keys of issuer "{self._issuer}" cannot be read', detail=f"{error}.") from error
         except jwt.PyJWTError as error:
             log.info("token refused: %s", error)
+            with self._lock:
+                self._verified.pop(_digest(text), None)
             return None
         principal = Principal(str(claims["sub"])[:100], _scopes(claims))
         until_s = min(self._clock_s() + _FRESH_S, float(claims["exp"]))

@@ -236,6 +236,22 @@ def test_a_key_with_another_secret_is_refused_and_guessing_is_slowed_down(guarde
     assert sum(status == 401 for status, _ in answers) <= 12
 
 
+def test_guesses_keep_no_holder_of_a_good_key_out(guarded: Service) -> None:
+    guarded.app.state.guard._unknown._clock_s = lambda: 0.0
+    good, revoked = key(guarded, "read"), key(guarded, "read", name="revoked")
+    guess = {"Authorization": good["Authorization"][:-43] + "A" * 43}
+    assert [sent(guarded, "GET", "/streams", headers=h).status_code for h in (good, revoked)] == [200, 200]
+    guarded.store.api_keys.revoke("revoked")
+    for _ in range(20):
+        sent(guarded, "GET", "/streams", headers=guess)
+    guarded.workspace.keys._clock_s = lambda: float("inf")  # it asks the catalog again
+
+    assert sent(guarded, "GET", "/streams", headers=good).status_code == 200
+    assert code(sent(guarded, "GET", "/streams", headers=revoked)) == (401, "unauthenticated")
+    assert code(sent(guarded, "GET", "/streams", headers=revoked)) == (429, "too-many-requests")
+    assert code(sent(guarded, "GET", "/streams", headers=guess)) == (429, "too-many-requests")
+
+
 def test_guesses_that_are_sent_at_one_time_are_slowed_down_too(guarded: Service) -> None:
     guarded.app.state.guard._unknown._clock_s = lambda: 0.0
     guess = {"Authorization": key(guarded, "read")["Authorization"][:-43] + "A" * 43}
