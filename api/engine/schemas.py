@@ -25,7 +25,9 @@ class EngineOut(BaseModel):
     )
     batch: int | None = Field(description="Last committed micro-batch.")
     plan_version: int = Field(description="Plan version in force; 0 before the first.")
-    error: str | None = Field(description="Why the engine failed, or stopped without being asked to.")
+    error: str | None = Field(
+        description="Why the engine failed, or stopped without being asked to; also while it starts again."
+    )
     failures: int = Field(
         description="How often the batch after `batch` has failed in a row, the same way; 0 while it runs."
     )

@@ -268,7 +268,8 @@ class Engine:
             delay_s = self._failed(failures, failed, ran_s=time.monotonic() - began_s)
             if delay_s is None:
                 return
-            self._stopping.wait(delay_s)
+            if not self._stopping.wait(delay_s):
+                self._set_state("starting", self._error)
 
     def _failed(self, failures: Failures, error: Exception, *, ran_s: float) -> float | None:
         """Record a failure of the job; return the seconds until the next try, None if it is of no use."""

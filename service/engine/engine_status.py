@@ -17,7 +17,7 @@ class EngineStatus:
         state: See the picture of ``service.engine.engine``; ``standby`` of one that waits for the lease.
         since_us: Wall clock of the last change of state, µs UTC.
         run_id: Id of the Spark query's run; changes with every restart. Empty before the first.
-        error: Why it failed, or None.
+        error: Why it failed, also while it is started again after that; or None.
         spark_ui: Address of Spark's own page, or None.
         epoch: Fencing epoch.
         failures: How often the batch in hand has failed in a row, the same way; 0 while it runs.

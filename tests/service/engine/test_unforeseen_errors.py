@@ -49,12 +49,21 @@ def test_an_engine_that_fails_in_an_unforeseen_way_is_started_again_twice(
     monkeypatch.setattr(Engine, "launch", launch)
     monkeypatch.setattr(retry, "RESTART_DELAY_S", 0.0)
     engine = Engine(load_settings(data_dir=data_dir.root), data_dir, store)
+    states: list[tuple[str, bool]] = []
+
+    def changed() -> None:
+        status = engine.status()
+        if (now := (status.state, status.error is not None)) not in states[-1:]:
+            states.append(now)
+
+    engine.changed = changed
     engine.acquire()
     with caplog.at_level(logging.ERROR, "service.engine.engine"):
         engine.start()
         assert engine._thread is not None
         engine._thread.join(LONG_S)
     status = engine.status()
+    assert states == [("starting", False), *[("failed", True), ("starting", True)] * 2, ("failed", True)]
     engine.close()
     assert (status.state, status.failures, status.retry_at_us) == ("failed", 3, None)
     assert status.error == "RuntimeError: can't start new thread"
