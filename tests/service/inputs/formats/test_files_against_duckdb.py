@@ -116,7 +116,8 @@ def csv_files(draw: st.DrawFn) -> TextFile:
         if not (must or text == null or draw(st.integers(0, 4)) == 0):
             return text
         inner = text.replace(escape, escape * 2) if escape else text
-        return quote + inner.replace(quote, (escape or quote) + quote) + quote
+        spaces = " " * draw(st.sampled_from((0, 0, 0, 1, 2)))
+        return quote + inner.replace(quote, (escape or quote) + quote) + quote + spaces
 
     skipped = draw(st.lists(st.sampled_from(("# of May", "", delimiter, "é")), max_size=2))
     header = draw(st.booleans())
