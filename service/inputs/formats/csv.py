@@ -18,7 +18,7 @@ from service.errors import UnusableFile
 from service.inputs.formats.bad_rows import BadRow, unfit_values
 from service.inputs.formats.delimited.header import fields_of, named_fields
 from service.inputs.formats.facts import FileFacts, facts_of, refuse_other_unit, rows_ahead
-from service.inputs.formats.options import option_that_reads
+from service.inputs.formats.options import null_values_that_read, option_that_reads
 from service.inputs.formats.times import are_plausible, numbers_in
 from service.inputs.formats.values import TextForm, UnfitValueError, expected_text, from_text
 
@@ -178,6 +178,7 @@ class _File:
                         shown = repr(str(value)[:_SHOWN])
                         wanted = expected_text(column_type, self._form)
                         wanted += option_that_reads(value, column_type, self._form)
+                        wanted += null_values_that_read(value, self._dialect.null_values)
                         reason = f"{shown} is not {wanted}"
                         if not self._takes_spaced(column_type) and found.spaced(slot)[places[index]]:
                             reason += "; remove the spaces after the closing quote"

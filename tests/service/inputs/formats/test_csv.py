@@ -37,6 +37,11 @@ def file(tmp_path: Path) -> Path:
         (f"{T},0x10,a\n", "row 1 (line 2), column \"k\": '0x10' is not an integer of 64 bits"),
         (f"{T},1.5,a\n", "row 1 (line 2), column \"k\": '1.5' is not an integer of 64 bits"),
         (
+            f"{T},N/A,a\n",
+            "row 1 (line 2), column \"k\": 'N/A' is not an integer of 64 bits; "
+            'it can be read as NULL with null_values: ["", "N/A"]',
+        ),
+        (
             f'{T},"1",a\n{T},"2" ,a\n',
             'row 2 (line 3), column "k": \'"2" \' is not an integer of 64 bits; '
             "remove the spaces after the closing quote",
