@@ -245,9 +245,10 @@ def source_warnings(stream: Stream, source: FilesSource) -> tuple[str, ...]:
         base = path
         while glob.has_magic(base):
             base = os.path.dirname(base)
-        if has_files or base == path or not os.path.isdir(base):
+        if has_files:
             return ()
-        return (f'stream "{stream.name}" has no files: nothing matches "{path}"',)
+        what = f'nothing matches "{path}"' if os.path.isdir(base) else f'"{base}" does not exist'
+        return (f'stream "{stream.name}" has no files: {what}',)
     found: list[str] = []
     directories, special = _other_entries(path)
     if not has_files:
