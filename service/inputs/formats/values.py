@@ -172,7 +172,7 @@ def exact_number(text: str) -> Decimal | float:
 
 
 def json_text(value: object, most: int) -> str:
-    """Return a value of JSON as JSON, of at most so many characters."""
+    """Return a value of JSON as JSON, of at most so many characters, halves of surrogate pairs escaped."""
     if (
         isinstance(value, float | Decimal)
         and math.isinf(float(value))
@@ -185,6 +185,7 @@ def json_text(value: object, most: int) -> str:
         )
     except RecursionError:
         text = "an array or object of very many levels"
+    text = text.encode("utf-8", "backslashreplace").decode()
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
