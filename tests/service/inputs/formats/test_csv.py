@@ -67,6 +67,10 @@ def test_a_sound_row_is_read(file: Path, rows: str, read: list[tuple[object, ...
     assert read_text(file, "ts,k,v\n" + rows, columns=TEXT) == read
 
 
+def test_names_in_a_header_may_have_spaces_around_them(file: Path) -> None:
+    assert read_text(file, f' TS , "k",v \n{T},1,a\n', columns=TEXT) == [(AT, 1, "a")]
+
+
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
