@@ -97,7 +97,11 @@ def csv_files(draw: st.DrawFn) -> TextFile:
             written
             if time_format or zone or draw(st.booleans())
             else written + draw(st.sampled_from(("Z", "+02:00"))),
-            draw(_null | st.integers(-(2**63), 2**63 - 1).map(str).map(number)),
+            draw(
+                _null
+                | st.integers(-(2**63), 2**63 - 1).map(str).map(number)
+                | st.sampled_from(("1e3", "-25E1", "+10e-1", "15e-1"))
+            ),
             draw(
                 _null
                 | st.decimals(-(10**6), 10**6, places=3).map(str).map(number)
