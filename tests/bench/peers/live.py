@@ -112,12 +112,6 @@ class Live:
         return self.latency_p99_s / self.floor_s if self.latency_p99_s and self.floor_s else None
 
 
-def seconds(*, quick: bool) -> float:
-    """Return roughly how long a run takes."""
-    s = _QUICK if quick else _WHOLE
-    return 40.0 + s.rounds * (s.fill + s.load + s.trickle) + s.settle + s.idle
-
-
 def observe(setting: Setting, run: int) -> Live:
     """Run the service once; what goes wrong is part of the answer."""
     begun = Live(setting.bench, run, setting.quick, machine())

@@ -169,13 +169,7 @@ def test_the_report_is_written_of_what_the_file_holds(measured: Measured, tmp_pa
     assert rounded(asdict(read(tmp_path))) == rounded(asdict(measured))
     assert "| the driver, clock | batch | 100,000 |" in text
     assert "| buckets reported | 1,004 | 202.0 | 1,004 |" in text
-    assert {p.name for p in tmp_path.iterdir()} == {
-        "scaling.md",
-        "scaling.json",
-        "scaling-checked.png",
-        "scaling-throughput.png",
-        "scaling-budget.png",
-    }
+    assert {p.name for p in tmp_path.iterdir()} == {"scaling.md", "scaling.json", "scaling-checked.png"}
     assert slope(measured.reports) == pytest.approx(2e-4)
     assert shape_of(measured).bytes_per_row == pytest.approx(20)
     assert shape_of(measured).bytes_per_payload == pytest.approx(300)
