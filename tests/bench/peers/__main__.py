@@ -2,7 +2,7 @@
 
     python -m tests.bench.peers                                     everything, about three hours on 2 cores
     python -m tests.bench.peers --workload many-keys --peer duckdb  a part; the others stay as measured
-    python -m tests.bench.peers --workload live                     the service: start, latency, idle
+    python -m tests.bench.peers --workload live                     the service: latency
     python -m tests.bench.peers --scale 0.2 --runs 1                a fifth of all rows, once
     python -m tests.bench.peers --quick --out DIR                   small sizes; its rates mean little
     python -m tests.bench.peers --report-only                       write the report again from the JSON file

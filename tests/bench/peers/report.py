@@ -118,8 +118,6 @@ def _line(row: Row) -> tuple[str, ...]:
 
 #: What is told of the service: how it is shown, and where it is found.
 _LIVE: tuple[tuple[str, str, Callable[[Live], float | None]], ...] = (
-    ("first answer after, s", ".2f", lambda run: run.answers_s),
-    ("first result after, s", ".2f", lambda run: run.first_result_s),
     ("events a second, both streams", ",.0f", lambda run: run.rows_per_s),
     ("latency, p50, s", ".3f", lambda run: run.latency_p50_s),
     ("latency, p99, s", ".3f", lambda run: run.latency_p99_s),
@@ -127,7 +125,6 @@ _LIVE: tuple[tuple[str, str, Callable[[Live], float | None]], ...] = (
     ("floor of a micro-batch, s", ".3f", lambda run: run.floor_s),
     ("latency, p50, in floors", ".2f", lambda run: run.p50_floors),
     ("latency, p99, in floors", ".2f", lambda run: run.p99_floors),
-    ("cores used at rest", ".3f", lambda run: run.idle_cores),
     ("results read, of one query", ",.0f", lambda run: run.read),
     ("results of all queries, as DuckDB counts them", ",.0f", lambda run: run.results),
 )

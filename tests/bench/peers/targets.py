@@ -179,9 +179,6 @@ TARGETS = (
     _live(6, "latency p50 over the floor", 1.7, lambda run: run.p50_floors),
     _live(6, "latency p99 over the floor", 3.5, lambda run: run.p99_floors),
     _live(6, "floor of a micro-batch, s", 0.25, lambda run: run.floor_s),
-    _live(6, "cores of an idle service", 0.05, lambda run: run.idle_cores),
-    _live(7, "first answer of `sluice serve`, s", 3.0, lambda run: run.answers_s),
-    _live(7, "first result of a cold start, s", 12.0, lambda run: run.first_result_s),
 )
 
 

@@ -248,9 +248,7 @@ def test_posted_events_are_counted_as_they_were_written(tmp_path: Path) -> None:
 
 
 def live_run(run: int, floor_s: float, **facts: Any) -> Live:
-    one = Live(
-        "now", run, False, "a machine", "", 2.0, 11.0, 0.4, 0.9, 1000, 9000, 10_000.0, 0.3, floor_s, 0.04
-    )
+    one = Live("now", run, False, "a machine", "", 0.4, 0.9, 1000, 9000, 10_000.0, 0.3, floor_s)
     return replace(one, **facts)
 
 

@@ -19,7 +19,7 @@ import typer
 
 from tests.bench.reports import machine
 from tests.bench.scaling.driver import BUCKETS, PARTITIONS, measure_partitions, measure_reports
-from tests.bench.scaling.in_process import BATCHES, PLAN_BUCKETS, measure_plans, measure_points
+from tests.bench.scaling.in_process import BATCHES, measure_points
 from tests.bench.scaling.in_spark import (
     CHECKED,
     PHASES,
@@ -30,7 +30,7 @@ from tests.bench.scaling.in_spark import (
     run_phases,
     write_inputs,
 )
-from tests.bench.scaling.load import GRID, QUERIES, QUICK_GRID
+from tests.bench.scaling.load import GRID, QUICK_GRID
 from tests.bench.scaling.measured import Measured, read
 from tests.bench.scaling.report import write_report
 
@@ -58,11 +58,6 @@ def measure(*, quick: bool, conditions: str) -> Measured:
     for point in measure_points(QUICK_GRID if quick else GRID, 4 if quick else BATCHES):
         own.append(point)
         typer.echo(f"{point.point.name}: {1e3 * point.pack_s:.1f} + {1e3 * point.chain_s:.1f} ms", err=True)
-    plans = [
-        cost
-        for queries in ((QUERIES,) if quick else (QUERIES, 100))
-        for cost in measure_plans(queries, PLAN_BUCKETS[:2] if quick else PLAN_BUCKETS)
-    ]
     reports = measure_reports(BUCKETS[:2] if quick else BUCKETS)
     partitions = measure_partitions(PARTITIONS[:2] if quick else PARTITIONS)
     runs = QUICK_RUNS if quick else RUNS
@@ -71,7 +66,6 @@ def measure(*, quick: bool, conditions: str) -> Measured:
         machine=machine(),
         conditions=f"{conditions or 'Not said who else used the machine'}; load {before:.1f} before.",
         own=tuple(own),
-        plans=tuple(plans),
         reports=tuple(reports),
         partitions=tuple(partitions),
         seen=tuple(s for s in seen if s.run in runs),

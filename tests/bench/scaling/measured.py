@@ -11,7 +11,7 @@ from scipy.optimize import nnls
 
 from tests.bench.reports import read_figures
 from tests.bench.scaling.driver import Serial
-from tests.bench.scaling.in_process import Own, PlanCost
+from tests.bench.scaling.in_process import Own
 from tests.bench.scaling.in_spark import Phase, Seen, SparkRun
 from tests.bench.scaling.load import Point
 from tests.bench.scaling.model import Shape, load_seen
@@ -29,7 +29,6 @@ class Measured:
         machine: On what.
         conditions: Who else was at work, load before and after.
         own: Points in process.
-        plans: Batches with a new plan.
         reports: Commits, by number of buckets.
         partitions: Planning of a batch's input, by number of pieces.
         seen: Phases of the job that constants are fitted to.
@@ -39,7 +38,6 @@ class Measured:
     machine: str
     conditions: str
     own: tuple[Own, ...]
-    plans: tuple[PlanCost, ...]
     reports: tuple[Serial, ...]
     partitions: tuple[Serial, ...]
     seen: tuple[Seen, ...]
@@ -53,7 +51,6 @@ def read(out: Path) -> Measured:
         machine=facts["machine"],
         conditions=facts["conditions"],
         own=tuple(Own(**(o | {"point": Point(**o["point"])})) for o in facts["own"]),
-        plans=tuple(PlanCost(**p) for p in facts["plans"]),
         reports=tuple(Serial(**s) for s in facts["reports"]),
         partitions=tuple(Serial(**s) for s in facts["partitions"]),
         seen=tuple(map(_seen, facts["seen"])),

@@ -58,7 +58,7 @@ def write_report(out: Path, measured: Measured) -> str:
         "machine": f"{measured.machine}. {measured.conditions}",
         "constants": _constants(model),
         "errors": _errors(checked),
-        **_driver(measured),
+        "driver": _driver(measured),
         "phases": _phases(measured, checked),
         **_predictions(model, measured),
     }
@@ -120,19 +120,13 @@ def _errors(checked: Sequence[Checked]) -> str:
     return table(("", "predictions", "median error", "9 of 10 within", "bias"), rows)
 
 
-def _driver(measured: Measured) -> dict[str, str]:
+def _driver(measured: Measured) -> str:
     serial = [
         (name, f"{s.count:,}", f"{1e3 * s.cpu_s:.1f}", f"{s.bytes / 1e3:,.0f}")
         for name, rows in (("buckets reported", measured.reports), ("pieces planned", measured.partitions))
         for s in rows
     ]
-    plans = [
-        (p.queries, p.buckets, f"{1e3 * p.read_s:.1f}", f"{1e3 * p.chain_s:.1f}") for p in measured.plans
-    ]
-    return {
-        "driver": table(("", "number", "ms", "KB"), serial),
-        "plans": table(("queries", "buckets", "reading, ms", "chain, ms"), plans),
-    }
+    return table(("", "number", "ms", "KB"), serial)
 
 
 def _phases(measured: Measured, checked: Sequence[Checked]) -> str:

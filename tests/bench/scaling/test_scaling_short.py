@@ -11,7 +11,7 @@ import pytest
 from tests.bench.reports import rounded
 from tests.bench.scaling.__main__ import QUICK_PHASES, in_spark, main
 from tests.bench.scaling.driver import Serial, measure_partitions, measure_reports
-from tests.bench.scaling.in_process import Own, PlanCost, measure_plans, measure_points
+from tests.bench.scaling.in_process import Own, measure_points
 from tests.bench.scaling.in_spark import CHECKED, PHASES, RUNS, Phase, Seen, SparkRun
 from tests.bench.scaling.load import GRID, Point, workload
 from tests.bench.scaling.measured import Measured, bucket_deviation, read, shape_of, slope
@@ -101,7 +101,6 @@ def measured() -> Measured:
         machine="a machine",
         conditions="nobody else",
         own=tuple(map(own_of, GRID)),
-        plans=(PlanCost(12, 2, 0.001, 0.004),),
         reports=(Serial(4, 0.002, 4_000), Serial(1004, 0.202, 1_004_000)),
         partitions=(Serial(4, 0.001, 4_000), Serial(104, 0.002, 104_000)),
         seen=tuple(seen_of(run, phase) for run in RUNS for phase in PHASES),
@@ -218,8 +217,6 @@ def test_our_own_code_and_the_driver_are_measured() -> None:
     assert [s.count for s in measure_reports((2, 8))] == [2, 8]
     small, large = measure_partitions((4, 16))
     assert small.bytes < large.bytes
-    (cost,) = measure_plans(8, buckets=(2,), versions=1)
-    assert (cost.queries, cost.buckets) == (8, 2)
 
 
 @pytest.mark.slow
