@@ -30,7 +30,7 @@ import pyarrow.parquet as pq
 from catalog.values.batch import BatchManifest
 from tests.bench.process_tree import cpu_times
 from tests.bench.runs import event_log, events_of, manifests_of, run_command, write_workload
-from tests.bench.scaling.load import BATCH_S, NO_FILES, Point, workload
+from tests.bench.scaling.load import BATCH_S, NO_FILES, Case, Point, workload
 from tests.sluice_run import link_home
 
 FILES = 8
@@ -106,6 +106,14 @@ class SparkRun:
     master: str = "local[2]"
 
     @property
+    def cores(self) -> int:
+        """How many tasks run at a time."""
+        if self.master.startswith("local-cluster["):
+            executors, cores, _ = self.master.removeprefix("local-cluster[").rstrip("]").split(",")
+            return int(executors) * int(cores)
+        return int(self.master.removeprefix("local[").rstrip("]"))
+
+    @property
     def name(self) -> str:
         """What it is."""
         return f"V={self.buckets} S={self.tasks} columns={self.columns} {self.master}"
@@ -124,51 +132,7 @@ RUNS = (
 CHECKED = (SparkRun(8, 2, master="local[1]"), SparkRun(8, 2, master="local-cluster[2,1,1024]"))
 
 
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """What the batches of a phase took, means.
-
-    Attributes:
-        run: The run.
-        phase: The phase.
-        batches: Batches measured.
-        wall_s: From commit to commit.
-        pack_s: CPU of reading and packing, our own code.
-        chain_s: CPU of the chain, our own code.
-        hottest: CPU of the bucket that took longest over the mean bucket's.
-        workers_s: CPU of all Python workers and their daemon.
-        tasks_s: CPU of tasks in the JVM.
-        jvm_s: CPU of all JVMs.
-        source_s: CPU of the source's process.
-        service_s: CPU of the process that commits.
-        shuffled_bytes: Bytes that readers wrote for the chain.
-        results: Pairs made.
-        segments: Segments held.
-    """
-
-    run: SparkRun
-    phase: Phase
-    batches: int
-    wall_s: float
-    pack_s: float
-    chain_s: float
-    hottest: float
-    workers_s: float
-    tasks_s: float
-    jvm_s: float
-    source_s: float
-    service_s: float
-    shuffled_bytes: float
-    results: float
-    segments: float
-
-    @property
-    def transport_s(self) -> float:
-        """CPU in tasks that is not our own code: it is spent on whichever core runs the task."""
-        return max(self.workers_s + self.tasks_s - self.pack_s - self.chain_s, 0.0)
-
-
-def run_phases(run: SparkRun, inputs: Path, phases: Sequence[Phase], batches: int) -> list[Seen]:
+def run_phases(run: SparkRun, inputs: Path, phases: Sequence[Phase], batches: int) -> list[Case]:
     """Run one job over all phases and measure each.
 
     Args:
@@ -319,35 +283,49 @@ def _tasks(log: Path) -> dict[int, _Tasks]:
     return tasks
 
 
+def phase_facts(run: SparkRun, phase: Phase) -> Case:
+    """Return what the model knows of a phase before it runs."""
+    return {
+        "name": f"{run.name}: R={phase.batch_rows:,} P={phase.partitions}",
+        "run": run.name,
+        "cores": run.cores,
+        "rows": phase.batch_rows,
+        "partitions": phase.partitions,
+        "buckets": run.buckets,
+        "tasks": run.tasks,
+        "carried": run.columns,
+    }
+
+
 def _seen(
     run: SparkRun,
     phase: Phase,
     manifests: Sequence[BatchManifest],
     samples: _Samples,
     tasks: dict[int, _Tasks],
-) -> Seen:
-    """Sum up the batches after the first, from the first one's commit."""
+) -> Case:
+    """Sum up the batches after the first, from the first one's commit: means of a batch.
+
+    ``tasks_s`` is CPU time of tasks in the JVM, ``hottest`` that of the slowest bucket over the mean one's.
+    """
     from_s, to_s = (m.committed_at_us / 1e6 for m in (manifests[0], manifests[-1]))
     spent, own = samples.between(from_s, to_s), manifests[1:]
-    count = len(own)
+    sums = {
+        "wall_s": to_s - from_s,
+        "pack_s": sum(m.cpu.pack_us for m in own) / 1e6,
+        "chain_s": sum(m.cpu.chain_us for m in own) / 1e6,
+        "workers_s": spent.get("worker_daemon", 0.0),
+        "tasks_s": sum(tasks[m.batch].cpu_s for m in own),
+        "jvm_s": spent.get("JVM", 0.0),
+        "source_s": sum(s for kind, s in spent.items() if kind not in _KNOWN),
+        "service_s": spent.get("service", 0.0),
+        "shuffled_bytes": sum(tasks[m.batch].shuffled_bytes for m in own),
+        "results": sum(s.results for m in own for s in m.slices),
+        "segments": sum(s.segments for m in own for s in m.slices),
+    }
     hottest = [m.buckets.hottest_us * run.buckets / m.cpu.chain_us for m in own if m.cpu.chain_us]
-    return Seen(
-        run=run,
-        phase=phase,
-        batches=count,
-        wall_s=(to_s - from_s) / count,
-        pack_s=sum(m.cpu.pack_us for m in own) / 1e6 / count,
-        chain_s=sum(m.cpu.chain_us for m in own) / 1e6 / count,
-        hottest=float(np.mean(hottest)),
-        workers_s=spent.get("worker_daemon", 0.0) / count,
-        tasks_s=sum(tasks[m.batch].cpu_s for m in own) / count,
-        jvm_s=spent.get("JVM", 0.0) / count,
-        source_s=sum(s for kind, s in spent.items() if kind not in _KNOWN) / count,
-        service_s=spent.get("service", 0.0) / count,
-        shuffled_bytes=sum(tasks[m.batch].shuffled_bytes for m in own) / count,
-        results=sum(s.results for m in own for s in m.slices) / count,
-        segments=sum(s.segments for m in own for s in m.slices) / count,
-    )
+    means = {name: value / len(own) for name, value in sums.items()}
+    return phase_facts(run, phase) | means | {"hottest": float(np.mean(hottest))}
 
 
 _KNOWN = ("worker_daemon", "JVM", "service")

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
-import numpy as np
+import pandas as pd
 
 from tests.bench.plots import predicted_against_measured
 from tests.bench.reports import fill_page, table, write_figures
 from tests.bench.scaling.measured import FILE, Measured, bucket_deviation, shape_of, slope
 from tests.bench.scaling.model import (
-    Checked,
     Cluster,
     Model,
     Prediction,
     Shape,
-    Terms,
     at_interval,
     fitted,
     left_out,
@@ -47,10 +44,11 @@ def write_report(out: Path, measured: Measured) -> str:
     """Write the measurements and the tables made of them, and return the page."""
     out.mkdir(parents=True, exist_ok=True)
     write_figures(out / FILE, asdict(measured))
-    checked = left_out(measured.own, measured.seen, measured.checked)
+    own, seen, others = (pd.DataFrame(of) for of in (measured.own, measured.seen, measured.checked))
+    checked = left_out(own, seen, others)
     model = driver_model(measured)
     points = {
-        text.partition(";")[0]: [(1e3 * c.measured_s, 1e3 * c.predicted_s) for c in checked if c.what == what]
+        text.partition(";")[0]: 1e3 * checked[checked.what == what][["measured_s", "predicted_s"]].to_numpy()
         for what, text in _WHATS.items()
     }
     predicted_against_measured(out / "scaling-checked.png", points, "per batch")
@@ -59,7 +57,7 @@ def write_report(out: Path, measured: Measured) -> str:
         "constants": _constants(model),
         "errors": _errors(checked),
         "driver": _driver(measured),
-        "phases": _phases(measured, checked),
+        "phases": _phases(pd.concat([seen, others]), checked),
         **_predictions(model, measured),
     }
     return fill_page(out / "scaling.md", parts)
@@ -67,25 +65,25 @@ def write_report(out: Path, measured: Measured) -> str:
 
 def driver_model(measured: Measured) -> Model:
     """Fit everything, and take the driver's share of many buckets and pieces from where it was measured."""
-    model = fitted(measured.own, measured.seen)
+    model = fitted(pd.DataFrame(measured.own), pd.DataFrame(measured.seen))
     return with_driver(model, bucket_s=slope(measured.reports), piece_s=slope(measured.partitions))
 
 
 def _constants(model: Model) -> str:
-    groups: dict[str, Terms] = {
-        "reading and packing, CPU": model.pack,
-        "the chain, CPU": model.chain,
-        "tasks in Spark besides, CPU": model.spark,
-        "the driver, clock": model.serial,
-    }
     rows = [
         (group, _EACH.get(name, name), _microseconds(seconds))
-        for group, constants in groups.items()
-        for name, seconds in constants.items()
+        for part, group in _GROUPS.items()
+        for name, seconds in model[part].items()
     ]
     return table(("", "for each", "µs"), rows, texts=2)
 
 
+_GROUPS = {
+    "pack": "reading and packing, CPU",
+    "chain": "the chain, CPU",
+    "spark": "tasks in Spark besides, CPU",
+    "serial": "the driver, clock",
+}
 _EACH = {
     "piece": "piece of input (P)",
     "task": "task of the chain (S)",
@@ -110,12 +108,13 @@ def _microseconds(seconds: float) -> str:
     return "0" if value < 1e-6 else f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
-def _errors(checked: Sequence[Checked]) -> str:
+def _errors(checked: pd.DataFrame) -> str:
     rows = []
     for what, text in _WHATS.items():
-        errors = np.array([c.error for c in checked if c.what == what])
-        sizes = np.abs(errors)
-        shown = (f"{np.median(sizes):.1%}", f"{np.quantile(sizes, 0.9):.1%}", f"{np.median(errors):+.1%}")
+        own = checked[checked.what == what]
+        errors = own.predicted_s / own.measured_s - 1
+        sizes = errors.abs()
+        shown = (f"{sizes.median():.1%}", f"{sizes.quantile(0.9):.1%}", f"{errors.median():+.1%}")
         rows.append((text, len(errors), *shown))
     return table(("", "predictions", "median error", "9 of 10 within", "bias"), rows)
 
@@ -129,18 +128,15 @@ def _driver(measured: Measured) -> str:
     return table(("", "number", "ms", "KB"), serial)
 
 
-def _phases(measured: Measured, checked: Sequence[Checked]) -> str:
-    by_name = {(c.name, c.what): c for c in checked}
+def _phases(seen: pd.DataFrame, checked: pd.DataFrame) -> str:
+    of = checked.pivot(index="name", columns="what", values=["measured_s", "predicted_s"])
     rows = []
-    for s in (*measured.seen, *measured.checked):
-        name = f"{s.run.name}: R={s.phase.batch_rows:,} P={s.phase.partitions}"
-        batch, cpu = by_name[name, "batch"], by_name[name, "cpu"]
-        times_s = (batch.measured_s, batch.predicted_s, cpu.measured_s, cpu.predicted_s)
-        own_s, jvm_s = s.pack_s + s.chain_s, s.jvm_s - s.tasks_s
+    for s in seen.itertuples():
+        seconds = [of.loc[s.name, (kind, what)] for what in ("batch", "cpu") for kind in _KINDS]
         rows.append(
             (
-                *(s.run.name, f"{s.phase.batch_rows:,}", s.phase.partitions),
-                *(f"{1e3 * seconds:.0f}" for seconds in (*times_s, own_s, jvm_s)),
+                *(s.run, f"{s.rows:,}", s.partitions),
+                *(f"{1e3 * t:.0f}" for t in (*seconds, s.pack_s + s.chain_s, s.jvm_s - s.tasks_s)),
                 *(f"{s.shuffled_bytes / 1e3:,.0f}", f"{s.hottest:.2f}"),
             )
         )
@@ -149,6 +145,9 @@ def _phases(measured: Measured, checked: Sequence[Checked]) -> str:
         *("driver's JVM, CPU", "shuffled, KB", "hottest bucket / mean"),
     )
     return table(header, rows)
+
+
+_KINDS = ("measured_s", "predicted_s")
 
 
 def _predictions(model: Model, measured: Measured) -> dict[str, str]:
