@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from statistics import median
+
+import pandas as pd
 
 from tests.bench.peers.live import Live
 from tests.bench.peers.measurement import Measurement, Rates
-from tests.bench.peers.medians import Row, Section, sections
 from tests.bench.peers.peers import PEERS
+from tests.bench.peers.results import KINDS, frame, median, rows_of, sections, times
 from tests.bench.peers.targets import target_rows
-from tests.bench.peers.workloads import WORKLOADS
 from tests.bench.reports import fill_page, read_figures, table, write_figures
 
 
@@ -57,17 +57,16 @@ def write_report(out: Path, report: Report) -> str:
     out.mkdir(parents=True, exist_ok=True)
     live = [asdict(run) for run in report.live]
     write_figures(out / "peers.json", {"measurements": [asdict(m) for m in report.measured], "live": live})
-    found = sections(report.measured, list(WORKLOADS))
+    runs = frame(report.measured)
     header = ("", "where", "what", "wanted", "whole job", "steady state")
+    names = dict.fromkeys(name for _, own in sections(runs) for name in own.sort_values("_peer")["peer"])
     parts = {
         "setting": _setting(report),
-        "targets": table(header, target_rows(found, report.live), texts=3),
-        **{_title(section): _section(section) for section in found},
+        "targets": table(header, target_rows(runs, report.live), texts=3),
+        **{_title(*key): _section(own) for key, own in sections(runs)},
+        **({"live": _live(report.live)} if report.live else {}),
+        "names": table(("", ""), [(name, PEERS[name].says) for name in names], texts=2),
     }
-    if report.live:
-        parts["live"] = _live(report.live)
-    names = dict.fromkeys(r.first.peer for s in found for r in s.rows)
-    parts["names"] = table(("", ""), [(name, PEERS[name].says) for name in names], texts=2)
     return fill_page(out / "peers.md", parts)
 
 
@@ -83,36 +82,35 @@ def _setting(report: Report) -> str:
     return f"{machines}; {named}. Medians of up to {len({one.run for one in every})} runs.{small}"
 
 
-def _title(section: Section) -> str:
-    part = "" if section.scale == 1 else f", {section.scale:g} of the rows"
-    return f"{section.workload}{part}{', small form' if section.quick else ''}"
+def _title(workload: str, scale: float, quick: bool) -> str:
+    part = "" if scale == 1 else f", {scale:g} of the rows"
+    return f"{workload}{part}{', small form' if quick else ''}"
 
 
-def _section(section: Section) -> str:
+def _section(runs: pd.DataFrame) -> str:
     header = (
         *("", "queries", "rows", "process, rows/s", "job", "steady"),
         *("Sluice is x times: process", "job", "steady", "batch s, p50", "p99", "memory, GB", "runs"),
     )
-    return table(header, [_line(row) for row in section.rows])
+    return table(header, map(_line, rows_of(runs)))
 
 
-def _line(row: Row) -> tuple[str, ...]:
-    one = row.first
+def _line(runs: pd.DataFrame) -> tuple[str, ...]:
+    one, right = runs.iloc[0], runs[runs["error"] == ""]
     asked = f"{one.queries}" if one.queries in (0, one.of_queries) else f"{one.queries} of {one.of_queries}"
     head = (one.peer, asked, f"{one.rows:,}")
-    if not row.good:
-        return (*head, f"**failed**: {_cell('; '.join(row.errors))}", *([""] * 8), "0")
-    failed = f", failed {len(row.runs) - len(row.good)}: {_cell('; '.join(row.errors))}" if row.errors else ""
-    times = row.times if one.peer != "sluice" else Rates()
-    peak_bytes = row.median(lambda m: m.peak_bytes or None)  # over before it was looked at
+    errors = _cell("; ".join(dict.fromkeys(error for error in runs["error"] if error)))
+    if right.empty:
+        return (*head, f"**failed**: {errors}", *([""] * 8), "0")
+    # A program may be over before its memory was looked at.
+    peak_gb = right["peak_bytes"].where(right["peak_bytes"] > 0) / 2**30
     return (
         *head,
-        *(_number(rate, ",.0f") for rate in (row.rates.process, row.rates.job, row.rates.steady)),
-        *(_number(rate, ",.2f") for rate in (times.process, times.job, times.steady)),
-        _number(row.median(lambda m: m.batch_p50_s), ".2f"),
-        _number(row.median(lambda m: m.batch_p99_s), ".2f"),
-        _number(None if peak_bytes is None else peak_bytes / 2**30, ".1f"),
-        f"{len(row.good)}{failed}",
+        *(_number(median(right[f"rates.{kind}"]), ",.0f") for kind in KINDS),
+        *(_number(None if one.peer == "sluice" else times(right, kind), ",.2f") for kind in KINDS),
+        *(_number(median(right[name]), ".2f") for name in ("batch_p50_s", "batch_p99_s")),
+        _number(median(peak_gb), ".1f"),
+        f"{len(right)}" + (f", failed {len(runs) - len(right)}: {errors}" if errors else ""),
     )
 
 
@@ -136,8 +134,7 @@ def _live(runs: Sequence[Live]) -> str:
     rows = []
     for what, form, value in _LIVE:
         values = [value(run) for run in chosen if not run.error]
-        known = [v for v in values if v is not None]
-        shown = _number(median(known) if known else None, form)
+        shown = _number(median(pd.Series(values, dtype=float).dropna()), form)
         rows.append((what, shown, ", ".join(_number(v, form) for v in values)))
     failed = "".join(f"\n\n**failed**, run {run.run}: {run.error}" for run in chosen if run.error)
     small = "In short form, windows not yet full.\n\n" if any(run.quick for run in chosen) else ""

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import median
+
+import pandas as pd
 
 from tests.bench.peers.live import Live
-from tests.bench.peers.medians import Row, Section
 from tests.bench.peers.peers import PEERS
+from tests.bench.peers.results import best, frame, good, median, sections, times, times_of
 
 #: Whole job and steady state; None where something is not measured.
 Pair = tuple[float | None, float | None]
 _NOTHING: Pair = (None, None)
+_NONE = frame(())
 
 #: Peers with a join of their own for each query.
 _UNSHARED = tuple(p.name for p in PEERS.values() if p.kind == "peer" and p.sharing == "each")
@@ -22,17 +24,16 @@ _PEERS = (*_HAND, *_UNSHARED)
 _OWN = "many-keys, own batches"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Found:
-    """All that was measured: sections by workload, and runs of the service."""
+    """All that was measured: runs by workload, and runs of the service."""
 
-    sections: Mapping[str, Section]
+    sections: Mapping[str, pd.DataFrame]
     live: Sequence[Live] = ()
 
-    def row(self, workload: str, peer: str, share: float | None = None) -> Row | None:
-        """Return the good row of a peer in a workload."""
-        section = self.sections.get(workload)
-        return None if section is None else section.row(peer, share)
+    def good(self, workload: str, peer: str, share: float | None = None) -> pd.DataFrame:
+        """Return the good runs of a peer in a workload; none where it was not measured."""
+        return good(self.sections.get(workload, _NONE), peer, share)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +61,13 @@ class Target:
         return value >= self.bound if self.at_least else value <= self.bound
 
 
-def _ratio(fast: Row | None, slow: Row | None, own: str = "steady") -> Pair:
-    """Return how many times faster one row is than another, both taken in the same runs."""
-    if fast is None or slow is None:
-        return _NOTHING
-    return (fast.times_of(slow, "job"), fast.times_of(slow, "steady", own))
+def _ratio(fast: pd.DataFrame, slow: pd.DataFrame, own: str = "steady") -> Pair:
+    """Return how many times faster one form is than another, both taken in the same runs."""
+    return (times_of(fast, slow, "job"), times_of(fast, slow, "steady", own))
+
+
+def _share(runs: pd.DataFrame) -> float | None:
+    return None if runs.empty else float(runs["share"].iloc[0])
 
 
 def _least(values: Iterable[float | None]) -> float | None:
@@ -75,9 +78,8 @@ def _over(workload: str, says: str, number: int, bound: float, *peers: str) -> T
     """How many times faster Sluice is than the best of some peers."""
 
     def found(measured: Found) -> Pair:
-        section = measured.sections.get(workload)
-        best = None if section is None else section.best(peers)
-        return _NOTHING if best is None else (best.times.job, best.times.steady)
+        row = best(measured.sections.get(workload, _NONE), peers)
+        return _NOTHING if row is None else (times(row, "job"), times(row, "steady"))
 
     return Target(number, workload, f"times faster than {says}", bound, True, found)
 
@@ -86,13 +88,10 @@ def _auto(says: str, bound: float, *peers: str) -> Target:
     """How many times faster Sluice is than the best of some peers where it chooses its batches, too."""
 
     def found(measured: Found) -> Pair:
-        mine = measured.row("many-keys", "sluice-auto")
-        share = None if mine is None else mine.first.share
-        pairs = [_ratio(mine, measured.row("many-keys", name, share)) for name in peers]
-        job, steady = (
-            min((v for v in values if v is not None), default=None) for values in zip(*pairs, strict=True)
-        )
-        return (job, steady)
+        mine = measured.good("many-keys", "sluice-auto")
+        pairs = [_ratio(mine, measured.good("many-keys", name, _share(mine))) for name in peers]
+        job, steady = zip(*pairs, strict=True)
+        return (_least(job), _least(steady))
 
     return Target(1, _OWN, f"times faster than {says}", bound, True, found)
 
@@ -101,8 +100,8 @@ def _other_rows(says: str, bound: float, *peers: str) -> Target:
     """How many times the rate of the best of some peers, over what it can be given, Sluice's is over all."""
 
     def found(measured: Found) -> Pair:
-        mine = measured.row("many-keys", "sluice-auto")
-        return (_least(_ratio(mine, measured.row("many-keys", name))[0] for name in peers), None)
+        mine = measured.good("many-keys", "sluice-auto")
+        return (_least(_ratio(mine, measured.good("many-keys", name))[0] for name in peers), None)
 
     return Target(1, _OWN, f"rows/s of all rows, times {says} of its part (other rows)", bound, True, found)
 
@@ -111,15 +110,15 @@ def _longer(workload: str, says: str, number: int, bound: float, longer: str, ot
     """How many times longer one form of Sluice takes than another."""
 
     def found(measured: Found) -> Pair:
-        return _ratio(measured.row(workload, other), measured.row(workload, longer))
+        return _ratio(measured.good(workload, other), measured.good(workload, longer))
 
     return Target(number, workload, says, bound, False, found)
 
 
 def _rate(where: str, bound: float, form: str) -> Target:
     def found(measured: Found) -> Pair:
-        row = measured.row("many-keys", form)
-        return _NOTHING if row is None else (row.rates.job, row.rates.steady)
+        row = measured.good("many-keys", form)
+        return (median(row["rates.job"]), median(row["rates.steady"]))
 
     return Target(1, where, "rows/s (beyond the others)", bound, True, found)
 
@@ -128,24 +127,23 @@ def _limit(where: str, bound: float, form: str) -> Target:
     """How many times faster the batch join is; it has no batches, so its steady state is the job."""
 
     def found(measured: Found) -> Pair:
-        row = measured.row("many-keys", "duckdb")
-        return _ratio(row, row and measured.row("many-keys", form, row.first.share), "job")
+        row = measured.good("many-keys", "duckdb")
+        return _ratio(row, measured.good("many-keys", form, _share(row)), "job")
 
     return Target(1, where, "times slower than DuckDB's batch join", bound, False, found)
 
 
 def _state(workload: str, says: str, bound: float, kind: str) -> Target:
     def found(measured: Found) -> Pair:
-        row = measured.row(workload, "sluice")
-        return _NOTHING if row is None else (row.median(lambda m: getattr(m, kind)), None)
+        return (median(measured.good(workload, "sluice")[kind]), None)
 
     return Target(5, workload, says, bound, False, found)
 
 
 def _live(number: int, says: str, bound: float, value: Callable[[Live], float | None]) -> Target:
     def found(measured: Found) -> Pair:
-        known = [v for run in measured.live if not run.error and (v := value(run)) is not None]
-        return (median(known) if known else None, None)
+        values = [value(run) for run in measured.live if not run.error]
+        return (median(pd.Series(values, dtype=float).dropna()), None)
 
     return Target(number, "live", says, bound, False, found)
 
@@ -182,12 +180,12 @@ TARGETS = (
 )
 
 
-def target_rows(sections: Sequence[Section], live: Sequence[Live]) -> list[tuple[str, ...]]:
+def target_rows(runs: pd.DataFrame, live: Sequence[Live]) -> list[tuple[str, ...]]:
     """Return a line of the report for each target, from full sizes where there are such."""
-    found: dict[str, Section] = {}
-    for section in sections:
-        if not section.quick:
-            found.setdefault(section.workload, section)
+    found: dict[str, pd.DataFrame] = {}
+    for (workload, _, quick), own in sections(runs):
+        if not quick:
+            found.setdefault(workload, own)
     measured = Found(found, [run for run in live if not run.quick])
     lines: list[tuple[str, ...]] = []
     for target in TARGETS:

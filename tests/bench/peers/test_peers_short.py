@@ -20,13 +20,13 @@ from tests.bench.peers.inputs import write_csv, write_streams
 from tests.bench.peers.job import Batch, Held, Job, Ran, answer, read_answer, read_job, write_job
 from tests.bench.peers.live import Live
 from tests.bench.peers.measurement import Measurement, Rates, rates_of
-from tests.bench.peers.medians import sections
 from tests.bench.peers.pathway_join import Counts
 from tests.bench.peers.pathway_join import _progress as pathway_progress
 from tests.bench.peers.peers import PEERS, peers_of
 from tests.bench.peers.plan import given_up, groups, share_of
 from tests.bench.peers.processes import ProgramFailed, run_program
 from tests.bench.peers.report import Report, read_report, write_report
+from tests.bench.peers.results import best, frame, good, times, times_of
 from tests.bench.peers.state import ARROW_FILTERED_BYTES, ARROW_ROW_BYTES, state_ratios, usable_rows
 from tests.bench.peers.targets import TARGETS, Found
 from tests.bench.peers.workloads import START_US, WORKLOADS, Query, Streams
@@ -290,8 +290,7 @@ def test_targets_speak_of_workloads_and_peers_that_there_are(tmp_path: Path) -> 
         measured("many-keys", *peer, 1000.0) for peer in (("sluice", 1, 1000.0), ("sluice-one", 1, 1100.0))
     ]
     sharing = next(t for t in TARGETS if (t.where, t.number) == ("many-keys", 3))
-    (one,) = sections(both, list(WORKLOADS))
-    assert sharing.found(Found({"many-keys": one})) == (pytest.approx(1.1), pytest.approx(1.1))
+    assert sharing.found(Found({"many-keys": frame(both)})) == (pytest.approx(1.1), pytest.approx(1.1))
 
 
 def test_the_best_peer_is_the_fastest_not_the_one_over_so_few_rows_that_sluice_mostly_starts() -> None:
@@ -302,28 +301,21 @@ def test_the_best_peer_is_the_fastest_not_the_one_over_so_few_rows_that_sluice_m
         measured("many-keys", "pathway", 1, 50_000.0, 100_000.0, share=0.01),
         measured("many-keys", "spark-each", 1, 90_000.0, 90_000.0, share=0.1, error="results differ"),
     ]
-    (section,) = sections(found, list(WORKLOADS))
-    best = section.best(["flink-heap", "pathway", "spark-each"])
-    assert best is not None
-    assert (best.first.peer, best.first.share, best.times.job) == ("pathway", 0.1, 20.0)
+    row = best(frame(found), ["flink-heap", "pathway", "spark-each"])
+    assert row is not None
+    assert (row["peer"].iloc[0], row["share"].iloc[0], times(row, "job")) == ("pathway", 0.1, 20.0)
 
 
 def test_ratios_are_medians_of_ratios_that_were_each_taken_within_a_run_of_a_bench() -> None:
     runs = [(100.0, 100.0), (200.0, 50.0), (300.0, 200.0)]
     found = [measured("many-keys", "sluice-auto", run, fast, fast) for run, (fast, _) in enumerate(runs, 1)]
     found += [measured("many-keys", "sluice-one", run, slow, slow) for run, (_, slow) in enumerate(runs, 1)]
-    (section,) = sections(found, list(WORKLOADS))
-    fast, slow = section.row("sluice-auto"), section.row("sluice-one")
-    assert fast is not None
-    assert slow is not None
-    assert fast.rates.job == 2 * (slow.rates.job or 0.0)
-    assert fast.times_of(slow, "job") == 1.5
-    assert fast.times_of(slow, "job", "steady") == 3.0
-    (section,) = sections([replace(m, bench=m.peer) for m in found], list(WORKLOADS))
-    fast, slow = section.row("sluice-auto"), section.row("sluice-one")
-    assert fast is not None
-    assert slow is not None
-    assert fast.times_of(slow, "job") is None
+    fast, slow = (good(frame(found), peer) for peer in ("sluice-auto", "sluice-one"))
+    assert fast["rates.job"].median() == 2 * slow["rates.job"].median()
+    assert times_of(fast, slow, "job") == 1.5
+    assert times_of(fast, slow, "job", "steady") == 3.0
+    apart = frame([replace(m, bench=m.peer) for m in found])
+    assert times_of(good(apart, "sluice-auto"), good(apart, "sluice-one"), "job") is None
 
 
 def test_a_peer_is_compared_with_the_sluice_of_its_run_though_sluice_was_measured_again() -> None:
@@ -332,15 +324,11 @@ def test_a_peer_is_compared_with_the_sluice_of_its_run_though_sluice_was_measure
         measured("many-keys", "sluice-one", 1, 1100.0, 1000.0),
         measured("many-keys", "duckdb", 1, 8000.0, 1000.0),
     ]
-    (section,) = sections(found, list(WORKLOADS))
-    mine, one, duckdb = (section.row(m.peer) for m in found)
-    assert mine is not None
-    assert one is not None
-    assert duckdb is not None
-    assert one.times_of(mine, "job") == pytest.approx(1.1)
-    assert mine.times_of(one, "job") == pytest.approx(1 / 1.1)
-    assert duckdb.times_of(mine, "steady", "job") == pytest.approx(4.0)
-    assert duckdb.times_of(one, "job") == pytest.approx(8000 / 1100)
+    mine, one, duckdb = (good(frame(found), m.peer) for m in found)
+    assert times_of(one, mine, "job") == pytest.approx(1.1)
+    assert times_of(mine, one, "job") == pytest.approx(1 / 1.1)
+    assert times_of(duckdb, mine, "steady", "job") == pytest.approx(4.0)
+    assert times_of(duckdb, one, "job") == pytest.approx(8000 / 1100)
 
 
 @pytest.mark.slow
