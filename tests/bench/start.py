@@ -35,7 +35,7 @@ import typer
 
 from service.jvm.jvm import DEFAULT_OPTIONS
 from tests.api.running_service import RunningService, free_port
-from tests.bench.process_tree import cores_used, cpu_times, kind_of
+from tests.bench.processes import cores_used, cpu_times, kind_of
 from tests.bench.reports import fill_page, machine, table, write_figures
 from tests.builders import stream_document
 from tests.waiting import until

@@ -24,12 +24,12 @@ from tests.bench.peers.pathway_join import Counts
 from tests.bench.peers.pathway_join import _progress as pathway_progress
 from tests.bench.peers.peers import PEERS, peers_of
 from tests.bench.peers.plan import given_up, groups, share_of
-from tests.bench.peers.processes import ProgramFailed, run_program
 from tests.bench.peers.report import Report, read_report, write_report
 from tests.bench.peers.results import best, frame, good, times, times_of
 from tests.bench.peers.state import ARROW_FILTERED_BYTES, ARROW_ROW_BYTES, state_ratios, usable_rows
 from tests.bench.peers.targets import TARGETS, Found
 from tests.bench.peers.workloads import START_US, WORKLOADS, Query, Streams
+from tests.bench.processes import ProgramFailed, run_program
 from tests.bench.reports import rounded
 
 #: Three keys, so that windows far smaller than the input have partners.

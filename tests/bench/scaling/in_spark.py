@@ -15,7 +15,6 @@ last batch; what tasks take in the JVM, and what is shuffled, is in Spark's even
 from __future__ import annotations
 
 import os
-import subprocess
 import tempfile
 import time
 from collections.abc import Sequence
@@ -23,12 +22,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
-import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from catalog.values.batch import BatchManifest
-from tests.bench.process_tree import cpu_times
+from tests.bench.processes import cpu_times, run_program
 from tests.bench.runs import event_log, events_of, manifests_of, run_command, write_workload
 from tests.bench.scaling.load import BATCH_S, NO_FILES, Case, Point, workload
 from tests.sluice_run import link_home
@@ -38,7 +36,6 @@ FILES = 8
 SHARED_ROWS = 100
 #: Batches at the beginning of each phase that are left out, and of the first, while the JVM compiles.
 SETTLE, WARM_UP = 2, 6
-SAMPLE_S = 0.2
 TIMEOUT_S = 300
 
 _ROWS_OF = {
@@ -142,7 +139,7 @@ def run_phases(run: SparkRun, inputs: Path, phases: Sequence[Phase], batches: in
         batches: Batches of each that were written.
 
     Raises:
-        RuntimeError: The job has failed.
+        ProgramFailed: The job has failed.
     """
     with tempfile.TemporaryDirectory(prefix="sluice-scaling-", ignore_cleanup_errors=True) as root:
         out, log = Path(root) / "out", Path(root) / "events"
@@ -234,26 +231,7 @@ def _sampled(run: SparkRun, document: Path, out: Path, log: Path, root: Path) ->
     if run.master.startswith("local-cluster"):  # its executors work below Spark's home
         environment["SPARK_HOME"] = str(link_home(root / "spark"))
     samples = _Samples()
-    with (root / "run.log").open("wb") as output:
-        command = run_command(document, out, run.buckets)
-        process = subprocess.Popen(command, stdout=output, stderr=output, env=environment)
-        try:
-            until_s = time.monotonic() + TIMEOUT_S
-            while process.poll() is None and time.monotonic() < until_s:
-                try:
-                    samples.look(process.pid)
-                except psutil.NoSuchProcess:  # it ended between both calls
-                    break
-                time.sleep(SAMPLE_S)
-            process.wait(max(until_s - time.monotonic(), 1))
-        finally:
-            if process.poll() is None:
-                for child in psutil.Process(process.pid).children(recursive=True):
-                    child.kill()
-                process.kill()
-                process.wait()
-    if process.returncode != 0:
-        raise RuntimeError(f"{run.name}: exit {process.returncode}\n{(root / 'run.log').read_text()[-4000:]}")
+    run_program(run_command(document, out, run.buckets), TIMEOUT_S, environment, samples.look)
     return samples
 
 
