@@ -27,7 +27,14 @@ import pyarrow.parquet as pq
 
 from catalog.values.batch import BatchManifest
 from tests.bench.processes import cpu_times, run_program
-from tests.bench.runs import event_log, events_of, manifests_of, run_command, write_workload
+from tests.bench.runs import (
+    batches_of_stages,
+    event_log,
+    events_of,
+    manifests_of,
+    run_command,
+    write_workload,
+)
 from tests.bench.scaling.load import BATCH_S, NO_FILES, Case, Point, workload
 from tests.sluice_run import link_home
 
@@ -245,14 +252,11 @@ class _Tasks:
 
 def _tasks(log: Path) -> dict[int, _Tasks]:
     """Return what tasks took, by batch."""
-    batch_of: dict[int, int] = {}
+    events = list(events_of(log))
+    batch_of = batches_of_stages(events)
     tasks: dict[int, _Tasks] = {}
-    for event in events_of(log):
-        if event["Event"] == "SparkListenerJobStart":
-            batch = (event.get("Properties") or {}).get("streaming.sql.batchId")
-            if batch is not None:
-                batch_of |= dict.fromkeys(event["Stage IDs"], int(batch))
-        elif event["Event"] == "SparkListenerTaskEnd" and event["Stage ID"] in batch_of:
+    for event in events:
+        if event["Event"] == "SparkListenerTaskEnd" and event["Stage ID"] in batch_of:
             metrics = event.get("Task Metrics")
             if metrics is not None:
                 known = tasks.setdefault(batch_of[event["Stage ID"]], _Tasks())
