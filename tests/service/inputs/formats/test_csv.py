@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import bz2
 import datetime as dt
+import gzip
+import io
+import zipfile
 from decimal import Decimal
 from pathlib import Path
 
@@ -15,6 +19,13 @@ T = "2024-05-01T08:00:00Z"
 AT = dt.datetime(2024, 5, 1, 8)
 TEXT = (Column("ts", "timestamp"), Column("k", "bigint"), Column("v", "string"))
 MISSING = 'it is of another schema: column "ts" is missing; the header found is '
+
+
+def zip_archive() -> bytes:
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w") as archive:
+        archive.writestr("[Content_Types].xml", "<Types/>")
+    return made.getvalue()
 
 
 @pytest.fixture
@@ -128,6 +139,19 @@ def test_a_file_of_another_dialect_is_read_with_its_options(file: Path) -> None:
     assert read_text(file, text.encode("utf-16"), columns=columns, encoding="utf-16", **options) == rows
     # A number of another dialect is refused, not read as another number.
     assert "'0.5' is not a number" in read_text(file, text.replace("0,5", "0.5"), columns=columns, **options)
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (gzip.compress(b"ts,k,v\n"), "compressed with gzip; end its name in .gz"),
+        (bz2.compress(b"ts,k,v\n"), "compressed with bzip2; end its name in .bz2"),
+        (zip_archive(), "a zip archive, as workbooks of Excel are; unpack it, or save the sheet as CSV"),
+    ],
+)
+def test_what_is_not_text_is_named(file: Path, data: bytes, reason: str) -> None:
+    assert read_text(file, data, columns=TEXT) == f"it is not text but {reason}"
+    assert read_text(file, data, columns=TEXT, encoding="latin-1") == f"it is not text but {reason}"
 
 
 def test_an_escape_stands_for_the_next_character_inside_of_quotes_only(file: Path) -> None:
