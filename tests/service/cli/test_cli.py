@@ -169,7 +169,9 @@ def test_options_of_a_workload_are_refused_without_one(sluice: Command) -> None:
     assert done.stderr.startswith("error: --strategy needs a workload file\n")
 
 
-@pytest.mark.parametrize(("form", "start"), [("json", "{"), ("mermaid", "flowchart"), ("dot", "digraph")])
+@pytest.mark.parametrize(
+    ("form", "start"), [("json", "{"), ("mermaid", "flowchart"), ("dot", "digraph"), ("svg", "<svg ")]
+)
 def test_the_plan_has_other_forms(sluice: Command, workload: Path, form: str, start: str) -> None:
     done = sluice("plan", workload, "--format", form)
 
