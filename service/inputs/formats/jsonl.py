@@ -153,8 +153,8 @@ def _parse(
             except UnfitValueError as error:
                 for index, value in _unfit(values, types[name], form, error, bad):
                     wanted = expected(types[name], form)
-                    if types[name] == "timestamp":  # JSON has only one way to write numbers
-                        wanted += option_that_reads(value, "timestamp", form)
+                    if types[name] in ("timestamp", "date"):  # JSON has only one way to write numbers
+                        wanted += option_that_reads(value, types[name], form)
                     problem = f"{json_text(value, _SHOWN)} is not {wanted}"
                     misfits.setdefault(index, (name, f', column "{name}": ', problem))
         if not misfits and stream.event_time in columns:

@@ -113,13 +113,14 @@ def test_a_file_of_another_dialect_is_read_with_its_options(file: Path) -> None:
         Column("k", "bigint"),
         Column("x", "double"),
         Column("m", "decimal(10,2)"),
+        Column("d", "date"),
         Column("v", "string"),
     )
     text = (
         "Export of May\n"
-        "TS;K;X;M;V\n"
-        "31.01.2013 05:15:00;1.234;-1.234,5;12,30;'a;''b'\n"
-        "01.07.2013 05:15:00;n/a;0,5;;'n/a'\n"
+        "TS;K;X;M;D;V\n"
+        "31.01.2013 05:15:00;1.234;-1.234,5;12,30;1.2.13;'a;''b'\n"
+        "01.07.2013 05:15:00;n/a;0,5;;;'n/a'\n"
     )
     options = {
         "skip_rows": 1,
@@ -129,14 +130,18 @@ def test_a_file_of_another_dialect_is_read_with_its_options(file: Path) -> None:
         "decimal_point": ",",
         "null_values": ("", "n/a"),
         "timestamp_format": "%d.%m.%Y %H:%M:%S",
+        "date_format": "%d.%m.%y",
         "timezone": "Europe/Berlin",
     }
     rows = [
-        (dt.datetime(2013, 1, 31, 4, 15), 1234, -1234.5, Decimal("12.30"), "a;'b"),
-        (dt.datetime(2013, 7, 1, 3, 15), None, 0.5, None, "n/a"),
+        (dt.datetime(2013, 1, 31, 4, 15), 1234, -1234.5, Decimal("12.30"), dt.date(2013, 2, 1), "a;'b"),
+        (dt.datetime(2013, 7, 1, 3, 15), None, 0.5, None, None, "n/a"),
     ]
     assert read_text(file, "\ufeff" + text, columns=columns, **options) == rows
     assert read_text(file, text.encode("utf-16"), columns=columns, encoding="utf-16", **options) == rows
+    assert "'2013-02-01' is not a date in the format \"%d.%m.%y\"" in read_text(
+        file, text.replace("1.2.13", "2013-02-01"), columns=columns, **options
+    )
     # A number of another dialect is refused, not read as another number.
     assert "'0.5' is not a number" in read_text(file, text.replace("0,5", "0.5"), columns=columns, **options)
 
