@@ -19,6 +19,8 @@ import pyarrow as pa
 from service.inputs.formats.times import unit_of
 from service.inputs.formats.values import TextForm, UnfitValueError, from_text
 
+#: Bad rows of a file whose reason names an option that would read them; to find it takes 1 to 3 ms.
+MOST_NAMED: Final = 100
 #: Pairs of decimal point and thousands separator.
 _NUMBERS: Final = (
     *((",", None), (".", None)),
