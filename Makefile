@@ -21,6 +21,9 @@
 #   make screenshot           the picture of the console in README
 #   make golden               rewrite the golden files; read the diff
 
+# Every start of Python would compile all of its packages again; they come without bytecode from uv.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help setup java postgres browser demo test test-slow test-deploy test-cluster lint bench bench-paper bench-sketches bench-calibration bench-readers bench-migration bench-oblivious bench-punctuations bench-scaling soak docs screenshot golden wheel format clean
 
@@ -159,7 +162,7 @@ soak: setup
 	@$(BIN)/python -m tests.bench.soak $(ARGS)
 
 golden: setup
-	@$(BIN)/python -m pytest tests/planner tests/api/test_bad_requests.py tests/api/test_event_goldens.py --rewrite-goldens
+	@$(BIN)/python -m pytest tests/planner tests/api/test_bad_requests.py tests/api/test_event_goldens.py tests/docs --rewrite-goldens
 
 screenshot: browser
 	@$(BIN)/python -m tests.console_screenshot

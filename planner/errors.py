@@ -18,7 +18,7 @@ InvalidInput
 * InvalidChain          boundaries that make no chain for the queries
 * UnknownBoundary       a slice that is named by a boundary that is not there
 * NoSharedChain         a family that has no one chain to split or merge
-* NotRewritable         a part of a query cannot be put anew by itself
+* NotRewritable         a part of a query cannot be replaced by itself
 * UnknownFamily         no family of queries has that id or key
 * UnknownStatistic      a statistic is about a stream or filter that is not there
 InternalError
@@ -139,7 +139,7 @@ class InvalidPlan(InternalError):
 
 
 class NotRewritable(InvalidInput):
-    """A part of a query cannot be put anew by itself."""
+    """A part of a query cannot be replaced by itself."""
 
     code = "not-rewritable"
 

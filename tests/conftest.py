@@ -40,9 +40,6 @@ _LEFTOVERS = pytest.StashKey[Leftovers]()
 _TEMPORARY = pytest.StashKey[Path]()
 #: Fixtures that start a server in a process or in threads of its own.
 _SERVERS = frozenset({"postgres", "s3_of_session", "kafka"})
-#: Tests that fail if they leave something behind; what others leave is listed at the end of a run.
-_LOOKED_AFTER = ("tests/catalog/", "tests/test_leftovers.py")
-_LEFT = "left behind"
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -116,13 +113,9 @@ def _nothing_is_left(request: pytest.FixtureRequest) -> Iterator[None]:
     leftovers = request.config.stash[_LEFTOVERS]
     before = leftovers.look()
     yield
-    node = request.node
-    fails = node.nodeid.startswith(_LOOKED_AFTER)
-    left = leftovers.since(before) if fails else leftovers.since(before, limit_s=0.5)
-    if left and fails:
+    left = leftovers.since(before)
+    if left:
         pytest.fail("the test leaves behind: " + "; ".join(left), pytrace=False)
-    elif left:
-        request.node.user_properties.append((_LEFT, "; ".join(left)))
 
 
 @pytest.fixture
@@ -192,7 +185,19 @@ def store(url: str, clock: Callable[[], int]) -> Iterator[Store]:
 
 
 @pytest.fixture
-def sluice(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Command]:
+def own_environment(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Undo what the test sets in environment variables and ``sys.path``; Java and Spark add to both."""
+    monkeypatch.setattr(sys, "path", sys.path.copy())
+    before = dict(os.environ)
+    yield
+    os.environ.clear()
+    os.environ.update(before)
+
+
+@pytest.fixture
+def sluice(
+    own_environment: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Iterator[Command]:
     """Runs a command in this process; what it sets of the process is put back."""
     from api.main import main  # 0.5 s, which only those pay who run a command
 
@@ -200,7 +205,6 @@ def sluice(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) 
     handlers, level, ending = root.handlers[:], root.level, signal.getsignal(signal.SIGTERM)
     umask = os.umask(0)
     os.umask(umask)
-    variables = set(os.environ)
     monkeypatch.setattr(gc, "unfreeze", lambda: None)  # no engine has frozen anything
 
     def run(*words: str | Path) -> CompletedProcess[str]:
@@ -215,8 +219,6 @@ def sluice(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) 
         return CompletedProcess(sys.argv, int(str(status)), printed.out, printed.err)
 
     yield run
-    for name in os.environ.keys() - variables:
-        del os.environ[name]
     os.umask(umask)
     signal.signal(signal.SIGTERM, ending)
     root.handlers[:] = handlers
@@ -243,19 +245,10 @@ def rewrite_goldens(request: pytest.FixtureRequest) -> bool:
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Print the slowest test files, so that one sees what makes the suite grow."""
     seconds: Counter[str] = Counter()
-    left: list[str] = []
     for reports in terminalreporter.stats.values():
         for report in reports:
             if isinstance(report, pytest.TestReport):
                 seconds[report.nodeid.partition("::")[0]] += report.duration
-                if report.when == "teardown":
-                    left += [
-                        f"{report.nodeid}: {value}" for name, value in report.user_properties if name == _LEFT
-                    ]
     terminalreporter.section(f"ten slowest files, of {seconds.total():.0f} s in all")
     for file, taken in seconds.most_common(10):
         terminalreporter.line(f"{taken:7.1f} s  {file}")
-    if left:
-        terminalreporter.section(f"{len(left)} tests left something behind")
-        for line in left:
-            terminalreporter.line(line)

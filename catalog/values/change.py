@@ -5,7 +5,7 @@ not matter.
 
     add      a query enters under a free name                          a new series
     update   its query leaves and another enters, at one boundary      the series goes on
-    edit     the same, with parts of its text put anew
+    edit     the same, with parts of its text replaced
     pause    it leaves the plan, and keeps its name and text
     resume   it enters again                                           the series goes on
     remove   it leaves for good; its results stay readable
@@ -26,7 +26,7 @@ BOTH = "*"
 
 @dataclass(frozen=True, slots=True)
 class QueryParts:
-    """Parts of a query's text to be put anew; what is left out stays.
+    """New parts of a query's text; what is left out stays.
 
     Attributes:
         windows: Window by alias or stream: a length (``30s``, ``5 MINUTES``), ``NOW`` or ``UNBOUNDED``;
@@ -82,7 +82,7 @@ class EditQuery:
 
     Attributes:
         name: Its name.
-        parts: What is put anew; nothing if only the sink is.
+        parts: New parts of the text; None if only the sink changes.
         backfill: Whether held rows take part under the new text.
         sink: The sink that it gets, or that it gets none; None leaves it as it is.
     """

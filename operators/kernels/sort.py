@@ -5,7 +5,7 @@ three passes, hashes eight. Keys move with their rows instead of being looked up
 
 Half a million rows of many-keys into two buckets take 6 ms of CPU time, with numpy's stable sort 50; Polars
 and Arrow take 32 and 47 for one bucket alone. A batch of a million rows takes 285 ms in PACK and chain, and
-391 with numpy's sort in PACK (``python -m tests.bench.row_forms``, many-keys, medians of three rounds).
+391 with numpy's sort in PACK (many-keys, medians of three rounds).
 """
 
 from __future__ import annotations

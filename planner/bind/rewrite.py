@@ -1,4 +1,4 @@
-"""Parts of a CQL text put anew: windows, filters, select list.
+"""Replacement of parts of a CQL text: windows, filters, select list.
 
 The text is taken apart and written again in one form, whatever its own form was:
 
@@ -66,12 +66,12 @@ class _Pieces:
 
 
 def rewrite(cql: str, streams: Mapping[str, Stream], parts: QueryParts) -> str:
-    """Return a query's text with some parts put anew.
+    """Return a query's text with some parts replaced.
 
     Args:
         cql: A text that binds.
         streams: Registered streams by name.
-        parts: What is put anew; at least one.
+        parts: New parts; at least one.
 
     Returns:
         A text that means the same but for these parts.
@@ -201,7 +201,7 @@ def _pieces(scope: Scope, statement: Statement, meaning: JoinMeaning) -> _Pieces
 
 
 def _new_windows(scope: Scope, parts: QueryParts) -> dict[SideName, int]:
-    """Return the windows that are put anew, µs."""
+    """Return the new windows, µs."""
     windows: dict[SideName, int] = {}
     for name, text in parts.windows.items():
         with _at("window") if name == BOTH else _at("window", name):
@@ -232,7 +232,7 @@ def _length(text: str) -> int:
 
 
 def _new_filters(scope: Scope, parts: QueryParts) -> dict[SideName, list[exp.Expr]]:
-    """Return the conditions of the filters that are put anew."""
+    """Return the conditions of the new filters."""
     filters: dict[SideName, list[exp.Expr]] = {}
     for name, text in parts.filters.items():
         with _at("filter", name):
@@ -324,7 +324,7 @@ def _check(
             raise NotRewritable("the query would read other streams", hint="Send the whole query as cql.")
         if new.window_us != windows[side]:
             raise NotRewritable(
-                f'the window of "{new.alias}" cannot be put anew by itself',
+                f'the window of "{new.alias}" cannot be replaced by itself',
                 detail="Conditions on the event times of both streams narrow it.",
                 hint="Send the whole query as cql.",
                 path=("window",),
@@ -337,7 +337,7 @@ def _check(
     if not same or not (selected or before.outputs == after.outputs):
         raise NotRewritable(
             "the query cannot be rewritten part by part",
-            detail="Written anew, its other parts would not mean the same.",
+            detail="In its new form its other parts would have another meaning.",
             hint="Send the whole query as cql.",
         )
 

@@ -111,28 +111,6 @@ def shapes(plan: Plan | None) -> dict[JoinKey, Shape]:
     return {(f.id, j.id): _shape(j) for f in families for j in f.joins}
 
 
-def apply_primitives(before: Mapping[JoinKey, Shape], steps: Iterable[Primitive]) -> dict[JoinKey, Shape]:
-    """Carry out primitives on the shapes of joins.
-
-    Rows are shared out as if they lay evenly in their slice; rows of closed joins are gone, since where they
-    go depends on their lineage.
-
-    Args:
-        before: Joins before.
-        steps: Primitives in order.
-
-    Returns:
-        Joins after.
-
-    Raises:
-        InvariantBroken: A step does not fit the joins it meets.
-    """
-    joins = dict(before)
-    for step in steps:
-        _apply(joins, step)
-    return joins
-
-
 def rows_moved(before: Mapping[JoinKey, Shape], steps: Iterable[Primitive]) -> float:
     """Return how many rows change their slice when primitives are carried out, at most.
 
@@ -156,7 +134,7 @@ def rows_moved(before: Mapping[JoinKey, Shape], steps: Iterable[Primitive]) -> f
         elif isinstance(step, Split) and not _drops(following, step):
             pieces = joins[step.family, step.join].side(step.side)
             moved += _cut(next(p for p in pieces if _inside(p, step.at_us)), step.at_us, None)[1].rows
-        _apply(joins, step)
+        apply_primitive(joins, step)
     return moved
 
 
@@ -190,7 +168,7 @@ def _chain_steps(
 
     def take(step: Primitive) -> None:
         steps.append(step)
-        _apply(reached, step)
+        apply_primitive(reached, step)
 
     before = old[-1].w_end_us if old else 0
     after = new[-1].w_end_us
@@ -224,7 +202,12 @@ def _chain_steps(
     return steps
 
 
-def _apply(joins: dict[JoinKey, Shape], step: Primitive) -> None:
+def apply_primitive(joins: dict[JoinKey, Shape], step: Primitive) -> None:
+    """Carry out a primitive on the shapes of joins, as if rows lay evenly in their slice.
+
+    Raises:
+        InvariantBroken: The step does not fit the joins it meets.
+    """
     key = (step.family, step.join)
     if isinstance(step, OpenJoin):
         _require(key not in joins, step)

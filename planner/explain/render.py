@@ -49,26 +49,6 @@ _DOT_SHAPES: Mapping[NodeKind, str] = {
 _NO_REPORTS: Mapping[str, FamilyReport] = MappingProxyType({})
 
 
-def render_text(plan: Plan, names: Mapping[int, str] | None = None) -> str:
-    """Return the plan as ``sluice plan`` prints it: families, their slices, who reads and what is kept.
-
-    Where both sides have the same boundaries and the same queries in each slice, one chain of binary slices
-    stands for both; otherwise each side has its own. The objective is named where it is not Mem-Opt, joins
-    where there are several, and keys whose rows several buckets share.
-
-    Args:
-        plan: The plan.
-        names: Query names by id to show instead of those in the plan.
-
-    Returns:
-        Lines without a final line break.
-    """
-    if not plan.families:
-        return "no queries"
-    streams = stream_names(plan)
-    return "\n".join(render_family(f, family_text(f, streams), names) for f in plan.families)
-
-
 def render_family(family: FamilyPlan, text: FamilyText, names: Mapping[int, str] | None = None) -> str:
     """Return one family as text.
 

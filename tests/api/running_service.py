@@ -81,7 +81,11 @@ class RunningService:
         self.root = f"http{'' if tls is None else 's'}://127.0.0.1:{reached_at or port}"
         verified = True if tls is None else tls
         base, seconds = f"{self.root}/api/v1", WAIT_S + 30
-        self.http = httpx.Client(base_url=base, timeout=seconds, verify=verified, headers=headers)
+        # A connection that were kept would be another one in the test after a pause.
+        limits = httpx.Limits(max_keepalive_connections=0)
+        self.http = httpx.Client(
+            base_url=base, timeout=seconds, verify=verified, headers=headers, limits=limits
+        )
         started = [*below, *serve_command(data_dir, port, part), *options]
         with log.open("wb") as output:
             self.process = subprocess.Popen(

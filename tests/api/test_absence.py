@@ -6,7 +6,7 @@ import pytest
 
 from tests.api.running_service import RunningService, at, post, results, wait_for
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = pytest.mark.spark
 
 COLUMNS = {"ts": "timestamp", "k": "bigint", "v": "int"}
 

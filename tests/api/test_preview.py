@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from planner.costs.paper import TwoQueries, pullup_cost, pushdown_cost, state_slice_cost
 from tests.api.running_service import RunningService
 from tests.builders import stream_document
+from tests.planner.costs.paper import TwoQueries, pullup_cost, pushdown_cost, state_slice_cost
 
 pytestmark = pytest.mark.spark
 

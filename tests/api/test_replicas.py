@@ -7,7 +7,6 @@ for the catalog, which knows no threads.
 from __future__ import annotations
 
 import dataclasses
-import gc
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -152,6 +151,7 @@ def test_a_backlog_counts_what_others_have_posted_and_dropped(replicas: Replicas
 @pytest.mark.parametrize(
     "either_url", [pytest.param("sqlite", marks=pytest.mark.slow), "postgres"], indirect=True
 )
+@pytest.mark.usefixtures("own_environment")
 def test_the_engine_is_wished_for_by_one_and_seen_by_the_other(replicas: Replicas) -> None:
     one, other = replicas
     assert one.made("GET", "/engine")["state"] == "stopped"
@@ -176,5 +176,4 @@ def test_the_engine_is_wished_for_by_one_and_seen_by_the_other(replicas: Replica
         one.store.lease.release(taken)
     finally:
         part.stop()
-        gc.unfreeze()  # else DuckDB's bindings print all that they leave at the end
     assert one.made("GET", "/engine")["state"] == "stopped"

@@ -9,17 +9,16 @@ streams' statistics alone, and measures it: the pipeline of ``service.calibrate.
 
 from __future__ import annotations
 
-import argparse
 import os
 import time
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
-from multiprocessing import get_context
 from pathlib import Path
+from typing import Annotated
 
 import numpy as np
+import typer
 
 from catalog.values.calibration import Calibration
 from catalog.values.plan import JoinPlan, Plan, Strategy
@@ -34,9 +33,9 @@ from service.calibrate.fit import Fit, fit
 from service.calibrate.pipeline import measure
 from service.calibrate.runs import calibration_runs, warm_up
 from service.calibrate.workload import Selection, SyntheticWorkload, WindowQuery
-from tests.bench.paper.worker import leave_with_parent
 from tests.bench.plots import predicted_against_measured
-from tests.bench.reports import table, write_rows
+from tests.bench.reports import fill_page, table, write_rows
+from tests.bench.worker import spread
 
 #: The strategy ranked first may be so much slower than the one measured fastest.
 RANK_TOLERANCE = 0.10
@@ -203,7 +202,7 @@ def within(found: Sequence[Ranking]) -> int:
 
 
 def write_report(out: Path, rows: Sequence[Row], fitted: Fit, calibration_s: float) -> str:
-    """Write calibration.{csv,png,md} and return the text."""
+    """Write calibration.{csv,png}, fill in the tables of calibration.md, and return the page."""
     out.mkdir(parents=True, exist_ok=True)
     write_rows(out / "calibration.csv", rows)
     points = {
@@ -215,49 +214,41 @@ def write_report(out: Path, rows: Sequence[Row], fitted: Fit, calibration_s: flo
         for strategy in STRATEGIES
     }
     predicted_against_measured(out / "calibration.png", points, "CPU per batch")
-    text = _text(rows, fitted, calibration_s)
-    (out / "calibration.md").write_text(text, encoding="utf-8")
-    return text
+    ranked = rankings(rows, by="predicted_s")
+    accuracy = [_accuracy(strategy, rows, ranked) for strategy in STRATEGIES]
+    header = ("workload", *STRATEGIES, "first is slower by")
+    cells = [(r.workload, *_cells(r, rows), f"{r.slower:.1%}") for r in ranked]
+    parts = {
+        "summary": table(("", "found", "wanted"), _summary(rows, ranked, fitted, calibration_s)),
+        "strategies": table(("strategy", "median error", "bias", "fastest in", "ranked first in"), accuracy),
+        "workloads": table(header, cells),
+    }
+    return fill_page(out / "calibration.md", parts)
 
 
-def _text(rows: Sequence[Row], fitted: Fit, calibration_s: float) -> str:
+def _summary(
+    rows: Sequence[Row], ranked: Sequence[Ranking], fitted: Fit, calibration_s: float
+) -> list[tuple[str, ...]]:
     errors = np.abs([r.error for r in rows])
-    ranked, paper = rankings(rows, by="predicted_s"), rankings(rows, by="comparisons")
-    count = len(ranked)
     lines = [
-        "# The calibrated cost model against the clock",
-        "",
-        "Written by `python -m tests.bench.calibration`. Predicted: from rates, selectivities, key number",
-        "and batch length, before anything runs. Measured: CPU time of the job's own Python code (reading,",
-        "packing, joining, storing state, writing results) over full windows, without Spark and its JVM.",
-        "",
-        f"- {count} random workloads under 5 strategies, {len(rows)} predictions; calibrating took "
-        f"{calibration_s:.0f} s.",
-        f"- Relative error: median {np.median(errors):.1%} (wanted: at most {MAX_MEDIAN_ERROR:.0%}), "
-        f"9 of 10 within {np.quantile(errors, 0.9):.1%}.",
-        f"- The strategy ranked first is within {RANK_TOLERANCE:.0%} of the one measured fastest in "
-        f"{within(ranked)} of {count} workloads (wanted: 9 of 10); on average it is "
-        f"{np.mean([r.slower for r in ranked]):.1%} slower.",
-        f"- Ranked by the paper's comparisons instead: {within(paper)} of {count}, on average "
-        f"{np.mean([r.slower for r in paper]):.1%} slower.",
-        f"- Fit, on {len(fitted.errors)} runs of other workloads: median error "
-        f"{fitted.calibration.median_error:.1%}.",
-        "",
-        "![predicted against measured](calibration.png)",
-        "",
-        table(
-            ("strategy", "median error", "bias", "fastest in", "ranked first in"),
-            [_accuracy(strategy, rows, ranked) for strategy in STRATEGIES],
-        ),
-        "",
-        "CPU per batch, predicted / measured, ms; the one ranked first in bold, the fastest marked *.",
-        "",
-        table(
-            ("workload", *STRATEGIES, "first is slower by"),
-            [(r.workload, *_cells(r, rows), f"{r.slower:.1%}") for r in ranked],
-        ),
+        ("predictions", f"{len(rows)}", ""),
+        ("seconds of calibrating", f"{calibration_s:.0f}", ""),
+        ("median relative error", f"{np.median(errors):.1%}", f"≤ {MAX_MEDIAN_ERROR:.0%}"),
+        ("9 of 10 errors within", f"{np.quantile(errors, 0.9):.1%}", ""),
+        ("median error of the fit, on its own runs", f"{fitted.calibration.median_error:.1%}", ""),
     ]
-    return "\n".join(lines) + "\n"
+    wanted = f"≥ {MIN_RANKED * len(ranked):.0f}"
+    for what, found in (
+        ("the model", ranked),
+        ("the paper's comparisons", rankings(rows, by="comparisons")),
+    ):
+        first = f"workloads in which the first by {what} is within {RANK_TOLERANCE:.0%} of the fastest"
+        lines.append((first, f"{within(found)} of {len(found)}", wanted))
+        lines.append(
+            ("by how much that one is slower, mean", f"{np.mean([r.slower for r in found]):.1%}", "")
+        )
+        wanted = ""
+    return lines
 
 
 def _accuracy(strategy: Strategy, rows: Sequence[Row], ranked: Sequence[Ranking]) -> tuple[object, ...]:
@@ -273,32 +264,26 @@ def _cells(ranking: Ranking, rows: Sequence[Row]) -> Iterator[str]:
         yield cell + (" *" if row.strategy == ranking.fastest else "")
 
 
-def _begin(workload: SyntheticWorkload) -> None:
-    leave_with_parent()
-    warm_up(workload)
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--workloads", type=int, default=30)
-    parser.add_argument("--seed", type=int, default=SEED)
-    parser.add_argument("--out", type=Path, default=Path("docs/bench"))
-    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="workloads compared at a time")
-    options = parser.parse_args()
+def main(
+    workloads: Annotated[int, typer.Option(help="Random workloads.")] = 30,
+    seed: Annotated[int, typer.Option(help="Of the workloads.")] = SEED,
+    out: Annotated[Path, typer.Option(help="Directory of the report.")] = Path("docs/bench"),
+    jobs: Annotated[int, typer.Option(help="Workloads compared at a time.")] = os.cpu_count() or 2,
+) -> None:
+    """Calibrate, compare, and write the report."""
     started = time.monotonic()
     runs = calibration_runs(RANDOM_WORKLOADS, BATCHES, say=print)
     fitted = fit(runs, now_us=0)
     print(*report(fitted, runs), sep="\n", flush=True)
     calibration_s = time.monotonic() - started
-    workloads = random_workloads(options.workloads, options.seed)
+    drawn = random_workloads(workloads, seed)
     rows: list[Row] = []
-    spawn = get_context("spawn")
-    with ProcessPoolExecutor(options.jobs, spawn, _begin, (workloads[0],)) as pool:
-        for own in pool.map(partial(compare, calibration=fitted.calibration), workloads):
-            rows += own
-            print(own[0].workload, *(f"{r.strategy} {r.error:+.0%}" for r in own), flush=True)
-    print(write_report(options.out, rows, fitted, calibration_s))
+    call = partial(compare, calibration=fitted.calibration)
+    for own in spread(call, drawn, jobs, partial(warm_up, drawn[0])):
+        rows += own
+        print(own[0].workload, *(f"{r.strategy} {r.error:+.0%}" for r in own), flush=True)
+    print(write_report(out, rows, fitted, calibration_s))
 
 
 if __name__ == "__main__":
-    main()
+    typer.run(main)

@@ -1,6 +1,6 @@
 """What hash partitioning and fragment-and-replicate cost each bucket, where keys are few or skewed.
 
-    python -m tests.bench.replication [--batches N] [--buckets 2 8 32]
+    python -m tests.bench.replication [--batches N] [--buckets 2 --buckets 8]
 
 The rows and queries of the peers' benchmark (``few-keys``, ``skew``) go through the job's Python without
 Spark: packed once, then joined, stored and written bucket by bucket, whose CPU time is taken one by one. On
@@ -10,15 +10,14 @@ as the service does. Every way must give the same number of results.
 
 from __future__ import annotations
 
-import argparse
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import get_args
+from typing import Annotated, get_args
 
-import numpy as np
-import pyarrow as pa
+import pyarrow.parquet as pq
+import typer
 
 from catalog.values.plan import Partitioning, Plan
 from catalog.values.query import Query
@@ -26,10 +25,10 @@ from catalog.values.stream import Column, FilesSource, Stream
 from planner.bind.bind import bind
 from planner.build.build_plan import build_plan
 from planner.build.objective import Objective
-from service.calibrate.in_process_job import write_piece
-from service.inputs.partitions import FilesPartition
+from service.inputs.partitions import ROW_BITS, FileRows, FilesPartition
 from service.inputs.sample import RowSample
 from service.statistics.sampling import sample_profile
+from tests.bench.peers.inputs import write_streams
 from tests.bench.peers.workloads import WORKLOADS, Workload
 from tests.bench.reports import table
 from tests.pipeline import check_results, race
@@ -61,39 +60,18 @@ class Cost:
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
-    """Batches of a workload, one after another; also a sample of them, as the planner takes it."""
+class Files:
+    """Files of a workload, one of each stream a batch; also a sample of them, as the planner takes it."""
 
     workload: Workload
-    streams: tuple[Stream, Stream]
+    directory: Path
 
-    def batch(self, number: int, stream: Stream) -> pa.Table:
-        """Return the rows of one stream in one batch."""
-        shape = self.workload.streams
-        rows = shape.rows // shape.files
-        rng = np.random.default_rng((number, stream.id))
-        if shape.zipf is None:
-            keys = rng.integers(0, shape.keys, rows)
-        else:
-            weights = np.arange(1, shape.keys + 1) ** -shape.zipf
-            keys = np.searchsorted(np.cumsum(weights / weights.sum()), rng.random(rows))
-        position = number * rows + np.arange(rows)
-        times = position * 1_000_000 // shape.rate_per_s
-        return pa.table(
-            {
-                "ts": pa.array(times).cast(pa.timestamp("us")),
-                "k": pa.array(keys.astype(np.int64)),
-                "v": pa.array(rng.random(rows)),
-            }
-        )
-
-    def pieces(self, batches: int, directory: Path) -> Iterator[list[FilesPartition]]:
-        """Yield the files of each batch, which are removed when it has been read."""
-        for number in range(batches):
-            pieces = [write_piece(directory, s, number, self.batch(number, s)) for s in self.streams]
-            yield pieces
-            for piece in pieces:
-                Path(piece.files[0].path).unlink()
+    def piece(self, stream: Stream, number: int) -> FilesPartition:
+        """Return what a reader's task is given of a file."""
+        path = self.directory / stream.name / f"part-{number:05d}.parquet"
+        facts, rows = path.stat(), self.workload.streams.rows // self.workload.streams.files
+        file = FileRows(number, str(path), facts.st_size, facts.st_mtime_ns, 0, rows)
+        return FilesPartition(stream.id, number << ROW_BITS, None, rows, (file,))
 
     def amount(self, _: Stream) -> int:
         """See ``service.inputs.sample.SampleSource``."""
@@ -101,8 +79,8 @@ class Rows:
 
     def sample(self, stream: Stream, columns: Sequence[str], limit: int = 200_000) -> RowSample:
         """See ``service.inputs.sample.SampleSource``."""
-        table = self.batch(0, stream).slice(0, limit)
-        return RowSample(table.select(sorted({*columns, "ts"})), self.workload.streams.rate_per_s)
+        rows = pq.read_table(self.piece(stream, 0).files[0].path, columns=sorted({*columns, "ts"}))
+        return RowSample(rows.slice(0, limit), self.workload.streams.rate_per_s)
 
 
 def streams_and_queries(workload: Workload) -> tuple[tuple[Stream, Stream], tuple[Query, ...]]:
@@ -122,15 +100,16 @@ def costs(workload: Workload, buckets: int, batches: int) -> Iterator[tuple[Part
         RuntimeError: Two ways gave different numbers of results.
     """
     streams, queries = streams_and_queries(workload)
-    rows = Rows(workload, streams)
-    profile = replace(sample_profile(rows, streams, queries), buckets=buckets)
     by_id = {stream.id: stream for stream in streams}
-    plans: dict[Partitioning, Plan] = {
-        way: build_plan(queries, by_id, profile=profile, objective=Objective(partitioning=way))
-        for way in get_args(Partitioning)
-    }
     with tempfile.TemporaryDirectory(prefix="sluice-replication-") as root:
-        ran = race(plans, rows.pieces(WARM_UP + batches, Path(root)), Path(root), buckets=buckets)
+        files = Files(workload, write_streams(Path(root), workload.streams))
+        profile = replace(sample_profile(files, streams, queries), buckets=buckets)
+        plans: dict[Partitioning, Plan] = {
+            way: build_plan(queries, by_id, profile=profile, objective=Objective(partitioning=way))
+            for way in get_args(Partitioning)
+        }
+        pieces = ([files.piece(s, number) for s in streams] for number in range(WARM_UP + batches))
+        ran = race(plans, pieces, Path(root), buckets=buckets)
     check_results(ran)
     for way, plan in plans.items():
         measured = ran[way][WARM_UP:]
@@ -145,26 +124,23 @@ def costs(workload: Workload, buckets: int, batches: int) -> Iterator[tuple[Part
         )
 
 
-def main() -> None:
+def main(
+    batches: Annotated[int, typer.Option(help="Batches after the first.")] = 4,
+    buckets: Annotated[list[int] | None, typer.Option(help="Numbers of buckets; 2, 8 and 32.")] = None,
+) -> None:
     """Print a table in Markdown."""
-    arguments = argparse.ArgumentParser(
-        description="CPU per bucket: hash, replicated, as the planner chooses."
-    )
-    arguments.add_argument("--batches", type=int, default=4)
-    arguments.add_argument("--buckets", type=int, nargs="+", default=[2, 8, 32])
-    given = arguments.parse_args()
     header = ("workload", "buckets", "keys", "heavy keys", "hottest / mean", "hottest s", "all s", "pack s")
     rows = [
         (
-            *(name, buckets, way, cost.heavy, f"{cost.imbalance:.2f}", f"{max(cost.bucket_s):.2f}"),
+            *(name, count, way, cost.heavy, f"{cost.imbalance:.2f}", f"{max(cost.bucket_s):.2f}"),
             *(f"{sum(cost.bucket_s):.2f}", f"{cost.pack_s:.2f}", cost.results),
         )
         for name in ("few-keys", "skew")
-        for buckets in given.buckets
-        for way, cost in costs(WORKLOADS[name], buckets, given.batches)
+        for count in buckets or (2, 8, 32)
+        for way, cost in costs(WORKLOADS[name], count, batches)
     ]
     print(table((*header, "pairs"), rows))
 
 
 if __name__ == "__main__":
-    main()
+    typer.run(main)

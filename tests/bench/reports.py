@@ -1,25 +1,29 @@
-"""Reports of benchmarks: what they ran on, Markdown tables, figures as JSON and CSV."""
+"""Reports of benchmarks: what they ran on, Markdown tables, figures as JSON and CSV.
+
+The prose of a page stands in the page. A benchmark writes tables, each between two marks:
+
+    <!-- table: rows held -->
+    ...
+    <!-- end -->
+"""
 
 from __future__ import annotations
 
-import csv
-import dataclasses
 import json
 import os
 import platform
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, TypeVar, get_type_hints
+from typing import Any
 
+import pandas as pd
 import psutil
 
 #: Clocks and machines are noisy in the third digit; twice as many keep a figure as it was printed.
 _DIGITS = 6
-#: Digits of a figure in a CSV file.
-_CSV_DIGITS = 7
-
-Row = TypeVar("Row")
 
 
 def machine() -> str:
@@ -34,6 +38,21 @@ def table(header: Sequence[object], rows: Iterable[Sequence[object]], texts: int
     """Return a Markdown table; all columns but the first ``texts`` are aligned to the right."""
     rule = ["---" if column < texts else "---:" for column in range(len(header))]
     return "\n".join("| " + " | ".join(map(str, cells)) + " |" for cells in (header, rule, *rows))
+
+
+def fill_page(path: Path, parts: Mapping[str, str]) -> str:
+    """Put each part between its marks in a page, at the end where there are none, and return the page."""
+    page = path.read_text(encoding="utf-8") if path.exists() else ""
+    for name, text in parts.items():
+        block = f"<!-- table: {name} -->\n{text}\n<!-- end -->"
+        marked = re.compile(rf"<!-- table: {re.escape(name)} -->.*?<!-- end -->", re.DOTALL)
+        if marked.search(page):
+            page = marked.sub(lambda _, block=block: block, page)
+        else:
+            page += f"\n## {name}\n\n{block}\n"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(page.lstrip("\n"), encoding="utf-8")
+    return page
 
 
 def write_page(out: Path, name: str, text: str, figures: object) -> str:
@@ -57,6 +76,11 @@ def read_figures(path: Path) -> dict[str, Any]:
     return dict(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else {}
 
 
+def write_rows(path: Path, rows: Iterable[Any]) -> None:
+    """Write dataclass values of one type as a CSV file."""
+    pd.DataFrame(map(asdict, rows)).to_csv(path, index=False, float_format="%.7g", lineterminator="\n")
+
+
 def rounded(value: object) -> object:
     """Round every float of a document to the digits that are written; tuples become lists."""
     if isinstance(value, float):
@@ -71,36 +95,3 @@ def rounded(value: object) -> object:
 def percentile(ordered: Sequence[float], part: float) -> float | None:
     """Return a value that so much of the ascending values do not exceed; None of nothing."""
     return ordered[min(int(part * len(ordered)), len(ordered) - 1)] if ordered else None
-
-
-def write_rows(path: Path, rows: Sequence[Any]) -> None:
-    """Write dataclass values of one type."""
-    names = [field.name for field in dataclasses.fields(rows[0])]
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(names)
-        writer.writerows([_text(getattr(row, name)) for name in names] for row in rows)
-
-
-def read_rows(path: Path, kind: type[Row]) -> list[Row]:
-    """Read what ``write_rows`` wrote; nothing if there is no file."""
-    if not path.exists():
-        return []
-    hints = get_type_hints(kind)
-    with path.open(newline="", encoding="utf-8") as file:
-        return [
-            kind(**{name: _value(hints[name], text) for name, text in row.items()})
-            for row in csv.DictReader(file)
-        ]
-
-
-def _text(value: object) -> str:
-    if value is None:
-        return ""
-    return f"{value:.{_CSV_DIGITS}g}" if isinstance(value, float) else str(value)
-
-
-def _value(hint: object, text: str) -> object:
-    if hint in (int, str):
-        return hint(text)
-    return float(text) if text else None

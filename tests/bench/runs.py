@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -78,3 +78,14 @@ def events_of(directory: Path) -> Iterator[dict[str, Any]]:
         if path.is_file():
             with path.open(encoding="utf-8") as lines:
                 yield from map(json.loads, lines)
+
+
+def batches_of_stages(events: Iterable[Mapping[str, Any]]) -> dict[int, int]:
+    """Return the batch of each stage."""
+    started = [event for event in events if event["Event"] == "SparkListenerJobStart"]
+    return {
+        stage: int(batch)
+        for event in started
+        if (batch := (event.get("Properties") or {}).get("streaming.sql.batchId")) is not None
+        for stage in event["Stage IDs"]
+    }

@@ -35,8 +35,8 @@ import typer
 
 from service.jvm.jvm import DEFAULT_OPTIONS
 from tests.api.running_service import RunningService, free_port
-from tests.bench.process_tree import cores_used, cpu_times, kind_of
-from tests.bench.reports import machine, table, write_page
+from tests.bench.processes import cores_used, cpu_times, kind_of
+from tests.bench.reports import fill_page, machine, table, write_figures
 from tests.builders import stream_document
 from tests.waiting import until
 
@@ -225,18 +225,16 @@ _SHOWN_CORES = 0.0005
 
 
 def write_report(out: Path, starts: dict[str, list[Start]], idles: dict[int, Idle]) -> str:
-    """Write start.md and start.json and return the page."""
-    runs = max(map(len, starts.values()))
+    """Write start.json and the tables of start.md, and return the page."""
     document = {
         "machine": machine(),
         "starts": {name: [asdict(run) for run in done] for name, done in starts.items()},
         "idle": {str(queries): asdict(idle) for queries, idle in idles.items()},
     }
-    head = (
-        f"Written by `python -m tests.bench.start`; {machine()}. Starts: medians of {runs} runs; idling: "
-        "once. The load is that of the minute before, in which the start before it falls, too."
-    )
-    return write_page(out, "start", f"# Starting and idling\n\n{head}\n\n{figures(starts, idles)}", document)
+    out.mkdir(parents=True, exist_ok=True)
+    write_figures(out / "start.json", document)
+    runs = f"{machine()}; starts: medians of {max(map(len, starts.values()))} runs; idling: once"
+    return fill_page(out / "start.md", {"machine": runs, "figures": figures(starts, idles)})
 
 
 def main(

@@ -2,17 +2,20 @@
 
 The manifests of their buckets also have open groups, ranks, rows that wait for these, and how far a stream
 has come in its order. The expected results are DuckDB's over the rows that are neither late nor disordered by
-the definition. `make test` kills one run.
+the definition. `make test` kills one run, whose segments and results are in an object store, and continues it
+with an empty cache.
 """
 
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import duckdb
@@ -23,6 +26,7 @@ import pytest
 
 from catalog.store.store import Store
 from tests.crash.killing import POINTS, dead, failpoint
+from tests.s3 import S3Server
 from tests.sluice_run import per_query_results, shared_results, sluice, table_difference
 
 SECOND_US = 1_000_000
@@ -271,8 +275,16 @@ def go(
     return sluice("run", workload, "--out", out, "--final", *options, environment=environment)
 
 
-def die(workload: Path, out: Path, point: str, batch: int, life: int = 0, **options: Any) -> None:
-    died = go(workload, out, failpoint(point, batch) | ROWS_IN[life % 2], **options)
+def die(
+    workload: Path,
+    out: Path,
+    point: str,
+    batch: int,
+    life: int = 0,
+    environment: Mapping[str, str] = MappingProxyType({}),
+    **options: Any,
+) -> None:
+    died = go(workload, out, failpoint(point, batch) | ROWS_IN[life % 2] | environment, **options)
     assert died.returncode == -signal.SIGKILL, f"{point}@{batch}: {died.stderr[-4000:]}"
     dead(point, out)
 
@@ -354,11 +366,20 @@ def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> Uninterrupted:
 
 
 @pytest.mark.spark
-def test_a_run_that_is_killed_between_results_and_commit_log_gives_them_once(tmp_path: Path) -> None:
+def test_a_run_that_is_killed_between_results_and_commit_log_gives_them_once(
+    s3: S3Server, tmp_path: Path
+) -> None:
     tables = write_streams(tmp_path, np.random.default_rng(1))
-    workload, out = write_workload(tmp_path), tmp_path / "out"
-    die(workload, out, "after-result-commit", ENTERS)
-    check(go(workload, out, ROWS_IN[1]), out, tables)
+    workload, out, cache, url = write_workload(tmp_path), tmp_path / "out", tmp_path / "cache", s3.new_url()
+    environment = {"SLUICE_STORAGE_URL": url, "SLUICE_STORAGE_CACHE_DIR": str(cache)}
+    die(workload, out, "after-result-commit", ENTERS, environment=environment)
+    shutil.rmtree(cache)
+    check(go(workload, out, ROWS_IN[1] | environment), out, tables)
+    kinds = {name.partition("/")[0] for name in s3.objects(url)}
+    assert kinds >= {"segments", "results", "late", "identity"}
+    directory = out / "_sluice"
+    assert not any(directory.glob("results/*"))
+    assert not any(directory.glob("checkpoint/segments/*"))
 
 
 @pytest.mark.slow

@@ -17,6 +17,7 @@ import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import seed as with_seed
 from schemathesis.checks import not_a_server_error
+from schemathesis.python import asgi
 from schemathesis.specs.openapi.checks import (
     content_type_conformance,
     response_schema_conformance,
@@ -36,6 +37,12 @@ CHECKS = [
 LEFT_OUT = r"/engine|/results/stream|/health"
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _portal() -> None:
+    """Start the thread in which Schemathesis sends all requests of a process; it never ends."""
+    asgi._get_portal()
+
+
 @pytest.fixture
 def service(tmp_path: Path) -> Iterator[Service]:
     service = Service(tmp_path, allowed_hosts="testserver")
@@ -48,7 +55,7 @@ def service(tmp_path: Path) -> Iterator[Service]:
 
 
 def test_the_api_stands_a_few_sequences(service: Service) -> None:
-    attack(service, runs=8, least_successes=10)
+    attack(service, runs=4, least_successes=10)
 
 
 @pytest.mark.slow

@@ -15,12 +15,13 @@ from catalog.values.primitive import Merge, Primitive, Split
 from catalog.values.query import Query
 from operators.segments.layout import SIDES
 from planner.build.build_plan import build_plan
-from planner.build.diff import MovedPiece, Shape, apply_primitives, diff, shapes
+from planner.build.diff import MovedPiece, Shape, diff, shapes
 from planner.build.objective import Objective
 from tests.builders import a_query, a_stream
 from tests.examples import examples
 from tests.operators.harness import Runner
 from tests.operators.queries import Row, a_table
+from tests.planner.applied import apply_primitives
 
 STREAMS = {1: a_stream(1), 2: a_stream(2)}
 #: Event time of the newest row, and how far apart rows are: one row in each unit of time, for 120 units.

@@ -11,7 +11,6 @@ import pytest
 from catalog.values.plan import Plan
 from planner.bind.bind import bind
 from planner.build.build_plan import build_plan
-from planner.costs.paper import loads_of_family, unshared_cost
 from planner.families.families import family_id
 from service.demo.data import DemoTables, demo_streams, load_tables, steps, write_step
 from service.demo.queries import QUERIES
@@ -19,6 +18,7 @@ from service.demo.replay import WEEK_US, Replay, kept_step_length_us, step_lengt
 from service.demo.unshared import Need, UnsharedMeter
 from service.demo.workload import write_workload
 from service.documents.workload import bind_workload, check_sources, load_workload
+from tests.planner.costs.paper import loads_of_family, unshared_cost
 
 HOUR_US = 3_600_000_000
 #: Aircraft times the days on which they depart.

@@ -27,6 +27,7 @@ from tests.workloads import make_workload
 SEED = 83
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_a_run_that_is_killed_goes_on_on_a_machine_without_its_cache(s3: S3Server, tmp_path: Path) -> None:
     spec, files = make_workload(SEED, tmp_path, SMALL)

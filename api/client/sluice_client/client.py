@@ -14,11 +14,11 @@ from typing import Any, Generic, ParamSpec, Self, TypeVar, overload
 import httpx
 
 from sluice_client import flows, operations
-from sluice_client.flows import Flow, Given, Outcome, Pause, Supply
+from sluice_client.flows import Flow, Given, Outcome, Page, Pause, Supply
 from sluice_client.frames import rows_of
 from sluice_client.request import Request
 from sluice_client.results import AsyncResults, Results
-from sluice_client.retry import Retry
+from sluice_client.retry import DEFAULT_RETRY, Retry
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -77,8 +77,10 @@ class _Collection(Generic[T]):
     ) -> Self | Callable[[], Iterator[T]] | Callable[[], AsyncIterator[T]]:
         if client is None:
             return self
-        chosen = client  # one that is not None, for the function below
-        return lambda: chosen.supply(self._start(chosen.retry))  # type: ignore[return-value]  # which of both is known by the class
+        # An iterator of either kind: which one is known by the class.
+        supply: Callable[[Supply[T]], Any] = client.supply
+        retry = client.retry
+        return lambda: supply(self._start(retry))
 
 
 class _Operations:
@@ -164,8 +166,15 @@ class _Operations:
             stream, rows_of(data), most_rows=most_rows, most_bytes=INGEST_BYTES, key=key, retry=self.retry
         )
 
-    def _following(self) -> Retry:
-        return replace(self.retry, patience_s=max(self.retry.patience_s, FOLLOW_PATIENCE_S))
+    def _read(
+        self, query: str, after: str | None, *, on: bool = False
+    ) -> tuple[str, str | None, Retry, Callable[[], Supply[Page]]]:
+        """Return the arguments of results after the client: those so far, or later ones, too."""
+        pages, retry = flows.pages, self.retry
+        if on:
+            pages = flows.following_pages
+            retry = replace(retry, patience_s=max(retry.patience_s, FOLLOW_PATIENCE_S))
+        return query, after, retry, partial(pages, query, after, flows.PAGE_ROWS, retry)
 
 
 class Client(_Operations):
@@ -187,7 +196,7 @@ class Client(_Operations):
         *,
         key: str | None = None,
         timeout_s: float = 30.0,
-        retry: Retry = Retry(),  # noqa: B008  # frozen
+        retry: Retry = DEFAULT_RETRY,
         verify: ssl.SSLContext | bool = True,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
@@ -228,8 +237,7 @@ class Client(_Operations):
             query: Its name; results of a query that was removed stay readable.
             after: Cursor after which they begin.
         """
-        start = partial(flows.pages, query, after, flows.PAGE_ROWS, self.retry)
-        return Results(self, query, after, self.retry, start)
+        return Results(self, *self._read(query, after))
 
     def follow(self, query: str, *, after: str | None = None) -> Results:
         """Return the results so far and all later ones, until the query is removed.
@@ -241,9 +249,7 @@ class Client(_Operations):
             query: Its name.
             after: Cursor after which they begin.
         """
-        retry = self._following()
-        start = partial(flows.following_pages, query, after, flows.PAGE_ROWS, retry)
-        return Results(self, query, after, retry, start)
+        return Results(self, *self._read(query, after, on=True))
 
     def run(self, flow: Flow[T]) -> T:
         """Return the value of a flow."""
@@ -289,7 +295,7 @@ class AsyncClient(_Operations):
         *,
         key: str | None = None,
         timeout_s: float = 30.0,
-        retry: Retry = Retry(),  # noqa: B008  # frozen
+        retry: Retry = DEFAULT_RETRY,
         verify: ssl.SSLContext | bool = True,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
@@ -316,14 +322,11 @@ class AsyncClient(_Operations):
 
     def results(self, query: str, *, after: str | None = None) -> AsyncResults:
         """Return the results so far; see ``Client.results``."""
-        start = partial(flows.pages, query, after, flows.PAGE_ROWS, self.retry)
-        return AsyncResults(self, query, after, self.retry, start)
+        return AsyncResults(self, *self._read(query, after))
 
     def follow(self, query: str, *, after: str | None = None) -> AsyncResults:
         """Return the results so far and all later ones; see ``Client.follow``."""
-        retry = self._following()
-        start = partial(flows.following_pages, query, after, flows.PAGE_ROWS, retry)
-        return AsyncResults(self, query, after, retry, start)
+        return AsyncResults(self, *self._read(query, after, on=True))
 
     async def run(self, flow: Flow[T]) -> T:
         """Return the value of a flow."""

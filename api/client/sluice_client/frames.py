@@ -32,12 +32,14 @@ def rows_of(data: Any) -> Iterable[Row]:
     """Return the rows of what a user has: an iterable of mappings, or a frame of pandas, polars or Arrow."""
     package = type(data).__module__.partition(".")[0]
     if package == "polars":
-        return data.iter_rows(named=True)  # type: ignore[no-any-return]
+        rows: Iterable[Row] = data.iter_rows(named=True)
+        return rows
     if package == "pandas":  # by way of Arrow, which knows NaT and NaN from NULL
         return _rows_of_table(required("pyarrow", "pandas").Table.from_pandas(data, preserve_index=False))
     if package == "pyarrow":
         return _rows_of_table(data)
-    return data  # type: ignore[no-any-return]
+    mappings: Iterable[Row] = data
+    return mappings
 
 
 def _rows_of_table(table: Any) -> Iterator[Row]:

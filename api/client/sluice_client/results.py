@@ -55,7 +55,7 @@ class _Reading:
 
 
 class Results(_Reading):
-    """Results of a query; iterating gives a dictionary for each row, and starts anew each time."""
+    """Results of a query; each iteration gives all rows from the first, as dictionaries."""
 
     def __init__(
         self,

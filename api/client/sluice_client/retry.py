@@ -1,4 +1,4 @@
-"""When a request is sent again, and how long the client waits before that."""
+"""Repetition of requests: which are sent again, and how long the client waits before that."""
 
 from __future__ import annotations
 
@@ -44,6 +44,10 @@ class Retry:
             pause_s = min(2 * pause_s, self.longest_pause_s)
 
 
+#: What clients do that are given nothing else.
+DEFAULT_RETRY = Retry()
+
+
 def is_worth_another_try(status: int, code: str) -> bool:
-    """Tell whether a refused request may succeed when it is repeated."""
+    """Return whether a refused request may succeed when it is repeated."""
     return status in _COME_BACK or code == _UNDER_WAY

@@ -16,15 +16,14 @@ from typing import Annotated, Any
 import typer
 
 from tests.bench.migration.activation import activations
-from tests.bench.migration.carrying import in_process, through_spark
+from tests.bench.migration.carrying import through_spark
 from tests.bench.migration.load import Load
 from tests.bench.migration.report import write_report
 from tests.bench.migration.service_under_load import loaded_service
 from tests.bench.migration.throughput import alternate, standing_queries
-from tests.bench.migration.versions_cost import version_cost
 from tests.bench.reports import machine, read_figures
 
-PARTS = ("versions", "process", "carrying", "activation", "throughput")
+PARTS = ("carrying", "activation", "throughput")
 
 FULL = Load()
 #: 100,000 rows of state, 20 queries.
@@ -60,11 +59,6 @@ def main(
 
 def _measure(name: str, load: Load, *, quick: bool, runs: int, minutes: float, cores: int) -> Any:
     """Measure one part; JSON values."""
-    if name == "versions":
-        return [asdict(version_cost(queries)) for queries in ((20, 100) if quick else (100, 1000))]
-    if name == "process":
-        carried, phases = in_process(load, buckets=cores)
-        return {"carried": [asdict(c) for c in carried], "phases": [asdict(p) for p in phases]}
     if name == "carrying":
         return [[asdict(c) for c in through_spark(load, cores)] for _ in range(runs)]
     with (

@@ -1,12 +1,7 @@
-"""What the batch that carries a migration takes, against the batches beside it.
-
-Two ways, the same plans and rows: through Spark, from commit to commit, where everything counts; and in this
-process, where the time can be split into phases.
-"""
+"""Time of the batch that carries a migration in the Spark job, compared with the batches beside it."""
 
 from __future__ import annotations
 
-import gc
 import itertools
 import statistics
 import tempfile
@@ -55,28 +50,6 @@ class Carried:
     def ratio(self) -> float:
         """Against the dearer of the two plans it stands between: another strategy's batches are its own."""
         return self.batch_s / max(self.before_s, self.after_s)
-
-
-@dataclass(frozen=True, slots=True)
-class Phases:
-    """What a batch took without Spark, CPU seconds: see ``tests.pipeline.Ran``."""
-
-    driver_s: float
-    pack_s: float
-    chain_s: float
-    state_rows: int
-    segments: int
-    results: int
-
-    @classmethod
-    def of(cls, ran: Ran) -> Phases:
-        """Keep of a batch what is written down."""
-        return cls(ran.driver_s, ran.pack_s, ran.chain_s, ran.state_rows, ran.segments, ran.pairs)
-
-    @property
-    def total_s(self) -> float:
-        """All of it."""
-        return self.driver_s + self.pack_s + self.chain_s
 
 
 def run_batch(pipeline: Pipeline, load: Load, plan: Plan | None = None) -> Ran:
@@ -154,21 +127,3 @@ def through_spark(load: Load, cores: int, gap: int = GAP) -> list[Carried]:
     # From commit to commit; the first batch, which starts Spark's workers, is not looked at.
     batch_s = [0.0, *(end - start for start, end in itertools.pairwise(ends))]
     return carried(load, changes, at, batch_s, [m.state_rows for m in manifests])
-
-
-def in_process(load: Load, buckets: int = 2, gap: int = GAP) -> tuple[list[Carried], list[Phases]]:
-    """Run all changes without Spark; batches are counted in CPU seconds of one core."""
-    changes, at, batches = scheduled(load, gap)
-    carries = {number: step.plan for number, step in zip(at, changes, strict=True)}
-    with tempfile.TemporaryDirectory(prefix="sluice-migration-") as root:
-        pipeline = Pipeline(changes[0].plan, buckets, Path(root))
-        # As workers do (``workers.worker_daemon``): else some batch meets a collection of all imports, 0.2 s.
-        gc.collect()
-        gc.freeze()
-        try:
-            phases = [Phases.of(run_batch(pipeline, load, carries.get(n))) for n in range(batches)]
-        finally:
-            gc.unfreeze()
-            pipeline.close()
-    measured = carried(load, changes, at, [p.total_s for p in phases], [p.state_rows for p in phases])
-    return measured, phases

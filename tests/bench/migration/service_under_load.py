@@ -14,7 +14,7 @@ from planner.build.build_plan import build_plan
 from service.config.data_dir import open_data_dir
 from tests.api.running_service import WAIT_S, RunningService, free_port
 from tests.bench.migration.load import Load
-from tests.bench.process_tree import of_each
+from tests.bench.processes import of_each
 
 #: How often the catalog is looked at while waiting for a batch, which takes half a second and more.
 STEP_S = 0.02

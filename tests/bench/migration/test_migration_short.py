@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
 
 from tests.bench.migration.__main__ import main
-from tests.bench.migration.activation import activations
-from tests.bench.migration.carrying import Carried, in_process, through_spark
+from tests.bench.migration.activation import Activated, activations
+from tests.bench.migration.carrying import Carried, carried, scheduled, through_spark
 from tests.bench.migration.changes import TURNS, steps
 from tests.bench.migration.load import Load
 from tests.bench.migration.report import write_report
 from tests.bench.migration.service_under_load import loaded_service
-from tests.bench.migration.throughput import ORDER, STANDING, alternate, standing_queries
-from tests.bench.migration.versions_cost import version_cost
+from tests.bench.migration.throughput import ORDER, STANDING, Stretch, alternate, standing_queries
 from tests.bench.reports import read_figures, rounded
 
 #: 60,000 rows of state, three batches of them.
@@ -33,13 +32,6 @@ def test_every_kind_of_change_is_there() -> None:
     assert [step.plan.version for step in found] == list(range(1, len(found) + 1))
     assert {f"to {strategy}" for strategy in TURNS} < {step.kind for step in found}
     assert {"add", "add, backfill state", "remove", "split", "merge"} < {step.kind for step in found}
-
-
-@pytest.mark.slow
-def test_every_batch_with_a_change_is_measured_without_spark() -> None:
-    measured, phases = in_process(SMALL, gap=GAP)
-    check(measured)
-    assert all(phase.chain_s > 0 for phase in phases)
 
 
 @pytest.mark.slow
@@ -76,45 +68,25 @@ def test_changes_are_counted_in_a_running_service(tmp_path: Path) -> None:
 
 
 def test_the_report_is_written_of_all_parts(tmp_path: Path) -> None:
-    carried, phases = in_process(SMALL, gap=GAP)
+    changes, at, batches = scheduled(SMALL, GAP)
+    batch_s = [1.0 + (number in at) for number in range(batches)]
+    found = carried(SMALL, changes, at, batch_s, [7] * batches)
+    stretch = Stretch("rest", 10.0, 1000, 10, 0, 12, 0.9, 0.02, 0.0, 200_000_000, 1_300_000_000)
+    changing = replace(stretch, kind="changes", rows=900, changes=30)
     measured = {
-        "versions": [asdict(version_cost(8, repeats=2))],
-        "process": {"carried": [asdict(c) for c in carried], "phases": [asdict(p) for p in phases]},
-        "carrying": [[asdict(c) for c in carried]] * 3,
+        "carrying": [[asdict(c) for c in found]] * 3,
         "activation": [
-            {"kind": kind, "batches": batches, "request_s": 0.01, "active_s": 0.7}
-            for kind, batches in (("add", 1), ("remove", 2), ("add", 3))
+            asdict(Activated(k, n, 0.01, 0.7)) for k, n in (("add", 1), ("remove", 2), ("add", 3))
         ],
-        "throughput": [
-            {
-                "kind": kind,
-                "seconds": 10.0,
-                "rows": 900 if kind == "changes" else 1000,
-                "batches": 10,
-                "changes": 30 if kind == "changes" else 0,
-                "versions": 12,
-                "median_batch_s": 0.9,
-                "median_request_s": 0.02,
-                "late_s": 0.0,
-                "service_bytes": 200_000_000,
-                "workers_bytes": 1_300_000_000,
-            }
-            for kind in ORDER
-        ],
+        "throughput": [asdict(changing if kind == "changes" else stretch) for kind in ORDER],
         "quick": True,
         "machine": "a machine",
     }
     text = write_report(tmp_path, measured)
-    assert "**2 of 3 were\nactive within 2 batches.**" in text
-    assert "**10.0% of the throughput at rest**" in text
+    assert "| add | 2 | 1 | 0 | 1 | 10 | 10 | 0.70 | 0.70 |" in text
+    assert "**10.0%** of the throughput at rest" in text
     assert "| 20 | 200 | 1,300 |" in text
-    assert all(f"| {kind} |" in text for kind in kinds())
-    assert {p.name for p in tmp_path.iterdir()} == {
-        "migration.md",
-        "migration.json",
-        "migration-activation.png",
-        "migration-carrying.png",
-    }
+    assert all(f"| {kind} | 2.00 | 1.00 | 1.00 | 2.00 | ✗ | 1.00 | 7 |" in text for kind in kinds())
     assert rounded(read_figures(tmp_path / "migration.json")) == rounded(measured)
 
 

@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
+from statistics import fmean, median
 
 from catalog.values.plan import Plan
 from planner.families.families import SIDES, side_chain
@@ -105,15 +105,6 @@ class Measurement:
     wall_s: float
     cpu_s: float
 
-    @property
-    def service_rate(self) -> float:
-        """Input rows per second of wall clock."""
-        return self.input_rows / self.wall_s
-
-    def with_c_sys(self, c_sys: float) -> float:
-        """Return counted comparisons per second, the system overhead of operators included."""
-        return self.comparisons + c_sys * self.operator_males
-
 
 def batches_of(setting: Setting, shape: Shape) -> list[list[Rows]]:
     """Return the input of a setting cut into micro-batches."""
@@ -158,8 +149,8 @@ def _measurement(
         strategy=name,
         joins=len(family.joins),
         slices=sum(len(side_chain(join, SIDES[0])) for join in family.joins),
-        state_rows=_mean([b.state_rows for b in batches]),
-        state_bytes=_mean([b.state_bytes for b in batches]),
+        state_rows=fmean([b.state_rows for b in batches]),
+        state_bytes=fmean([b.state_bytes for b in batches]),
         expected_state_rows=expected.memory_rows,
         probe=terms.probe,
         purge=terms.purge,
@@ -179,7 +170,3 @@ def _measurement(
         wall_s=len(batches) * median(b.wall_s for b in batches),
         cpu_s=len(batches) * median(b.cpu_s for b in batches),
     )
-
-
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values)

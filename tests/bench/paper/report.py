@@ -1,147 +1,336 @@
-"""The report: README.md and its plots, written from the CSV files alone.
-
-Sentences with numbers are computed; what is said without numbers holds by construction of engine and
-experiment, whatever the machine.
-"""
+"""The report: tables of README.md and its pictures, made from the CSV files alone."""
 
 from __future__ import annotations
 
-import os
-import platform
-import textwrap
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from tests.bench.paper.comparisons import mean, percent
-from tests.bench.paper.figure_11 import Saving, draw_figure_11
-from tests.bench.paper.measure import Measurement
-from tests.bench.paper.report_many import figure_19_section, figure_19_verdict
-from tests.bench.paper.report_spark import spark_section
-from tests.bench.paper.report_three import (
-    economics_section,
-    figure_17_section,
-    figure_18_section,
-    three_query_verdict,
+import numpy as np
+import pandas as pd
+from scipy.optimize import nnls
+
+from tests.bench.paper.experiments import (
+    C_SYS,
+    C_SYS_TRIED,
+    CPU_OPT_CALIBRATED,
+    CPU_OPT_PAPER,
+    MEM_OPT,
+    cpu_opt_at,
 )
-from tests.bench.paper.setting import key_shares
-from tests.bench.paper.spark_runs import SparkRun
-from tests.bench.paper.system_overhead import system_overhead_section, system_overhead_verdict
-from tests.bench.reports import read_rows
+from tests.bench.paper.savings import savings
+from tests.bench.paper.setting import RATES_PER_S, THREE_WINDOWS_S
+from tests.bench.plots import grid_of_lines, surfaces
+from tests.bench.reports import fill_page, table
 
-FIGURE_11, FIGURE_17_18, LOAD = "figure11.csv", "figure17_18.csv", "figure18_load.csv"
-FIGURE_19, C_SYS, SPARK = "figure19.csv", "figure19_c_sys.csv", "figure18_spark.csv"
-
-
-def write_report(directory: Path) -> Path:
-    """Draw the plots, write README.md, and return its path; figures without a CSV file are left out.
-
-    Args:
-        directory: Where the CSV files are, and the report goes.
-    """
-    three = read_rows(directory / FIGURE_17_18, Measurement)
-    load = read_rows(directory / LOAD, Measurement)
-    many = read_rows(directory / FIGURE_19, Measurement)
-    overhead = read_rows(directory / C_SYS, Measurement)
-    spark = read_rows(directory / SPARK, SparkRun)
-    savings = read_rows(directory / FIGURE_11, Saving)
-    parts = [_INTRODUCTION]
-    verdicts = [*(three_query_verdict(three) if three else ()), *(figure_19_verdict(many) if many else ())]
-    if overhead:
-        verdicts.append(system_overhead_verdict(overhead))
-    if verdicts:
-        parts.append("## What came out\n\n" + "\n".join(_bullet(v) for v in verdicts))
-    if three:
-        parts.append(_setting(three))
-    if savings:
-        parts.append(_figure_11(directory, savings))
-    if three:
-        parts += [figure_17_section(directory, three), figure_18_section(directory, three, load)]
-    if many:
-        parts.append(figure_19_section(directory, many))
-    if overhead:
-        parts.append(system_overhead_section(overhead))
-    if spark:
-        parts.append(spark_section(spark))
-    if three:
-        parts.append(economics_section([*three, *load, *many]))
-    path = directory / "README.md"
-    path.write_text("\n\n".join(parts) + "\n", encoding="utf-8")
-    return path
+FIGURE_11, SPARK = "figure11", "figure18_spark"
+SLICE, OTHERS = "state-slice", ["pullup", "pushdown"]
+#: Columns that name a setting.
+SETTING = ["distribution", "queries", "filter_selectivity", "join_selectivity", "rate_per_s", "factor"]
+NAMES = {"distribution": "windows", "filter_selectivity": "S_σ", "join_selectivity": "S₁", "factor": "load"}
+#: Service rates closer than this are equal: repeated measurements differ as much.
+SAME = 0.03
+RATE_LABEL = "rate of each stream (the paper's, rows/s)"
 
 
-_INTRODUCTION = """# State-Slice, section 7, on this engine
-
-Figures 11, 17, 18 and 19 of *State-Slice: New Paradigm of Multi-query Optimization of Window-based Stream
-Queries* (Wang, Rundensteiner, Ganguly, Bhatnagar, VLDB 2006). `make bench-paper` measures and writes this
-page; the numbers in its sentences are computed from the CSV files beside it. State and comparisons are
-counted and the same on every machine; times are those of the machine named below."""
-
-
-def _setting(rows: Sequence[Measurement]) -> str:
-    factor = dict(sorted({m.join_selectivity: m.factor for m in rows}.items()))
-    factors = ", ".join(f"{factor[join]:g} for S₁ = {join:g}" for join in factor)
-    keys = "; ".join(f"{_keys(join)} for S₁ = {join:g}" for join in factor)
-    batch_s, seconds = rows[0].seconds / rows[0].batches, rows[0].seconds + 30
-    busiest = max(2 * (80 * factor[join]) ** 2 * 30 * join for join in factor) / 1e6
-    return f"""## How it was measured
-
-- **Queries.** Q1 = A[W1] ⋈ B[W1], Q2 = σ(A)[W2] ⋈ B[W2], Q3 = σ(A)[W3] ⋈ B[W3]; windows 5/10/30 s (mostly
-  small), 10/20/30 s (uniform), 20/25/30 s (mostly large); S_σ 0.2, 0.5, 0.8; S₁ 0.025, 0.1, 0.4: Table 3,
-  all combinations.
-- **Input.** Poisson arrivals, {seconds:g} s of event time, one seed. P(equal keys) is S₁ exactly:
-  {keys}.
-- **Rates.** 20, 40, 60, 80 rows/s per stream (the paper's range, in steps of ours), **times {factors}**.
-  A join makes 2 λ² W S₁ pairs per second, so these factors give every S₁ the same work: at 80 rows/s a window
-  of 30 s makes {busiest:.2g} million pairs per second of event time, hundreds for each row. The engine never
-  waits for input: it takes the next batch as soon as it is done, and the service rate is what it gets
-  through.
-- **Pipeline.** PACK, packets, bucket (chains), segments, manifest and result files written: the workers'
-  own code in one process (`tests/pipeline.py`), one bucket, micro-batches of {batch_s:g} s of event time.
-  Reading input and Spark itself are left out; they are the same for every strategy. A subset runs through
-  `sluice run` below.
-- **Turns.** The strategies of a setting take turns batch by batch over the same rows, and must agree on the
-  number of results of every query. Nothing is measured before the largest window is full; the paper runs 90 s
-  from empty states (§7.1). As many settings are measured at a time as there are cores, each on one.
-- **Service rate** is input rows per second of wall clock, of the median batch. The paper divides the total
-  throughput by the running time (§7.1) and does not say whether input or results are counted; strategies give
-  the same results, so the ratio of two service rates is the same for both.
-- **Comparisons** are the paper's: probe (males times rows of the slices they meet, as nested loops compare),
-  purge (a male and a slice each), route (pairs times windows that end inside their slice), filter
-  (selections judged, on rows between slices, on pairs of merged slices, on rows that are split), union (a
-  male per union, or a pair that is merged from several joins). Rows and pairs are counted by the engine; how
-  often one is compared follows from the plan (`tests/bench/paper/counted.py`).
-- **Machine.** {os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}."""
+def read(directory: Path, name: str) -> pd.DataFrame:
+    """Return the measurements of a CSV file, none without the file; no selection passes all rows, S_σ = 1."""
+    path = directory / f"{name}.csv"
+    if not path.exists():
+        return pd.DataFrame()
+    rows = pd.read_csv(path)
+    if "wall_s" in rows:
+        rows["filter_selectivity"] = rows["filter_selectivity"].fillna(1.0)
+        rows["service_rate"] = rows["input_rows"] / rows["wall_s"]
+    return rows
 
 
-def _bullet(sentence: str) -> str:
-    return textwrap.fill(sentence, 110, initial_indent="- ", subsequent_indent="  ", break_on_hyphens=False)
+def by_strategy(rows: pd.DataFrame, value: str) -> pd.DataFrame:
+    """Return a value by setting, a column for each strategy."""
+    return rows.pivot(index=SETTING, columns="strategy", values=value)
 
 
-def _keys(join_selectivity: float) -> str:
-    shares = key_shares(join_selectivity)
-    if max(shares) - min(shares) < 1e-9:
-        return f"{len(shares)} keys"
-    return f"{len(shares)} keys with shares " + ", ".join(f"{share:.3f}" for share in shares)
+def savings_over(rows: pd.DataFrame, value: str, of: str, over: Sequence[str]) -> pd.DataFrame:
+    """Return by which fraction a strategy needs less than each of some others."""
+    wide = by_strategy(rows, value)
+    return 1 - wide[[of] * len(over)].set_axis(list(over), axis=1) / wide[list(over)]
 
 
-def _figure_11(directory: Path, savings: list[Saving]) -> str:
-    draw_figure_11(savings, directory / "figure11.png")
-    memory, cpu = (
-        f"{percent(mean([getattr(s, f'{what}_over_pullup') for s in savings]))} over pull-up and "
-        f"{percent(mean([getattr(s, f'{what}_over_pushdown') for s in savings]))} over push-down"
-        for what in ("memory", "cpu")
+def gains_over(rows: pd.DataFrame, of: str, over: Sequence[str]) -> pd.DataFrame:
+    """Return by which fraction a strategy's service rate is above those of some others."""
+    wide = by_strategy(rows, "service_rate")
+    return wide[[of] * len(over)].set_axis(list(over), axis=1) / wide[list(over)] - 1
+
+
+def percent(fraction: float, *, signed: bool = False) -> str:
+    """Return a fraction in percent: ``12%``."""
+    return f"{round(100 * fraction):{'+' if signed else ''}d}%"
+
+
+def percents(fractions: pd.Series, *, signed: bool = False) -> str:
+    """Return smallest to largest in percent: ``8 to 27%``."""
+    low, high = percent(fractions.min(), signed=signed), percent(fractions.max(), signed=signed)
+    return low if low == high else f"{low.removesuffix('%')} to {high}"
+
+
+def spread_of(fractions: pd.Series, *, signed: bool = False) -> str:
+    """Return smallest to largest, and the mean."""
+    return f"{percents(fractions, signed=signed)} (mean {percent(fractions.mean(), signed=signed)})"
+
+
+def write_report(directory: Path) -> str:
+    """Draw the pictures and fill in the tables of README.md; figures without a CSV file stay as they are."""
+    parts: dict[str, str] = {}
+    for name, section in SECTIONS.items():
+        rows = read(directory, name)
+        if len(rows):
+            parts |= dict(section(directory, rows))
+    return fill_page(directory / "README.md", parts)
+
+
+def _figure_11(directory: Path, rows: pd.DataFrame) -> Iterator[tuple[str, str]]:
+    columns = [c for c in rows.columns if "_over_" in c]
+    axes = ("rho", "filter_selectivity")
+    panels = {
+        f"{column.replace('_over_', ', over ')}, S₁ = {join:g}": (*(own[a] for a in axes), 100 * own[column])
+        for column in columns
+        for join, own in rows.groupby("join_selectivity")
+        if column.startswith("cpu") or join == rows["join_selectivity"].iloc[0]
+    }
+    surfaces(directory / f"{FIGURE_11}.png", panels, ("ρ = W1/W2", "S_σ", "saving, %"))
+    means = [percent(rows[column].mean()) for column in columns]
+    yield "mean savings by Equation 4", table([c.replace("_over_", ", over ") for c in columns], [means], 0)
+
+
+def _three_queries(directory: Path, rows: pd.DataFrame) -> Iterator[tuple[str, str]]:
+    middle = rows[rows["join_selectivity"] == 0.1]
+    by_filter = {"row": "distribution", "column": "filter_selectivity", "x_label": RATE_LABEL}
+    grid_of_lines(directory / "figure17.png", middle, "rate_per_s", "state_rows", y_label="rows", **by_filter)
+    grid_of_lines(
+        *(directory / "figure17_comparisons.png", middle, "rate_per_s", "comparisons"),
+        **by_filter,
+        y_label="comparisons per s of event time",
     )
-    return f"""## Figure 11: savings by Equation 4
+    grid_of_lines(
+        directory / "figure18_filter.png", middle, "rate_per_s", "service_rate", y_label="rows/s", **by_filter
+    )
+    grid_of_lines(
+        *(directory / "figure18_join.png", rows[rows["filter_selectivity"] == 0.5]),
+        *("rate_per_s", "service_rate"),
+        **by_filter | {"column": "join_selectivity"},
+        y_label="rows/s",
+    )
+    highest, lowest = (rows[rows["rate_per_s"] == rate] for rate in (RATES_PER_S[-1], RATES_PER_S[0]))
+    yield "three queries", _verdict(rows, highest)
+    saved = savings_over(rows, "state_rows", SLICE, OTHERS)
+    yield "rows held", _pairs(saved, ["distribution"], "filter_selectivity")
+    yield "off the model", _off_the_model(rows)
+    both = ["distribution", "filter_selectivity"]
+    saved = savings_over(highest, "comparisons", SLICE, OTHERS)
+    yield "comparisons at the highest rate", _pairs(saved, both, "join_selectivity")
+    for name, some in (("highest", highest), ("lowest", lowest)):
+        gained = gains_over(some, SLICE, OTHERS)
+        yield f"service rate at the {name} rate", _pairs(gained, both, "join_selectivity", signed=True)
 
-![Savings of state-slice over both alternatives](figure11.png)
 
-[{FIGURE_11}]({FIGURE_11}). The equation is the paper's (§4.3); our copy of its text lacks the drawing, so
-the axes and the values of S₁ (Table 3's) are ours.
+def _verdict(rows: pd.DataFrame, highest: pd.DataFrame) -> str:
+    lines = []
+    for what in ("state_rows", "comparisons"):
+        least = (by_strategy(rows, what).idxmin(axis=1) == SLICE).sum()
+        saved = savings_over(rows, what, SLICE, OTHERS)
+        what = f"fewer {what.replace('state_', '')} than"
+        lines.append((what, f"{least} of {len(saved)}", *(spread_of(saved[o]) for o in OTHERS)))
+    for what, some in (("all rates", rows), ("the highest rate", highest)):
+        gained = gains_over(some, SLICE, OTHERS)
+        first = (gained.min(axis=1) >= -SAME).sum()
+        shown = (spread_of(gained[o], signed=True) for o in OTHERS)
+        lines.append((f"service rate, {what}, over", f"{first} of {len(gained)}", *shown))
+    return table(("state-slice", "settings in which it is first", *OTHERS), lines)
 
-Memory: up to 50% over pull-up (ρ, S_σ → 0) and a third over push-down (ρ → 1). CPU: up to 100% over pull-up.
-Over push-down it is S₁/(1 + S₁) for ρ → 0 and nothing for S_σ = 0: push-down probes no more than state-slice
-does, it only routes and merges more. No point is negative.
 
-The paper says that 20% to 30% of memory and 10% to 40% of CPU are saved "on average" over the alternatives.
-Over all points drawn here the mean saving of memory is {memory},
-of CPU {cpu}."""
+def _off_the_model(rows: pd.DataFrame) -> str:
+    lines = []
+    for what in ("state_rows", "comparisons"):
+        off = rows[what] / rows[f"expected_{what}"] - 1
+        lines.append((what.replace("_", " "), percents(off, signed=True)))
+    settings = rows[["distribution", "filter_selectivity", "join_selectivity"]].drop_duplicates()
+    found = pd.DataFrame(
+        savings(THREE_WINDOWS_S[d][0] / THREE_WINDOWS_S[d][-1], sigma, join)
+        for d, sigma, join in settings.itertuples(index=False)
+    )
+    for other in OTHERS:
+        lines.append((f"Equation 4, memory over {other}", percents(found[f"memory_over_{other}"])))
+    return table(("counted, off the paper's model", ""), lines)
+
+
+def _pairs(fractions: pd.DataFrame, down: list[str], across: str, *, signed: bool = False) -> str:
+    """Return means as ``over pull-up / over push-down``, some columns of the setting by another one."""
+    grouped = fractions.groupby([*down, across], sort=False).mean()
+    cells = grouped.apply(lambda row: " / ".join(percent(v, signed=signed) for v in row), axis=1)
+    wide = cells.unstack(across, sort=False).fillna("")
+    names = {
+        "filter_selectivity": "S_σ",
+        "join_selectivity": "S₁",
+        "factor": "load",
+        "distribution": "windows",
+    }
+    header = [*(names[c] for c in down), *(f"{names[across]} = {value:g}" for value in wide.columns)]
+    lines = [(*(key if isinstance(key, tuple) else (key,)), *row) for key, *row in wide.itertuples()]
+    return table(header, lines)
+
+
+def _load(directory: Path, rows: pd.DataFrame) -> Iterator[tuple[str, str]]:
+    grid_of_lines(
+        *(directory / "figure18_load.png", rows, "factor", "service_rate"),
+        row="distribution",
+        column="filter_selectivity",
+        x_label="times 80 rows/s of each stream",
+        y_label="rows/s",
+    )
+    yield "load", _pairs(gains_over(rows, SLICE, OTHERS), ["distribution"], "factor", signed=True)
+
+
+def _with_c_sys(rows: pd.DataFrame, c_sys: float) -> pd.DataFrame:
+    return rows.assign(comparisons=rows["comparisons"] + c_sys * rows["operator_males"])
+
+
+def _many_queries(directory: Path, rows: pd.DataFrame) -> Iterator[tuple[str, str]]:
+    every = pd.DataFrame(
+        {
+            "slices": by_strategy(rows, "slices")[CPU_OPT_PAPER],
+            "fewer": savings_over(_with_c_sys(rows, C_SYS), "comparisons", CPU_OPT_PAPER, [MEM_OPT])[MEM_OPT],
+            "same": by_strategy(rows, "slices")[CPU_OPT_PAPER] == by_strategy(rows, "slices")[MEM_OPT],
+        }
+    )
+    own = (CPU_OPT_PAPER, CPU_OPT_CALIBRATED)
+    gained = {name: gains_over(rows, name, [MEM_OPT])[MEM_OPT] for name in own}
+    lines = [
+        (f"comparisons of {CPU_OPT_PAPER}, fewer", spread_of(every["fewer"]), (every["fewer"] < -0.001).sum())
+    ]
+    for name, found in gained.items():
+        lines.append((f"service rate of {name}", spread_of(found, signed=True), (found < -SAME).sum()))
+    noise = gained[CPU_OPT_PAPER][every["same"]]
+    if len(noise):
+        lines.append(
+            (
+                f"noise: service rate in the {len(noise)} settings whose chain is Mem-Opt's own",
+                *(spread_of(noise, signed=True), (noise < -SAME).sum()),
+            )
+        )
+    yield "many queries", table(("CPU-Opt over Mem-Opt", "", f"worse in, of {len(every)}"), lines)
+    for name, chosen in (
+        ("figure19", rows[rows["filter_selectivity"] == 1.0]),
+        ("figure19_selection", rows[rows["filter_selectivity"] != 1.0]),
+    ):
+        if not len(chosen):
+            continue
+        grid_of_lines(
+            *(directory / f"{name}.png", chosen, "rate_per_s", "service_rate"),
+            row="distribution",
+            column="queries",
+            x_label=RATE_LABEL,
+            y_label="rows/s",
+        )
+        yield name, _chains(chosen)
+
+
+def _chains(rows: pd.DataFrame) -> str:
+    own = (CPU_OPT_PAPER, CPU_OPT_CALIBRATED)
+    lines = []
+    for (distribution, queries), some in rows.groupby(["distribution", "queries"], sort=False):
+        slices = by_strategy(some, "slices").sort_index(level="rate_per_s")
+        fewer = savings_over(_with_c_sys(some, C_SYS), "comparisons", CPU_OPT_PAPER, [MEM_OPT])[MEM_OPT]
+        held = [savings_over(some, "state_rows", name, [MEM_OPT])[MEM_OPT] for name in own]
+        speeds = [gains_over(some, name, [MEM_OPT])[MEM_OPT] for name in own]
+        lines.append(
+            (
+                *(distribution, queries, slices[MEM_OPT].iloc[0]),
+                *(", ".join(map(str, dict.fromkeys(slices[name]))) for name in own),
+                *(percents(-f, signed=True) for f in (fewer, *held)),
+                *(percents(f, signed=True) for f in speeds),
+            )
+        )
+    header = ("windows", "queries", "slices: mem-opt", "paper", "calibrated", "comparisons (paper)")
+    header += tuple(
+        f"{what} ({by})" for what in ("rows held", "service rate") for by in ("paper", "calibrated")
+    )
+    return table(header, lines)
+
+
+def _system_overhead(directory: Path, rows: pd.DataFrame) -> Iterator[tuple[str, str]]:
+    lines = []
+    for (distribution, queries), some in rows.groupby(["distribution", "queries"], sort=False):
+        cells = []
+        for c_sys in C_SYS_TRIED:
+            saved = savings_over(_with_c_sys(some, c_sys), "comparisons", cpu_opt_at(c_sys), [MEM_OPT])
+            cells.append(percents(saved[MEM_OPT]))
+        lines.append((distribution, queries, *cells))
+    yield (
+        "comparisons and C_sys",
+        table(("windows", "queries", *(f"C_sys = {c:g}" for c in C_SYS_TRIED)), lines),
+    )
+
+
+def _through_spark(directory: Path, rows: pd.DataFrame) -> Iterator[tuple[str, str]]:
+    columns = [
+        "distribution",
+        "queries",
+        "strategy",
+        "slices",
+        "state_rows",
+        "service_rate",
+        "cpu_s",
+        "wall_s",
+    ]
+    lines = [
+        (*row[:4], f"{row[4]:,.0f}", f"{row[5] / 1e3:.1f}", f"{row[6]:.1f}", f"{row[7]:.1f}")
+        for row in rows[columns].itertuples(index=False)
+    ]
+    header = ("windows", "queries", "strategy", "slices", "rows held", "1,000 rows/s", "CPU s", "wall s")
+    yield "through Spark", table(header, lines)
+
+
+def prices(rows: pd.DataFrame) -> tuple[dict[str, float], float]:
+    """Fit the CPU time of a micro-batch, by least squares: seconds of each kind of work, and the error."""
+    work = pd.DataFrame(
+        {
+            "batch": 1.0,
+            "one-way slice": 2.0 * rows["slices"],
+            "segment held": rows["segments"],
+            "pair of equal key looked at": rows["touched"] * rows["seconds"] / rows["batches"],
+            "pair written": rows["pairs"] * rows["seconds"] / rows["batches"],
+            "input row": rows["input_rows"] / rows["batches"],
+        }
+    )
+    cpu_s = (rows["cpu_s"] / rows["batches"]).to_numpy()
+    # Each measurement weighs the same, whatever its size.
+    constants, _ = nnls(work.to_numpy() / cpu_s[:, None], np.ones(len(rows)))
+    error = float(np.median(np.abs(work.to_numpy() @ constants / cpu_s - 1)))
+    return dict(zip(work.columns, constants.tolist(), strict=True)), error
+
+
+def _prices(directory: Path, rows: pd.DataFrame) -> Iterator[tuple[str, str]]:
+    others = [read(directory, name) for name in ("figure18_load", "figure19")]
+    rows = pd.concat([rows, *others])
+    constants, error = prices(rows)
+    lines = [(name, f"{seconds * 1e6:,.3g}") for name, seconds in constants.items()]
+    yield (
+        "prices",
+        table((f"{len(rows)} measurements, median error {percent(error)}", "µs of CPU time"), lines),
+    )
+
+
+def _three_and_prices(directory: Path, rows: pd.DataFrame) -> Iterator[tuple[str, str]]:
+    yield from _three_queries(directory, rows)
+    yield from _prices(directory, rows)
+
+
+Section = Callable[[Path, pd.DataFrame], Iterator[tuple[str, str]]]
+#: What is told of each CSV file.
+SECTIONS: dict[str, Section] = {
+    FIGURE_11: _figure_11,
+    "figure17_18": _three_and_prices,
+    "figure18_load": _load,
+    "figure19": _many_queries,
+    "figure19_c_sys": _system_overhead,
+    SPARK: _through_spark,
+}

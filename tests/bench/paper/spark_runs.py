@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 
 from catalog.values.plan import Strategy
 from tests.bench.paper.arrivals import STREAMS, arrivals
+from tests.bench.paper.experiments import THREE
 from tests.bench.paper.measure import Shape
 from tests.bench.paper.setting import RATE_FACTOR, THREE_WINDOWS_S, Setting, many_windows_s
 from tests.bench.runs import manifests_of, write_workload
@@ -21,7 +22,7 @@ from tests.sluice_run import run
 
 #: Larger micro-batches than elsewhere: one costs Spark about 0.5 s here, whatever is in it.
 SHAPE = Shape(seconds=60.0, batch_s=5.0)
-STRATEGIES: dict[str, Strategy] = {"pullup": "pullup", "pushdown": "pushdown", "state-slice": "mem-opt"}
+STRATEGIES: dict[str, Strategy] = {name: by.strategy for name, by in THREE.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +60,6 @@ class SparkRun:
     input_rows: int
     wall_s: float
     cpu_s: float
-
-    @property
-    def service_rate(self) -> float:
-        """Input rows per second of wall clock."""
-        return self.input_rows / self.wall_s
 
 
 def spark_settings() -> list[tuple[Setting, dict[str, Strategy]]]:

@@ -1,9 +1,8 @@
 """``python -m tests.bench.peers``: Sluice beside its peers on the same files; writes docs/bench/peers.md.
 
     python -m tests.bench.peers                                     everything, about three hours on 2 cores
-    python -m tests.bench.peers --resume                            goes on with a bench that was broken off
     python -m tests.bench.peers --workload many-keys --peer duckdb  a part; the others stay as measured
-    python -m tests.bench.peers --workload live                     the service: start, latency, idle
+    python -m tests.bench.peers --workload live                     the service: latency
     python -m tests.bench.peers --scale 0.2 --runs 1                a fifth of all rows, once
     python -m tests.bench.peers --quick --out DIR                   small sizes; its rates mean little
     python -m tests.bench.peers --report-only                       write the report again from the JSON file
@@ -28,7 +27,7 @@ from tests.bench.peers.environments import ROOT
 from tests.bench.peers.measure import Setting, measure
 from tests.bench.peers.measurement import Measurement, Rates
 from tests.bench.peers.peers import PEERS, REFERENCE
-from tests.bench.peers.plan import Group, given_up, groups, left_over, seconds
+from tests.bench.peers.plan import Group, given_up, groups
 from tests.bench.peers.report import Report, read_report, write_report
 from tests.bench.peers.workloads import WORKLOADS
 
@@ -47,7 +46,6 @@ def main(
     runs: Annotated[int, typer.Option(min=1, help="Runs; medians are reported.")] = 3,
     scale: Annotated[float, typer.Option(min=1e-6, max=1, help="Part of all rows.")] = 1.0,
     quick: Annotated[bool, typer.Option("--quick", help="Small sizes, one run.")] = False,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with the bench begun last.")] = False,
     report_only: Annotated[bool, typer.Option("--report-only", help="Measure nothing.")] = False,
     out: Annotated[Path, typer.Option(help="Directory of the report.")] = Path("docs/bench"),
     root: Annotated[Path, typer.Option(help="Where inputs go.")] = ROOT,
@@ -64,7 +62,6 @@ def main(
     if report_only:
         typer.echo(write_report(out, report))
         return
-    began = f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S}"
     setting = Setting(
         root=root,
         cores=cores,
@@ -72,24 +69,17 @@ def main(
         timeout_s=timeout_s or (_QUICK_TIMEOUT_S if quick else _TIMEOUT_S),
         scale=scale,
         quick=quick,
-        bench=(report.newest if resume else "") or began,
+        bench=f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S}",
     )
     runs = 1 if quick else runs
     planned = groups([w for w in chosen if w is not None], peers, runs, quick=quick)
-    live_runs = range(1, 1 + (runs if None in chosen else 0))
-    if resume:
-        planned = left_over(planned, report.measured, setting.bench, scale, quick=quick)
-    expected_s = sum(seconds(group, scale, quick=quick) for group in planned)
-    left = [run for run in live_runs if not (resume and report.has_live(setting.bench, run, quick=quick))]
-    expected_s += len(left) * live.seconds(quick=quick)
-    typer.echo(f"about {expected_s / 60:,.0f} minutes; what is measured is kept, see --resume")
     differ = False
     for group in planned:
         for found in _measured(setting, group, report):
             differ |= found.error.startswith("results differ")
             report = report.with_measurement(found)
             write_report(out, report)
-    for run in left:
+    for run in range(1, 1 + (runs if None in chosen else 0)):
         observed = live.observe(setting, run)
         latency_s = observed.latency_p50_s
         typer.echo(f"{LIVE} {run}: {observed.error or f'p50 {latency_s:.3f} s'}")

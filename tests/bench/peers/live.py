@@ -1,10 +1,8 @@
-"""The service with live streams: how soon it starts, how late results are, what it costs at rest.
+"""The service with live streams: how late results are.
 
-    sluice serve | first answer | a stream, a query, two events: first result       a cold start
-                 | 100 queries | 10,000 events a second                             windows fill, then latency
-                 |             | an event every 25 ms                               the floor of a micro-batch
-                 |             | ... both twice again, once windows are full
-                 | nothing                                                          an idle service
+    100 queries | 10,000 events a second       windows fill, then latency
+                | an event every 25 ms         the floor of a micro-batch
+                | ... both twice again, once windows are full
 
 Latency is from an event being written (just before its request) to the result being read over HTTP, by
 requests that wait for it, of the later of a result's two events. The floor is measured in between, with the
@@ -18,7 +16,6 @@ from __future__ import annotations
 import itertools
 import tempfile
 import time
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -32,8 +29,7 @@ from tests.bench.peers.batch_join import count_results
 from tests.bench.peers.expected import differences
 from tests.bench.peers.feeding import Feeder, Reader, write_files
 from tests.bench.peers.measure import Setting
-from tests.bench.peers.workloads import START_US, STREAMS, WORKLOADS, Query
-from tests.bench.process_tree import cores_used
+from tests.bench.peers.workloads import STREAMS, WORKLOADS
 from tests.bench.reports import machine
 from tests.waiting import until
 
@@ -54,13 +50,11 @@ class Stretches:
     fill: float
     load: float
     trickle: float
-    settle: float
-    idle: float
     rounds: int
 
 
-_WHOLE = Stretches(fill=35.0, load=15.0, trickle=6.0, settle=5.0, idle=20.0, rounds=3)
-_QUICK = Stretches(fill=8.0, load=5.0, trickle=4.0, settle=2.0, idle=3.0, rounds=1)
+_WHOLE = Stretches(fill=35.0, load=15.0, trickle=6.0, rounds=3)
+_QUICK = Stretches(fill=8.0, load=5.0, trickle=4.0, rounds=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +67,6 @@ class Live:
         quick: Whether everything was short, with windows not yet full.
         machine: What it ran on.
         error: Why there is no result, or the wrong one.
-        answers_s: From the start of the process to the first answer.
-        first_result_s: From there to the first result that was read.
         latency_p50_s: Median latency.
         latency_p99_s: 99th percentile.
         read: Results that latencies were taken of.
@@ -82,7 +74,6 @@ class Live:
         rows_per_s: Events per second, both streams.
         batch_s: Median batch while they came.
         floor_s: Median batch with an event or two.
-        idle_cores: Cores that an idle service uses.
     """
 
     bench: str
@@ -90,8 +81,6 @@ class Live:
     quick: bool
     machine: str = ""
     error: str = ""
-    answers_s: float | None = None
-    first_result_s: float | None = None
     latency_p50_s: float | None = None
     latency_p99_s: float | None = None
     read: int = 0
@@ -99,7 +88,6 @@ class Live:
     rows_per_s: float | None = None
     batch_s: float | None = None
     floor_s: float | None = None
-    idle_cores: float | None = None
 
     @property
     def p50_floors(self) -> float | None:
@@ -110,12 +98,6 @@ class Live:
     def p99_floors(self) -> float | None:
         """99th percentile of latency in floors of a micro-batch."""
         return self.latency_p99_s / self.floor_s if self.latency_p99_s and self.floor_s else None
-
-
-def seconds(*, quick: bool) -> float:
-    """Return roughly how long a run takes."""
-    s = _QUICK if quick else _WHOLE
-    return 40.0 + s.rounds * (s.fill + s.load + s.trickle) + s.settle + s.idle
 
 
 def observe(setting: Setting, run: int) -> Live:
@@ -129,54 +111,20 @@ def observe(setting: Setting, run: int) -> Live:
 
 
 def _observe(begun: Live, scratch: Path, stretches: Stretches) -> Live:
-    started_s = time.monotonic()
     service = RunningService(scratch / "data", scratch / "log.txt", free_port())
     service.http.timeout = httpx.Timeout(2 * _WAIT_S)
-    with ExitStack() as stack:
-        stack.callback(service.stop)
-        until(lambda: _answers(service), lambda: "no answer of the service", _WAIT_S)
-        found = replace(begun, answers_s=time.monotonic() - started_s)
-        _create_streams(service)
-        _first_result(service)
-        found = replace(found, first_result_s=time.monotonic() - started_s)
+    with service, Store.open(f"sqlite:///{service.data_dir / 'catalog.db'}", migrate=False) as store:
+        service.register({"ts": "timestamp", "k": "bigint", "v": "double"}, *STREAMS, lateness="0s")
         changes = [{"add": {"name": q.name, "cql": q.cql()}} for q in _QUERIES]
         service.ok("POST", f"/changes?wait={_WAIT_S:.0f}", 200, json={"changes": changes})
-        store = stack.enter_context(Store.open(f"sqlite:///{service.data_dir / 'catalog.db'}", migrate=False))
         feeders: list[Feeder] = []
         rounds: list[_Round] = []
         for number in range(stretches.rounds):
             read = rounds[-1].loaded.read_to if rounds else None
-            seed = found.run * stretches.rounds + number
+            seed = begun.run * stretches.rounds + number
             loaded = _under_load(service, stretches, feeders, seed, read)
             rounds.append(_Round(loaded, _floor(service, stretches, feeders)))
-        found = _measured(found, rounds, store)
-        time.sleep(stretches.settle)
-        found = replace(found, idle_cores=sum(cores_used(service.process.pid, stretches.idle).values()))
-        return _checked(found, service, scratch / "posted", feeders)
-
-
-def _answers(service: RunningService) -> bool:
-    try:
-        return service.http.get("/health/live").is_success
-    except httpx.TransportError:
-        return False
-
-
-def _create_streams(service: RunningService) -> None:
-    service.register({"ts": "timestamp", "k": "bigint", "v": "double"}, *STREAMS, lateness="0s")
-
-
-def _first_result(service: RunningService) -> None:
-    """Wait for the first result of all, of events long before all others and with a key of their own."""
-    query = {"name": "first", "cql": Query("first", 1_000_000).cql()}
-    answer = service.http.post(f"/queries?wait={_WAIT_S:.0f}", json=query)
-    answer.raise_for_status()
-    for name in STREAMS:
-        service.ok("POST", f"/streams/{name}/events", 202, json=[{"ts": START_US, "k": -1, "v": 0.5}])
-    until(
-        lambda: service.ok("GET", "/queries/first/results", 200)["rows"], lambda: "no first result", _WAIT_S
-    )
-    service.http.delete(f"/queries/first?wait={_WAIT_S:.0f}").raise_for_status()
+        return _checked(_measured(begun, rounds, store), service, scratch / "posted", feeders)
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,7 +197,7 @@ def _floor(service: RunningService, stretches: Stretches, feeders: list[Feeder])
 
 
 def _wait_for_all(service: RunningService, feeders: list[Feeder]) -> None:
-    sent = sum(feeder.sent for feeder in feeders) + len(STREAMS)
+    sent = sum(feeder.sent for feeder in feeders)
     until(
         lambda: service.ok("GET", "/statistics", 200)["input_rows"] >= sent,
         lambda: f"{sent:,} events were not read",

@@ -16,10 +16,10 @@ from tests.bench.peers.inputs import write_csv, write_streams
 from tests.bench.peers.job import Job, Ran, read_answer, write_job
 from tests.bench.peers.measurement import Measurement, batch_times_s, rates_of
 from tests.bench.peers.peers import Peer
-from tests.bench.peers.processes import Finished, ProgramFailed, run_program
 from tests.bench.peers.sluice_join import run_sluice
 from tests.bench.peers.state import state_ratios
 from tests.bench.peers.workloads import WORKLOADS, Query, Streams, Workload
+from tests.bench.processes import Finished, ProgramFailed, run_program
 from tests.bench.reports import machine, percentile
 
 

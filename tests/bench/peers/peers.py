@@ -73,19 +73,6 @@ def _flink(
     )
 
 
-def _pathway(name: str, says: str, rows_per_s: float, *, forget: bool) -> Peer:
-    return Peer(
-        name=name,
-        says=says,
-        kind="peer",
-        sharing="each",
-        rows_per_s=rows_per_s,
-        program="pathway_join",
-        environment="pathway",
-        options={"forget": forget},
-    )
-
-
 def _shuffle(name: str, says: str, *, streaming: bool) -> Peer:
     options = {"streaming": streaming}
     return Peer(name, says, "limit", "none", 1_000_000, program="spark_shuffle", options=options)
@@ -95,7 +82,6 @@ _LARGEST = "one native join of the largest window alone"
 _BY_HAND = "one native join of the largest window, a filter per query"
 _EACH = "a native join, and a streaming query, for each query"
 _FLINK = "Flink SQL, an interval join for each query in one StatementSet"
-_PATHWAY = "Pathway, an `interval_join` for each query in one graph"
 _SHUFFLE = "Spark, rows read and shuffled by key"
 
 PEERS = {
@@ -123,12 +109,14 @@ PEERS = {
         _spark("spark-each-rocksdb", _EACH, "each", 10_000, rocksdb=True),
         _flink("flink-heap", f"{_FLINK}; state on the heap", "hashmap", 10_000),
         _flink("flink-rocksdb", f"{_FLINK}; state in RocksDB", "rocksdb", 1_500),
-        _pathway("pathway", f"{_PATHWAY}; every row is kept", 10_000, forget=False),
-        _pathway(
-            "pathway-forget",
-            f"{_PATHWAY}; rows out of reach are forgotten, inputs read in step",
-            10_000,
-            forget=True,
+        Peer(
+            name="pathway",
+            says="Pathway, an `interval_join` for each query in one graph; every row is kept",
+            kind="peer",
+            sharing="each",
+            rows_per_s=10_000,
+            program="pathway_join",
+            environment="pathway",
         ),
         Peer(
             name="duckdb",

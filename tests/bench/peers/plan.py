@@ -1,4 +1,4 @@
-"""What a bench runs, in which order, how much of the rows each peer is given, and how long that takes.
+"""What a bench runs, in which order, and how much of the rows each peer is given.
 
 A run goes through the workloads; in each, peers that are given the same part of the rows make a group, and
 Sluice goes over that part first, so that every ratio compares two runs over the same rows, minutes apart.
@@ -15,16 +15,14 @@ every bench.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 
 from tests.bench.peers.measurement import Measurement
-from tests.bench.peers.peers import REFERENCE, Peer, peers_of
+from tests.bench.peers.peers import Peer, peers_of
 from tests.bench.peers.workloads import Workload
 
 SHARES = (1.0, 0.5, 0.2, 0.1, 0.05, 0.02, 0.01)
-#: From the start of a JVM to its job, its end, and counting in DuckDB: most of a small run.
-START_S = 12.0
 #: What a run that was given up says first.
 GIVEN_UP = "not done after"
 
@@ -67,31 +65,9 @@ def groups(
     return found
 
 
-def left_over(
-    planned: Sequence[Group], measured: Sequence[Measurement], bench: str, scale: float, *, quick: bool
-) -> list[Group]:
-    """Return what a bench that was broken off has not measured yet."""
-    done = {m.key for m in measured if m.bench == bench}
-
-    def missing(group: Group) -> Iterator[Peer]:
-        for peer in group.peers:
-            if (group.workload.name, peer.name, group.run, scale, group.share, quick) not in done:
-                yield peer
-
-    return [replace(group, peers=left) for group in planned if (left := tuple(missing(group)))]
-
-
 def given_up(measured: Collection[Measurement], bench: str) -> set[tuple[str, str]]:
     """Return workload and peer of what took too long before: it is not waited for a second time."""
     return {(m.workload, m.peer) for m in measured if m.bench == bench and m.error.startswith(GIVEN_UP)}
-
-
-def seconds(group: Group, scale: float, *, quick: bool) -> float:
-    """Return roughly how long a group takes."""
-    workload = group.workload.quick() if quick else group.workload
-    rows = 2 * workload.streams.rows * group.share * scale
-    runs = [REFERENCE, *(p for p in group.peers if p is not REFERENCE)]
-    return sum((0.0 if p.name == "duckdb" else START_S) + rows / _rows_per_s(workload, p) for p in runs)
 
 
 def _rows_per_s(workload: Workload, peer: Peer) -> float:

@@ -16,8 +16,8 @@ import pyspark
 from catalog.store.store import Store
 from catalog.values.batch import BatchManifest
 from tests.bench.peers.job import Batch, Held, Job, Ran
-from tests.bench.peers.processes import Finished, run_program
 from tests.bench.peers.workloads import STREAMS
+from tests.bench.processes import Finished, run_program
 from tests.bench.runs import manifests_of, run_command, write_workload
 
 

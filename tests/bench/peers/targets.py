@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import median
+
+import pandas as pd
 
 from tests.bench.peers.live import Live
-from tests.bench.peers.medians import Row, Section
 from tests.bench.peers.peers import PEERS
+from tests.bench.peers.results import best, frame, good, median, sections, times, times_of
 
 #: Whole job and steady state; None where something is not measured.
 Pair = tuple[float | None, float | None]
-Found = Mapping[str, Section]
+_NOTHING: Pair = (None, None)
+_NONE = frame(())
 
 #: Peers with a join of their own for each query.
 _UNSHARED = tuple(p.name for p in PEERS.values() if p.kind == "peer" and p.sharing == "each")
@@ -20,7 +22,18 @@ _ONE = ("spark-one", "spark-one-x5", "spark-one-rocksdb")
 _HAND = ("spark-hand", "spark-hand-x5", "spark-hand-rocksdb")
 _PEERS = (*_HAND, *_UNSHARED)
 _OWN = "many-keys, own batches"
-_NOTHING: Pair = (None, None)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Found:
+    """All that was measured: runs by workload, and runs of the service."""
+
+    sections: Mapping[str, pd.DataFrame]
+    live: Sequence[Live] = ()
+
+    def good(self, workload: str, peer: str, share: float | None = None) -> pd.DataFrame:
+        """Return the good runs of a peer in a workload; none where it was not measured."""
+        return good(self.sections.get(workload, _NONE), peer, share)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,22 +54,32 @@ class Target:
     says: str
     bound: float
     at_least: bool
-    found: Callable[[Found, Sequence[Live]], Pair]
+    found: Callable[[Found], Pair]
 
     def met(self, value: float) -> bool:
         """Whether a value keeps the bound."""
         return value >= self.bound if self.at_least else value <= self.bound
 
 
-def _times(row: Row | None) -> Pair:
-    return _NOTHING if row is None else (row.times.job, row.times.steady)
+def _ratio(fast: pd.DataFrame, slow: pd.DataFrame, own: str = "steady") -> Pair:
+    """Return how many times faster one form is than another, both taken in the same runs."""
+    return (times_of(fast, slow, "job"), times_of(fast, slow, "steady", own))
+
+
+def _share(runs: pd.DataFrame) -> float | None:
+    return None if runs.empty else float(runs["share"].iloc[0])
+
+
+def _least(values: Iterable[float | None]) -> float | None:
+    return min((value for value in values if value is not None), default=None)
 
 
 def _over(workload: str, says: str, number: int, bound: float, *peers: str) -> Target:
     """How many times faster Sluice is than the best of some peers."""
 
-    def found(sections: Found, _: Sequence[Live]) -> Pair:
-        return _times(sections[workload].best(peers)) if workload in sections else _NOTHING
+    def found(measured: Found) -> Pair:
+        row = best(measured.sections.get(workload, _NONE), peers)
+        return _NOTHING if row is None else (times(row, "job"), times(row, "steady"))
 
     return Target(number, workload, f"times faster than {says}", bound, True, found)
 
@@ -64,15 +87,11 @@ def _over(workload: str, says: str, number: int, bound: float, *peers: str) -> T
 def _auto(says: str, bound: float, *peers: str) -> Target:
     """How many times faster Sluice is than the best of some peers where it chooses its batches, too."""
 
-    def found(sections: Found, _: Sequence[Live]) -> Pair:
-        section = sections.get("many-keys")
-        mine = section.row("sluice-auto") if section is not None else None
-        if section is None or mine is None:
-            return _NOTHING
-        rows = [row for name in peers if (row := section.row(name, mine.first.share)) is not None]
-        job = [times for row in rows if (times := mine.times_of(row, "job")) is not None]
-        steady = [times for row in rows if (times := mine.times_of(row, "steady")) is not None]
-        return (min(job, default=None), min(steady, default=None))
+    def found(measured: Found) -> Pair:
+        mine = measured.good("many-keys", "sluice-auto")
+        pairs = [_ratio(mine, measured.good("many-keys", name, _share(mine))) for name in peers]
+        job, steady = zip(*pairs, strict=True)
+        return (_least(job), _least(steady))
 
     return Target(1, _OWN, f"times faster than {says}", bound, True, found)
 
@@ -80,36 +99,26 @@ def _auto(says: str, bound: float, *peers: str) -> Target:
 def _other_rows(says: str, bound: float, *peers: str) -> Target:
     """How many times the rate of the best of some peers, over what it can be given, Sluice's is over all."""
 
-    def found(sections: Found, _: Sequence[Live]) -> Pair:
-        section = sections.get("many-keys")
-        mine = section.row("sluice-auto") if section is not None else None
-        if section is None or mine is None:
-            return _NOTHING
-        rows = [row for name in peers if (row := section.row(name)) is not None]
-        return (min((t for row in rows if (t := mine.times_of(row, "job")) is not None), default=None), None)
+    def found(measured: Found) -> Pair:
+        mine = measured.good("many-keys", "sluice-auto")
+        return (_least(_ratio(mine, measured.good("many-keys", name))[0] for name in peers), None)
 
     return Target(1, _OWN, f"rows/s of all rows, times {says} of its part (other rows)", bound, True, found)
 
 
 def _longer(workload: str, says: str, number: int, bound: float, longer: str, other: str) -> Target:
-    """How many times longer one form of Sluice takes than another, both taken in the same runs."""
+    """How many times longer one form of Sluice takes than another."""
 
-    def found(sections: Found, _: Sequence[Live]) -> Pair:
-        section = sections.get(workload)
-        if section is None:
-            return _NOTHING
-        slow, fast = section.row(longer), section.row(other)
-        if slow is None or fast is None:
-            return _NOTHING
-        return (fast.times_of(slow, "job"), fast.times_of(slow, "steady"))
+    def found(measured: Found) -> Pair:
+        return _ratio(measured.good(workload, other), measured.good(workload, longer))
 
     return Target(number, workload, says, bound, False, found)
 
 
 def _rate(where: str, bound: float, form: str) -> Target:
-    def found(sections: Found, _: Sequence[Live]) -> Pair:
-        row = sections["many-keys"].row(form) if "many-keys" in sections else None
-        return _NOTHING if row is None else (row.rates.job, row.rates.steady)
+    def found(measured: Found) -> Pair:
+        row = measured.good("many-keys", form)
+        return (median(row["rates.job"]), median(row["rates.steady"]))
 
     return Target(1, where, "rows/s (beyond the others)", bound, True, found)
 
@@ -117,30 +126,24 @@ def _rate(where: str, bound: float, form: str) -> Target:
 def _limit(where: str, bound: float, form: str) -> Target:
     """How many times faster the batch join is; it has no batches, so its steady state is the job."""
 
-    def found(sections: Found, _: Sequence[Live]) -> Pair:
-        section = sections.get("many-keys")
-        row = section.row("duckdb") if section is not None else None
-        mine = section.row(form, row.first.share) if section is not None and row is not None else None
-        if row is None or mine is None:
-            return _NOTHING
-        return (row.times_of(mine, "job"), row.times_of(mine, "steady", "job"))
+    def found(measured: Found) -> Pair:
+        row = measured.good("many-keys", "duckdb")
+        return _ratio(row, measured.good("many-keys", form, _share(row)), "job")
 
     return Target(1, where, "times slower than DuckDB's batch join", bound, False, found)
 
 
 def _state(workload: str, says: str, bound: float, kind: str) -> Target:
-    def found(sections: Found, _: Sequence[Live]) -> Pair:
-        row = sections[workload].row("sluice") if workload in sections else None
-        return _NOTHING if row is None else (row.median(lambda m: getattr(m, kind)), None)
+    def found(measured: Found) -> Pair:
+        return (median(measured.good(workload, "sluice")[kind]), None)
 
     return Target(5, workload, says, bound, False, found)
 
 
 def _live(number: int, says: str, bound: float, value: Callable[[Live], float | None]) -> Target:
-    def found(_: Found, runs: Sequence[Live]) -> Pair:
-        values = [value(run) for run in runs if not run.error]
-        known = [v for v in values if v is not None]
-        return (median(known) if known else None, None)
+    def found(measured: Found) -> Pair:
+        values = [value(run) for run in measured.live if not run.error]
+        return (median(pd.Series(values, dtype=float).dropna()), None)
 
     return Target(number, "live", says, bound, False, found)
 
@@ -174,22 +177,19 @@ TARGETS = (
     _live(6, "latency p50 over the floor", 1.7, lambda run: run.p50_floors),
     _live(6, "latency p99 over the floor", 3.5, lambda run: run.p99_floors),
     _live(6, "floor of a micro-batch, s", 0.25, lambda run: run.floor_s),
-    _live(6, "cores of an idle service", 0.05, lambda run: run.idle_cores),
-    _live(7, "first answer of `sluice serve`, s", 3.0, lambda run: run.answers_s),
-    _live(7, "first result of a cold start, s", 12.0, lambda run: run.first_result_s),
 )
 
 
-def target_rows(sections: Sequence[Section], live: Sequence[Live]) -> list[tuple[str, ...]]:
+def target_rows(runs: pd.DataFrame, live: Sequence[Live]) -> list[tuple[str, ...]]:
     """Return a line of the report for each target, from full sizes where there are such."""
-    found: dict[str, Section] = {}
-    for section in sections:
-        if not section.quick:
-            found.setdefault(section.workload, section)
-    runs = [run for run in live if not run.quick]
+    found: dict[str, pd.DataFrame] = {}
+    for (workload, _, quick), own in sections(runs):
+        if not quick:
+            found.setdefault(workload, own)
+    measured = Found(found, [run for run in live if not run.quick])
     lines: list[tuple[str, ...]] = []
     for target in TARGETS:
-        job, steady = target.found(found, runs)
+        job, steady = target.found(measured)
         bound = f"{'≥' if target.at_least else '≤'} {target.bound:,g}"
         cells = (_cell(target, job, "not measured"), _cell(target, steady, "–"))
         lines.append((f"{target.number}", target.where, target.says, bound, *cells))

@@ -19,18 +19,17 @@ import typer
 
 from tests.bench.reports import machine
 from tests.bench.scaling.driver import BUCKETS, PARTITIONS, measure_partitions, measure_reports
-from tests.bench.scaling.in_process import BATCHES, PLAN_BUCKETS, measure_plans, measure_points
+from tests.bench.scaling.in_process import BATCHES, measure_points
 from tests.bench.scaling.in_spark import (
     CHECKED,
     PHASES,
     RUNS,
     Phase,
-    Seen,
     SparkRun,
     run_phases,
     write_inputs,
 )
-from tests.bench.scaling.load import GRID, QUERIES, QUICK_GRID
+from tests.bench.scaling.load import GRID, QUICK_GRID, Case
 from tests.bench.scaling.measured import Measured, read
 from tests.bench.scaling.report import write_report
 
@@ -57,51 +56,35 @@ def measure(*, quick: bool, conditions: str) -> Measured:
     own = []
     for point in measure_points(QUICK_GRID if quick else GRID, 4 if quick else BATCHES):
         own.append(point)
-        typer.echo(f"{point.point.name}: {1e3 * point.pack_s:.1f} + {1e3 * point.chain_s:.1f} ms", err=True)
-    plans = [
-        cost
-        for queries in ((QUERIES,) if quick else (QUERIES, 100))
-        for cost in measure_plans(queries, PLAN_BUCKETS[:2] if quick else PLAN_BUCKETS)
-    ]
+        typer.echo(f"{point['name']}: {1e3 * (point['pack_s'] + point['chain_s']):.1f} ms of CPU", err=True)
     reports = measure_reports(BUCKETS[:2] if quick else BUCKETS)
     partitions = measure_partitions(PARTITIONS[:2] if quick else PARTITIONS)
     runs = QUICK_RUNS if quick else RUNS
-    seen = in_spark(runs, CHECKED[:1] if quick else CHECKED, QUICK_PHASES if quick else PHASES)
+    phases = QUICK_PHASES if quick else PHASES
+    seen = in_spark(runs, phases)
+    checked = in_spark(CHECKED[:1] if quick else CHECKED, phases)
     return Measured(
         machine=machine(),
         conditions=f"{conditions or 'Not said who else used the machine'}; load {before:.1f} before.",
-        own=tuple(own),
-        plans=tuple(plans),
-        reports=tuple(reports),
-        partitions=tuple(partitions),
-        seen=tuple(s for s in seen if s.run in runs),
-        checked=tuple(s for s in seen if s.run not in runs),
+        own=own,
+        reports=reports,
+        partitions=partitions,
+        seen=seen,
+        checked=checked,
     )
 
 
-def in_spark(
-    runs: Sequence[SparkRun],
-    checked: Sequence[SparkRun],
-    phases: Sequence[Phase],
-    batches: int = PHASE_BATCHES,
-) -> list[Seen]:
+def in_spark(runs: Sequence[SparkRun], phases: Sequence[Phase], batches: int = PHASE_BATCHES) -> list[Case]:
     """Run the job over the phases again and again; the first phase only warms up."""
-    seen: list[Seen] = []
+    seen: list[Case] = []
     with tempfile.TemporaryDirectory(prefix="sluice-scaling-inputs-") as root:
-        inputs: dict[int, Path] = {}
-        for run in (*runs, *checked):
-            if run.columns not in inputs:
-                directory = Path(root) / str(run.columns)
-                inputs[run.columns] = write_inputs(directory, run.columns, phases, batches)
-            found = run_phases(run, inputs[run.columns], phases, batches)
-            seen += found[1:]
-            for s in found[1:]:
-                name = f"{run.name}: R={s.phase.batch_rows:,} P={s.phase.partitions}"
-                own_s = s.pack_s + s.chain_s
-                typer.echo(
-                    f"{name}: {1e3 * s.wall_s:.0f} ms, CPU {1e3 * own_s:.0f} + {1e3 * s.transport_s:.0f}",
-                    err=True,
-                )
+        for run in runs:
+            inputs = Path(root) / str(run.columns)
+            if not inputs.exists():
+                write_inputs(inputs, run.columns, phases, batches)
+            for case in run_phases(run, inputs, phases, batches)[1:]:
+                seen.append(case)
+                typer.echo(f"{case['name']}: {1e3 * case['wall_s']:.0f} ms", err=True)
     return seen
 
 

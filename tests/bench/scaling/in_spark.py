@@ -15,7 +15,6 @@ last batch; what tasks take in the JVM, and what is shuffled, is in Spark's even
 from __future__ import annotations
 
 import os
-import subprocess
 import tempfile
 import time
 from collections.abc import Sequence
@@ -23,14 +22,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
-import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from catalog.values.batch import BatchManifest
-from tests.bench.process_tree import cpu_times
-from tests.bench.runs import event_log, events_of, manifests_of, run_command, write_workload
-from tests.bench.scaling.load import BATCH_S, NO_FILES, Point, workload
+from tests.bench.processes import cpu_times, run_program
+from tests.bench.runs import (
+    batches_of_stages,
+    event_log,
+    events_of,
+    manifests_of,
+    run_command,
+    write_workload,
+)
+from tests.bench.scaling.load import BATCH_S, NO_FILES, Case, Point, workload
 from tests.sluice_run import link_home
 
 FILES = 8
@@ -38,7 +43,6 @@ FILES = 8
 SHARED_ROWS = 100
 #: Batches at the beginning of each phase that are left out, and of the first, while the JVM compiles.
 SETTLE, WARM_UP = 2, 6
-SAMPLE_S = 0.2
 TIMEOUT_S = 300
 
 _ROWS_OF = {
@@ -106,6 +110,14 @@ class SparkRun:
     master: str = "local[2]"
 
     @property
+    def cores(self) -> int:
+        """How many tasks run at a time."""
+        if self.master.startswith("local-cluster["):
+            executors, cores, _ = self.master.removeprefix("local-cluster[").rstrip("]").split(",")
+            return int(executors) * int(cores)
+        return int(self.master.removeprefix("local[").rstrip("]"))
+
+    @property
     def name(self) -> str:
         """What it is."""
         return f"V={self.buckets} S={self.tasks} columns={self.columns} {self.master}"
@@ -124,51 +136,7 @@ RUNS = (
 CHECKED = (SparkRun(8, 2, master="local[1]"), SparkRun(8, 2, master="local-cluster[2,1,1024]"))
 
 
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """What the batches of a phase took, means.
-
-    Attributes:
-        run: The run.
-        phase: The phase.
-        batches: Batches measured.
-        wall_s: From commit to commit.
-        pack_s: CPU of reading and packing, our own code.
-        chain_s: CPU of the chain, our own code.
-        hottest: CPU of the bucket that took longest over the mean bucket's.
-        workers_s: CPU of all Python workers and their daemon.
-        tasks_s: CPU of tasks in the JVM.
-        jvm_s: CPU of all JVMs.
-        source_s: CPU of the source's process.
-        service_s: CPU of the process that commits.
-        shuffled_bytes: Bytes that readers wrote for the chain.
-        results: Pairs made.
-        segments: Segments held.
-    """
-
-    run: SparkRun
-    phase: Phase
-    batches: int
-    wall_s: float
-    pack_s: float
-    chain_s: float
-    hottest: float
-    workers_s: float
-    tasks_s: float
-    jvm_s: float
-    source_s: float
-    service_s: float
-    shuffled_bytes: float
-    results: float
-    segments: float
-
-    @property
-    def transport_s(self) -> float:
-        """CPU in tasks that is not our own code: it is spent on whichever core runs the task."""
-        return max(self.workers_s + self.tasks_s - self.pack_s - self.chain_s, 0.0)
-
-
-def run_phases(run: SparkRun, inputs: Path, phases: Sequence[Phase], batches: int) -> list[Seen]:
+def run_phases(run: SparkRun, inputs: Path, phases: Sequence[Phase], batches: int) -> list[Case]:
     """Run one job over all phases and measure each.
 
     Args:
@@ -178,7 +146,7 @@ def run_phases(run: SparkRun, inputs: Path, phases: Sequence[Phase], batches: in
         batches: Batches of each that were written.
 
     Raises:
-        RuntimeError: The job has failed.
+        ProgramFailed: The job has failed.
     """
     with tempfile.TemporaryDirectory(prefix="sluice-scaling-", ignore_cleanup_errors=True) as root:
         out, log = Path(root) / "out", Path(root) / "events"
@@ -270,26 +238,7 @@ def _sampled(run: SparkRun, document: Path, out: Path, log: Path, root: Path) ->
     if run.master.startswith("local-cluster"):  # its executors work below Spark's home
         environment["SPARK_HOME"] = str(link_home(root / "spark"))
     samples = _Samples()
-    with (root / "run.log").open("wb") as output:
-        command = run_command(document, out, run.buckets)
-        process = subprocess.Popen(command, stdout=output, stderr=output, env=environment)
-        try:
-            until_s = time.monotonic() + TIMEOUT_S
-            while process.poll() is None and time.monotonic() < until_s:
-                try:
-                    samples.look(process.pid)
-                except psutil.NoSuchProcess:  # it ended between both calls
-                    break
-                time.sleep(SAMPLE_S)
-            process.wait(max(until_s - time.monotonic(), 1))
-        finally:
-            if process.poll() is None:
-                for child in psutil.Process(process.pid).children(recursive=True):
-                    child.kill()
-                process.kill()
-                process.wait()
-    if process.returncode != 0:
-        raise RuntimeError(f"{run.name}: exit {process.returncode}\n{(root / 'run.log').read_text()[-4000:]}")
+    run_program(run_command(document, out, run.buckets), TIMEOUT_S, environment, samples.look)
     return samples
 
 
@@ -303,14 +252,11 @@ class _Tasks:
 
 def _tasks(log: Path) -> dict[int, _Tasks]:
     """Return what tasks took, by batch."""
-    batch_of: dict[int, int] = {}
+    events = list(events_of(log))
+    batch_of = batches_of_stages(events)
     tasks: dict[int, _Tasks] = {}
-    for event in events_of(log):
-        if event["Event"] == "SparkListenerJobStart":
-            batch = (event.get("Properties") or {}).get("streaming.sql.batchId")
-            if batch is not None:
-                batch_of |= dict.fromkeys(event["Stage IDs"], int(batch))
-        elif event["Event"] == "SparkListenerTaskEnd" and event["Stage ID"] in batch_of:
+    for event in events:
+        if event["Event"] == "SparkListenerTaskEnd" and event["Stage ID"] in batch_of:
             metrics = event.get("Task Metrics")
             if metrics is not None:
                 known = tasks.setdefault(batch_of[event["Stage ID"]], _Tasks())
@@ -319,35 +265,49 @@ def _tasks(log: Path) -> dict[int, _Tasks]:
     return tasks
 
 
+def phase_facts(run: SparkRun, phase: Phase) -> Case:
+    """Return what the model knows of a phase before it runs."""
+    return {
+        "name": f"{run.name}: R={phase.batch_rows:,} P={phase.partitions}",
+        "run": run.name,
+        "cores": run.cores,
+        "rows": phase.batch_rows,
+        "partitions": phase.partitions,
+        "buckets": run.buckets,
+        "tasks": run.tasks,
+        "carried": run.columns,
+    }
+
+
 def _seen(
     run: SparkRun,
     phase: Phase,
     manifests: Sequence[BatchManifest],
     samples: _Samples,
     tasks: dict[int, _Tasks],
-) -> Seen:
-    """Sum up the batches after the first, from the first one's commit."""
+) -> Case:
+    """Sum up the batches after the first, from the first one's commit: means of a batch.
+
+    ``tasks_s`` is CPU time of tasks in the JVM, ``hottest`` that of the slowest bucket over the mean one's.
+    """
     from_s, to_s = (m.committed_at_us / 1e6 for m in (manifests[0], manifests[-1]))
     spent, own = samples.between(from_s, to_s), manifests[1:]
-    count = len(own)
+    sums = {
+        "wall_s": to_s - from_s,
+        "pack_s": sum(m.cpu.pack_us for m in own) / 1e6,
+        "chain_s": sum(m.cpu.chain_us for m in own) / 1e6,
+        "workers_s": spent.get("worker_daemon", 0.0),
+        "tasks_s": sum(tasks[m.batch].cpu_s for m in own),
+        "jvm_s": spent.get("JVM", 0.0),
+        "source_s": sum(s for kind, s in spent.items() if kind not in _KNOWN),
+        "service_s": spent.get("service", 0.0),
+        "shuffled_bytes": sum(tasks[m.batch].shuffled_bytes for m in own),
+        "results": sum(s.results for m in own for s in m.slices),
+        "segments": sum(s.segments for m in own for s in m.slices),
+    }
     hottest = [m.buckets.hottest_us * run.buckets / m.cpu.chain_us for m in own if m.cpu.chain_us]
-    return Seen(
-        run=run,
-        phase=phase,
-        batches=count,
-        wall_s=(to_s - from_s) / count,
-        pack_s=sum(m.cpu.pack_us for m in own) / 1e6 / count,
-        chain_s=sum(m.cpu.chain_us for m in own) / 1e6 / count,
-        hottest=float(np.mean(hottest)),
-        workers_s=spent.get("worker_daemon", 0.0) / count,
-        tasks_s=sum(tasks[m.batch].cpu_s for m in own) / count,
-        jvm_s=spent.get("JVM", 0.0) / count,
-        source_s=sum(s for kind, s in spent.items() if kind not in _KNOWN) / count,
-        service_s=spent.get("service", 0.0) / count,
-        shuffled_bytes=sum(tasks[m.batch].shuffled_bytes for m in own) / count,
-        results=sum(s.results for m in own for s in m.slices) / count,
-        segments=sum(s.segments for m in own for s in m.slices) / count,
-    )
+    means = {name: value / len(own) for name, value in sums.items()}
+    return phase_facts(run, phase) | means | {"hottest": float(np.mean(hottest))}
 
 
 _KNOWN = ("worker_daemon", "JVM", "service")

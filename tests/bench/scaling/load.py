@@ -11,6 +11,7 @@ import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from service.calibrate.workload import Batch, SyntheticWorkload, WindowQuery
 
@@ -19,6 +20,8 @@ BATCH_S = 1.0
 #: Bytes that no rows take: all of them go through Spark, as they do on a cluster.
 NO_FILES = 1 << 50
 QUERIES = 12
+#: A measurement, by the names of ``model.Load``, with what it took in seconds.
+Case = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +48,19 @@ class Point:
     def partitions(self) -> int:
         """Pieces of input, P: each has a payload for every bucket."""
         return 2 * self.cuts
+
+    def facts(self) -> Case:
+        """Return what the model knows of it; nothing is shuffled in process."""
+        return {
+            "name": self.name,
+            "rows": self.rows,
+            "partitions": self.partitions,
+            "buckets": self.buckets,
+            "tasks": self.buckets,
+            "carried": self.columns,
+            "window": self.batches_in_window,
+            "shuffled_bytes": 0.0,
+        }
 
     @property
     def name(self) -> str:

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+import pandas as pd
 from scipy.optimize import nnls
 
 from tests.bench.reports import read_figures
 from tests.bench.scaling.driver import Serial
-from tests.bench.scaling.in_process import Own, PlanCost
-from tests.bench.scaling.in_spark import Phase, Seen, SparkRun
-from tests.bench.scaling.load import Point
-from tests.bench.scaling.model import Shape, load_seen
+from tests.bench.scaling.load import Case
+from tests.bench.scaling.model import Shape
 
 FILE = "scaling.json"
 #: What is predicted: windows of so many batches, no columns carried along, so many pairs per row.
@@ -29,7 +28,6 @@ class Measured:
         machine: On what.
         conditions: Who else was at work, load before and after.
         own: Points in process.
-        plans: Batches with a new plan.
         reports: Commits, by number of buckets.
         partitions: Planning of a batch's input, by number of pieces.
         seen: Phases of the job that constants are fitted to.
@@ -38,49 +36,36 @@ class Measured:
 
     machine: str
     conditions: str
-    own: tuple[Own, ...]
-    plans: tuple[PlanCost, ...]
-    reports: tuple[Serial, ...]
-    partitions: tuple[Serial, ...]
-    seen: tuple[Seen, ...]
-    checked: tuple[Seen, ...]
+    own: Sequence[Case]
+    reports: Sequence[Serial]
+    partitions: Sequence[Serial]
+    seen: Sequence[Case]
+    checked: Sequence[Case]
 
 
 def read(out: Path) -> Measured:
     """Read what the report was written from."""
     facts = read_figures(out / FILE)
-    return Measured(
-        machine=facts["machine"],
-        conditions=facts["conditions"],
-        own=tuple(Own(**(o | {"point": Point(**o["point"])})) for o in facts["own"]),
-        plans=tuple(PlanCost(**p) for p in facts["plans"]),
-        reports=tuple(Serial(**s) for s in facts["reports"]),
-        partitions=tuple(Serial(**s) for s in facts["partitions"]),
-        seen=tuple(map(_seen, facts["seen"])),
-        checked=tuple(map(_seen, facts["checked"])),
-    )
-
-
-def _seen(facts: dict[str, Any]) -> Seen:
-    return Seen(**(facts | {"run": SparkRun(**facts["run"]), "phase": Phase(**facts["phase"])}))
+    for name in ("reports", "partitions"):
+        facts[name] = [Serial(**s) for s in facts[name]]
+    return Measured(**facts)
 
 
 def shape_of(measured: Measured) -> Shape:
     """Return the shape of the load that is predicted: what a bucket holds, what is shuffled."""
-    points = [o for o in measured.own if o.point.batches_in_window == WINDOW and not o.point.columns]
-    loads = [load_seen(s) for s in measured.seen]
-    terms = np.array([[x.rows, x.rows * x.columns, x.partitions * x.buckets] for x in loads])
-    sizes = np.array([x.shuffled_bytes for x in loads])
-    (per_row, _, per_payload), _ = nnls(terms / sizes[:, None], np.ones(len(sizes)))
+    own, seen = pd.DataFrame(measured.own), pd.DataFrame(measured.seen)
+    points = own[(own.window == WINDOW) & (own.carried == 0)]
+    terms = np.column_stack([seen.rows, seen.rows * seen.carried, seen.partitions * seen.buckets])
+    (per_row, _, per_payload), _ = nnls(terms / seen.shuffled_bytes.to_numpy()[:, None], np.ones(len(seen)))
     return Shape(
         matches=MATCHES,
-        segments_per_bucket=float(np.median([o.segments / o.point.buckets for o in points])),
+        segments_per_bucket=float((points.segments / points.buckets).median()),
         bytes_per_row=float(per_row),
         bytes_per_payload=float(per_payload),
     )
 
 
-def slope(measured: tuple[Serial, ...]) -> float:
+def slope(measured: Sequence[Serial]) -> float:
     """Return what one more costs, seconds, between the fewest and the most."""
     few, many = min(measured, key=lambda s: s.count), max(measured, key=lambda s: s.count)
     return (many.cpu_s - few.cpu_s) / (many.count - few.count) if many.count > few.count else 0.0
@@ -91,8 +76,8 @@ def bucket_deviation(measured: Measured) -> float:
 
     The largest of n is about sqrt(2 ln n) standard deviations above the mean.
     """
-    rows = max(s.phase.batch_rows for s in measured.seen)
-    large = [s for s in measured.seen if s.phase.batch_rows >= rows / 2]
-    most = max(s.run.buckets for s in large)
-    hottest = float(np.median([s.hottest for s in large if s.run.buckets == most]))
-    return (hottest - 1.0) / float(np.sqrt(2.0 * np.log(max(most, 2))))
+    seen = pd.DataFrame(measured.seen)
+    large = seen[seen.rows >= seen.rows.max() / 2]
+    most = large.buckets.max()
+    hottest = large[large.buckets == most].hottest.median()
+    return float((hottest - 1.0) / np.sqrt(2.0 * np.log(max(most, 2))))

@@ -12,252 +12,142 @@ least squares of relative errors (``service.calibrate.fit``), so none makes up f
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import pandas as pd
 from scipy.optimize import nnls
 
 from service.calibrate.fit import relative_nnls
-from tests.bench.scaling.in_process import Own
-from tests.bench.scaling.in_spark import Seen
 
-Terms = Mapping[str, float]
-Floats = np.ndarray[tuple[int], np.dtype[np.float64]]
+#: Seconds for each of a term, by part and term.
+Model = Mapping[str, Mapping[str, float]]
+#: How many of a term a batch has; of one batch, or of many as columns of a frame.
+Term = Callable[[Any], Any]
+
+TERMS: Mapping[str, Mapping[str, Term]] = {
+    "pack": {
+        "piece": lambda x: x.partitions,
+        "payload": lambda x: x.partitions * x.buckets,
+        "payload's column": lambda x: x.partitions * x.buckets * x.carried,
+        "row": lambda x: x.rows,
+        "value": lambda x: x.rows * x.carried,
+    },
+    "chain": {
+        "bucket": lambda x: x.buckets,
+        "segment": lambda x: x.segments,
+        "segment's column": lambda x: x.segments * 2 * x.carried,
+        "payload": lambda x: x.partitions * x.buckets,
+        "row": lambda x: x.rows,
+        "row and segment": lambda x: x.rows * x.segments / x.buckets,
+        "value": lambda x: x.rows * x.carried,
+        "pair": lambda x: x.results,
+        "value of a pair": lambda x: x.results * 2 * x.carried,
+    },
+    "spark": {
+        "piece": lambda x: x.partitions,
+        "task": lambda x: x.tasks,
+        "bucket": lambda x: x.buckets,
+        "block": lambda x: x.partitions * x.tasks,
+        "payload": lambda x: x.partitions * x.buckets,
+        "byte": lambda x: x.shuffled_bytes,
+    },
+    "serial": {
+        "batch": lambda x: 0 * x.buckets + 1,
+        "piece": lambda x: x.partitions,
+        "task": lambda x: x.tasks,
+        "bucket": lambda x: x.buckets,
+    },
+}
+PARALLEL = ("pack", "chain", "spark")
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What a batch is, as far as the model knows.
-
-    Attributes:
-        rows: R.
-        partitions: P.
-        buckets: V.
-        tasks: S.
-        columns: Columns carried along of each stream.
-        results: Pairs made.
-        segments: Segments held, all buckets.
-        shuffled_bytes: Bytes between reading and joining.
-    """
+    """What a batch is, as far as the model knows; frames of measurements have the same columns."""
 
     rows: float
     partitions: float
     buckets: float
     tasks: float
-    columns: float
+    carried: float
     results: float
     segments: float
     shuffled_bytes: float
 
 
-def pack_terms(load: Load) -> Terms:
-    """Return what reading and packing does."""
-    return {
-        "piece": load.partitions,
-        "payload": load.partitions * load.buckets,
-        "payload's column": load.partitions * load.buckets * load.columns,
-        "row": load.rows,
-        "value": load.rows * load.columns,
-    }
+def cost_s(model: Model, load: Any, *parts: str) -> Any:
+    """Return the seconds of some parts, of one load or of each row of a frame."""
+    return sum(model[part][name] * term(load) for part in parts for name, term in TERMS[part].items())
 
 
-def chain_terms(load: Load) -> Terms:
-    """Return what the chains do."""
-    return {
-        "bucket": load.buckets,
-        "segment": load.segments,
-        "segment's column": load.segments * 2 * load.columns,
-        "payload": load.partitions * load.buckets,
-        "row": load.rows,
-        "row and segment": load.rows * load.segments / load.buckets,
-        "value": load.rows * load.columns,
-        "pair": load.results,
-        "value of a pair": load.results * 2 * load.columns,
-    }
+def batch_s(model: Model, cases: Any) -> Any:
+    """Return the seconds from commit to commit, without a network; cores and buckets are all as busy."""
+    return cost_s(model, cases, "serial") + cost_s(model, cases, *PARALLEL) / cases.cores
 
 
-def spark_terms(load: Load) -> Terms:
-    """Return what tasks do that is not our own code."""
-    return {
-        "piece": load.partitions,
-        "task": load.tasks,
-        "bucket": load.buckets,
-        "block": load.partitions * load.tasks,
-        "payload": load.partitions * load.buckets,
-        "byte": load.shuffled_bytes,
-    }
+def transport_s(seen: pd.DataFrame) -> pd.Series:
+    """Return CPU seconds in tasks that are not our own code: spent on whichever core runs the task."""
+    return (seen.workers_s + seen.tasks_s - seen.pack_s - seen.chain_s).clip(lower=0.0)
 
 
-def serial_terms(load: Load) -> Terms:
-    """Return what the driver does while no task runs."""
-    return {"batch": 1.0, "piece": load.partitions, "task": load.tasks, "bucket": load.buckets}
-
-
-@dataclass(frozen=True, slots=True)
-class Model:
-    """Constants, seconds each.
-
-    Attributes:
-        pack: Of ``pack_terms``.
-        chain: Of ``chain_terms``.
-        spark: Of ``spark_terms``.
-        serial: Of ``serial_terms``.
-    """
-
-    pack: Terms
-    chain: Terms
-    spark: Terms
-    serial: Terms
-
-    def own_s(self, load: Load) -> float:
-        """CPU seconds of our own code."""
-        return priced(self.pack, pack_terms(load)) + priced(self.chain, chain_terms(load))
-
-    def parallel_s(self, load: Load) -> float:
-        """CPU seconds of tasks, ours and Spark's."""
-        return self.own_s(load) + priced(self.spark, spark_terms(load))
-
-    def serial_s(self, load: Load) -> float:
-        """Seconds in which no task runs."""
-        return priced(self.serial, serial_terms(load))
-
-    def batch_s(self, load: Load, cores: float, imbalance: float = 1.0) -> float:
-        """Seconds from commit to commit, without a network."""
-        return self.serial_s(load) + self.parallel_s(load) * imbalance / cores
-
-
-def priced(constants: Terms, terms: Terms) -> float:
-    """Return what terms come to."""
-    return sum(constants[name] * count for name, count in terms.items())
-
-
-def fitted(own: Sequence[Own], seen: Sequence[Seen]) -> Model:
+def fitted(own: pd.DataFrame, seen: pd.DataFrame) -> Model:
     """Fit all constants.
 
     Args:
         own: Points in process.
         seen: Phases of the job.
     """
-    pack = _fit([pack_terms(load_of(o)) for o in own], [o.pack_s for o in own])
-    chain = _fit([chain_terms(load_of(o)) for o in own], [o.chain_s for o in own])
-    spark = _fit([spark_terms(load_seen(s)) for s in seen], [max(s.transport_s, 1e-4) for s in seen])
     # What is left of the clock when tasks have had the cores; weighed by all of the batch's time.
-    rest = [s.wall_s - (s.pack_s + s.chain_s + s.transport_s) / cores_of(s) for s in seen]
-    terms = [serial_terms(load_seen(s)) for s in seen]
-    rows = np.array([list(t.values()) for t in terms]) / np.array([[s.wall_s] for s in seen])
-    found, _ = nnls(rows, np.maximum(rest, 0.0) / np.array([s.wall_s for s in seen]))
-    return Model(pack, chain, spark, dict(zip(terms[0], found.tolist(), strict=True)))
-
-
-def _fit(terms: Sequence[Terms], seconds: Sequence[float]) -> Terms:
-    works = np.array([list(t.values()) for t in terms], dtype=np.float64)
-    found = relative_nnls(works, np.array(seconds))
-    return dict(zip(terms[0], found.tolist(), strict=True))
-
-
-def load_of(own: Own) -> Load:
-    """Return the load of a point in process; nothing is shuffled there."""
-    point = own.point
-    return Load(
-        rows=point.rows,
-        partitions=point.partitions,
-        buckets=point.buckets,
-        tasks=point.buckets,
-        columns=point.columns,
-        results=own.results,
-        segments=own.segments,
-        shuffled_bytes=0.0,
+    rest = seen.wall_s - (seen.pack_s + seen.chain_s + transport_s(seen)) / seen.cores
+    found, _ = nnls(
+        _works("serial", seen) / seen.wall_s.to_numpy()[:, None], rest.clip(lower=0.0) / seen.wall_s
     )
+    return {
+        "pack": _fit("pack", own, own.pack_s),
+        "chain": _fit("chain", own, own.chain_s),
+        "spark": _fit("spark", seen, transport_s(seen).clip(lower=1e-4)),
+        "serial": dict(zip(TERMS["serial"], found.tolist(), strict=True)),
+    }
 
 
-def load_seen(seen: Seen) -> Load:
-    """Return the load of a phase."""
-    return Load(
-        rows=seen.phase.batch_rows,
-        partitions=seen.phase.partitions,
-        buckets=seen.run.buckets,
-        tasks=seen.run.tasks,
-        columns=seen.run.columns,
-        results=seen.results,
-        segments=seen.segments,
-        shuffled_bytes=seen.shuffled_bytes,
-    )
+def _works(part: str, cases: pd.DataFrame) -> np.ndarray:
+    return np.column_stack([term(cases).to_numpy(np.float64) for term in TERMS[part].values()])
 
 
-def cores_of(seen: Seen) -> int:
-    """Return how many tasks run at a time."""
-    master = seen.run.master
-    if master.startswith("local-cluster["):
-        executors, cores, _ = master.removeprefix("local-cluster[").rstrip("]").split(",")
-        return int(executors) * int(cores)
-    return int(master.removeprefix("local[").rstrip("]"))
+def _fit(part: str, cases: pd.DataFrame, seconds: pd.Series) -> dict[str, float]:
+    found = relative_nnls(_works(part, cases), seconds.to_numpy(np.float64))
+    return dict(zip(TERMS[part], found.tolist(), strict=True))
 
 
-@dataclass(frozen=True, slots=True)
-class Checked:
-    """A prediction by a model that has not seen what it is held against.
-
-    Attributes:
-        name: Point or phase.
-        what: ``pack``, ``chain``, ``cpu`` (all of the tasks) or ``batch`` (the clock).
-        predicted_s: Seconds.
-        measured_s: Seconds.
-    """
-
-    name: str
-    what: str
-    predicted_s: float
-    measured_s: float
-
-    @property
-    def error(self) -> float:
-        """Relative error."""
-        return self.predicted_s / self.measured_s - 1.0
-
-
-def left_out(own: Sequence[Own], seen: Sequence[Seen], others: Sequence[Seen] = ()) -> list[Checked]:
+def left_out(own: pd.DataFrame, seen: pd.DataFrame, others: pd.DataFrame) -> pd.DataFrame:
     """Predict every point from all others, every run from the other runs, and runs of other masters.
 
     Args:
         own: Points in process.
         seen: Phases that the model is fitted to.
         others: Phases that it is not fitted to.
+
+    Returns:
+        Columns ``name``, ``what`` (pack, chain, cpu: all tasks; batch: by the clock), ``predicted_s`` and
+        ``measured_s``.
     """
-    found: list[Checked] = []
-    for number, point in enumerate(own):
-        rest = [o for n, o in enumerate(own) if n != number]
-        for what, terms_of, measured in (
-            ("pack", pack_terms, lambda o: o.pack_s),
-            ("chain", chain_terms, lambda o: o.chain_s),
-        ):
-            found.append(_checked_point(what, terms_of, measured, rest, point))
-    for run in dict.fromkeys(s.run for s in seen):
-        model = fitted(own, [s for s in seen if s.run != run])
-        found += [c for s in seen if s.run == run for c in _checked_phase(model, s)]
-    model = fitted(own, seen)
-    return found + [c for s in others for c in _checked_phase(model, s)]
-
-
-def _checked_point(
-    what: str,
-    terms_of: Callable[[Load], Terms],
-    measured: Callable[[Own], float],
-    rest: Sequence[Own],
-    point: Own,
-) -> Checked:
-    constants = _fit([terms_of(load_of(o)) for o in rest], [measured(o) for o in rest])
-    return Checked(point.point.name, what, priced(constants, terms_of(load_of(point))), measured(point))
-
-
-def _checked_phase(model: Model, seen: Seen) -> list[Checked]:
-    load, cores = load_seen(seen), cores_of(seen)
-    name = f"{seen.run.name}: R={load.rows:,.0f} P={load.partitions:.0f}"
-    cpu_s = seen.pack_s + seen.chain_s + seen.transport_s
-    return [
-        Checked(name, "cpu", model.parallel_s(load), cpu_s),
-        Checked(name, "batch", model.batch_s(load, cores), seen.wall_s),
-    ]
+    found: list[tuple[str, str, float, float]] = []
+    for number in own.index:
+        one, rest = own.loc[number], own.drop(number)
+        for part in ("pack", "chain"):
+            constants = {part: _fit(part, rest, rest[f"{part}_s"])}
+            found.append((one["name"], part, cost_s(constants, one, part), one[f"{part}_s"]))
+    every = fitted(own, seen)
+    models = {run: fitted(own, seen[seen.run != run]) for run in seen.run.unique()}
+    for run, phases in pd.concat([seen, others]).groupby("run", sort=False):
+        model = models.get(run, every)
+        cpu_s = phases.pack_s + phases.chain_s + transport_s(phases)
+        found += zip(phases.name, ["cpu"] * len(phases), cost_s(model, phases, *PARALLEL), cpu_s, strict=True)
+        found += zip(phases.name, ["batch"] * len(phases), batch_s(model, phases), phases.wall_s, strict=True)
+    return pd.DataFrame(found, columns=["name", "what", "predicted_s", "measured_s"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,11 +169,6 @@ class Cluster:
     bucket_deviation: float = 0.0
 
     @property
-    def nodes(self) -> int:
-        """Machines."""
-        return -(-self.cores // self.cores_per_node)
-
-    @property
     def imbalance(self) -> float:
         """How much longer the last of the chain's tasks takes than the mean: the largest of so many sums."""
         deviation = self.bucket_deviation / np.sqrt(self.buckets_per_core)
@@ -291,22 +176,13 @@ class Cluster:
 
     def network_s(self, shuffled_bytes: float) -> float:
         """Seconds for the bytes that go to another machine, all machines sending at once."""
-        return shuffled_bytes * (1.0 - 1.0 / self.nodes) / (self.nodes * self.network_bytes_per_s)
+        nodes = -(-self.cores // self.cores_per_node)
+        return shuffled_bytes * (1.0 - 1.0 / nodes) / (nodes * self.network_bytes_per_s)
 
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """A batch on a cluster.
-
-    Attributes:
-        cluster: The cluster.
-        load: The batch.
-        serial_s: No task runs.
-        own_s: Reading, packing, joining, on all cores at once.
-        spark_s: Spark's part of the tasks, on all cores at once.
-        waiting_s: Cores wait for the last task.
-        network_s: Bytes on their way.
-    """
+    """A batch on a cluster: seconds of its parts, all cores at once."""
 
     cluster: Cluster
     load: Load
@@ -348,27 +224,26 @@ class Shape:
 
 def predicted(model: Model, cluster: Cluster, shape: Shape, rows: float) -> Prediction:
     """Predict a batch of so many rows."""
-    buckets = float(cluster.cores * cluster.buckets_per_core)
-    pieces = float(cluster.cores) if shape.rows_per_piece is None else max(rows / shape.rows_per_piece, 2.0)
+    buckets, cores = float(cluster.cores * cluster.buckets_per_core), float(cluster.cores)
+    pieces = cores if shape.rows_per_piece is None else max(rows / shape.rows_per_piece, 2.0)
     load = Load(
         rows=rows,
         partitions=pieces,
         buckets=buckets,
-        tasks=float(cluster.cores),
-        columns=0.0,
+        tasks=cores,
+        carried=0.0,
         results=rows * shape.matches,
         segments=buckets * shape.segments_per_bucket,
         shuffled_bytes=rows * shape.bytes_per_row + pieces * buckets * shape.bytes_per_payload,
     )
     # With fewer pieces than cores, some have nothing to read.
-    idle = max(cluster.cores / pieces, 1.0)
-    read_s = priced(model.pack, pack_terms(load)) * idle
-    own_s = (read_s + priced(model.chain, chain_terms(load))) / cluster.cores
-    spark_s = priced(model.spark, spark_terms(load)) / cluster.cores
+    idle = max(cores / pieces, 1.0)
+    own_s = (cost_s(model, load, "pack") * idle + cost_s(model, load, "chain")) / cores
+    spark_s = cost_s(model, load, "spark") / cores
     return Prediction(
         cluster,
         load,
-        serial_s=model.serial_s(load),
+        serial_s=cost_s(model, load, "serial"),
         own_s=own_s,
         spark_s=spark_s,
         waiting_s=(own_s + spark_s) * (cluster.imbalance - 1.0),
@@ -394,7 +269,6 @@ def with_driver(model: Model, *, bucket_s: float, piece_s: float) -> Model:
 
     In the job these are too small to be told from the rest; the larger of both counts.
     """
-    serial = dict(model.serial)
-    serial["bucket"] = max(serial["bucket"], bucket_s)
-    serial["piece"] = max(serial["piece"], piece_s)
-    return replace(model, serial=serial)
+    serial = model["serial"]
+    larger = {"bucket": max(serial["bucket"], bucket_s), "piece": max(serial["piece"], piece_s)}
+    return {**model, "serial": {**serial, **larger}}

@@ -2,43 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
-import numpy as np
+import pandas as pd
 
-from tests.bench.reports import table, write_page
-from tests.bench.scaling.measured import (
-    MATCHES,
-    WINDOW,
-    Measured,
-    bucket_deviation,
-    shape_of,
-    slope,
-)
+from tests.bench.plots import predicted_against_measured
+from tests.bench.reports import fill_page, table, write_figures
+from tests.bench.scaling.measured import FILE, Measured, bucket_deviation, shape_of, slope
 from tests.bench.scaling.model import (
-    Checked,
     Cluster,
     Model,
     Prediction,
     Shape,
-    Terms,
     at_interval,
     fitted,
     left_out,
     predicted,
     with_driver,
 )
-from tests.bench.scaling.plots import plot_budget, plot_checked, plot_throughput
 
 CORES = (10, 30, 100, 300, 1000)
 INTERVALS_S = (1.0, 5.0, 30.0)
 #: Where limits are looked for: tenth parts of powers of ten, up to 10,000 cores.
 MANY_CORES = tuple(round(10 ** (n / 10)) for n in range(3, 41))
 LEAST_EFFICIENCY = 0.5
-#: The interval whose budget is shown.
-SHOWN_S = 5.0
 #: Buckets of a core, as the design has it.
 BUCKETS_PER_CORE = 4
 #: As settings are by default: rows of a piece of input, and of a batch.
@@ -53,57 +41,49 @@ _WHATS = {
 
 
 def write_report(out: Path, measured: Measured) -> str:
-    """Write scaling.md and its plots, and return the text."""
-    checked = left_out(measured.own, measured.seen, measured.checked)
+    """Write the measurements and the tables made of them, and return the page."""
+    out.mkdir(parents=True, exist_ok=True)
+    write_figures(out / FILE, asdict(measured))
+    own, seen, others = (pd.DataFrame(of) for of in (measured.own, measured.seen, measured.checked))
+    checked = left_out(own, seen, others)
     model = driver_model(measured)
-    parts = [
-        "# The scaling model: what was measured, and what it predicts",
-        "Written by `python -m tests.bench.scaling` (`make bench-scaling`); all measurements are in "
-        f"`scaling.json`. {measured.machine}. {measured.conditions}",
-        f"The load: {_load_text()} What it means, and what it assumes, is in [scaling.md](../scaling.md).",
-        *_constants(model),
-        *_errors(checked),
-        *_driver(measured),
-        *_phases(measured, checked),
-        *_predictions(out, model, measured),
-    ]
-    plot_checked(out / "scaling-checked.png", checked)
-    return write_page(out, "scaling", "\n\n".join(parts), asdict(measured))
+    points = {
+        text.partition(";")[0]: 1e3 * checked[checked.what == what][["measured_s", "predicted_s"]].to_numpy()
+        for what, text in _WHATS.items()
+    }
+    predicted_against_measured(out / "scaling-checked.png", points, "per batch")
+    parts = {
+        "machine": f"{measured.machine}. {measured.conditions}",
+        "constants": _constants(model),
+        "errors": _errors(checked),
+        "driver": _driver(measured),
+        "phases": _phases(pd.concat([seen, others]), checked),
+        **_predictions(model, measured),
+    }
+    return fill_page(out / "scaling.md", parts)
 
 
 def driver_model(measured: Measured) -> Model:
     """Fit everything, and take the driver's share of many buckets and pieces from where it was measured."""
-    model = fitted(measured.own, measured.seen)
+    model = fitted(pd.DataFrame(measured.own), pd.DataFrame(measured.seen))
     return with_driver(model, bucket_s=slope(measured.reports), piece_s=slope(measured.partitions))
 
 
-def _load_text() -> str:
-    return (
-        f"twelve queries whose windows are 1/12 ... 12/12 of {WINDOW} batches, keys so many that a row finds "
-        f"{MATCHES:g} partners in the largest. R rows in a batch, P pieces of input, V buckets, S tasks of "
-        "the chain."
-    )
-
-
-def _constants(model: Model) -> list[str]:
-    groups: dict[str, Terms] = {
-        "reading and packing, CPU": model.pack,
-        "the chain, CPU": model.chain,
-        "tasks in Spark besides, CPU": model.spark,
-        "the driver, clock": model.serial,
-    }
+def _constants(model: Model) -> str:
     rows = [
         (group, _EACH.get(name, name), _microseconds(seconds))
-        for group, constants in groups.items()
-        for name, seconds in constants.items()
+        for part, group in _GROUPS.items()
+        for name, seconds in model[part].items()
     ]
-    return [
-        "## Constants",
-        "Microseconds for each; 0 means that the fit found nothing to explain by it.",
-        table(("", "for each", "µs"), rows, texts=2),
-    ]
+    return table(("", "for each", "µs"), rows, texts=2)
 
 
+_GROUPS = {
+    "pack": "reading and packing, CPU",
+    "chain": "the chain, CPU",
+    "spark": "tasks in Spark besides, CPU",
+    "serial": "the driver, clock",
+}
 _EACH = {
     "piece": "piece of input (P)",
     "task": "task of the chain (S)",
@@ -128,53 +108,35 @@ def _microseconds(seconds: float) -> str:
     return "0" if value < 1e-6 else f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
-def _errors(checked: Sequence[Checked]) -> list[str]:
+def _errors(checked: pd.DataFrame) -> str:
     rows = []
     for what, text in _WHATS.items():
-        errors = np.array([c.error for c in checked if c.what == what])
-        sizes = np.abs(errors)
-        shown = (f"{np.median(sizes):.1%}", f"{np.quantile(sizes, 0.9):.1%}", f"{np.median(errors):+.1%}")
+        own = checked[checked.what == what]
+        errors = own.predicted_s / own.measured_s - 1
+        sizes = errors.abs()
+        shown = (f"{sizes.median():.1%}", f"{sizes.quantile(0.9):.1%}", f"{errors.median():+.1%}")
         rows.append((text, len(errors), *shown))
-    return [
-        "## Predicted against measured",
-        "A prediction is made by constants that were fitted without what it predicts.",
-        table(("", "predictions", "median error", "9 of 10 within", "bias"), rows),
-        "![Predicted against measured](scaling-checked.png)",
-    ]
+    return table(("", "predictions", "median error", "9 of 10 within", "bias"), rows)
 
 
-def _driver(measured: Measured) -> list[str]:
+def _driver(measured: Measured) -> str:
     serial = [
         (name, f"{s.count:,}", f"{1e3 * s.cpu_s:.1f}", f"{s.bytes / 1e3:,.0f}")
         for name, rows in (("buckets reported", measured.reports), ("pieces planned", measured.partitions))
         for s in rows
     ]
-    plans = [
-        (p.queries, p.buckets, f"{1e3 * p.read_s:.1f}", f"{1e3 * p.chain_s:.1f}") for p in measured.plans
-    ]
-    return [
-        "## What one core does for all",
-        "CPU of the driver's Python for a batch: committing what V buckets report, and admitting and handing "
-        "out P pieces.",
-        table(("", "number", "ms", "KB"), serial),
-        "A batch that brings a new plan carries it to every bucket. CPU more than the batches beside it, all "
-        "buckets together:",
-        table(("queries", "buckets", "reading, ms", "chain, ms"), plans),
-    ]
+    return table(("", "number", "ms", "KB"), serial)
 
 
-def _phases(measured: Measured, checked: Sequence[Checked]) -> list[str]:
-    by_name = {(c.name, c.what): c for c in checked}
+def _phases(seen: pd.DataFrame, checked: pd.DataFrame) -> str:
+    of = checked.pivot(index="name", columns="what", values=["measured_s", "predicted_s"])
     rows = []
-    for s in (*measured.seen, *measured.checked):
-        name = f"{s.run.name}: R={s.phase.batch_rows:,} P={s.phase.partitions}"
-        batch, cpu = by_name[name, "batch"], by_name[name, "cpu"]
-        times_s = (batch.measured_s, batch.predicted_s, cpu.measured_s, cpu.predicted_s)
-        own_s, jvm_s = s.pack_s + s.chain_s, s.jvm_s - s.tasks_s
+    for s in seen.itertuples():
+        seconds = [of.loc[s.name, (kind, what)] for what in ("batch", "cpu") for kind in _KINDS]
         rows.append(
             (
-                *(s.run.name, f"{s.phase.batch_rows:,}", s.phase.partitions),
-                *(f"{1e3 * seconds:.0f}" for seconds in (*times_s, own_s, jvm_s)),
+                *(s.run, f"{s.rows:,}", s.partitions),
+                *(f"{1e3 * t:.0f}" for t in (*seconds, s.pack_s + s.chain_s, s.jvm_s - s.tasks_s)),
                 *(f"{s.shuffled_bytes / 1e3:,.0f}", f"{s.hottest:.2f}"),
             )
         )
@@ -182,14 +144,13 @@ def _phases(measured: Measured, checked: Sequence[Checked]) -> list[str]:
         *("run", "R", "P", "clock", "predicted", "tasks, CPU", "predicted", "of it our own"),
         *("driver's JVM, CPU", "shuffled, KB", "hottest bucket / mean"),
     )
-    return [
-        "## The job, phase by phase",
-        "Means of the batches of a phase, ms. Predicted by the other runs; those of other masters by all.",
-        table(header, rows),
-    ]
+    return table(header, rows)
 
 
-def _predictions(out: Path, model: Model, measured: Measured) -> list[str]:
+_KINDS = ("measured_s", "predicted_s")
+
+
+def _predictions(model: Model, measured: Measured) -> dict[str, str]:
     shape, deviation = shape_of(measured), bucket_deviation(measured)
     cluster = Cluster(1, bucket_deviation=deviation, buckets_per_core=BUCKETS_PER_CORE)
     settings = {
@@ -214,32 +175,27 @@ def _predictions(out: Path, model: Model, measured: Measured) -> list[str]:
             rows.append(
                 (name, f"{p.cluster.cores:,}", f"{interval:g}", f"{p.load.rows:,.3g}", *rates, *parts)
             )
-    first = next(iter(settings))
-    by_interval = {f"a batch every {s:g} s": found[first, s] for s in INTERVALS_S if found[first, s]}
-    by_interval["pieces of 500,000 rows, every 5 s"] = found["four buckets, pieces of 500,000 rows", SHOWN_S]
-    plot_throughput(out / "scaling-throughput.png", {k: v for k, v in by_interval.items() if v})
-    plot_budget(out / "scaling-budget.png", found[first, SHOWN_S])
     header = (
         *("settings", "cores", "interval, s", "rows of a batch", "million rows/s"),
         *("per core, thousand rows/s", "efficiency", "driver", "network"),
     )
-    return [
-        "## More cores",
-        f"**Predicted, not measured.** {shape.bytes_per_row:.0f} bytes shuffled for a row and "
-        f"{shape.bytes_per_payload:.0f} for a payload, {shape.segments_per_bucket:.0f} segments in a bucket; "
-        f"{cluster.cores_per_node} cores to a machine, {cluster.network_bytes_per_s * 8e-9:.0f} Gbit/s; "
-        f"buckets of a batch differ by {deviation:.1%} (standard deviation, from the hottest bucket). "
-        "Efficiency is throughput per core, over that of the most efficient line of the table.",
-        table(header, rows),
-        *_limits(model, cluster, shape, best),
-        *_default_batches(model, cluster, shape),
-        "![Throughput](scaling-throughput.png)",
-        f"What a batch's time goes to, four buckets and a piece for each core, a batch every {SHOWN_S:g} s:",
-        "![Budget](scaling-budget.png)",
+    assumed = [
+        ("bytes shuffled for a row", f"{shape.bytes_per_row:.0f}"),
+        ("bytes shuffled for a payload", f"{shape.bytes_per_payload:.0f}"),
+        ("segments in a bucket", f"{shape.segments_per_bucket:.0f}"),
+        ("cores to a machine", cluster.cores_per_node),
+        ("Gbit/s", f"{cluster.network_bytes_per_s * 8e-9:.0f}"),
+        ("standard deviation of a batch's buckets, from the hottest", f"{deviation:.1%}"),
     ]
+    return {
+        "assumed": table(("", ""), assumed),
+        "more cores": table(header, rows),
+        "limits": _limits(model, cluster, shape, best),
+        "default batches": _default_batches(model, cluster, shape),
+    }
 
 
-def _limits(model: Model, cluster: Cluster, shape: Shape, best: float) -> list[str]:
+def _limits(model: Model, cluster: Cluster, shape: Shape, best: float) -> str:
     """Say how many cores each interval keeps at least half as busy as the best, and what takes the rest."""
     rows = []
     for interval in INTERVALS_S:
@@ -258,23 +214,15 @@ def _limits(model: Model, cluster: Cluster, shape: Shape, best: float) -> list[s
         most = max(parts, key=lambda name: parts[name])
         shown = f"{last.cluster.cores:,}" + (" or more" if last.cluster.cores == MANY_CORES[-1] else "")
         rows.append((f"{interval:g} s", shown, most, f"{parts[most] / last.batch_s:.0%}"))
-    return [
-        "How far that goes, with four buckets and a piece for each core: the most cores of which each still "
-        f"does {LEAST_EFFICIENCY:.0%} of the best, and what takes most of a batch besides our own code.",
-        table(("a batch every", "cores", "takes most", "of the batch"), rows),
-    ]
+    return table(("a batch every", "cores", "takes most", "of the batch"), rows)
 
 
-def _default_batches(model: Model, cluster: Cluster, shape: Shape) -> list[str]:
-    """Say what happens with batches as they are by default."""
+def _default_batches(model: Model, cluster: Cluster, shape: Shape) -> str:
+    """Predict batches with the settings left as they are."""
     pieces = replace(shape, rows_per_piece=DEFAULT_PIECE)
     found: list[Prediction] = [
         predicted(model, replace(cluster, cores=cores, buckets_per_core=1), pieces, DEFAULT_BATCH)
         for cores in (2, *CORES)
     ]
     rows = [(f"{p.cluster.cores:,}", f"{p.batch_s:.2f}", f"{p.rows_per_s / 1e6:.2f}") for p in found]
-    return [
-        f"With the settings left as they are (a bucket for each core, batches of {DEFAULT_BATCH:,} rows in "
-        f"pieces of {DEFAULT_PIECE:,}):",
-        table(("cores", "batch, s", "million rows/s"), rows),
-    ]
+    return table(("cores", "batch, s", "million rows/s"), rows)

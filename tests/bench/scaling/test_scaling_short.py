@@ -5,38 +5,35 @@ from __future__ import annotations
 import re
 from dataclasses import asdict, replace
 from pathlib import Path
+from types import SimpleNamespace
 
+import pandas as pd
 import pytest
 
 from tests.bench.reports import rounded
 from tests.bench.scaling.__main__ import QUICK_PHASES, in_spark, main
 from tests.bench.scaling.driver import Serial, measure_partitions, measure_reports
-from tests.bench.scaling.in_process import Own, PlanCost, measure_plans, measure_points
-from tests.bench.scaling.in_spark import CHECKED, PHASES, RUNS, Phase, Seen, SparkRun
-from tests.bench.scaling.load import GRID, Point, workload
+from tests.bench.scaling.in_process import measure_points
+from tests.bench.scaling.in_spark import CHECKED, PHASES, RUNS, Phase, SparkRun, phase_facts
+from tests.bench.scaling.load import GRID, Case, Point, workload
 from tests.bench.scaling.measured import Measured, bucket_deviation, read, shape_of, slope
 from tests.bench.scaling.model import (
+    PARALLEL,
     Cluster,
-    Model,
     Shape,
     at_interval,
-    chain_terms,
+    batch_s,
+    cost_s,
     fitted,
     left_out,
-    load_of,
-    load_seen,
-    pack_terms,
     predicted,
-    priced,
-    serial_terms,
-    spark_terms,
 )
 from tests.bench.scaling.report import CORES, INTERVALS_S, MANY_CORES, driver_model, write_report
 
 #: Seconds, of a machine that does not exist.
-TRUE = Model(
-    pack={"piece": 1e-3, "payload": 5e-5, "payload's column": 1e-5, "row": 1e-7, "value": 1e-8},
-    chain={
+TRUE = {
+    "pack": {"piece": 1e-3, "payload": 5e-5, "payload's column": 1e-5, "row": 1e-7, "value": 1e-8},
+    "chain": {
         "bucket": 2e-3,
         "segment": 5e-5,
         "segment's column": 5e-6,
@@ -47,52 +44,35 @@ TRUE = Model(
         "pair": 1e-7,
         "value of a pair": 1e-8,
     },
-    spark={"piece": 5e-3, "task": 8e-3, "bucket": 1e-3, "block": 1e-4, "payload": 2e-5, "byte": 1e-9},
-    serial={"batch": 0.1, "piece": 1e-3, "task": 2e-3, "bucket": 2e-4},
-)
+    "spark": {"piece": 5e-3, "task": 8e-3, "bucket": 1e-3, "block": 1e-4, "payload": 2e-5, "byte": 1e-9},
+    "serial": {"batch": 0.1, "piece": 1e-3, "task": 2e-3, "bucket": 2e-4},
+}
 
 
-def own_of(point: Point) -> Own:
+def own_of(point: Point) -> Case:
     """Return what a point takes on that machine."""
-    own = Own(
-        point, 0.0, 0.0, segments=50.0 * point.buckets, results=point.rows * point.matches, state_rows=0
-    )
-    load = load_of(own)
-    return replace(
-        own, pack_s=priced(TRUE.pack, pack_terms(load)), chain_s=priced(TRUE.chain, chain_terms(load))
-    )
+    own = point.facts() | {"segments": 50.0 * point.buckets, "results": point.rows * point.matches}
+    return own | {f"{part}_s": cost_s(TRUE, SimpleNamespace(**own), part) for part in ("pack", "chain")}
 
 
-def seen_of(run: SparkRun, phase: Phase) -> Seen:
+def seen_of(run: SparkRun, phase: Phase) -> Case:
     """Return what a phase takes on that machine; tasks of the JVM are half of what Spark takes."""
-    seen = Seen(
-        run=run,
-        phase=phase,
-        batches=8,
-        wall_s=1.0,
-        pack_s=0.0,
-        chain_s=0.0,
-        hottest=1.2,
-        workers_s=0.0,
-        tasks_s=0.0,
-        jvm_s=0.0,
-        source_s=0.0,
-        service_s=0.0,
-        shuffled_bytes=20.0 * phase.batch_rows + 300.0 * phase.partitions * run.buckets,
-        results=0.1 * phase.batch_rows,
-        segments=50.0 * run.buckets,
-    )
-    load = load_seen(seen)
-    own_s, spark_s = TRUE.own_s(load), priced(TRUE.spark, spark_terms(load))
-    pack_s = priced(TRUE.pack, pack_terms(load))
-    return replace(
-        seen,
-        pack_s=pack_s,
-        chain_s=own_s - pack_s,
-        workers_s=own_s + spark_s / 2,
-        tasks_s=spark_s / 2,
-        wall_s=TRUE.batch_s(load, 1 if "[1]" in run.master else 2),
-    )
+    seen = phase_facts(run, phase) | {
+        "hottest": 1.2,
+        "jvm_s": 0.0,
+        "shuffled_bytes": 20.0 * phase.batch_rows + 300.0 * phase.partitions * run.buckets,
+        "results": 0.1 * phase.batch_rows,
+        "segments": 50.0 * run.buckets,
+    }
+    load = SimpleNamespace(**seen)
+    pack_s, chain_s, spark_s = (cost_s(TRUE, load, part) for part in PARALLEL)
+    return seen | {
+        "pack_s": pack_s,
+        "chain_s": chain_s,
+        "workers_s": pack_s + chain_s + spark_s / 2,
+        "tasks_s": spark_s / 2,
+        "wall_s": batch_s(TRUE, load),
+    }
 
 
 @pytest.fixture(scope="module")
@@ -100,32 +80,30 @@ def measured() -> Measured:
     return Measured(
         machine="a machine",
         conditions="nobody else",
-        own=tuple(map(own_of, GRID)),
-        plans=(PlanCost(12, 2, 0.001, 0.004),),
-        reports=(Serial(4, 0.002, 4_000), Serial(1004, 0.202, 1_004_000)),
-        partitions=(Serial(4, 0.001, 4_000), Serial(104, 0.002, 104_000)),
-        seen=tuple(seen_of(run, phase) for run in RUNS for phase in PHASES),
-        checked=tuple(seen_of(run, phase) for run in CHECKED for phase in PHASES),
+        own=list(map(own_of, GRID)),
+        reports=[Serial(4, 0.002, 4_000), Serial(1004, 0.202, 1_004_000)],
+        partitions=[Serial(4, 0.001, 4_000), Serial(104, 0.002, 104_000)],
+        seen=[seen_of(run, phase) for run in RUNS for phase in PHASES],
+        checked=[seen_of(run, phase) for run in CHECKED for phase in PHASES],
     )
 
 
 def test_a_fit_finds_the_constants_that_made_the_measurements(measured: Measured) -> None:
-    model = fitted(measured.own, measured.seen)
+    own = pd.DataFrame(measured.own)
+    model = fitted(own, pd.DataFrame(measured.seen))
 
-    for found, true in ((model.pack, TRUE.pack), (model.spark, TRUE.spark), (model.serial, TRUE.serial)):
-        assert found == pytest.approx(true, rel=0.01)
+    for part in ("pack", "spark", "serial"):
+        assert model[part] == pytest.approx(TRUE[part], rel=0.01)
     # Segments are as many as buckets here, fifty each, so that one stands for the other.
-    assert priced(model.chain, chain_terms(load_of(measured.own[3]))) == pytest.approx(
-        measured.own[3].chain_s
-    )
+    assert cost_s(model, own.loc[3], "chain") == pytest.approx(own.loc[3].chain_s)
 
 
 def test_what_was_left_out_is_predicted(measured: Measured) -> None:
-    checked = left_out(measured.own, measured.seen, measured.checked)
+    checked = left_out(*(pd.DataFrame(of) for of in (measured.own, measured.seen, measured.checked)))
 
-    assert {c.what for c in checked} == {"pack", "chain", "cpu", "batch"}
+    assert set(checked.what) == {"pack", "chain", "cpu", "batch"}
     assert len(checked) == 2 * (len(GRID) + len(measured.seen) + len(measured.checked))
-    assert max(abs(c.error) for c in checked) < 0.02
+    assert (checked.predicted_s / checked.measured_s - 1).abs().max() < 0.02
 
 
 def test_a_batch_on_a_cluster_is_serial_time_work_over_cores_and_network() -> None:
@@ -135,8 +113,8 @@ def test_a_batch_on_a_cluster_is_serial_time_work_over_cores_and_network() -> No
 
     assert one.load.buckets == 40
     assert one.load.partitions == one.load.tasks == 10
-    assert one.serial_s == pytest.approx(priced(TRUE.serial, serial_terms(one.load)))
-    assert one.own_s == pytest.approx(TRUE.own_s(one.load) / 10)
+    assert one.serial_s == pytest.approx(cost_s(TRUE, one.load, "serial"))
+    assert one.own_s == pytest.approx(cost_s(TRUE, one.load, "pack", "chain") / 10)
     assert one.network_s == 0, "a machine sends itself nothing"
     assert many.network_s == pytest.approx(many.load.shuffled_bytes * 19 / 20 / (20 * 1.25e9))
     assert many.serial_s == pytest.approx(0.1 + 0.32 + 0.64 + 0.256)
@@ -169,13 +147,7 @@ def test_the_report_is_written_of_what_the_file_holds(measured: Measured, tmp_pa
     assert rounded(asdict(read(tmp_path))) == rounded(asdict(measured))
     assert "| the driver, clock | batch | 100,000 |" in text
     assert "| buckets reported | 1,004 | 202.0 | 1,004 |" in text
-    assert {p.name for p in tmp_path.iterdir()} == {
-        "scaling.md",
-        "scaling.json",
-        "scaling-checked.png",
-        "scaling-throughput.png",
-        "scaling-budget.png",
-    }
+    assert {p.name for p in tmp_path.iterdir()} == {"scaling.md", "scaling.json", "scaling-checked.png"}
     assert slope(measured.reports) == pytest.approx(2e-4)
     assert shape_of(measured).bytes_per_row == pytest.approx(20)
     assert shape_of(measured).bytes_per_payload == pytest.approx(300)
@@ -216,29 +188,25 @@ def test_a_batch_of_a_load_comes_in_as_many_pieces_as_the_point_says(tmp_path: P
 
 @pytest.mark.slow
 def test_our_own_code_and_the_driver_are_measured() -> None:
-    points = (Point(1_000, 1), Point(1_000, 4, cuts=2))
-    own = list(measure_points(points, batches=4))
-    assert [o.point for o in own] == list(points)
-    assert own[0].segments < own[1].segments
-    assert all(o.pack_s > 0 and o.chain_s > 0 and o.results > 0 for o in own)
+    one, four = measure_points((Point(1_000, 1), Point(1_000, 4, cuts=2)), batches=4)
+    assert (one["partitions"], four["partitions"]) == (2, 4)
+    assert one["segments"] < four["segments"]
+    assert all(o["pack_s"] > 0 and o["chain_s"] > 0 and o["results"] > 0 for o in (one, four))
     assert [s.count for s in measure_reports((2, 8))] == [2, 8]
     small, large = measure_partitions((4, 16))
     assert small.bytes < large.bytes
-    (cost,) = measure_plans(8, buckets=(2,), versions=1)
-    assert (cost.queries, cost.buckets) == (8, 2)
 
 
 @pytest.mark.slow
 @pytest.mark.spark
 def test_phases_of_the_job_are_measured() -> None:
-    seen = in_spark((SparkRun(4, 2),), (), QUICK_PHASES, batches=5)
+    seen = in_spark((SparkRun(4, 2),), QUICK_PHASES, batches=5)
+    few, lone = (SimpleNamespace(**case) for case in seen)
 
-    assert [s.phase for s in seen] == list(QUICK_PHASES[1:])
-    few, lone = seen
-    assert (few.phase.partitions, lone.phase.partitions) == (2, 4)
+    assert (few.partitions, lone.partitions) == (2, 4)
     assert lone.pack_s > few.pack_s
     assert lone.shuffled_bytes > few.shuffled_bytes > 0
-    assert all(0 < s.tasks_s < s.jvm_s and s.workers_s > 0 and s.wall_s > 0 for s in seen)
+    assert all(0 < s.tasks_s < s.jvm_s and s.workers_s > 0 and s.wall_s > 0 for s in (few, lone))
 
 
 @pytest.mark.bench

@@ -13,6 +13,7 @@ import tempfile
 from pathlib import Path
 from typing import Annotated
 
+import pandas as pd
 import typer
 
 from catalog.durations import parse_duration_us
@@ -23,7 +24,7 @@ from tests.bench.soak.report import SoakReport, write_report
 from tests.bench.soak.rows import STREAMS
 from tests.bench.soak.sampler import read_lines
 from tests.bench.soak.soak import FOLLOWED, SoakSetting, read_soaked, soak, visits_file
-from tests.bench.soak.verdict import Stretch, changes, minutes
+from tests.bench.soak.verdict import changes, minutes
 from tests.bench.soak.visitors import read_visits
 
 STRETCH_S = 600
@@ -56,36 +57,35 @@ def main(
 def judge(directory: Path, warm_up: int = 2, conditions: str = "") -> SoakReport:
     """Compare and measure what a soak has recorded in a directory."""
     soaked = read_soaked(directory)
-    samples, batches = (read_lines(directory / f"{name}.jsonl") for name in ("samples", "batches"))
+    lines = {name: read_lines(directory / f"{name}.jsonl") for name in ("samples", "batches")}
+    samples, batches = (pd.DataFrame(of) for of in lines.values())
     visits = read_visits(visits_file(directory))
     acknowledged = {name: int(read_posted(directory, name)["end"][-1]) for name in STREAMS}
     start_s, duration_s = soaked.start_us / 1e6, soaked.setting.duration_s
     by_minute = minutes(directory, start_s, duration_s, FOLLOWED, samples, batches)
-    stretches = [
-        Stretch(start_s + from_s, start_s + from_s + STRETCH_S)
-        for from_s in range(0, duration_s - STRETCH_S + 1, STRETCH_S)
-    ]
-    # With one stretch after the warm-up there is nothing to compare it with.
-    if len(stretches) < warm_up + 2:
-        stretches = []
     retention_s = parse_duration_us(soaked.setting.retention) / 1e6
+    stretches = duration_s // STRETCH_S
+    # With one stretch after the warm-up there is nothing to compare it with.
+    judged = stretches >= warm_up + 2
     return SoakReport(
         soaked=soaked,
         machine=machine(),
         conditions=conditions,
-        rows=sum(acknowledged.values()),
-        late_rows=round(sum(batch["late_rows"] for batch in batches)),
-        results=round(sum(batch["results"] for batch in batches)),
-        batches=len(batches),
-        plan_versions=len({batch["plan_version"] for batch in batches}),
-        visitors=len(visits),
-        compared=compare(directory, soaked.rows, acknowledged, batches_of(batches), visits),
+        facts={
+            "rows posted": sum(acknowledged.values()),
+            "late rows": int(batches["late_rows"].sum()),
+            "results of all batches": int(batches["results"].sum()),
+            "batches": len(batches),
+            "plan versions in force": batches["plan_version"].nunique(),
+            "queries that came": len(visits),
+        },
+        compared=compare(directory, soaked.rows, acknowledged, batches_of(lines["batches"]), visits),
         minutes=by_minute,
         warm_up=warm_up,
         stretch_s=STRETCH_S,
-        changes=changes(samples, batches, by_minute, start_s, retention_s, stretches, warm_up)
-        if stretches
-        else (),
+        changes=changes(samples, batches, by_minute, start_s, retention_s, STRETCH_S, stretches)
+        if judged
+        else pd.DataFrame(),
     )
 
 

@@ -16,7 +16,7 @@ import psutil
 
 from catalog.store.store import Store
 from tests.bench.peers.feeding import Worker
-from tests.bench.process_tree import of_each
+from tests.bench.processes import of_each
 from tests.bench.soak.rows import STREAMS
 
 EVERY_S = 10.0

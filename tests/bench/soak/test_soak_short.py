@@ -7,8 +7,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
+from tests.bench.soak import verdict
 from tests.bench.soak.__main__ import judge
 from tests.bench.soak.expected import Compared, batches_of, compare
 from tests.bench.soak.load import POSTED, posted_file
@@ -17,7 +19,6 @@ from tests.bench.soak.readers import PAIR, pairs_file
 from tests.bench.soak.report import SoakReport, write_report
 from tests.bench.soak.rows import DISORDER_US, STREAMS, SoakRows
 from tests.bench.soak.soak import FOLLOWED, Soaked, SoakSetting, soak
-from tests.bench.soak.verdict import Change, Stretch, changes, minutes
 from tests.bench.soak.visitors import Phase, read_visits
 
 ROWS = SoakRows(1_700_000_000_000_000, 100)
@@ -169,7 +170,7 @@ def test_a_visitor_that_uses_earlier_rows_is_within_the_widest_standing_query() 
     ],
 )
 def test_more_than_a_twentieth_is_growth(name: str, first: float, last: float, grew: bool) -> None:
-    assert Change(name, (1.0, first, 0.0, last), 1).grew is grew
+    assert verdict.grew(name, first, last) is grew
 
 
 def test_latency_is_from_the_request_of_the_later_row(tmp_path: Path) -> None:
@@ -185,19 +186,19 @@ def test_latency_is_from_the_request_of_the_later_row(tmp_path: Path) -> None:
     batches = [{"committed_us": (start_s + 0.5) * 1e6, "rows": 600.0, "state_rows": 1.0, "state_bytes": 2.0}]
     batches[0]["segments"] = 3.0
 
-    (minute,) = minutes(tmp_path, start_s, 60, FOLLOWED, samples, batches)
-    stretch = Stretch(start_s, start_s + 60)
-    given = changes(samples, batches, [minute], start_s, 600, [stretch, stretch], 0)
-    found = {change.name: change.medians for change in given}
+    frames = pd.DataFrame(samples), pd.DataFrame(batches)
+    of_minutes = verdict.minutes(tmp_path, start_s, 60, FOLLOWED, *frames)
+    (minute,) = of_minutes.itertuples()
+    found = verdict.changes(*frames, of_minutes, start_s, 600, 60, 2)
 
     assert minute.results == 2 * len(FOLLOWED)
     assert minute.p50_s == pytest.approx((0.5 + 0.4) / 2, abs=1e-3)
     assert minute.post_p99_s == pytest.approx(0.1, abs=5e-3)
     assert minute.rows_per_s == 10
-    assert found["x files"] == (3, 3)
-    assert found["state_rows"] == (1, 1)
-    assert found["batches kept"] == (1, 1)
-    assert found["of each batch: results files"] == (8, 8)
+    assert tuple(found.loc["x files"]) == (3, 0)
+    assert tuple(found.loc["state_rows"]) == (1, 0)
+    assert tuple(found.loc["batches kept"]) == (1, 0)
+    assert tuple(found.loc["of each batch: results files"]) == (8, 0)
 
 
 def test_the_report_names_what_grew_and_what_is_wrong(tmp_path: Path) -> None:
@@ -205,21 +206,18 @@ def test_the_report_names_what_grew_and_what_is_wrong(tmp_path: Path) -> None:
         soaked=Soaked(SoakSetting(), 0, "2026-01-01 00:00"),
         machine="1 core",
         conditions="",
-        rows=10,
-        late_rows=0,
-        results=5,
-        batches=2,
-        plan_versions=1,
-        visitors=1,
+        facts={"rows posted": 10},
         compared=[Compared("visitor1", 5, 1, 0, 0), Compared("visitor2", 7, 0, 0, 0)],
-        minutes=[],
+        minutes=pd.DataFrame(),
         warm_up=1,
         stretch_s=600,
-        changes=[
-            Change("all private_bytes", (5e8, 1e9, 2e9), 1),
-            Change("all handles", (100.0, 120.0, 121.0), 1),
-            Change("results files", (1.0, 10.0, 900.0), 1, judged=False),
-        ],
+        changes=pd.DataFrame(
+            {
+                "all private_bytes": (5e8, 1e9, 2e9),
+                "all handles": (100.0, 120.0, 121.0),
+                "results files": (1.0, 10.0, 900.0),
+            }
+        ).T,
     )
 
     text = write_report(tmp_path, report)
@@ -244,9 +242,9 @@ def test_a_short_soak_gives_the_right_results(tmp_path: Path) -> None:
     text = write_report(tmp_path / "out", report)
 
     assert report.wrong == []
-    assert report.rows == 2 * setting.rate_per_s * setting.duration_s
-    assert report.late_rows == 0
-    assert report.visitors >= 3
+    assert report.facts["rows posted"] == 2 * setting.rate_per_s * setting.duration_s
+    assert report.facts["late rows"] == 0
+    assert report.facts["queries that came"] >= 3
     assert sum(query.expected for query in report.compared) > 1_000
     assert f"| queries with other results | 0 of {len(report.compared)} |" in text
     (sample, *_) = (tmp_path / "soak" / "samples.jsonl").read_text().splitlines()

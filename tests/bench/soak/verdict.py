@@ -1,4 +1,4 @@
-"""The verdict: what a figure held in the last ten minutes against the first ten after the warm-up.
+"""The verdict: figures of the last ten minutes compared with the first ten after the warm-up.
 
 |  0-10  | 10-20  | 20-30  | 30-40  | 40-50  | 50-60  |    medians of each figure
   warm-up           first                      last
@@ -6,11 +6,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 
 from tests.bench.soak.load import read_posted
 from tests.bench.soak.readers import read_pairs
@@ -32,98 +32,11 @@ _OF_BATCHES = (
 #: Files of dropped batches are unlinked so much later.
 _UNLINKED_AFTER_S = 60.0
 _OF_EACH = "of each batch:"
+_KEPT = "batches kept"
 #: The size of a database is the most that it ever had in use.
-_HIGH_WATER = ("catalog.db bytes", "events.db bytes")
+_NOT_JUDGED = (_KEPT, *_OF_BATCHES, "catalog.db bytes", "events.db bytes")
 #: Figures that are no amounts held: they add up, or are of the machine.
 _NOT_HELD = ("cpu_s", "at_s", "load", "rss_bytes")
-
-
-@dataclass(frozen=True, slots=True)
-class Stretch:
-    """A stretch of wall clock, seconds.
-
-    Attributes:
-        from_s: Its begin.
-        to_s: Its end.
-    """
-
-    from_s: float
-    to_s: float
-
-    def holds(self, at_s: np.ndarray) -> np.ndarray:
-        """Tell of each time whether it is within."""
-        within: np.ndarray = (self.from_s <= at_s) & (at_s < self.to_s)
-        return within
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """A figure in the course of a soak.
-
-    Attributes:
-        name: The figure; bytes, counts, or seconds, as its name says.
-        medians: Its median in each stretch.
-        after: Index of the first stretch after the warm-up.
-        judged: Whether it must not grow.
-    """
-
-    name: str
-    medians: tuple[float, ...]
-    after: int = 0
-    judged: bool = True
-
-    @property
-    def first(self) -> float:
-        """Median after the warm-up."""
-        return self.medians[self.after]
-
-    @property
-    def last(self) -> float:
-        """Median at the end."""
-        return self.medians[-1]
-
-    @property
-    def share(self) -> float:
-        """What it changed by, as a share of the first; 0 of nothing."""
-        return (self.last - self.first) / self.first if self.first else 0.0
-
-    @property
-    def grew(self) -> bool:
-        """Tell whether it grew by more than is let pass."""
-        if not self.judged:
-            return False
-        if self.name.endswith("_s"):
-            return self.last > self.first * (1 + SHARE)
-        grain = _GRAINS["bytes" if self.name.endswith("bytes") else ""]
-        grain = 0 if self.name.startswith(_OF_EACH) else grain
-        return self.last > self.first * (1 + SHARE) + grain
-
-
-@dataclass(frozen=True, slots=True)
-class Minute:
-    """A minute under load.
-
-    Attributes:
-        number: From 0.
-        rows_per_s: Rows committed per second, both streams.
-        batches: Batches committed.
-        results: Results whose latency was measured.
-        p50_s: Median latency.
-        p99_s: 99th percentile.
-        post_p99_s: 99th percentile of the time until a request was acknowledged.
-        private_bytes: Private memory of all processes.
-        load: Load of the machine.
-    """
-
-    number: int
-    rows_per_s: float
-    batches: int
-    results: int
-    p50_s: float
-    p99_s: float
-    post_p99_s: float
-    private_bytes: float
-    load: float
 
 
 def minutes(
@@ -131,10 +44,10 @@ def minutes(
     start_s: float,
     duration_s: int,
     followed: Iterable[str],
-    samples: Sequence[Mapping[str, float]],
-    batches: Sequence[Mapping[str, float]],
-) -> list[Minute]:
-    """Return what each minute was like.
+    samples: pd.DataFrame,
+    batches: pd.DataFrame,
+) -> pd.DataFrame:
+    """Return the figures of each minute: rates, latencies, time of requests, private memory, load.
 
     Latency is from the time the request with the later of a result's rows was sent until the result was read.
 
@@ -146,6 +59,10 @@ def minutes(
         samples: What the sampler saw.
         batches: Batches.
     """
+
+    def grouped(values: pd.DataFrame | pd.Series, at_s: np.ndarray | pd.Series):
+        return values.groupby(np.floor((np.asarray(at_s) - start_s) / 60).astype(int))
+
     posted = {name: read_posted(directory, name) for name in STREAMS}
     pairs = np.concatenate([read_pairs(directory, name) for name in followed])
     sent_us = [
@@ -153,44 +70,34 @@ def minutes(
         for stream, column in zip(STREAMS, ("a", "b"), strict=True)
     ]
     read_s = pairs["read_us"] / 1e6
-    latency_s = read_s - np.maximum(*sent_us) / 1e6
-    requests = np.concatenate(list(posted.values()))
-    request_s = requests["sent_us"] / 1e6
+    latencies = grouped(pd.Series(read_s - np.maximum(*sent_us) / 1e6), read_s)
+    requests = pd.DataFrame(np.concatenate(list(posted.values())))
     took_s = (requests["acknowledged_us"] - requests["sent_us"]) / 1e6
-    committed_s = np.array([batch["committed_us"] for batch in batches]) / 1e6
-    rows = np.array([batch["rows"] for batch in batches])
-    sampled_s = np.array([sample["at_s"] for sample in samples])
-    found = []
-    for number in range(duration_s // 60):
-        within = Stretch(start_s + 60 * number, start_s + 60 * (number + 1))
-        looked = [samples[i] for i in np.flatnonzero(within.holds(sampled_s)).tolist()]
-        latencies_s = latency_s[within.holds(read_s)]
-        found.append(
-            Minute(
-                number=number,
-                rows_per_s=float(rows[within.holds(committed_s)].sum() / 60),
-                batches=int(within.holds(committed_s).sum()),
-                results=len(latencies_s),
-                p50_s=_quantile(latencies_s, 0.5),
-                p99_s=_quantile(latencies_s, 0.99),
-                post_p99_s=_quantile(took_s[within.holds(request_s)], 0.99),
-                private_bytes=_median([sample["all private_bytes"] for sample in looked]),
-                load=_median([sample["load"] for sample in looked]),
-            )
-        )
-    return found
+    committed = grouped(batches, batches["committed_us"] / 1e6)
+    looked = grouped(samples, samples["at_s"])
+    found = {
+        "rows_per_s": committed["rows"].sum() / 60,
+        "batches": committed.size(),
+        "results": latencies.size(),
+        "p50_s": latencies.quantile(0.5),
+        "p99_s": latencies.quantile(0.99),
+        "post_p99_s": grouped(took_s, requests["sent_us"] / 1e6).quantile(0.99),
+        "private_bytes": looked["all private_bytes"].median(),
+        "load": looked["load"].median(),
+    }
+    return pd.DataFrame(found).reindex(range(duration_s // 60)).fillna(0.0)
 
 
 def changes(
-    samples: Sequence[Mapping[str, float]],
-    batches: Sequence[Mapping[str, float]],
-    by_minute: Sequence[Minute],
+    samples: pd.DataFrame,
+    batches: pd.DataFrame,
+    by_minute: pd.DataFrame,
     start_s: float,
     retention_s: float,
-    stretches: Sequence[Stretch],
-    after: int,
-) -> list[Change]:
-    """Return every figure in each stretch.
+    stretch_s: float,
+    count: int,
+) -> pd.DataFrame:
+    """Return the median of every figure, a row each, in each of so many stretches of time.
 
     Args:
         samples: What the sampler saw.
@@ -198,42 +105,41 @@ def changes(
         by_minute: Minutes under load.
         start_s: When the load began.
         retention_s: How long results are kept.
-        stretches: Stretches of time, one after the other.
-        after: Index of the first one after the warm-up.
+        stretch_s: Length of a stretch.
+        count: Number of stretches.
     """
 
-    def change(name: str, at_s: np.ndarray, values: np.ndarray, *, judged: bool = True) -> Change:
-        medians = tuple(_median(values[stretch.holds(at_s)]) for stretch in stretches)
-        return Change(name, medians, after, judged)
+    def medians(values: pd.DataFrame, at_s: np.ndarray) -> pd.DataFrame:
+        of_stretch = values.groupby(np.floor((at_s - start_s) / stretch_s).astype(int)).median()
+        return of_stretch.reindex(range(count)).fillna(0.0).T
 
-    found = []
-    names = sorted({name for sample in samples for name in sample if not name.endswith(_NOT_HELD)})
-    at_s = np.array([sample["at_s"] for sample in samples])
-    committed_s = np.array([batch["committed_us"] for batch in batches]) / 1e6
-    kept = np.searchsorted(committed_s, at_s) - np.searchsorted(
-        committed_s, at_s - retention_s - _UNLINKED_AFTER_S
-    )
-    found.append(change("batches kept", at_s, kept, judged=False))
-    for name in names:
-        values = np.array([sample.get(name, 0.0) for sample in samples])
-        judged = name not in _OF_BATCHES + _HIGH_WATER
-        found.append(change(name, at_s, values, judged=judged))
+    at_s, committed_s = samples["at_s"].to_numpy(), batches["committed_us"].to_numpy() / 1e6
+    dropped_s = at_s - retention_s - _UNLINKED_AFTER_S
+    kept = np.searchsorted(committed_s, at_s) - np.searchsorted(committed_s, dropped_s)
+    figures: dict[str, np.ndarray | pd.Series] = {_KEPT: kept}
+    for name in sorted(name for name in samples if not name.endswith(_NOT_HELD)):
+        figures[name] = samples[name].fillna(0.0)
         if name in _OF_BATCHES:
-            of_each = values / np.maximum(kept, 1)
-            found.append(change(f"{_OF_EACH} {name}", at_s, of_each))
-    for name in ("state_rows", "state_bytes", "segments"):
-        values = np.array([batch[name] for batch in batches])
-        found.append(change(name, committed_s, values))
-    at_s = start_s + 60.0 * np.array([minute.number for minute in by_minute])
-    for name in ("p50_s", "p99_s", "post_p99_s"):
-        values = np.array([getattr(minute, name) for minute in by_minute])
-        found.append(change(f"latency {name}", at_s, values))
-    return found
+            figures[f"{_OF_EACH} {name}"] = figures[name] / np.maximum(kept, 1)
+    latency = by_minute[["p50_s", "p99_s", "post_p99_s"]].add_prefix("latency ")
+    return pd.concat(
+        [
+            medians(pd.DataFrame(figures), at_s),
+            medians(batches[["state_rows", "state_bytes", "segments"]], committed_s),
+            medians(latency, start_s + 60.0 * by_minute.index.to_numpy()),
+        ]
+    )
 
 
-def _median(values: Sequence[float] | np.ndarray) -> float:
-    return float(np.median(values)) if len(values) else 0.0
+def is_judged(name: str) -> bool:
+    """Return whether a figure must not grow."""
+    return name not in _NOT_JUDGED
 
 
-def _quantile(values: np.ndarray, share: float) -> float:
-    return float(np.quantile(values, share)) if len(values) else 0.0
+def grew(name: str, first: float, last: float) -> bool:
+    """Return whether a figure grew by more than is let pass; its name says whether it is bytes or seconds."""
+    if not is_judged(name):
+        return False
+    unit = "bytes" if name.endswith("bytes") else ""
+    grain = 0 if name.endswith("_s") or name.startswith(_OF_EACH) else _GRAINS[unit]
+    return last > first * (1 + SHARE) + grain

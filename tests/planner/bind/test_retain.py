@@ -51,6 +51,6 @@ def test_windows_of_three_streams_are_capped() -> None:
     assert replace(query.left, cql="") == replace(same.left, cql="")
 
 
-def test_a_window_put_anew_is_capped() -> None:
+def test_a_window_replaced_is_capped() -> None:
     text = rewrite(OF_TWO.format("[NOW]", "[NOW]"), RETAINED, QueryParts({"a": "1 HOUR"}, {}, None))
     assert bind(text, RETAINED).a.window_us == 30 * SECOND_US

@@ -1,4 +1,4 @@
-"""Parts put anew: the rewritten text binds to the query with these parts, and to nothing else."""
+"""Replaced parts: the rewritten text binds to the query with these parts, and to nothing else."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def expected(text: str, **sides: dict[str, Any]) -> Query:
 
 @pytest.mark.parametrize("more", MORE)
 @pytest.mark.parametrize("form", FORMS)
-def test_windows_are_put_anew_and_all_else_stays(form: str, more: str) -> None:
+def test_windows_are_replaced_and_all_else_stays(form: str, more: str) -> None:
     text = FORMS[form].format(more=more)
     for windows, of_a, of_b in (
         ({"F": "30s"}, 30_000_000, None),
@@ -98,7 +98,7 @@ def test_windows_are_put_anew_and_all_else_stays(form: str, more: str) -> None:
 
 @pytest.mark.parametrize("more", MORE)
 @pytest.mark.parametrize("form", FORMS)
-def test_a_filter_is_put_anew_and_all_else_stays(form: str, more: str) -> None:
+def test_a_filter_is_replaced_and_all_else_stays(form: str, more: str) -> None:
     text = FORMS[form].format(more=more)
     before = bound(text)
     for name, side in (("F", "a"), ("b", "b")):
@@ -112,7 +112,7 @@ def test_a_filter_is_put_anew_and_all_else_stays(form: str, more: str) -> None:
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_the_select_list_is_put_anew(form: str) -> None:
+def test_the_select_list_is_replaced(form: str) -> None:
     text = FORMS[form].format(more=" AND F.v < 0.2")
     new = bound(rewrite(text, STREAMS, QueryParts(select=("F.s", "upper(b.s) AS t", "count_if", "b.*")[:2])))
     assert [(o.name, o.sql) for o in new.outputs] == [("s", 'a."s"'), ("t", 'upper(b."s")')]
@@ -175,12 +175,12 @@ def test_a_part_that_cannot_be_meant_is_told_with_its_place(
     assert (caught.value.code, caught.value.path) == (code, path)
 
 
-def test_a_window_within_other_conditions_is_not_put_anew() -> None:
+def test_a_window_within_other_conditions_is_not_replaced() -> None:
     bounds = "b.ts BETWEEN F.ts + INTERVAL '1' MINUTE AND F.ts + INTERVAL '5' MINUTE"
     text = f"SELECT F.k FROM F, B b WHERE F.k = b.k AND {bounds}"
     new = bound(rewrite(text, STREAMS, QueryParts(windows={"F": "10 MINUTES"})))
     assert (new.a.window_us, new.residual) == (600_000_000, bound(text).residual)
-    with pytest.raises(InvalidInput, match='window of "b" cannot be put anew') as caught:
+    with pytest.raises(InvalidInput, match='window of "b" cannot be replaced') as caught:
         rewrite(text, STREAMS, QueryParts(windows={BOTH: "10 MINUTES"}))
     assert caught.value.path == ("window",)
 
@@ -227,7 +227,7 @@ ABSENCE = {
 
 
 @pytest.mark.parametrize("form", ABSENCE)
-def test_windows_of_outer_semi_and_anti_joins_are_put_anew(form: str) -> None:
+def test_windows_of_outer_semi_and_anti_joins_are_replaced(form: str) -> None:
     text = ABSENCE[form]
     new = rewrite(text, STREAMS, QueryParts(windows={"F": "30s"}))
     assert bound(new) == expected(text, a={"window_us": 30_000_000}), new
@@ -236,7 +236,7 @@ def test_windows_of_outer_semi_and_anti_joins_are_put_anew(form: str) -> None:
 
 
 @pytest.mark.parametrize("form", sorted({*ABSENCE} - {"bounds"}))
-def test_filters_of_outer_semi_and_anti_joins_are_put_anew(form: str) -> None:
+def test_filters_of_outer_semi_and_anti_joins_are_replaced(form: str) -> None:
     text = ABSENCE[form]
     before = bound(text)
     for filter_, sql in (("w > 0.75", '"w" > 0.75'), (None, None)):
@@ -252,7 +252,7 @@ def test_filters_of_outer_semi_and_anti_joins_are_put_anew(form: str) -> None:
     assert replace(after, b=before.b) == before, new
 
 
-def test_a_full_join_has_no_filter_to_put_anew() -> None:
+def test_a_full_join_has_no_filter_to_replace() -> None:
     text = _KEEPS_B + f"F [NOW] FULL JOIN B [NOW] b ON {_JOINED}"
     assert bound(rewrite(text, STREAMS, QueryParts(select="F.s"))).preserved == ("a", "b")
     with pytest.raises(InvalidInput, match="cannot be rewritten part by part"):

@@ -25,9 +25,10 @@ from catalog.values.primitive import (
 )
 from catalog.values.query import UNBOUNDED_US, Query
 from planner.build.build_plan import build_plan
-from planner.build.diff import Shape, apply_primitives, diff, rows_moved, shapes
+from planner.build.diff import Shape, diff, rows_moved, shapes
 from planner.build.objective import Objective
 from tests.builders import SECOND_US, a_query_s
+from tests.planner.applied import apply_primitives
 from tests.planner.values import STREAMS
 
 LOW, HIGH = '"v" < 0.2', '"v" > 0.9'

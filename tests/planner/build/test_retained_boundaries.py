@@ -16,9 +16,9 @@ from planner.build.check_plan import check_plan
 from planner.build.objective import Objective
 from planner.build.retained_boundaries import boundaries_of, retained_boundaries
 from planner.errors import InvalidPlan
-from planner.explain.render import render_text
 from planner.families.families import SIDES, SideName, side_chain, side_window_us
 from tests.builders import SECOND_US, a_query_s
+from tests.planner.applied import render_text
 from tests.planner.values import STREAMS
 
 LOW, HIGH = '"v" < 0.2', '"v" > 0.9'

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.build.build_plan import build_plan
-from planner.costs.paper import (
+from tests.builders import a_query_s
+from tests.planner.costs.paper import (
     JoinLoad,
     PaperCost,
     TwoQueries,
@@ -19,7 +20,6 @@ from planner.costs.paper import (
     state_slice_cost,
     unshared_cost,
 )
-from tests.builders import a_query_s
 from tests.planner.values import STREAMS
 
 fractions = st.floats(0.01, 1.0)

@@ -16,7 +16,12 @@ from planner.build.explicit_chain import explicit_chain
 from planner.build.objective import Objective
 from planner.costs.cost import Cost
 from planner.costs.family_cost import family_cost
-from planner.costs.paper import (
+from planner.costs.paper_model import PaperModel
+from planner.costs.rates import FamilyRates
+from planner.families.families import Family
+from tests.bench.paper.savings import merge_difference
+from tests.builders import SECOND_US, a_query_s
+from tests.planner.costs.paper import (
     PaperCost,
     TwoQueries,
     loads_of_family,
@@ -25,11 +30,6 @@ from planner.costs.paper import (
     state_slice_cost,
     unshared_cost,
 )
-from planner.costs.paper_model import PaperModel
-from planner.costs.paper_savings import merge_difference
-from planner.costs.rates import FamilyRates
-from planner.families.families import Family
-from tests.builders import SECOND_US, a_query_s
 from tests.planner.values import PAPER, STREAMS, rates_of
 
 SIGMA = '"v" < 0.2'

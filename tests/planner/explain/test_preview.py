@@ -15,7 +15,6 @@ from catalog.values.statistics import FamilyProfile, FilterProfile, Measure, Pro
 from planner.build.build_plan import build_plan
 from planner.build.objective import Objective
 from planner.costs.cost import CostModelName
-from planner.costs.paper import TwoQueries, pullup_cost, pushdown_cost, state_slice_cost
 from planner.errors import InvalidChain
 from planner.explain.cost_table import cost_table, decision_text, statistics_text
 from planner.explain.explain import decisive
@@ -23,6 +22,7 @@ from planner.explain.preview import Preview, preview
 from planner.explain.preview_document import preview_document
 from planner.families.display import family_text
 from tests.builders import SECOND_US, a_query_s
+from tests.planner.costs.paper import TwoQueries, pullup_cost, pushdown_cost, state_slice_cost
 from tests.planner.values import STREAMS
 
 LOW = '"v" < 0.2'
@@ -214,7 +214,7 @@ def test_the_table_sets_every_strategy_beside_the_chosen_one() -> None:
         "A: 50 rows/s (given), 48 bytes/row (given)",
         "  0.2 pass A.v < 0.2 (sampled)",
         "B: 50 rows/s (measured), 40 bytes/row (given)",
-        "0.025 of all pairs join (given), 1 s per batch (assumed), 2 buckets",
+        "0.025 of all pairs join (given), 1 s of event time per batch (assumed), 2 buckets",
     ]
 
 

@@ -6,8 +6,9 @@ from dataclasses import replace
 from catalog.values.query import UNBOUNDED_US, Query
 from planner.build.build_plan import build_plan
 from planner.build.objective import Objective
-from planner.explain.render import plan_document, render_dot, render_mermaid, render_text
+from planner.explain.render import plan_document, render_dot, render_mermaid
 from tests.builders import a_query_s
+from tests.planner.applied import render_text
 from tests.planner.values import STREAMS
 
 LOW = '"v" < 0.2'

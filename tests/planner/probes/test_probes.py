@@ -16,11 +16,12 @@ from planner.build.objective import Objective
 from planner.costs.rates import family_rates
 from planner.costs.shipped import SHIPPED
 from planner.errors import InvalidProbe
-from planner.explain.render import plan_document, render_mermaid, render_text
+from planner.explain.render import plan_document, render_mermaid
 from planner.probes.asked_probe import asked_probe, probe_text
 from planner.probes.choose_probe import choose_probe, search_s
 from planner.probes.ring_costs import JoinRates, RingWork, expired_rows, ring_work, rings_looked_at
 from tests.builders import a_query_s as a_query
+from tests.planner.applied import render_text
 from tests.planner.values import STREAMS
 
 QUERIES = [a_query(1, 10), a_query(2, 30, filter_a='"v" < 0.2')]

@@ -13,6 +13,8 @@ from tests.service.kafka.brokers import Brokers
 from tests.sluice_run import per_query_results, run
 
 
+@pytest.mark.slow
+@pytest.mark.spark
 @pytest.mark.timeout(600)
 def test_two_topics_are_joined(kafka: Brokers, tmp_path: Path) -> None:
     seed = 23

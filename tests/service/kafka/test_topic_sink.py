@@ -18,6 +18,7 @@ from catalog.values.sink import TopicSink
 from catalog.values.stream import Column, KafkaCluster, KafkaSource, Stream
 from service.errors import SinkFailed
 from service.inputs.partitions import TopicRange
+from service.inputs.sources import topic_reader
 from service.inputs.sources.topic_reader import read_messages
 from service.inputs.sources.topics import Topics
 from service.sinks.topic import send_batch
@@ -39,7 +40,10 @@ def messages_in(kafka: Brokers, topic: str) -> list[Any]:
     topics = Topics()
     ranges = [TopicRange(p, 0, end, True) for p, (_, end) in sorted(topics.ends(stream).items()) if end]
     topics.close()
-    return read_messages(stream, ranges) if ranges else []
+    try:
+        return read_messages(stream, ranges) if ranges else []
+    finally:
+        topic_reader._consumer.cache_clear()
 
 
 def test_a_result_is_a_message_with_key_and_id(world: World, kafka: Brokers) -> None:

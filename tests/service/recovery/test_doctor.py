@@ -21,6 +21,8 @@ from tests.sluice_run import Command
 
 HOUR_US = 3_600_000_000
 
+pytestmark = pytest.mark.usefixtures("own_environment")
+
 
 def findings(data_dir: Path, **options: object) -> dict[str, Finding]:
     """Return what is found of a directory, with any free port."""

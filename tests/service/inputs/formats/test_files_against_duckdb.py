@@ -79,6 +79,7 @@ def csv_files(draw: st.DrawFn) -> TextFile:
     newline = draw(st.sampled_from(("\n", "\r\n")))
     null = draw(st.sampled_from(("", "NA")))
     time_format = draw(st.sampled_from((None, "%d.%m.%Y %H:%M:%S")))
+    date_format = draw(st.sampled_from((None, None, "%d/%m/%Y")))
     zone = draw(st.sampled_from((None, "Europe/Berlin", "America/New_York")))
 
     def number(digits: str) -> str:
@@ -97,7 +98,11 @@ def csv_files(draw: st.DrawFn) -> TextFile:
             written
             if time_format or zone or draw(st.booleans())
             else written + draw(st.sampled_from(("Z", "+02:00"))),
-            draw(_null | st.integers(-(2**63), 2**63 - 1).map(str).map(number)),
+            draw(
+                _null
+                | st.integers(-(2**63), 2**63 - 1).map(str).map(number)
+                | st.sampled_from(("1e3", "-25E1", "+10e-1", "15e-1"))
+            ),
             draw(
                 _null
                 | st.decimals(-(10**6), 10**6, places=3).map(str).map(number)
@@ -105,7 +110,9 @@ def csv_files(draw: st.DrawFn) -> TextFile:
             ),
             draw(_null | st.decimals(-(10**6), 10**6, places=2).map(str).map(number)),
             draw(_null | st.sampled_from(("true", "False", "t", "no", "1"))),
-            draw(_null | st.dates(dt.date(1000, 1, 1)).map(str)),
+            draw(
+                _null | st.dates(dt.date(1000, 1, 1)).map(lambda day: day.strftime(date_format or "%Y-%m-%d"))
+            ),
             draw(_null | st.text(f"ab {quote}{delimiter}é", max_size=6) | st.just(f"x{newline}y")),
         ]
 
@@ -116,7 +123,8 @@ def csv_files(draw: st.DrawFn) -> TextFile:
         if not (must or text == null or draw(st.integers(0, 4)) == 0):
             return text
         inner = text.replace(escape, escape * 2) if escape else text
-        return quote + inner.replace(quote, (escape or quote) + quote) + quote
+        spaces = " " * draw(st.sampled_from((0, 0, 0, 1, 2)))
+        return quote + inner.replace(quote, (escape or quote) + quote) + quote + spaces
 
     skipped = draw(st.lists(st.sampled_from(("# of May", "", delimiter, "é")), max_size=2))
     header = draw(st.booleans())
@@ -134,6 +142,7 @@ def csv_files(draw: st.DrawFn) -> TextFile:
         "escape": escape,
         "null_values": (null,),
         "timestamp_format": time_format,
+        "date_format": date_format,
         "timezone": zone,
         "decimal_point": point,
         "thousands": thousands,
@@ -180,6 +189,8 @@ def read_by_duckdb(path: Path, file: TextFile) -> list[tuple[object, ...]] | str
         options["thousands"] = dialect["thousands"]
     if is_formatted:
         options["timestampformat"] = dialect["timestamp_format"]
+    if dialect["date_format"] is not None:
+        options["dateformat"] = dialect["date_format"]
     given_options = ", ".join(f"{name} = ${name}" for name in options)
     with duckdb.connect(config={"threads": 1}) as connection:
         connection.execute(f"SET TimeZone = '{dialect['timezone'] or 'UTC'}'")
@@ -239,7 +250,7 @@ def _is_changed(reason: str, theirs: list[tuple[object, ...]], file: TextFile) -
         except InvalidOperation:
             return False
     if found[2] == "d":
-        return not ISO_DATE.fullmatch(text)
+        return file.dialect.get("date_format") is None and not ISO_DATE.fullmatch(text)
     if found[2] == "ts":
         form = file.dialect.get("timestamp_format")
         if form is None and not ISO_TIME.fullmatch(text):
