@@ -92,6 +92,9 @@ class FamilyProfile:
         frequent: Keys that many rows have, by key; keys that are not among them have few.
         lag_a: Rows by which a leads b in the order of both; None where nothing is known of it.
         lag_b: Rows by which b leads a.
+        open_a_s: Mean seconds from a row of a until b closes its key; None where b closes no keys, or nothing
+            is known of it.
+        open_b_s: The same for rows of b.
     """
 
     family: str
@@ -103,6 +106,8 @@ class FamilyProfile:
     frequent: tuple[FrequentKey, ...] = ()
     lag_a: Measure | None = None
     lag_b: Measure | None = None
+    open_a_s: Measure | None = None
+    open_b_s: Measure | None = None
 
 
 @dataclass(frozen=True, slots=True)

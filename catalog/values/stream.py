@@ -279,12 +279,15 @@ class Punctuations:
         remember_us: Least time for which a promise is remembered, µs of event time; 0: as long as windows
             require, None: forever.
         column: Boolean column; a row in which it is true is only a punctuation.
+        open_time_us: Mean event time from a row of another stream until this stream closes its key, µs; None:
+            measured. Costs alone depend on it.
     """
 
     on: tuple[tuple[str, ...], ...]
     violation: Literal["drop", "stop"] = "drop"
     remember_us: int | None = 0
     column: str | None = None
+    open_time_us: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,7 +47,7 @@ from planner.build.objective import Objective
 from planner.build.replication import HASHED, asked_replication, departed_replications, former_replications
 from planner.build.retained_boundaries import NO_BOUNDARIES, ByFamily, pinned_chain, with_retained
 from planner.costs.cost import CostModel
-from planner.costs.rates import FamilyRates, family_rates, with_handed
+from planner.costs.rates import FamilyRates, family_rates, with_handed, with_open_times
 from planner.costs.shipped import SHIPPED
 from planner.errors import InvalidPlan, InvalidProbe, UnknownStrategy
 from planner.families.bands import family_band
@@ -132,6 +132,7 @@ def build_plan(
     spread: dict[int, Replication] = {}
     firsts = {name: members[0] for name, members in grouped.items()}
     joined = {n: (q.a.stream_id, q.b.stream_id, q.key, q.ordered) for n, q in firsts.items()}
+    profile = with_open_times(profile, {n: facts[:3] for n, facts in joined.items()}, streams)
     for family_id in step_order(joined):
         members = grouped[family_id]
         family = _family(family_id, members, before.get(family_id), next_bit, since, version)

@@ -95,7 +95,7 @@ def join_input(family: Family | FamilyPlan, joins: Sequence[JoinPlan], rates: Fa
         * sum(
             rates.a.passing_any([q.filter_a])
             * rates.b.passing_any([q.filter_b])
-            * (rates.seconds(q.w_a_us, "a") + rates.seconds(q.w_b_us, "b"))
+            * (rates.lasting_s(q.w_a_us, "a") + rates.lasting_s(q.w_b_us, "b"))
             for q in family.queries
             if q.id in several
         ),
@@ -123,18 +123,22 @@ class ChainLoads:
     """Loads of every slice that one side of a join can have, by the boundaries of its ends.
 
     Arrays are by boundary. An integral counts seconds of distance from 0 to the boundary, so that a slice's
-    part is a difference.
+    part is a difference. A second counts as much as rows are left at this distance: a slice [s, e) holds
+    λ ∫ P(R > t) dt rows, R being the time until the other side closes a row's key.
 
     Attributes:
         side: Side whose rows the chain holds.
         boundaries_us: 0, every distinct window of the join's queries, and other ends of the chain, ascending.
         seconds: The same in seconds; unbounded is the horizon.
-        entering: Rows per second that enter a slice starting here.
+        left: Fraction of rows that are left at this age.
+        lasting: Integral of ``left``.
+        entering: Rows per second that would enter a slice starting here if all were left.
         males: Opposite rows per second that probe a slice starting here.
         keep: Number of the filter of a slice starting here; equal for equal filters.
         first_judged: Rows per second that the first slice's filter judges.
         judged: Integral of the distinct filters that pairs have to be judged by, of both sides.
-        guaranteed: Ends (s) of filters in ``judged`` that all pairs of a slice starting here pass anyway.
+        guaranteed: Ends of filters in ``judged`` that all pairs of a slice starting here pass anyway, as
+            values of ``lasting``.
         residuals: Integral of residuals' evaluations per pair of rows per second.
         results: Integral of the fraction of equal-key pairs that serve a query.
         windows_below: Distinct windows smaller than the boundary.
@@ -148,6 +152,8 @@ class ChainLoads:
     side: SideName
     boundaries_us: tuple[int, ...]
     seconds: Floats
+    left: Floats
+    lasting: Floats
     entering: Floats
     males: Floats
     keep: _Ints
@@ -181,17 +187,17 @@ class ChainLoads:
         number: Any = float if isinstance(end, int) else np.asarray
         count: Any = int if isinstance(end, int) else np.asarray
         rates, own = self.rates, self.rates.side(self.side)
-        span = self.seconds[end] - self.seconds[start]
-        entering, males = float(self.entering[start]), float(self.males[start])
-        held = entering * span
+        coming, males = float(self.entering[start]), float(self.males[start])
+        entering = coming * float(self.left[start])
+        held = coming * (self.lasting[end] - self.lasting[start])
         selectivity = rates.join_selectivity.value
         pairs_per_s2 = rates.a.rate.value * rates.b.rate.value * selectivity
         passed_anyway: Any = 0.0
         for until in self.guaranteed[start]:
-            passed_anyway = passed_anyway + np.minimum(self.seconds[end], until) - self.seconds[start]
+            passed_anyway = passed_anyway + np.minimum(self.lasting[end], until) - self.lasting[start]
         judged = np.maximum(self.judged[end] - self.judged[start] - passed_anyway, 0.0)
         stored_segments, stored_bytes = self.storage.stored(start, end, last=last)
-        leaving_judged = 0.0 if last else entering * (self.keep[end] != self.keep[start])
+        leaving_judged = 0.0 if last else coming * self.left[end] * (self.keep[end] != self.keep[start])
         return SliceLoad(
             side=self.side,
             w_start_s=float(self.seconds[start]),
@@ -209,7 +215,7 @@ class ChainLoads:
             results_per_s=number(pairs_per_s2 * (self.results[end] - self.results[start])),
             boundaries=count(self.windows_below[end] - self.windows_upto[start]),
             judged_results_per_s=number(
-                males * entering * selectivity * judged
+                males * coming * selectivity * judged
                 + pairs_per_s2 * (self.residuals[end] - self.residuals[start])
             ),
             unions=count((self.queries_upto[end] - self.queries_upto[start]) * (start > 0)),
@@ -241,6 +247,7 @@ def chain_loads(
     distinct = sorted(set(windows))
     boundaries = sorted({0, *distinct, *(s.w_end_us for s in side_chain(join, side))})
     seconds = np.array([rates.seconds(us, side) for us in boundaries], dtype=np.float64)
+    left, lasting = rates.side(side).left(seconds), rates.side(side).lasting_s(seconds)
 
     mates = other_side(side)
     own, other = (row_classes_of(family, join, s, rates) for s in (side, mates))
@@ -256,13 +263,15 @@ def chain_loads(
         side=side,
         boundaries_us=tuple(boundaries),
         seconds=seconds,
+        left=left,
+        lasting=lasting,
         entering=entering,
         males=other.rates.rate.value * other.shares(other_bits),
         keep=keep,
         first_judged=own.rates.rate.value if judged_at_entry else 0.0,
-        judged=_integral(_alive(own_ends, boundaries) + _alive(other_ends, boundaries), seconds),
+        judged=_integral(_alive(own_ends, boundaries) + _alive(other_ends, boundaries), lasting),
         guaranteed=tuple(
-            tuple(rates.seconds(end, side) for end in (*mine, *theirs) if end > start)
+            tuple(rates.lasting_s(end, side) for end in (*mine, *theirs) if end > start)
             for start, mine, theirs in zip(
                 boundaries,
                 own.guaranteed_ends(own_keep, own_ends),
@@ -270,14 +279,14 @@ def chain_loads(
                 strict=True,
             )
         ),
-        residuals=_integral(_residuals(queries, side, boundaries, own, other), seconds),
-        results=_integral(pair_selectivities(queries, side, boundaries, own, other), seconds),
+        residuals=_integral(_residuals(queries, side, boundaries, own, other), lasting),
+        results=_integral(pair_selectivities(queries, side, boundaries, own, other), lasting),
         windows_below=np.searchsorted(distinct, boundaries, side="left").astype(np.int64),
         windows_upto=np.searchsorted(distinct, boundaries, side="right").astype(np.int64),
         queries_upto=np.searchsorted(windows, boundaries, side="right").astype(np.int64),
         storage=chain_storage(
             seconds,
-            entering,
+            entering * left,
             keep,
             _numbered(other_keep),
             longest_s=max(bounded_s, default=0.0),

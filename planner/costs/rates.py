@@ -8,6 +8,9 @@ Those known to imply another are so among the rows that pass it:
 
     g ─┬─ f1       P(f1 or f2) = P(g) (1 - (1 - P(f1) / P(g)) (1 - P(f2) / P(g)))
        └─ f2       P(f1 or g) = P(g)
+
+Where the other stream closes keys, a row leaves before its window ends. The time R until then is taken as
+exponential with the mean τ, so of the rows that are t seconds old exp(-t/τ) are left.
 """
 
 from __future__ import annotations
@@ -15,6 +18,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+
+import numpy as np
 
 from catalog.sql_text import quoted
 from catalog.steps import in_order, made_by, membership, taken_intermediates
@@ -43,6 +48,10 @@ from planner.orders.buffers import OrderedStream, buffer_rows, joined
 from planner.orders.buffers import memory_rows as expected_rows
 
 _US_PER_S = 1_000_000
+
+Floats = np.ndarray[tuple[int], np.dtype[np.float64]]
+#: Streams of a and b, and pairs of key columns.
+FamilyKey = tuple[int, int, tuple[tuple[str, str], ...]]
 
 #: Where nothing is known: a plain middle of what the benchmarks see, so that plans do not depend on luck.
 ASSUMED_RATE_PER_S = Measure(1000.0, "assumed")
@@ -78,6 +87,8 @@ class SideRates:
         lag: Rows by which the stream leads the other one in the order, else None.
         ordered_rows: Rows that equality of the order is expected to hold (Window-Oblivious Join, Eq. 7), else
             None.
+        open_s: Mean seconds until the other stream closes the key of a row; None if it closes none, or if
+            nothing is known of it.
     """
 
     rate: Measure
@@ -88,6 +99,7 @@ class SideRates:
     scramble: Measure | None = None
     lag: Measure | None = None
     ordered_rows: float | None = None
+    open_s: Measure | None = None
     #: Fraction of rows that pass each filter: no more than pass what it implies.
     _fractions: Mapping[int, float] = field(init=False, repr=False, compare=False)
     #: The strongest of the filters that each filter implies.
@@ -124,6 +136,21 @@ class SideRates:
                     break
                 bit, above = above, self._above.get(above)
         return self._either(None, below, frozenset(weakest))
+
+    def left(self, age_s: Floats) -> Floats:
+        """Return the fractions of rows whose keys the other stream has not closed at these ages: P(R > t)."""
+        return np.ones_like(age_s) if self.open_s is None else np.exp(-age_s / self.open_s.value)
+
+    def lasting_s(self, age_s: Floats) -> Floats:
+        """Return for how many seconds rows are in the state up to these ages, on average: ∫ P(R > t) dt.
+
+        >>> side = SideRates(Measure(1), Measure(1), {}, open_s=Measure(10))
+        >>> side.lasting_s(np.array([0.0, 10.0, 1000.0])).round(2).tolist()
+        [0.0, 6.32, 10.0]
+        """
+        if self.open_s is None:
+            return age_s
+        return self.open_s.value * -np.expm1(-age_s / self.open_s.value)
 
     def _either(
         self, above: int | None, below: Mapping[int | None, Iterable[int]], wanted: frozenset[int]
@@ -179,6 +206,11 @@ class FamilyRates:
             return min(window_us * counted_s, self.horizon_s)
         return self.horizon_s if window_us >= UNBOUNDED_US else window_us / _US_PER_S
 
+    def lasting_s(self, window_us: int, side: SideName) -> float:
+        """Return for how many seconds a row of a side is in a window, on average."""
+        window_s = np.array([self.seconds(window_us, side)], dtype=np.float64)
+        return float(self.side(side).lasting_s(window_s)[0])
+
 
 def family_rates(
     family: Family | FamilyPlan,
@@ -228,6 +260,7 @@ def family_rates(
             counted_s=None if clocks[side] == "time" else 1.0 / counting if counting else math.inf,
             scramble=scramble,
             lag=_lag(side, known) if clocks[side] == "order" else None,
+            open_s=_open_s(side, known),
         )
 
     timed = [side for side in SIDES if clocks[side] == "time"]
@@ -248,6 +281,11 @@ def _lag(side: SideName, known: FamilyProfile | None) -> Measure:
     """Return the rows by which a side leads the other one in the order of both."""
     lag = None if known is None else known.lag_a if side == "a" else known.lag_b
     return ASSUMED_LAG if lag is None else lag
+
+
+def _open_s(side: SideName, known: FamilyProfile | None) -> Measure | None:
+    """Return the mean seconds until the other side closes the key of a row."""
+    return None if known is None else known.open_a_s if side == "a" else known.open_b_s
 
 
 def _with_rows_held(own: SideRates, other: SideRates) -> SideRates:
@@ -284,7 +322,7 @@ def with_handed(profile: Profile, family: Family | FamilyPlan, made: int, rates:
         * rates.a.passing_any([query.filter_a])
         * rates.b.rate.value
         * rates.b.passing_any([query.filter_b])
-        * (rates.seconds(query.w_a_us, "a") + rates.seconds(query.w_b_us, "b"))
+        * (rates.lasting_s(query.w_a_us, "a") + rates.lasting_s(query.w_b_us, "b"))
         for query in family.queries
         if query.hands_on
     }
@@ -324,8 +362,44 @@ def with_orders(profile: Profile, streams: Iterable[Stream]) -> Profile:
     )
 
 
-def with_intermediates(profile: Profile, plan: Plan) -> Profile:
-    """Add the expected rates of all pairs that are handed on in a plan (``with_handed``)."""
+def with_open_times(
+    profile: Profile, keys: Mapping[str, FamilyKey], streams: Mapping[int, Stream]
+) -> Profile:
+    """Add the open times that streams declare, to the families whose keys they close.
+
+    Args:
+        profile: Known statistics.
+        keys: Streams of a and b and key columns of each family.
+        streams: Streams by id.
+    """
+    known = {f.family: f for f in profile.families}
+    for family, (stream_a, stream_b, key) in keys.items():
+        if set(family_clocks(family)) != {"time"}:
+            continue
+        # Rows of a wait for b's closings, and the other way round.
+        open_a_s = _declared_s(streams.get(stream_b), frozenset(b for _, b in key))
+        open_b_s = _declared_s(streams.get(stream_a), frozenset(a for a, _ in key))
+        if open_a_s is not None or open_b_s is not None:
+            found = known.get(family)
+            found = FamilyProfile(family, _join_selectivity(family, None)) if found is None else found
+            known[family] = replace(
+                found, open_a_s=open_a_s or found.open_a_s, open_b_s=open_b_s or found.open_b_s
+            )
+    return replace(profile, families=tuple(known[name] for name in sorted(known)))
+
+
+def _declared_s(stream: Stream | None, key: frozenset[str]) -> Measure | None:
+    """Return the open time that a stream declares, if it closes keys of these columns."""
+    if stream is None or stream.punctuations is None or not stream.closes_keys(key):
+        return None
+    declared_us = stream.punctuations.open_time_us
+    return None if declared_us is None else Measure(declared_us / _US_PER_S)
+
+
+def with_plan(profile: Profile, plan: Plan) -> Profile:
+    """Add what a plan tells: declared open times, and expected rates of pairs that are handed on."""
+    keys = {family.id: (family.stream_a, family.stream_b, family.key) for family in plan.families}
+    profile = with_open_times(profile, keys, {stream.id: stream for stream in plan.streams})
     taken = taken_intermediates(plan.families)
     for family in in_order(plan.families) if taken else ():
         for made in made_by(family, taken):

@@ -25,7 +25,7 @@ from planner.build.explicit_chain import explicit_chain
 from planner.build.objective import Objective
 from planner.build.retained_boundaries import NO_BOUNDARIES, ByFamily
 from planner.costs.cost import CostModels
-from planner.costs.rates import with_intermediates
+from planner.costs.rates import with_plan
 from planner.explain.explain import FamilyReport, explain_family
 from planner.families.display import family_text
 from planner.families.families import SIDES, SideName
@@ -111,7 +111,7 @@ def preview(
         keep=keep,
     )
     models, reports = objective.models(calibration), []
-    expected = with_intermediates(profile, plan)
+    expected = with_plan(profile, plan)
     for family in plan.families:
         given: tuple[JoinPlan, ...] = ()
         if family.id in chains:
@@ -126,7 +126,7 @@ def preview(
 
 def explain_plan(plan: Plan, profile: Profile, models: CostModels) -> dict[str, FamilyReport]:
     """Return what the families of a plan cost, by family id."""
-    expected = with_intermediates(profile, plan)
+    expected = with_plan(profile, plan)
     return {family.id: explain_family(family, expected, models) for family in plan.families}
 
 

@@ -1,6 +1,6 @@
 """Document of a stream's contract: its promises about later rows.
 
-punctuations: {on: [[item_id]], violation: drop, remember: window, column: closes}
+punctuations: {on: [[item_id]], violation: drop, remember: window, column: closes, open_time: 2h}
 constraints: {unique: [item_id], clustered: item_id, ordered: {seq: 100}}
 order: {column: epoch, scramble: 500, descending: false}
 """
@@ -56,6 +56,12 @@ class PunctuationsDocument(_ContractPart):
         description="Boolean column of a `files` stream. A row in which it is true is only a punctuation, "
         "and fixes the one set of columns in `on`.",
     )
+    open_time: str | int | float | None = Field(
+        default=None,
+        description="Mean event time from a row of another stream until this stream closes its key, a "
+        "duration. The planner uses it to estimate how many rows slices hold; results do not depend on it. "
+        "If it is left out, it is measured.",
+    )
 
     def to_value(self, stream: str, columns: Sequence[Column], source: str) -> Punctuations:
         """Return the contract.
@@ -88,7 +94,8 @@ class PunctuationsDocument(_ContractPart):
         column = None
         if self.column is not None:
             column = self._column(stream, columns, source)
-        return Punctuations(tuple(sets), self.violation, self._remember_us(), column)
+        remember_us, open_time_us = self._remember_us(), self._open_time_us()
+        return Punctuations(tuple(sets), self.violation, remember_us, column, open_time_us)
 
     def _column(self, stream: str, columns: Sequence[Column], source: str) -> str:
         assert self.column is not None
@@ -121,15 +128,31 @@ class PunctuationsDocument(_ContractPart):
             return 0
         if self.remember == _FOREVER:
             return None
-        try:
-            return parse_duration_us(self.remember)
-        except InvalidDuration as error:
+        return _duration_us("remember", self.remember, f"{_WINDOW}, {_FOREVER} or a duration such as 1h")
+
+    def _open_time_us(self) -> int | None:
+        if self.open_time is None:
+            return None
+        found = _duration_us("open_time", self.open_time, "a duration such as 2h")
+        if found <= 0:
             raise InvalidStream(
-                f"remember: {error.primary}",
-                detail=error.detail,
-                hint=f"Write {_WINDOW}, {_FOREVER} or a duration such as 1h.",
-                path=("punctuations", "remember"),
-            ) from error
+                "open_time: the duration is 0",
+                hint="Write a duration such as 2h, or leave it out.",
+                path=("punctuations", "open_time"),
+            )
+        return found
+
+
+def _duration_us(name: str, text: str | float, valid: str) -> int:
+    try:
+        return parse_duration_us(text)
+    except InvalidDuration as error:
+        raise InvalidStream(
+            f"{name}: {error.primary}",
+            detail=error.detail,
+            hint=f"Write {valid}.",
+            path=("punctuations", name),
+        ) from error
 
 
 class ConstraintsDocument(_ContractPart):
@@ -219,6 +242,7 @@ def punctuations_document(contract: Punctuations | None) -> dict[str, Any] | Non
         "violation": contract.violation,
         "remember": remember,
         "column": contract.column,
+        "open_time": None if contract.open_time_us is None else format_duration(contract.open_time_us),
     }
 
 

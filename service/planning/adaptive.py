@@ -29,7 +29,7 @@ from catalog.values.statistics import Profile
 from planner.build.build_plan import STRATEGIES
 from planner.costs.cost import CostModelName, CostModels
 from planner.costs.family_cost import family_cost
-from planner.costs.rates import FamilyRates, family_rates, with_intermediates
+from planner.costs.rates import FamilyRates, family_rates, with_plan
 from planner.explain.explain import terms
 from planner.families.families import Family
 from service.config.calibration import calibration_of
@@ -201,7 +201,7 @@ class Replanner:
         """
         oldest_us = now_us - round(self.policy.max_age_s * _US_PER_S)
         agreed, ripe = {}, []
-        profile = with_intermediates(profile, plan)
+        profile = with_plan(profile, plan)
         for family in plan.families:
             if family.strategy != "cpu-opt" or family.given:
                 continue  # A chain that was cut by hand stays as it is.

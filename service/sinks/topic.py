@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from catalog.store.store import Store
+from catalog.values.query import PUNCTUATION_OUTPUT
 from catalog.values.sink import SinkRecord, TopicSink
 from service.config.kafka_client import new_consumer, new_producer
 from service.errors import SinkFailed
@@ -122,7 +123,10 @@ def _key(sink: TopicSink, row: Mapping[str, Any]) -> bytes | None:
         return None
     if sink.key not in row:
         raise SinkFailed(f'the results have no column "{sink.key}" for the key of messages')
-    value = row[sink.key]
+    value, pattern = row[sink.key], row.get(PUNCTUATION_OUTPUT)
+    if pattern is not None:
+        # So that it comes to the partition of the results whose key is finished, behind them.
+        value = json.loads(pattern).get(sink.key)
     return None if value is None else (value if isinstance(value, str) else json.dumps(value)).encode()
 
 

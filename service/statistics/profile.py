@@ -11,10 +11,12 @@ over the last batches, and in both sums a batch that lies n batches with input b
     keys          rows x distinct keys of a batch  /  rows
     skew          self-join size of the batch    /  rows^2 / distinct keys    (what equal shares would give)
     batch         event time advanced            /  batches with input
+    open time     rows held x event time advanced  /  rows removed or not stored because their key was closed
 
 A ratio of sums rather than a mean of ratios: what is constant is measured exactly, however the input was cut
 into batches, and a batch with little evidence says little. It is exponential smoothing, with evidence as
-further weight.
+further weight. For the open time it is also the likeliest mean of an exponential distribution, although
+rows leave with their windows before their keys are closed.
 """
 
 from __future__ import annotations
@@ -168,6 +170,8 @@ def _merge_families(one: FamilyProfile, other: FamilyProfile) -> FamilyProfile:
         frequent=one.frequent or other.frequent,
         lag_a=_best_of(one.lag_a, other.lag_a),
         lag_b=_best_of(one.lag_b, other.lag_b),
+        open_a_s=_best_of(one.open_a_s, other.open_a_s),
+        open_b_s=_best_of(one.open_b_s, other.open_b_s),
     )
 
 
@@ -225,6 +229,7 @@ class _Sums:
     keys: defaultdict[tuple[str, str], _Ratio] = field(default_factory=_ratios)
     skews: defaultdict[tuple[str, str], _Ratio] = field(default_factory=_ratios)
     copies: defaultdict[str, _Ratio] = field(default_factory=lambda: defaultdict(_Ratio))
+    opens: defaultdict[tuple[str, str], _Ratio] = field(default_factory=_ratios)
     batch: _Ratio = field(default_factory=_Ratio)
     sightings: defaultdict[int, list[Sighting]] = field(default_factory=lambda: defaultdict(list))
     seen_us: int = 0
@@ -255,6 +260,7 @@ class _Sums:
             by_us = sum(advanced[stream] for stream in known) / len(known)
             self.batch.add(by_us / 1e6, any(s.rows for s in manifest.streams), weight, at_us)
             self._add_intermediates(manifest, by_us, weight, at_us)
+            self._add_closings(manifest, by_us, weight, at_us)
         for c in manifest.slices:
             if c.family in self.families:
                 width = self.widths[self.families[c.family].streams[c.side]]
@@ -278,6 +284,16 @@ class _Sums:
             if is_intermediate(names.streams["a"]):
                 came = rows.get((family, "a"), 0)
                 self.rates[names.streams["a"]].add(came, by_us / 1e6, weight, at_us)
+
+    def _add_closings(self, manifest: BatchManifest, by_us: float, weight: float, at_us: int) -> None:
+        """Add rows that wait for the other side to close their keys, and those whose keys it has closed."""
+        rows: defaultdict[tuple[str, str], int] = defaultdict(int)
+        for c in manifest.slices:
+            rows[c.family, c.side] += c.rows
+        for p in manifest.punctuations:
+            side = "b" if p.side == "a" else "a"
+            live = max(rows[p.family, side] - p.dead, 0)
+            self.opens[p.family, side].add(live * by_us / 1e6, p.discarded + p.purged, weight, at_us)
 
     def profile(self) -> Profile:
         """Return what the sums tell."""
@@ -320,7 +336,14 @@ class _Sums:
                     skew_b=self.skews[family, "b"].measure(),
                     lag_a=self._lag(family, "a", "b"),
                     lag_b=self._lag(family, "b", "a"),
+                    open_a_s=self._open_s(family, "a"),
+                    open_b_s=self._open_s(family, "b"),
                 )
+
+    def _open_s(self, family: str, side: str) -> Measure | None:
+        """Return the mean seconds until the other side closes the key of a row; None if no row waited."""
+        found = self.opens[family, side].measure()
+        return None if found is None or found.value <= 0 else found
 
     def _lag(self, family: str, own: str, other: str) -> Measure | None:
         """Return the rows by which one side of a family leads the other in the order of both."""

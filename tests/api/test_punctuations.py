@@ -41,6 +41,7 @@ def test_posted_punctuations_close_keys_and_a_patch_ends_the_contract(service: R
         "violation": "drop",
         "remember": "window",
         "column": None,
+        "open_time": None,
     }
     cql = (
         "SELECT a.v AS bid, b.v AS offer "

@@ -1,14 +1,16 @@
-"""The punctuations benchmark: state and output of the experiments of PJoin and PWJoin, on this engine.
+"""The punctuations benchmark: the experiments of PJoin and PWJoin, on this engine.
 
-    python -m tests.bench.punctuations                      ten seeds; writes docs/bench/punctuations.json
-    python -m tests.bench.punctuations --seeds 2 --only pwjoin-8 --out build/bench/punctuations
+    python -m tests.bench.punctuations                      ten seeds; writes docs/bench/punctuations.md
+    python -m tests.bench.punctuations --seeds 2 --only pwjoin-8 --out build/bench
 
 The papers (Ding et al., EDBT 2004 and CIKM 2004) say which joins they compare, but not all of their data.
 Here a stream ``asc-s-m`` has Poisson(s) rows, then the next value is closed. Poisson(m) percent of the rows
-have that value, the others one of the next ten. In ``random-s-m`` the values are shuffled. Gaps between rows
-are exponential, 10 ms on average for PWJoin and 2 ms for PJoin. WJoin is this engine without contracts, PJoin
-and XJoin are the same with unbounded windows. The state is that of live rows: rows of closed keys are dead at
-once.
+have that value, the others one of the next ten. In ``random-s-m`` the values are shuffled among 15,000. Gaps
+between rows are exponential, 10 ms on average for PWJoin and 2 ms for PJoin.
+
+WJoin is this engine without contracts, PJoin and XJoin are the same with unbounded windows. The state is that
+of live rows: rows of closed keys are dead at once. What the papers' joins hold of the same streams is
+simulated row by row (``simulated``), and is the measure of the state: with other seeds it would be another.
 """
 
 from __future__ import annotations
@@ -17,21 +19,23 @@ import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
-from typing import Annotated, Any
-from unittest.mock import patch
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import typer
 
 from catalog.arrow_types import POSITION_COLUMN, PUNCTUATION_COLUMN
-from catalog.values.query import UNBOUNDED_US
+from catalog.values.plan import PunctuationPolicy
 from catalog.values.stream import Column, HttpSource, Punctuations, Stream
 from operators.bucket.batch_output import BatchOutput
-from operators.closings import closed_keys
+from operators.kernels.keys import Bools, Int64s
+from operators.sketches.sketch import Float64s
 from planner.bind.bind import bind
 from planner.build.build_plan import build_plan
+from tests.bench.reports import read_figures, rounded, table, write_page
 from tests.operators.harness import Runner
 
 SECOND_US = 1_000_000
@@ -39,11 +43,14 @@ SECOND_US = 1_000_000
 COLUMNS = (Column("ts", "timestamp"), Column("k", "bigint"), Column("other", "bigint"))
 #: Values among which the rows are that have not the value to be closed next.
 _NEXT = 10
-_BATCH_US = 200_000
+#: Values of streams that are shuffled or uniform.
+_VALUES = 15_000
+#: Batches of 10,000 rows of each stream, as if rows were always waiting: the papers' joins are CPU-limited.
+_CPU_LIMITED: Mapping[str, int] = {"seconds": 1000, "batch_ms": 100_000}
+_NEVER = np.iinfo(np.int64).max
 
 
-@dataclass(frozen=True)
-class Source:
+class Source(NamedTuple):
     """How a stream is generated.
 
     Attributes:
@@ -69,9 +76,10 @@ class Trial:
         windows_s: Windows on a and b; None: unbounded.
         seconds: Length in event time.
         gap_ms: Average gap between rows of a stream.
+        batch_ms: Length of a batch in event time.
         promises: Whether the streams have contracts, so that punctuations count.
-        purge_after: Number of closings after which stored rows are searched; None: as the engine decides.
-        values: Keys of a uniform stream.
+        announces: Whether the query returns result punctuations.
+        purge_after: Number of closings after which stored rows are searched; None: by cost.
     """
 
     a: Source
@@ -79,74 +87,98 @@ class Trial:
     windows_s: tuple[float | None, float | None]
     seconds: int = 60
     gap_ms: float = 10
+    batch_ms: int = 1000
     promises: bool = True
+    announces: bool = False
     purge_after: int | None = None
-    values: int = 1000
+
+    @property
+    def plain(self) -> Trial:
+        """The same without punctuations."""
+        return replace(self, promises=False, announces=False)
+
+    @property
+    def ends_us(self) -> Int64s:
+        """Ends of the batches, µs."""
+        batch_us = self.batch_ms * 1000
+        return np.arange(batch_us, self.seconds * SECOND_US + 1, batch_us, dtype=np.int64)
 
 
 @dataclass
 class Outcome:
-    """What a run gave.
+    """What a run gave, by batch.
 
     Attributes:
-        live: Live rows of a and b after each batch.
-        held: Stored rows of both after each batch, dead ones included.
-        pairs: Joined pairs of each batch.
-        announced: Result punctuations of each batch.
-        cpu_s: CPU time of the process in batches.
+        live: Live rows of a and b at the end of the batch.
+        held: Stored rows of both, dead ones included.
+        pairs: Joined pairs.
+        announced: Result punctuations.
+        cpu_s: CPU time of the process.
     """
 
     live: list[tuple[int, int]] = field(default_factory=list)
     held: list[int] = field(default_factory=list)
     pairs: list[int] = field(default_factory=list)
     announced: list[int] = field(default_factory=list)
-    cpu_s: float = 0.0
-
-    def state(self, side: int | None = None) -> float:
-        """Return the average number of live rows of a side, or of both."""
-        counts = np.array(self.live, dtype=np.float64)
-        return float((counts.sum(axis=1) if side is None else counts[:, side]).mean())
-
-    def per_second(self) -> float:
-        """Return result punctuations per second of event time."""
-        return sum(self.announced) / (len(self.announced) * _BATCH_US / SECOND_US)
+    cpu_s: list[float] = field(default_factory=list)
 
 
-def generated(source: Source, stream: Stream, trial: Trial, numbers: np.random.Generator) -> pa.Table:
-    """Return rows and punctuations of a stream in order, with positions."""
+class Arrivals(NamedTuple):
+    """Rows and punctuations of a stream in order: times in µs, keys, and which are punctuations."""
+
+    times: Int64s
+    keys: Int64s
+    closes: Bools
+
+
+@cache
+def arrivals(trial: Trial, seed: int) -> tuple[Arrivals, Arrivals]:
+    """Generate both streams."""
+    numbers = np.random.default_rng(seed)
+    return _generated(trial.a, trial, numbers), _generated(trial.b, trial, numbers)
+
+
+def _generated(source: Source, trial: Trial, numbers: np.random.Generator) -> Arrivals:
     count = int(trial.seconds * 1000 / trial.gap_ms * 1.2)
     times = np.cumsum(numbers.exponential(trial.gap_ms * 1000, count)).astype(np.int64)
     times = times[times < trial.seconds * SECOND_US]
     if source.rows is None:
-        keys, closes = numbers.integers(0, trial.values, len(times)), np.zeros(len(times), dtype=np.bool_)
-    else:
-        per = numbers.poisson(source.rows, int(len(times) / source.rows * 1.5) + 20)
-        own = np.minimum(numbers.poisson(source.own_percent, len(per)) / 100, 1)
-        value = np.repeat(np.arange(len(per)), per)
-        has_it = numbers.random(len(value)) < np.repeat(own, per)
-        keys = np.where(has_it, value, value + numbers.integers(1, _NEXT + 1, len(value)))[: len(times)]
-        assert len(keys) == len(times), "more values are needed"
-        # The punctuation of a value stands behind its rows.
-        places = np.cumsum(per)
-        places = places[places < len(times)]
-        keys = np.insert(keys, places, np.arange(len(places)))
-        times = np.insert(times, places, times[np.maximum(places - 1, 0)])
-        closes = np.zeros(len(keys), dtype=np.bool_)
-        closes[places + np.arange(len(places))] = True
+        return Arrivals(times, numbers.integers(0, _VALUES, len(times)), np.zeros(len(times), dtype=np.bool_))
+    per = numbers.poisson(source.rows, int(len(times) / source.rows * 1.5) + 20)
+    own = np.minimum(numbers.poisson(source.own_percent, len(per)) / 100, 1)
+    value = np.repeat(np.arange(len(per)), per)
+    has_it = numbers.random(len(value)) < np.repeat(own, per)
+    keys = np.where(has_it, value, value + numbers.integers(1, _NEXT + 1, len(value)))[: len(times)]
+    assert len(keys) == len(times), "more values are needed"
+    # The punctuation of a value stands behind its rows.
+    places = np.cumsum(per)
+    places = places[places < len(times)]
+    keys = np.insert(keys, places, np.arange(len(places)))
     if source.shuffled:
-        keys = np.random.default_rng(1).permutation(int(keys.max()) + 1)[keys]
-    if not trial.promises:
-        keys, times, closes = keys[~closes], times[~closes], closes[~closes]
-    marks = pa.array(np.where(closes, json.dumps([source.on]), None), pa.string())
-    columns = {
-        "ts": pa.array(times, pa.int64(), mask=closes).cast(pa.timestamp("us")),
-        "k": pa.array(keys),
-        "other": pa.array(keys),
-        POSITION_COLUMN: pa.array(np.arange(len(keys))),
-    }
-    if stream.punctuations is not None:
-        columns[PUNCTUATION_COLUMN] = marks
-    return pa.table(columns).append_column("batch", pa.array(times // _BATCH_US))
+        keys = numbers.permutation(_VALUES)[keys]
+    times = np.insert(times, places, times[np.maximum(places - 1, 0)])
+    closes = np.zeros(len(keys), dtype=np.bool_)
+    closes[places + np.arange(len(places))] = True
+    return Arrivals(times, keys, closes)
+
+
+def simulated(trial: Trial, seed: int) -> Float64s:
+    """Return the rows of a and b that the papers' join holds at the end of each batch, float64[batches, 2].
+
+    A row leaves with its window, or when the other stream closes its key. If that was before the row, it is
+    never stored.
+    """
+    streams = arrivals(trial, seed)
+    held = []
+    for own, other, window_s in zip(streams, streams[::-1], trial.windows_s, strict=True):
+        times, keys = own.times[~own.closes], own.keys[~own.closes]
+        leaves = np.full(len(times), _NEVER) if window_s is None else times + int(window_s * SECOND_US)
+        if trial.promises:
+            closed_at = np.full(max(int(s.keys.max()) for s in streams) + 1, _NEVER)
+            closed_at[other.keys[other.closes]] = other.times[other.closes]
+            leaves = np.maximum(times, np.minimum(leaves, closed_at[keys]))
+        held.append(np.searchsorted(times, trial.ends_us) - np.searchsorted(np.sort(leaves), trial.ends_us))
+    return np.stack(held, axis=1).astype(np.float64)
 
 
 class _Counting(Runner):
@@ -155,211 +187,288 @@ class _Counting(Runner):
     outcome: Outcome
 
     def _count(self, output: BatchOutput) -> None:
-        for table in output.results.values():
-            told = table.column("_event_time").null_count
+        for found in output.results.values():
+            told = found.column("_event_time").null_count
             self.outcome.announced[-1] += told
-            self.outcome.pairs[-1] += table.num_rows - told
+            self.outcome.pairs[-1] += found.num_rows - told
 
 
+@cache
 def run(trial: Trial, seed: int) -> Outcome:
     """Run a trial in one bucket."""
-    numbers = np.random.default_rng(seed)
-    streams = {}
-    for stream_id, name in ((1, "A"), (2, "B")):
-        contract = Punctuations((("k",), ("other",))) if trial.promises else None
-        streams[stream_id] = Stream(stream_id, name, COLUMNS, "ts", 0, HttpSource(), punctuations=contract)
-    windows = ["UNBOUNDED" if w is None else f"{int(w * 1000)} MILLISECONDS" for w in trial.windows_s]
-    told = ", _punctuation" if trial.promises else ""
-    text = f"SELECT a.k{told} FROM A [RANGE {windows[0]}] a, B [RANGE {windows[1]}] b WHERE a.k = b.k"
-    query = bind(text, {s.name: s for s in streams.values()}, name="q", query_id=1)
-    assert trial.windows_s[0] is not None or query.a.window_us == UNBOUNDED_US
-    plan = build_plan([query], streams)
-    tables = {
-        1: generated(trial.a, streams[1], trial, numbers),
-        2: generated(trial.b, streams[2], trial, numbers),
+    contract = Punctuations((("k",), ("other",))) if trial.promises else None
+    streams = {
+        number: Stream(number, name, COLUMNS, "ts", 0, HttpSource(), punctuations=contract)
+        for number, name in ((1, "A"), (2, "B"))
     }
+    windows = ["UNBOUNDED" if w is None else f"{int(w * 1000)} MILLISECONDS" for w in trial.windows_s]
+    told = ", _punctuation" if trial.announces else ""
+    text = f"SELECT a.k{told} FROM A [RANGE {windows[0]}] a, B [RANGE {windows[1]}] b WHERE a.k = b.k"
+    plan = build_plan([bind(text, {s.name: s for s in streams.values()}, name="q", query_id=1)], streams)
+    policy = PunctuationPolicy(purge_after=trial.purge_after)
+    plan = replace(plan, families=tuple(replace(f, punctuations=policy) for f in plan.families))
+    rows = zip((1, 2), (trial.a, trial.b), arrivals(trial, seed), strict=True)
+    tables = {number: _table(source.on, each, promises=trial.promises) for number, source, each in rows}
     runner = _Counting(streams)
     outcome = runner.outcome = Outcome()
-    least, root = closed_keys._LEAST_CLOSINGS, closed_keys.isqrt
-    if trial.purge_after is not None:
-        least, root = trial.purge_after, lambda held: 0
-    with patch.object(closed_keys, "_LEAST_CLOSINGS", least), patch.object(closed_keys, "isqrt", root):
-        for batch in range(trial.seconds * SECOND_US // _BATCH_US):
-            parts = {i: _part(table, batch) for i, table in tables.items()}
-            outcome.pairs.append(0)
-            outcome.announced.append(0)
-            began = time.process_time()
-            runner.step({i: part for i, part in parts.items() if part.num_rows}, [plan] if not batch else [])
-            outcome.cpu_s += time.process_time() - began
-            _look(runner, outcome)
+    for number, end_us in enumerate(trial.ends_us):
+        parts = {i: _part(found, end_us - trial.batch_ms * 1000, end_us) for i, found in tables.items()}
+        outcome.pairs.append(0)
+        outcome.announced.append(0)
+        began = time.process_time()
+        runner.step({i: part for i, part in parts.items() if part.num_rows}, [] if number else [plan])
+        outcome.cpu_s.append(time.process_time() - began)
+        _look(runner, outcome)
     return outcome
 
 
-def _part(table: pa.Table, batch: int) -> pa.Table:
-    numbers = table.column("batch").to_numpy()
-    start, end = np.searchsorted(numbers, (batch, batch + 1))
-    return table.slice(start, end - start).drop_columns("batch").combine_chunks()
+def _table(on: str, stream: Arrivals, *, promises: bool) -> tuple[pa.Table, Int64s]:
+    """Return a stream as the harness takes it, and the times of its rows."""
+    if not promises:
+        stream = Arrivals(*(each[~stream.closes] for each in stream))
+    columns = {
+        "ts": pa.array(stream.times, pa.int64(), mask=stream.closes).cast(pa.timestamp("us")),
+        "k": pa.array(stream.keys),
+        "other": pa.array(stream.keys),
+        POSITION_COLUMN: pa.array(np.arange(len(stream.keys))),
+    }
+    if promises:
+        columns[PUNCTUATION_COLUMN] = pa.array(np.where(stream.closes, json.dumps([on]), None), pa.string())
+    return pa.table(columns), stream.times
+
+
+def _part(stream: tuple[pa.Table, Int64s], start_us: int, end_us: int) -> pa.Table:
+    first, last = np.searchsorted(stream[1], (start_us, end_us))
+    return stream[0].slice(first, last - first).combine_chunks()
 
 
 def _look(runner: Runner, outcome: Outcome) -> None:
     """Count live and stored rows."""
-    live, held = [], 0
-    for side, other in (("a", "b"), ("b", "a")):
-        rows = 0
-        for bucket in runner.state:
-            for joins in bucket.families.values():
-                closed = joins.closed.get(other)
-                for _, of, _, state in joins.slices():
-                    for segment in state.segments if of == side else ():
-                        held += len(segment)
-                        dead = (
-                            0
-                            if closed is None
-                            else int(closed.closed(segment, joins.family.layouts[side]).sum())
-                        )
-                        rows += len(segment) - dead
-        live.append(rows)
-    outcome.live.append((live[0], live[1]))
+    ((joins,),) = (tuple(bucket.families.values()) for bucket in runner.state)
+    live, held = {"a": 0, "b": 0}, 0
+    for _, side, _, state in joins.slices():
+        closed = joins.closed.get("b" if side == "a" else "a")
+        for rows in state.segments:
+            dead = 0 if closed is None else np.count_nonzero(closed.closed(rows, joins.family.layouts[side]))
+            live[side] += len(rows) - int(dead)
+            held += len(rows)
+    outcome.live.append((live["a"], live["b"]))
     outcome.held.append(held)
 
 
-def mean(trial: Trial, seeds: int, measure: Callable[[Outcome], float]) -> float:
+class Finding(NamedTuple):
+    """A figure of an experiment.
+
+    Attributes:
+        what: Text.
+        found: As measured.
+        simulated: What the papers' join gives for the same streams; None where that is not simulated.
+        wanted: What the simulation with other seeds, or the paper, gave.
+    """
+
+    what: str
+    found: float
+    simulated: float | None
+    wanted: str
+
+
+Measure = Callable[[Outcome], float]
+
+
+def mean(trial: Trial, seeds: int, measure: Measure) -> float:
     """Return the average of a measure over seeds."""
     return float(np.mean([measure(run(trial, seed)) for seed in range(seeds)]))
 
 
-def ratio(trial: Trial, seeds: int, measure: Callable[[Outcome], float] = Outcome.state) -> float:
-    """Return a measure with punctuations, relative to that without."""
-    return mean(trial, seeds, measure) / mean(replace(trial, promises=False), seeds, measure)
+def state(what: str, trial: Trial, seeds: int, wanted: str, sides: Sequence[int] = (0, 1)) -> Finding:
+    """Return the live rows of some sides, relative to those without punctuations."""
+    columns = list(sides)
+    live = np.mean([np.array(run(trial, seed).live)[:, columns].sum(axis=1).mean() for seed in range(seeds)])
+    papers, whole = (
+        np.mean([simulated(each, seed)[:, columns].sum(axis=1).mean() for seed in range(seeds)])
+        for each in (trial, trial.plain)
+    )
+    return Finding(what, float(live / whole), float(papers / whole), wanted)
 
 
-def pwjoin_8(seeds: int) -> dict[str, Any]:
-    """State relative to WJoin's, by window."""
+def speed(what: str, trial: Trial, seeds: int, wanted: str) -> Finding:
+    """Return pairs per CPU second, relative to those without punctuations."""
+    for each in (trial, trial.plain):
+        run(each, seeds)  # what is compiled and loaded first is not counted
+    # In turn, so that other work on the machine slows both.
+    pairs = [(run(trial, seed), run(trial.plain, seed)) for seed in range(seeds)]
+    assert all(one.pairs == other.pairs for one, other in pairs), "punctuations change results"
+    return Finding(
+        what, sum(sum(o.cpu_s) for _, o in pairs) / sum(sum(o.cpu_s) for o, _ in pairs), None, wanted
+    )
+
+
+def _announced(part: slice, per_s: float = 1) -> Measure:
+    return lambda outcome: sum(outcome.announced[part]) * per_s
+
+
+def pwjoin_8(seeds: int) -> list[Finding]:
+    """State relative to WJoin's."""
+    wanted = {1: "0.77", 5: "0.57", 15: "0.27"}
     source = Source(100)
-    return {f"{w} s": round(ratio(Trial(source, source, (w, w)), seeds), 3) for w in (1, 5, 15)}
+    return [
+        state(f"windows of {w} s", Trial(source, source, (w, w)), seeds, text) for w, text in wanted.items()
+    ]
 
 
-def pwjoin_9(seeds: int) -> dict[str, Any]:
-    """CPU time relative to WJoin's, by window."""
+def pwjoin_9(seeds: int) -> list[Finding]:
+    """Output per CPU second relative to WJoin's."""
+    wanted = {5: "a little below 1", 15: "above 1"}
     source = Source(100)
-    return {
-        f"{w} s": round(ratio(Trial(source, source, (w, w)), seeds, lambda o: o.cpu_s), 3) for w in (1, 5, 15)
-    }
+    return [
+        speed(f"windows of {w} s", Trial(source, source, (w, w), **_CPU_LIMITED), seeds, text)
+        for w, text in wanted.items()
+    ]
 
 
-def pwjoin_10(seeds: int) -> dict[str, Any]:
-    """CPU time relative to WJoin's where all punctuations are irrelevant."""
-    source = Source(30, on="other")
-    return {"cpu": round(ratio(Trial(source, source, (1, 1)), seeds, lambda o: o.cpu_s), 3)}
+def pwjoin_10(seeds: int) -> list[Finding]:
+    """Output per CPU second relative to WJoin's, all punctuations irrelevant."""
+    trial = Trial(Source(30, on="other"), Source(30, shuffled=True, on="other"), (1, 1), **_CPU_LIMITED)
+    return [speed("windows of 1 s", trial, seeds, "at least 0.97")]
 
 
-def pwjoin_11(seeds: int) -> dict[str, Any]:
-    """Result punctuations in 60 s, with windows and without."""
-    trial = Trial(Source(30), Source(30, shuffled=True), (1, 1))
-    unbounded = replace(trial, windows_s=(None, None))
-    count: Callable[[Outcome], float] = lambda o: sum(o.announced)  # noqa: E731  # a measure
-    return {"PWJoin": mean(trial, seeds, count), "PJoin": mean(unbounded, seeds, count)}
+def pwjoin_11(seeds: int) -> list[Finding]:
+    """Result punctuations in 60 s."""
+    trial = Trial(Source(30), Source(30, shuffled=True), (1, 1), announces=True)
+    pjoin = replace(trial, windows_s=(None, None))
+    count = _announced(slice(None))
+    return [
+        Finding("PWJoin", mean(trial, seeds, count), None, "395"),
+        Finding("PJoin", mean(pjoin, seeds, count), None, "1 to 3"),
+    ]
 
 
-def pwjoin_12(seeds: int) -> dict[str, Any]:
-    """Result punctuations per second where a has no punctuations."""
-    trial = Trial(Source(None), Source(30), (5, 5))
-    unbounded = replace(trial, windows_s=(None, None))
-    return {
-        "PWJoin": round(mean(trial, seeds, Outcome.per_second), 2),
-        "PJoin": round(mean(unbounded, seeds, Outcome.per_second), 2),
-    }
+def pwjoin_12(seeds: int) -> list[Finding]:
+    """Result punctuations per second in the second half; stream a has no punctuations."""
+    trial = Trial(Source(None), Source(30), (5, 5), announces=True)
+    pjoin = replace(trial, windows_s=(None, None))
+    rate = _announced(slice(len(trial.ends_us) // 2, None), 2 / trial.seconds)
+    return [
+        Finding("PWJoin", mean(trial, seeds, rate), None, "3.3"),
+        Finding("PJoin", mean(pjoin, seeds, rate), None, "0"),
+    ]
 
 
 def _pjoin(a: float, b: float, **facts: Any) -> Trial:
     return Trial(Source(a), Source(b), (None, None), seconds=30, gap_ms=2, **facts)
 
 
-def pjoin_5(seeds: int) -> dict[str, Any]:
-    """State relative to XJoin's, by rows between two punctuations."""
-    return {str(s): round(ratio(_pjoin(s, s), seeds), 4) for s in (10, 20, 30, 40)}
+def pjoin_5(seeds: int) -> list[Finding]:
+    """State relative to XJoin's."""
+    wanted = {10: "0.011", 20: "0.014", 30: "0.016", 40: "0.022"}
+    return [state(f"{s} rows per punctuation", _pjoin(s, s), seeds, text) for s, text in wanted.items()]
 
 
-def pjoin_7(seeds: int) -> dict[str, Any]:
-    """Pairs of the last third relative to those of the first third, as output per second of event time."""
+def pjoin_7(seeds: int) -> list[Finding]:
+    """Output per CPU second of the last third relative to that of the first one."""
 
     def steadiness(outcome: Outcome) -> float:
         third = len(outcome.pairs) // 3
-        return sum(outcome.pairs[-third:]) / sum(outcome.pairs[:third])
+        rates = [sum(outcome.pairs[p]) / sum(outcome.cpu_s[p]) for p in (slice(-third, None), slice(third))]
+        return rates[0] / rates[1]
 
-    trial = _pjoin(10, 10)
-    return {
-        "PJoin": round(mean(trial, seeds, steadiness), 3),
-        "XJoin": round(mean(replace(trial, promises=False), seeds, steadiness), 3),
-    }
+    trial = _pjoin(30, 30)
+    run(trial, seeds)  # what is compiled and loaded first is not counted
+    return [
+        Finding("PJoin", mean(trial, seeds, steadiness), None, "about 1"),
+        Finding("XJoin", mean(trial.plain, seeds, steadiness), None, "below 1"),
+    ]
 
 
-def pjoin_8(seeds: int) -> dict[str, Any]:
-    """Stored rows, dead ones included, and CPU seconds of PJoin-n."""
-    found: dict[str, Any] = {}
-    for purge_after in (1, 10, 100, 400, 800):
-        outcomes = [run(_pjoin(10, 10, purge_after=purge_after), seed) for seed in range(seeds)]
-        held = float(np.mean([np.mean(outcome.held) for outcome in outcomes]))
-        found[str(purge_after)] = {
-            "held": round(held, 1),
-            "cpu_s": round(float(np.mean([outcome.cpu_s for outcome in outcomes])), 3),
-        }
+def pjoin_8(seeds: int) -> list[Finding]:
+    """Stored rows, dead ones included, and thousands of pairs per CPU second of PJoin-n."""
+    found = []
+    for n in (1, 10, 100, 400, 800):
+        trial = _pjoin(10, 10, purge_after=n, batch_ms=100)
+        held = mean(trial, seeds, lambda outcome: float(np.mean(outcome.held)))
+        found.append(Finding(f"PJoin-{n}, rows", held, None, "grows with n"))
+        rate = mean(trial, seeds, lambda outcome: sum(outcome.pairs) / sum(outcome.cpu_s) / 1000)
+        found.append(Finding(f"PJoin-{n}, output", rate, None, "peaks between"))
     return found
 
 
-def pjoin_10(seeds: int) -> dict[str, Any]:
-    """State of each side relative to XJoin's where b has fewer punctuations than a."""
-    return {
-        str(b): {
-            side: round(ratio(_pjoin(10, b), seeds, lambda o, n=number: o.state(n)), 3)  # type: ignore[misc]
-            for number, side in enumerate("ab")
-        }
-        for b in (20, 30, 40)
-    }
+def pjoin_10(seeds: int) -> list[Finding]:
+    """State of each side relative to XJoin's, 10 rows per punctuation of a."""
+    wanted = {20: "0.51", 30: "0.68", 40: "0.76"}
+    return [
+        state(
+            f"{side}, {s} rows per punctuation of b", _pjoin(10, s), seeds, text if side == "a" else "0", [n]
+        )
+        for s, text in wanted.items()
+        for n, side in enumerate("ab")
+    ]
 
 
-def pjoin_14(seeds: int) -> dict[str, Any]:
-    """Result punctuations per second, of all and of the first half."""
-    trial = _pjoin(40, 40)
-
-    def first_half(outcome: Outcome) -> float:
-        half = len(outcome.announced) // 2
-        return sum(outcome.announced[:half]) / (half * _BATCH_US / SECOND_US)
-
-    return {
-        "per second": round(mean(trial, seeds, Outcome.per_second), 2),
-        "first half": round(mean(trial, seeds, first_half), 2),
-    }
+def pjoin_12(seeds: int) -> list[Finding]:
+    """Output per CPU second relative to XJoin's, 10 and 20 rows per punctuation."""
+    wanted = {1: "below 1", 100: "about 1"}
+    return [
+        speed(f"PJoin-{n}", _pjoin(10, 20, purge_after=n, batch_ms=10_000), seeds, text)
+        for n, text in wanted.items()
+    ]
 
 
-EXPERIMENTS: Mapping[str, Callable[[int], dict[str, Any]]] = {
-    "pwjoin-8": pwjoin_8,
-    "pwjoin-9": pwjoin_9,
-    "pwjoin-10": pwjoin_10,
-    "pwjoin-11": pwjoin_11,
-    "pwjoin-12": pwjoin_12,
-    "pjoin-5": pjoin_5,
-    "pjoin-7": pjoin_7,
-    "pjoin-8": pjoin_8,
-    "pjoin-10": pjoin_10,
-    "pjoin-14": pjoin_14,
+def pjoin_14(seeds: int) -> list[Finding]:
+    """Result punctuations per second."""
+    trial = _pjoin(40, 40, announces=True)
+    half = len(trial.ends_us) // 2
+    return [
+        Finding("all", mean(trial, seeds, _announced(slice(None), 1 / trial.seconds)), None, "12.5"),
+        Finding("first half", mean(trial, seeds, _announced(slice(half), 2 / trial.seconds)), None, "12.5"),
+    ]
+
+
+EXPERIMENTS: Mapping[str, Callable[[int], list[Finding]]] = {
+    each.__name__.replace("_", "-"): each
+    for each in (
+        *(pwjoin_8, pwjoin_11, pwjoin_12, pjoin_5, pjoin_10, pjoin_14),
+        *(pwjoin_9, pwjoin_10, pjoin_7, pjoin_8, pjoin_12),
+    )
 }
 
 
 def main(
     seeds: Annotated[int, typer.Option(help="Runs of each trial.")] = 10,
-    only: Annotated[list[str], typer.Option(help="Experiments; all by default.")] = [],  # noqa: B006  # typer's
-    out: Annotated[Path, typer.Option(help="Directory of punctuations.json.")] = Path("docs/bench"),
+    only: Annotated[list[str] | None, typer.Option(help="Experiments; all by default.")] = None,
+    out: Annotated[Path, typer.Option(help="Directory of the report.")] = Path("docs/bench"),
 ) -> None:
     """Run experiments and write what they give."""
-    out.mkdir(parents=True, exist_ok=True)
-    file = out / "punctuations.json"
-    found: dict[str, Any] = json.loads(file.read_text()) if file.exists() else {}
-    names: Sequence[str] = only or list(EXPERIMENTS)
-    for name in names:
-        found[name] = {"seeds": seeds, "found": EXPERIMENTS[name](seeds)}
-        print(name, json.dumps(found[name]))
-        file.write_text(json.dumps(found, indent=2) + "\n")
+    found = read_figures(out / "punctuations.json")
+    for name in only or EXPERIMENTS:
+        findings = EXPERIMENTS[name](seeds)
+        found[name] = {"seeds": seeds, "findings": [rounded(each) for each in findings]}
+        print(name, json.dumps(found[name]), flush=True)
+        write_page(out, "punctuations", report(found), found)
+
+
+def report(found: Mapping[str, Any]) -> str:
+    """Return the page."""
+    rows = [
+        (
+            *(name, EXPERIMENTS[name].__doc__, what, found[name]["seeds"], f"{value:.4g}"),
+            *("" if own is None else f"{own:.3g}", wanted),
+        )
+        for name in EXPERIMENTS
+        if name in found
+        for what, value, own, wanted in found[name]["findings"]
+    ]
+    header = ("experiment", "figure", "of", "seeds", "measured", "papers' join, same streams", "wanted")
+    return _PAGE.format(table=table(header, rows, 3))
+
+
+_PAGE = """# Punctuations: the experiments of PJoin and PWJoin
+
+`make bench-punctuations` runs the experiments of both papers on this engine, in one bucket and without Spark.
+Each figure is a mean over seeds. `tests/bench/punctuations.py` says how the streams are made.
+[Punctuations](../punctuations.md#figures) says what the figures mean.
+
+{table}
+"""
 
 
 if __name__ == "__main__":

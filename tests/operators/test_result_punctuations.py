@@ -8,12 +8,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import get_args
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from catalog.values.plan import Plan, Pull, PunctuationPolicy
 from catalog.values.query import PUNCTUATION_OUTPUT, Output, Query
 from catalog.values.stream import Constraints, Punctuations, Stream
+from operators.bucket.bucket_state import SegmentIds, encode_manifest, store_segments
+from operators.bucket.counters import punctuation_counters
 from planner.families.families import family_id
 from tests.builders import a_query, a_stream
 from tests.examples import examples
@@ -299,6 +302,26 @@ def test_a_purge_policy_says_when_rows_of_closed_keys_leave() -> None:
             scene.batch(b=[[key]])
         held.append(len(scene.held("a")))
     assert held == [40, 35, 37]
+
+
+@pytest.mark.parametrize("announces", [False, True])
+def test_windows_bound_the_memory_of_closed_keys(announces: bool) -> None:
+    query = a_query(1, 10)
+    scene = Scene(query=announcing(query) if announces else query)
+    remembered, manifests, waiting = [], [], []
+    for number in range(100):
+        # Keys that are not adjacent, so that no interval has several of them.
+        scene.batch(a=[(2 * number, 2 * number)], b=[(2 * number, 2 * number), [2 * number]])
+        (bucket,) = scene.runner.state
+        remembered.append(sum(c.remembered for c in punctuation_counters(bucket.families)))
+        store_segments(bucket, SegmentIds("checkpoint", 0, number), lambda *_: None)
+        manifests.append(len(encode_manifest(bucket)))
+        (joins,) = bucket.families.values()
+        waiting.append(0 if joins.waiting is None else sum(map(len, joins.waiting.segments)))
+    assert max(remembered) == max(remembered[:20]) <= 6
+    assert max(waiting) == max(waiting[:20]) <= 6
+    assert max(manifests[50:]) <= 1.1 * max(manifests[:40])
+    assert len(scene.held("a")) <= 22
 
 
 @settings(SETTINGS, max_examples=examples(30, short=5))

@@ -35,6 +35,7 @@ def rates_of(
     selectivity: Mapping[str, float] | float = 0.5,
     join_selectivity: float = 0.1,
     row_bytes: float = 10.0,
+    open_s: float | None = None,
 ) -> FamilyRates:
     """Return rates; ``selectivity`` by the text of a filter, or one of all filters."""
 
@@ -47,6 +48,7 @@ def rates_of(
             row_bytes=Measure(row_bytes),
             selectivity={bit: of(f.sql) for bit, f in side_filters(family, side).items()},
             weaker=weaker_filters(family, side),
+            open_s=None if open_s is None else Measure(open_s),
         )
         for side, rate in zip(SIDES, (rate_a, rate_a if rate_b is None else rate_b), strict=True)
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from typing import Any
 
@@ -50,12 +51,16 @@ QUERY_SETS = {
 class Rows:
     """Poisson arrivals of one side: times (s), keys, and which filters each row passes."""
 
-    def __init__(self, family: FamilyPlan, side: SideName, random: np.random.Generator) -> None:
+    def __init__(
+        self, family: FamilyPlan, side: SideName, random: np.random.Generator, open_s: float | None = None
+    ) -> None:
         count = random.poisson(RATE_PER_S[side] * SECONDS)
         self.times = np.sort(random.uniform(0, SECONDS, count))
         self.keys = random.integers(0, KEYS, count)
         filters = family.filters_a if side == "a" else family.filters_b
         self.passed = {f.bit: random.random(count) < PASSING[f.sql] for f in filters}
+        #: Age at which the other side closes the key of the row.
+        self.closed_s = np.full(count, np.inf) if open_s is None else random.exponential(open_s, count)
 
     def serve(self, queries: list[PlannedQuery], side: SideName) -> Any:
         """Return which rows pass the filter of one of the queries."""
@@ -89,6 +94,7 @@ def counted(
     males = other.admitted(family, join, ids, mates) & (other.times >= WARM_UP_S)
     age = other.times[males][None, :] - own.times[entering][:, None]
     near = (age >= piece.w_start_us / SECOND_US) & (age < piece.w_end_us / SECOND_US)
+    near &= age < own.closed_s[entering][:, None]
     equal = near & (own.keys[entering][:, None] == other.keys[males][None, :])
     served = np.zeros_like(equal)
     for query in family.queries:
@@ -98,7 +104,8 @@ def counted(
             served |= equal & mine & theirs & (age < side_window_us(query, side) / SECOND_US)
     seconds = SECONDS - WARM_UP_S
     return {
-        "entering_per_s": np.count_nonzero(entering) / SECONDS,
+        "entering_per_s": np.count_nonzero(entering & (own.closed_s > piece.w_start_us / SECOND_US))
+        / SECONDS,
         "males_per_s": np.count_nonzero(males) / seconds,
         "chain_males_per_s": np.count_nonzero(other.admitted(family, join, join.queries, mates)) / SECONDS,
         "candidates_per_s": np.count_nonzero(near) / seconds,
@@ -116,18 +123,24 @@ def unplanned(family: FamilyPlan) -> Family:
     return Family(family.id, family.queries, family.filters_a, family.filters_b)
 
 
-@pytest.mark.parametrize("queries", QUERY_SETS)
-@pytest.mark.parametrize("strategy", STRATEGIES)
-def test_loads_are_what_simulated_rows_do(strategy: Strategy, queries: str) -> None:
+@pytest.mark.parametrize(
+    ("strategy", "queries", "open_s"),
+    [
+        *itertools.product(STRATEGIES, QUERY_SETS, [None]),
+        *itertools.product(("mem-opt", "pullup"), ("the paper's", "filters on both sides"), (4.0,)),
+    ],
+)
+def test_loads_are_what_simulated_rows_do(strategy: Strategy, queries: str, open_s: float | None) -> None:
     family = planned(QUERY_SETS[queries], strategy)
     random = np.random.default_rng(SEED)
-    rows = {side: Rows(family, side, random) for side in SIDES}
+    rows = {side: Rows(family, side, random, open_s) for side in SIDES}
     rates = rates_of(
         unplanned(family),
         RATE_PER_S["a"],
         RATE_PER_S["b"],
         selectivity=PASSING,
         join_selectivity=1 / KEYS,
+        open_s=open_s,
     )
     for join in family.joins:
         loads = iter(slice_loads(family, join, rates))
@@ -139,6 +152,24 @@ def test_loads_are_what_simulated_rows_do(strategy: Strategy, queries: str) -> N
                     # Sampling noise of 400 s; over twelve seeds no mean is two standard errors off.
                     assert getattr(load, name) == pytest.approx(count, rel=0.1, abs=0.2), (join.id, name)
         assert next(loads, None) is None
+
+
+@pytest.mark.parametrize("open_s", [0.5, 3.0, 40.0])
+def test_slices_hold_the_rows_whose_keys_are_open(open_s: float) -> None:
+    family = planned([a_query_s(1, 2), a_query_s(2, 5), a_query_s(3, 12)], "mem-opt")
+    rates = rates_of(unplanned(family), 200.0, open_s=open_s)
+    random = np.random.default_rng(SEED)
+    times = np.sort(random.uniform(0, 500, random.poisson(200 * 500)))
+    leaves = times + random.exponential(open_s, len(times))
+    looks = np.arange(20, 500, 1.0)
+    for load in slice_loads(family, family.joins[0], rates):
+        held = 0
+        for now in looks:
+            first, last = np.searchsorted(times, (now - load.w_end_s, now - load.w_start_s), side="right")
+            held += np.count_nonzero(leaves[first:last] > now)
+        assert load.held_rows == pytest.approx(held / len(looks), rel=0.04, abs=0.2)
+        assert load.held_bytes == 10 * load.held_rows
+        assert load.results_per_s <= load.matches_per_s * (1 + 1e-9)
 
 
 def test_a_slices_load_names_its_ends_and_its_place() -> None:

@@ -73,6 +73,7 @@ def cases(draw: st.DrawFn, most_windows: int) -> tuple[FamilyPlan, FamilyRates, 
         draw(rates_per_s),
         selectivity={sql: draw(fractions) for sql in FILTERS},
         join_selectivity=draw(fractions | st.floats(0.0, 1e-3)),
+        open_s=draw(st.none() | st.floats(0.1, 1e3)),
     )
     (planned,) = build_plan(queries, STREAMS).families
     return planned, rates, draw(paper_models | calibrated_models)

@@ -52,6 +52,7 @@ def test_promises_are_remembered_for_windows_a_duration_or_forever(
 
 def test_a_contract_is_written_as_it_is_read() -> None:
     written = {"on": [["Item"], ["Item", "shop"]], "violation": "drop", "remember": "window", "column": None}
+    written["open_time"] = "2h"
     stream = document(punctuations=written, constraints={"unique": ["shop"]}).to_stream()
     assert punctuations_document(stream.punctuations) == written
     assert constraints_document(stream.constraints) == {"unique": ["shop"], "clustered": [], "ordered": {}}
@@ -66,6 +67,8 @@ def test_a_contract_is_written_as_it_is_read() -> None:
         (None, {"on": [["Item", "item"]]}, 'column "item" is named twice', ("punctuations", "on", 0)),
         (None, {"on": [["Item"], ["item"]]}, "is given twice", ("punctuations", "on", 1)),
         (None, {"on": [["Item"]], "remember": "always"}, "remember: ", ("punctuations", "remember")),
+        (None, {"on": [["Item"]], "open_time": "soon"}, "open_time: ", ("punctuations", "open_time")),
+        (None, {"on": [["Item"]], "open_time": 0}, "the duration is 0", ("punctuations", "open_time")),
         (FILES, {"on": [["Item"]], "column": "shop"}, "has type string", ("punctuations", "column")),
         (None, {"on": [["Item"]], "column": "closes"}, "of source type http", ("punctuations", "column")),
         (FILES, {"on": [["Item"], ["shop"]], "column": "closes"}, "of 2 sets", ("punctuations", "column")),

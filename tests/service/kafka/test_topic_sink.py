@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from catalog.values.sink import TopicSink
@@ -20,6 +21,7 @@ from service.inputs.partitions import TopicRange
 from service.inputs.sources import topic_reader
 from service.inputs.sources.topic_reader import read_messages
 from service.inputs.sources.topics import Topics
+from service.sinks.topic import send_batch
 from tests.catalog.examples import dying
 from tests.service.kafka.brokers import Brokers
 from tests.service.sinks.world import World
@@ -83,6 +85,29 @@ def test_a_batch_that_comes_again_after_a_crash_is_known(world: World, kafka: Br
         assert world.deliver() == 1
     ids = [dict(m.headers())["sluice-id"] for m in messages_in(kafka, topic)]
     assert len(ids) == len(set(ids)) == 5
+
+
+def test_a_result_punctuation_follows_the_results_of_its_key(world: World, kafka: Brokers) -> None:
+    kafka.tell("create", "over", 3)
+    sink = TopicSink(kafka.cluster, "over", key="k")
+    world.set_sink(sink)
+    part = pa.RecordBatch.from_pydict(
+        {
+            "k": ["x", "y", "z", None, None, None],
+            "v": [1, 2, 3, None, None, None],
+            "_punctuation": [None, None, None, *(f'{{"k":"{k}"}}' for k in "xyz")],
+        }
+    )
+    send_batch(world.store, "c1", world.present(), sink, 0, iter([part]))
+    found: dict[bytes, list[Any]] = {}
+    partitions: dict[bytes, set[int]] = {}
+    for m in messages_in(kafka, "over"):
+        found.setdefault(m.key(), []).append(json.loads(m.value()))
+        partitions.setdefault(m.key(), set()).add(m.partition())
+    assert found == {
+        k.encode(): [{"k": k, "v": v}, {"_punctuation": {"k": k}}] for v, k in enumerate("xyz", 1)
+    }
+    assert all(len(each) == 1 for each in partitions.values())
 
 
 def test_what_cannot_be_sent_is_told(world: World, kafka: Brokers) -> None:

@@ -7,11 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import psycopg
+import pyarrow as pa
 import pytest
 
 from catalog.values.sink import TableSink
 from catalog.values.stream import EnvSecret
 from service.errors import SecretMissing, SinkFailed
+from service.sinks.table import write_batch
 from tests.catalog.examples import dying
 from tests.postgres import PostgresServer
 from tests.service.sinks.world import World
@@ -102,6 +104,34 @@ def test_a_table_that_refuses_rows_has_none_of_the_batch(
         world.deliver()
     assert rows(postgres, sink, "SELECT count(*) FROM gusts") == [(2,)]
     assert world.present().pending == 1
+
+
+@pytest.mark.parametrize("key", [(), ("k",)])
+def test_result_punctuations_are_rows_of_tables_without_a_key(
+    world: World, sink: TableSink, postgres: PostgresServer, key: tuple[str, ...]
+) -> None:
+    world.set_sink(replace(sink, key=key))
+    part = pa.RecordBatch.from_pydict(
+        {"k": [7, 8, None], "w": [1.5, 2.5, None], "_punctuation": [None, None, '{"k":7}']}
+    )
+    write_batch("c1", world.present(), replace(sink, key=key), 0, iter([part, part]))
+    expected: list[tuple[object, ...]] = [(7, 1.5, None), (8, 2.5, None)]
+    if not key:
+        expected = [*expected, (None, None, '{"k":7}')] * 2
+    found = rows(postgres, sink, "SELECT k, w, _punctuation FROM gusts")
+    assert sorted(found, key=str) == sorted(expected, key=str)
+
+
+def test_groups_are_rows_of_which_a_key_keeps_the_last(
+    world: World, sink: TableSink, postgres: PostgresServer
+) -> None:
+    keyed = replace(sink, key=("k",))
+    world.set_sink(keyed)
+    for batch, bids in enumerate((3, 5)):
+        group = {"k": [7], "bids": [bids], "spent": [0.25 * bids], "_closed_by": ["punctuation"]}
+        write_batch("c1", world.present(), keyed, batch, iter([pa.RecordBatch.from_pydict(group)]))
+    found = rows(postgres, sink, "SELECT k, bids, spent, _closed_by FROM gusts")
+    assert found == [(7, 5, 1.25, "punctuation")]
 
 
 def test_a_server_that_is_away_and_a_missing_secret_are_told(world: World, sink: TableSink) -> None:

@@ -18,6 +18,7 @@ from catalog.values.batch import (
     CpuCounters,
     FilterCounters,
     KeyCounters,
+    PunctuationCounters,
     SliceCounters,
     StreamCounters,
 )
@@ -279,6 +280,29 @@ def test_all_joins_of_a_family_are_one_measurement() -> None:
     )
 
     assert measured([parted]).families[0].join_selectivity.value == pytest.approx(0.2)
+
+
+@pytest.mark.parametrize("window_s", [5.0, 50.0])
+def test_the_open_time_is_measured_although_windows_end_before_keys_are_closed(window_s: float) -> None:
+    random, open_s = np.random.default_rng(1), 20.0
+    arrives = np.sort(random.uniform(0, 1000, 20_000))
+    closes = arrives + random.exponential(open_s, len(arrives))
+    manifests = []
+    for now in range(950, 1000):
+        held = np.count_nonzero((arrives <= now) & (closes > now) & (arrives > now - window_s))
+        closed = np.count_nonzero((closes > now - 1) & (closes <= now) & (closes - arrives < window_s))
+        slices = (
+            SliceCounters(FAMILY, "a", 1, rows=held + 7, candidates=1),
+            SliceCounters(FAMILY, "b", 1, rows=5),
+        )
+        told = PunctuationCounters(FAMILY, "b", purged=closed // 2, discarded=closed - closed // 2, dead=7)
+        streams = (counters(1, 20, now * SECOND_US),)
+        manifests.append(manifest(now, streams=streams, slices=slices, punctuations=(told,)))
+    (family,) = measured(manifests).families
+    assert family.open_a_s is not None
+    assert family.open_a_s.value == pytest.approx(open_s, rel=0.1)
+    assert family.open_a_s.origin == "measured"
+    assert family.open_b_s is None
 
 
 def test_no_number_is_younger_than_now() -> None:
