@@ -215,7 +215,7 @@ def _under_way(keys: set[str], key: str) -> Iterator[None]:
     """Refuse a second request while the first one of its key is served; runs on the event loop alone."""
     if key in keys:
         raise RequestUnderWay(
-            f'a request with idempotency key "{key}" is being served', hint="Send it again in a timestamp."
+            f'a request with idempotency key "{key}" is being served', hint="Send it again in a moment."
         )
     keys.add(key)
     try:

@@ -150,12 +150,17 @@ def _config(app: ASGIApp, settings: Settings) -> uvicorn.Config:
     # FastAPI comes with it, while the JVM starts.
     from api.access.connections import tls_options
     from api.server.connections import ConnectionLimits, limited_protocol
+    from api.server.loop import LOOP
 
     return uvicorn.Config(
         app,
+        loop=LOOP,
         http=limited_protocol(ConnectionLimits(connections=settings.server.max_connections)),
         ws="none",
         server_header=False,
+        # By itself uvicorn believes whoever is on this machine.
+        proxy_headers=bool(settings.access.trusted_proxies),
+        forwarded_allow_ips=list(settings.access.trusted_proxies),
         **tls_options(settings.access),
         log_config=None,
         log_level="warning" if settings.log.level != "DEBUG" else "debug",

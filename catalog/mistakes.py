@@ -35,6 +35,7 @@ _EXPECTED: Mapping[str, str] = {
     "model_attributes_type": _AN_OBJECT,
     "dict_type": _AN_OBJECT,
     "list_type": "a list",
+    "tuple_type": "a list",
     "string_type": "text",
     "string_too_short": "text of {min_length} or more characters",
     "string_too_long": "text of at most {max_length} characters",

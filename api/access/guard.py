@@ -11,6 +11,7 @@ What a client sends decides, also where nothing is asked for: a wrong key is ref
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -20,6 +21,7 @@ from fastapi import Request
 
 from api.access.rate_limit import RateLimit
 from api.errors import Forbidden, TooManyRequests, Unauthenticated
+from catalog.errors import Unavailable
 from service.access.api_keys import PREFIX, KeyVerifier
 from service.access.principal import ANONYMOUS, SCOPES, Principal, Scope
 from service.access.tokens import TokenVerifier
@@ -58,6 +60,25 @@ class Guard:
             Forbidden: The key does not allow it.
             TooManyRequests: Too many requests came with it, or with unknown ones.
         """
+        principal = await self._allowed(request, scope)
+        if principal.name is not None and principal.rate_per_s is not None:
+            wait_s = self._limits.take(principal.name, principal.rate_per_s)
+            _refuse(wait_s, f'requests with the key of "{principal.name}"')
+        return principal
+
+    async def admit_again(self, request: Request, scope: Scope) -> None:
+        """Look once more at who has sent a request whose answer goes on, and count no request of his.
+
+        Raises:
+            Unauthenticated: The key is not good any more.
+            Forbidden: It does not allow this any more.
+        """
+        # Neither says anything about the key.
+        with suppress(TooManyRequests, Unavailable):
+            await self._allowed(request, scope)
+
+    async def _allowed(self, request: Request, scope: Scope | None) -> Principal:
+        """Return who sends a request, if he may."""
         sent = request.headers.get("authorization")
         certificate = getattr(request.state, "client_certificate", None)
         if sent is not None:
@@ -74,9 +95,6 @@ class Guard:
                 detail=f"It needs scope {scope} and has {', '.join(sorted(principal.scopes)) or 'none'}.",
                 hint=f"Use a key with it: sluice key create NAME --scope {scope}.",
             )
-        if principal.name is not None and principal.rate_per_s is not None:
-            wait_s = self._limits.take(principal.name, principal.rate_per_s)
-            _refuse(wait_s, f'requests with the key of "{principal.name}"')
         return principal
 
     async def _proved(self, request: Request, sent: str) -> Principal:
@@ -93,13 +111,17 @@ class Guard:
         if principal is not None:
             return principal
         address = client_address(request)
-        # A client that keeps sending keys that are none may not keep the processor busy with them.
-        _refuse(self._unknown.look(address, _UNKNOWN_PER_S), "unknown keys from your address")
         if self._verifying is None:
             self._verifying = CapacityLimiter(_VERIFIED_AT_ONCE)
-        principal = await anyio.to_thread.run_sync(verifier.verify, text, limiter=self._verifying)
+        async with self._verifying:
+            # A client that keeps sending keys that are none may not keep the processor busy with them. Here,
+            # since many may have been sent at one time.
+            _refuse(self._unknown.look(address, _UNKNOWN_PER_S), "unknown keys from your address")
+            own = CapacityLimiter(1)  # it must not wait for threads of other requests
+            principal = await anyio.to_thread.run_sync(verifier.verify, text, limiter=own)
+            if principal is None:
+                self._unknown.take(address, _UNKNOWN_PER_S)
         if principal is None:
-            self._unknown.take(address, _UNKNOWN_PER_S)
             raise Unauthenticated("the key is unknown, has expired or was revoked", hint=_HOW)
         return principal
 

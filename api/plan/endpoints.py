@@ -27,6 +27,7 @@ from catalog.errors import InvalidInput, NameTaken, PlanVersionNotFound
 from catalog.steps import stream_names
 from catalog.store.repositories.plan_history import HistoryEntry
 from catalog.values.plan import Plan
+from planner.drawing.svg import render_svg
 from planner.explain.plan_report import plan_report
 from planner.explain.plan_structure import plan_structure
 from planner.explain.preview_document import preview_document
@@ -41,6 +42,7 @@ preview_router = APIRouter(tags=["plan"], route_class=SluiceRoute)
 MERMAID = "text/vnd.mermaid"
 DOT = "text/vnd.graphviz"
 TEXT = "text/plain"
+SVG = "image/svg+xml"
 
 _EXAMPLE_TEXT = """\
 family A.k = B.k
@@ -60,6 +62,7 @@ _FORMATS: dict[int | str, dict[str, Any]] = {
             TEXT: {"schema": {"type": "string"}, "example": _EXAMPLE_TEXT},
             MERMAID: {"schema": {"type": "string"}, "example": "flowchart LR"},
             DOT: {"schema": {"type": "string"}, "example": "digraph plan {}"},
+            SVG: {"schema": {"type": "string"}, "example": "<svg></svg>"},
         },
         "headers": {"ETag": {"schema": {"type": "string"}, "description": "Plan version, for `If-Match`."}},
     }
@@ -71,7 +74,8 @@ Format = Annotated[
     PlanFormat,
     Query(
         alias="format",
-        description="`json`, `text` as `sluice plan` prints it, or a drawing: `mermaid` or `dot` (Graphviz).",
+        description="`json`, `text` as `sluice plan` prints it, or a drawing: `mermaid`, `dot` "
+        "(Graphviz), or `svg`, in which the chains are to scale.",
     ),
 ]
 Detail = Annotated[
@@ -190,6 +194,8 @@ def _rendered(workspace: Workspace, plan: Plan, form: PlanFormat) -> Response:
         return Response(render_mermaid(plan, reports) + "\n", media_type=MERMAID, headers=headers)
     if form == "dot":
         return Response(render_dot(plan, reports) + "\n", media_type=DOT, headers=headers)
+    if form == "svg":
+        return Response(render_svg(plan) + "\n", media_type=SVG, headers=headers)
     if form == "text":
         text = plan_report(list(reports.values()), stream_names(plan))
         return Response(f"{text}\n", media_type=TEXT, headers=headers)

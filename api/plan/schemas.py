@@ -15,7 +15,7 @@ from service.documents.statistics_document import ChainDocument, StatisticsDocum
 from service.planning.plan_record import record_in
 from service.planning.preview import NewQuery, PreviewRequest
 
-PlanFormat = Literal["json", "text", "mermaid", "dot"]
+PlanFormat = Literal["json", "text", "mermaid", "dot", "svg"]
 
 
 class PlanStream(BaseModel):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 from typing import Annotated, Any, TypeVar
 
 import anyio
@@ -11,8 +13,9 @@ from fastapi import APIRouter, Depends, Header, Query, Request, Response
 from fastapi.responses import StreamingResponse
 from fastapi.sse import KEEPALIVE_COMMENT, EventSourceResponse, format_sse_event
 
+from api.access.guard import Guard
 from api.dependencies import MAX_WAIT_S, WorkspaceDep
-from api.errors import InvalidRequest, NotAcceptable
+from api.errors import Forbidden, InvalidRequest, NotAcceptable, Unauthenticated
 from api.problems import problem, problem_responses
 from api.queries import negotiation
 from api.queries.schemas import ResultsOut, result_columns
@@ -47,6 +50,9 @@ _EVENTS_PER_PAGE = 1_000
 
 #: A stream of events with nothing to tell says so after so long, lest someone between takes it for dead.
 _PING_S = 15.0
+
+#: Least time between two looks at whether the client of a stream of events may still read.
+_ADMIT_AGAIN_S = 1.0
 
 _CURSOR = "Cursor after which results start: `next_cursor` of the page before."
 AfterCursor = Annotated[str | None, Query(description=_CURSOR, examples=["7.250"])]
@@ -214,13 +220,26 @@ async def follow_results(
 
     A stream that starts without a cursor begins at the first result that is kept; if any are not, an event
     `dropped` with their number and `kept_since` comes first. A client so slow that what it would get next is
-    not kept any more gets an event `gone` with the problem, which closes the stream.
+    not kept any more gets an event `gone` with the problem, which closes the stream. So does a client whose
+    key was revoked, or whose token has expired.
     """
     headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
-    return EventSourceResponse(events_of(workspace, request.url.path, *opened), headers=headers)
+    guard: Guard = request.app.state.guard
+    told = events_of(workspace, request.url.path, *opened, partial(guard.admit_again, request, "read"))
+    return EventSourceResponse(told, headers=headers)
 
 
-async def events_of(workspace: Workspace, path: str, series: int, page: ResultPage) -> AsyncIterator[bytes]:
+async def _anybody() -> None:
+    """Let a client read on."""
+
+
+async def events_of(
+    workspace: Workspace,
+    path: str,
+    series: int,
+    page: ResultPage,
+    admit_again: Callable[[], Awaitable[None]] = _anybody,
+) -> AsyncIterator[bytes]:
     """Yield the events of a page and of all that follow it, those of a page together.
 
     Args:
@@ -228,7 +247,9 @@ async def events_of(workspace: Workspace, path: str, series: int, page: ResultPa
         path: Path of the request.
         series: Id of the series.
         page: Its first results.
+        admit_again: Raises if the client may not read any more.
     """
+    admitted_s = time.monotonic()
     if page.kept_since_us is not None:
         facts = {"dropped": page.dropped, "kept_since": timestamp(page.kept_since_us)}
         yield format_sse_event(data_str=json_line(facts), event="dropped")
@@ -244,7 +265,10 @@ async def events_of(workspace: Workspace, path: str, series: int, page: ResultPa
         try:
             with anyio.move_on_after(_PING_S) as waiting:
                 following = await _next_page(workspace, series, reached, _EVENTS_PER_PAGE, events_and_cursor)
-        except (ResultsExpired, QueryNotFound) as error:
+            if time.monotonic() - admitted_s >= _ADMIT_AGAIN_S:
+                await admit_again()
+                admitted_s = time.monotonic()
+        except (ResultsExpired, QueryNotFound, Unauthenticated, Forbidden) as error:
             document = problem(error, path).model_dump(mode="json", exclude_none=True)
             yield format_sse_event(data_str=json_line(document), event="gone")
             return

@@ -1,4 +1,4 @@
 """Parts of the HTTP server beneath the routes: limits of connections, pages of the documentation.
 
-Doors: connections, docs_pages.
+Doors: connections, docs_pages, loop.
 """

@@ -115,6 +115,7 @@ class Profile:
         families: By family id.
         batch_s: Event time that one micro-batch covers, seconds.
         buckets: Buckets of the job.
+        input_s: Event time that all input covers, seconds; None if it is unknown or the input has no end.
     """
 
     streams: tuple[StreamProfile, ...] = ()
@@ -122,3 +123,4 @@ class Profile:
     families: tuple[FamilyProfile, ...] = ()
     batch_s: Measure = Measure(1.0, "assumed")
     buckets: int = 2
+    input_s: float | None = None

@@ -81,7 +81,10 @@ def statistics_text(report: FamilyReport, text: FamilyText) -> list[str]:
         lines.append(f"{text.labels[side]}: {rate}, {width}")
         passing = (_measure(m, f"pass {text.filter(side, bit)}") for bit, m in own.selectivity.items())
         lines += [f"  {line}" for line in passing]
-    parts = [_measure(rates.join_selectivity, "of all pairs join"), _measure(rates.batch_s, "s per batch")]
+    parts = [
+        _measure(rates.join_selectivity, "of all pairs join"),
+        _measure(rates.batch_s, "s of event time per batch"),
+    ]
     lines.append(", ".join([*parts, f"{rates.buckets} buckets"]))
     if rates.frequent and rates.buckets > 1:
         planned, hashed = report.hottest_bucket, report.hottest_hashed

@@ -7,6 +7,7 @@ client's name. Signatures are asymmetric ones alone: a token cannot be made by w
 from __future__ import annotations
 
 import hashlib
+import http.client
 import json
 import logging
 import threading
@@ -30,6 +31,8 @@ _LEEWAY_S = 10
 #: A token that was verified is asked about again then, or when it expires if that is sooner.
 _FRESH_S = 60.0
 _REMEMBERED = 1000
+#: What an issuer's answer fails with that is away, or is none.
+_NO_ANSWER = (OSError, http.client.HTTPException, ValueError, KeyError, TypeError)
 
 
 class TokenVerifier:
@@ -106,7 +109,11 @@ class TokenVerifier:
             keys = self._jwt.PyJWKClient(self._keys_url(), timeout=TIMEOUT_S)
             with self._lock:
                 self._keys = keys
-        return keys.get_signing_key_from_jwt(text).key
+        try:
+            return keys.get_signing_key_from_jwt(text).key
+        except _NO_ANSWER as error:
+            # PyJWT's own errors are others: of the token, or of an issuer that cannot be reached.
+            raise IssuerDown(f'keys of issuer "{self._issuer}" cannot be read', detail=f"{error}.") from error
 
     def _keys_url(self) -> str:
         """Ask the issuer where its keys are (OpenID Connect Discovery 1.0)."""
@@ -115,7 +122,7 @@ class TokenVerifier:
             with urllib.request.urlopen(url, timeout=TIMEOUT_S) as answer:
                 document = json.loads(answer.read(1 << 20))
             found, keys_url = document["issuer"], str(document["jwks_uri"])
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except _NO_ANSWER as error:
             raise IssuerDown(f'issuer "{self._issuer}" cannot be asked', detail=f"{error}.") from error
         if found != self._issuer:
             raise IssuerDown(f'issuer "{self._issuer}" calls itself "{found}"')
@@ -125,9 +132,10 @@ class TokenVerifier:
 
 
 def _scopes(claims: Mapping[str, Any]) -> frozenset[str]:
-    found = claims.get("scope", claims.get("scp", ""))
-    names = found.split() if isinstance(found, str) else [str(name) for name in found]
-    return frozenset(name.removeprefix("sluice:") for name in names) & frozenset(SCOPES)
+    """Return the scopes that a token's claims name; a claim of another form names none."""
+    found = claims.get("scope", claims.get("scp"))
+    names = found.split() if isinstance(found, str) else found if isinstance(found, list) else []
+    return frozenset(str(name).removeprefix("sluice:") for name in names) & frozenset(SCOPES)
 
 
 def _digest(text: str) -> bytes:

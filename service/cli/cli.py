@@ -86,6 +86,7 @@ class PlanForm(StrEnum):
     JSON = "json"
     MERMAID = "mermaid"
     DOT = "dot"
+    SVG = "svg"
 
 
 class StrategyName(StrEnum):

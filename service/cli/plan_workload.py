@@ -20,6 +20,7 @@ from catalog.values.stream import Stream
 from planner.bind.bind import bind
 from planner.costs.cost import CostModelName
 from planner.costs.rates import with_orders
+from planner.drawing.svg import render_svg
 from planner.errors import InvalidChain
 from planner.explain.plan_report import plan_report
 from planner.explain.preview import Preview
@@ -36,7 +37,7 @@ from service.planning.preview import PreviewRequest, bounded_batches, preview_qu
 from service.statistics.profile import merge_profiles
 from service.statistics.sampling import sample_profile
 
-PlanForm = Literal["text", "json", "mermaid", "dot"]
+PlanForm = Literal["text", "json", "mermaid", "dot", "svg"]
 
 
 def plan_text(
@@ -191,6 +192,8 @@ def _rendered(preview: Preview, form: PlanForm) -> str:
         return render_mermaid(preview.plan, reports)
     if form == "dot":
         return render_dot(preview.plan, reports)
+    if form == "svg":
+        return render_svg(preview.plan)
     if form == "json":
         document = plan_document(preview.plan, reports)
         document["statistics"] = statistics_document(preview, now_us=wall_clock_us())

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import ipaddress
 from pathlib import Path
-from typing import Annotated, Self
+from typing import Annotated
 from urllib.parse import urlsplit
 
-from pydantic import BeforeValidator, model_validator
+from pydantic import BeforeValidator, ValidationInfo, field_validator
 
 from service.config.setting_group import SettingGroup
 
@@ -28,6 +29,8 @@ class AccessSettings(SettingGroup):
         insecure: Whether the service may listen beyond this machine without asking for a key.
         require_keys: Whether a key is asked for on a loopback address, too, as behind a proxy.
         allowed_hosts: Further names of this service in ``Host`` and ``Origin``, with commas between them.
+        trusted_proxies: Addresses and networks of proxies that say from where requests come, with commas
+            between them; what others say in ``X-Forwarded-For`` and ``X-Forwarded-Proto`` is not believed.
         tls_cert: Certificate chain of the service, PEM; with it the API speaks TLS.
         tls_key: Its private key, PEM; None: it is in the same file.
         tls_client_ca: Certificates that sign those of clients, PEM; with it a client must have one.
@@ -38,19 +41,34 @@ class AccessSettings(SettingGroup):
     insecure: bool = False
     require_keys: bool = False
     allowed_hosts: Names = ()
+    trusted_proxies: Names = ()
     tls_cert: Path | None = None
     tls_key: Path | None = None
     tls_client_ca: Path | None = None
     oidc_issuer: str | None = None
     oidc_audience: str = "sluice"
 
-    @model_validator(mode="after")
-    def _fits(self) -> Self:
-        if self.tls_cert is None and (self.tls_key is not None or self.tls_client_ca is not None):
+    @field_validator("trusted_proxies")
+    @classmethod
+    def _are_addresses(cls, proxies: tuple[str, ...]) -> tuple[str, ...]:
+        for proxy in proxies:
+            ipaddress.ip_network(proxy)  # which says what is wrong
+        return proxies
+
+    # Of a field and not of the whole: what is told names the setting.
+    @field_validator("tls_key", "tls_client_ca")
+    @classmethod
+    def _goes_with_a_certificate(cls, file: Path | None, others: ValidationInfo) -> Path | None:
+        if file is not None and others.data.get("tls_cert") is None:
             raise ValueError("Give tls_cert, too, the certificate of the service")
-        if self.oidc_issuer is not None:
-            parts = urlsplit(self.oidc_issuer)
+        return file
+
+    @field_validator("oidc_issuer")
+    @classmethod
+    def _is_private(cls, issuer: str | None) -> str | None:
+        if issuer is not None:
+            parts = urlsplit(issuer)
             near = parts.hostname in ("localhost", "127.0.0.1", "::1")
             if parts.scheme != "https" and not (parts.scheme == "http" and near):
                 raise ValueError("Give an issuer with https")
-        return self
+        return issuer

@@ -13,6 +13,10 @@ _STATE = re.compile(
     r"|/checkpoint/(state|metadata|segments)\b"
 )
 
+#: Py4J's words for a call that got no answer, such as one whose connection was reset. An error of the JVM
+#: comes with a trace.
+_NO_ANSWER = re.compile(r"An error occurred while calling \S+")
+
 #: Opens the line of a cause in a stack of the JVM.
 _CAUSED_BY = "Caused by: "
 
@@ -49,11 +53,12 @@ def is_of_state(trace: str) -> bool:
 
 def reason_of(error: Exception, trace: str) -> str:
     """Return what a person can use of an error of Spark: the innermost cause, or the first line."""
-    from py4j.protocol import Py4JNetworkError
+    from py4j.protocol import Py4JError, Py4JNetworkError
 
     if isinstance(error, OSError) and disk_failed(error) is not None:
         return f"{error.strerror}: {error.filename}." if error.filename else f"{error.strerror}."
-    if isinstance(error, Py4JNetworkError | OSError):
+    unanswered = isinstance(error, Py4JError) and _NO_ANSWER.fullmatch(str(error)) is not None
+    if unanswered or isinstance(error, Py4JNetworkError | OSError):
         return "The JVM has gone."
     lines = [line.strip() for line in trace.splitlines() if line.strip()]
     causes = [line for line in lines if line.startswith(("catalog.", "service.", "operators.", "planner."))]

@@ -23,7 +23,7 @@ from catalog.store.store import Store
 from catalog.values.batch import BatchManifest
 from catalog.values.stream import FilesSource, Stream
 from service.inputs.sample import SAMPLE_ROWS
-from service.inputs.sources.files import candidates
+from service.inputs.sources.files import candidates, named
 from service.inputs.sources.http_log import EventLog
 
 log = logging.getLogger(__name__)
@@ -116,7 +116,7 @@ class InputRetention:
 
     def _forget_gone(self, stream: Stream, source: FilesSource, position: int, now_us: int) -> int:
         """Forget the files of a stream that have been gone long enough."""
-        there = set(candidates(source.path))
+        there = {named(path) for path in candidates(source.path)}
         if not there:
             return 0
         known = self.known.setdefault(stream.id, self.store.source_files.paths(stream.id))

@@ -67,11 +67,13 @@ class RowSample:
         table: The columns asked for and the event time, rows without an event time left out.
         rate_per_s: Rows per second of event time, or None where the rows span no time.
         file_s: Event time that a file covers, seconds; None where rows do not come in files.
+        files: Number of files that there are; 0 where rows do not come in files.
     """
 
     table: pa.Table
     rate_per_s: float | None
     file_s: float | None = None
+    files: int = 0
 
 
 class SampleSource(Protocol):
@@ -111,15 +113,15 @@ class CatalogRows:
     def sample(self, stream: Stream, columns: Sequence[str], limit: int = SAMPLE_ROWS) -> RowSample | None:
         """See `SampleSource`."""
         if isinstance(stream.source, FilesSource):
-            return _of_files(stream, self._edges(stream), columns, limit)
+            count = self.store.source_files.count(stream.id)
+            return _of_files(stream, self._edges(stream, count), count, columns, limit)
         if isinstance(stream.source, HttpSource):
             return None if self.events is None else _of_events(self.events, stream, columns, limit)
         if isinstance(stream.source, KafkaSource):
             return _of_topic(stream, stream.source, columns, limit)
         return _of_generator(stream, stream.source, columns, limit, self.clock_us())
 
-    def _edges(self, stream: Stream) -> list[Sequence[SourceFile]]:
-        count = self.store.source_files.count(stream.id)
+    def _edges(self, stream: Stream, count: int) -> list[Sequence[SourceFile]]:
         if count <= 2 * EDGE_FILES:
             return [self.store.source_files.page(stream.id, 0, count)]
         first = self.store.source_files.page(stream.id, 0, EDGE_FILES)
@@ -156,21 +158,22 @@ class WorkloadRows:
         self, stream: Stream, source: FilesSource, columns: Sequence[str], limit: int
     ) -> RowSample | None:
         try:
-            edges = _unlisted_edges(stream, source)
+            paths = sorted(set(candidates(source.path)))
+            edges = _unlisted_edges(stream, source, paths)
             warnings = source_warnings(stream, source)
         except OSError as error:  # a run is refused, but a plan can be made without them
-            edges, warnings = [], (f'files of stream "{stream.name}" cannot be read: {error}',)
+            paths, edges = [], []
+            warnings = (f'files of stream "{stream.name}" cannot be read: {error}',)
         if self.tell is not None:
             for file in chain.from_iterable(edges):
                 if file.verdict != "ok" or file.skipped:
                     self.tell(in_words(stream, file))
             for warning in warnings:
                 self.tell(warning)
-        return _of_files(stream, edges, columns, limit)
+        return _of_files(stream, edges, len(paths), columns, limit)
 
 
-def _unlisted_edges(stream: Stream, source: FilesSource) -> list[Sequence[SourceFile]]:
-    paths = sorted(set(candidates(source.path)))
+def _unlisted_edges(stream: Stream, source: FilesSource, paths: Sequence[str]) -> list[Sequence[SourceFile]]:
     if source.format != "parquet":
         paths = list(_affordable(paths))  # judging a text file is parsing it
     runs = [paths] if len(paths) <= 2 * EDGE_FILES else [paths[:EDGE_FILES], paths[-EDGE_FILES:]]
@@ -187,9 +190,9 @@ def _affordable(paths: Iterable[str]) -> Iterator[str]:
 
 
 def _of_files(
-    stream: Stream, edges: Sequence[Sequence[SourceFile]], columns: Sequence[str], limit: int
+    stream: Stream, edges: Sequence[Sequence[SourceFile]], count: int, columns: Sequence[str], limit: int
 ) -> RowSample | None:
-    """Read runs of rows, spread evenly over the rows of the files."""
+    """Read runs of rows, spread evenly over the rows of the files, of which there are ``count``."""
     assert isinstance(stream.source, FilesSource)
     sound = [[f for f in edge if f.verdict == "ok" and f.rows] for edge in edges]
     files = [f for edge in sound for f in edge]
@@ -201,7 +204,8 @@ def _of_files(
     if not tables:
         return None
     rate_per_s, file_s = _listed_rate(sound)
-    return RowSample(_timed(stream, pa.concat_tables(tables)), rate_per_s, file_s)
+    unsound = sum(map(len, edges)) - len(files)
+    return RowSample(_timed(stream, pa.concat_tables(tables)), rate_per_s, file_s, count - unsound)
 
 
 def _runs(files: Sequence[SourceFile], limit: int) -> Iterator[FileRows]:

@@ -83,8 +83,8 @@ class SluiceReader:
         # What is asked of each stream under one plan version, pickled: few batches bring another one.
         self._asked: tuple[int, dict[int, bytes]] = (0, {})
         self._news: CommitSignal | None = None
-        # Whether there are streams whose rows come without a sign: with the clock, or to a topic.
-        self._by_clock = False
+        # Streams whose rows come without a sign: with the clock, or to a topic.
+        self._silent: tuple[Stream, ...] = ()
         # When the topics are looked at again whose brokers did not answer, by stream id.
         self._down_until_s: dict[int, float] = {}
         # None before the first look; False forever in a bounded run.
@@ -123,11 +123,30 @@ class SluiceReader:
         end = self._next(start)
         if end != start or not waits:
             return end
-        if self._news is None or self._by_clock:
+        if self._news is None:
             time.sleep(POLL_S)
-        elif self._news.wait(signs, until_s=time.monotonic() + WAIT_S):
-            end = self._next(start)
-        return end
+            return end
+        until_s = time.monotonic() + WAIT_S
+        step_s = POLL_S if self._silent else WAIT_S
+        while not self._news.wait(signs, until_s=min(time.monotonic() + step_s, until_s)):
+            if time.monotonic() >= until_s:
+                return end
+            if self._came_silently(start):
+                break
+        return self._next(start)
+
+    def _came_silently(self, start: Offset) -> bool:
+        """Return whether rows came without a sign, or a look at their topic is to tell that it is down."""
+        _, inputs = self._open()
+        now_s = self._clock_s()
+        try:
+            return not all(
+                inputs.is_read(stream, start)
+                for stream in self._silent
+                if self._down_until_s.get(stream.id, now_s) <= now_s
+            )
+        except KafkaDown:
+            return True
 
     def _next(self, start: Offset) -> Offset:
         """Admit the next batch: control records that may apply, then rows by event time."""
@@ -153,7 +172,7 @@ class SluiceReader:
             return start
         streams = () if plan is None else plan.streams
         standing = {lane.key: start.get(lane.key, lane.begin) for lane in lanes_named(streams, start)}
-        self._by_clock = any(isinstance(s.source, GeneratorSource | KafkaSource) for s in streams)
+        self._silent = tuple(s for s in streams if isinstance(s.source, GeneratorSource | KafkaSource))
         by_time = not waits_for_batch and self._cuts_change_nothing(streams, inputs)
         max_rows = sizing.rows if by_time else sizing.fixed_rows
         if self._disk.is_out:  # what the control log says is done all the same: it may give space back

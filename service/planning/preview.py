@@ -138,6 +138,8 @@ class Statistician:
 def bounded_batches(profile: Profile, max_rows: int) -> Profile:
     """Return a profile with the batches of a bounded run, which takes as many rows to each as it may.
 
+    A batch covers no more event time than all input does.
+
     Args:
         profile: Statistics; those with batches of their own, or with rates that are not of the inputs, stay.
         max_rows: Rows of a batch, over all streams.
@@ -147,7 +149,10 @@ def bounded_batches(profile: Profile, max_rows: int) -> Profile:
     if profile.batch_s.origin != "assumed" or not rows_per_s or any(r.origin != "sampled" for r in rates):
         return profile
     at_us = min((rate.at_us for rate in rates if rate.at_us is not None), default=None)
-    return replace(profile, batch_s=Measure(max_rows / rows_per_s, "sampled", at_us))
+    batch_s = max_rows / rows_per_s
+    if profile.input_s is not None:
+        batch_s = min(batch_s, profile.input_s)
+    return replace(profile, batch_s=Measure(batch_s, "sampled", at_us))
 
 
 def preview_change(

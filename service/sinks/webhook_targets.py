@@ -18,8 +18,19 @@ from service.errors import InvalidSetting, SinkFailed
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
-#: Translators (RFC 6052, 8215) send what is posted to these on to the IPv4 address in the last four bytes.
-_NAT64 = (ipaddress.IPv6Network("64:ff9b::/96"), ipaddress.IPv6Network("64:ff9b:1::/48"))
+#: Translators (RFC 6052) send what is posted to these on to the IPv4 address in the last four bytes.
+_NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
+#: Not public either, and not known as such to every version of Python: translators of a private network,
+#: which may have the IPv4 address anywhere (RFC 8215); site-local addresses (RFC 3879); IPv4 addresses
+#: in IPv6 ones, compatible (RFC 4291) and translated (RFC 2765); documentation (RFC 9637), segment routing
+#: (RFC 9602) and protocols (RFC 6890), with Oracle's metadata address; the address of Azure's platform.
+_NOT_PUBLIC: tuple[Network, ...] = (
+    *map(
+        ipaddress.IPv6Network,
+        ("64:ff9b:1::/48", "fec0::/10", "::/96", "::ffff:0:0:0/96", "3fff::/20", "5f00::/16"),
+    ),
+    *map(ipaddress.IPv4Network, ("192.0.0.0/24", "168.63.129.16/32")),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +81,11 @@ class WebhookTargets:
         reached = _reached(address)
         if any(reached in network for network in self.networks):
             return True
-        return reached.is_global and not reached.is_multicast
+        return (
+            reached.is_global
+            and not reached.is_multicast
+            and not any(reached in network for network in _NOT_PUBLIC)
+        )
 
     def addresses(self, host: str, port: int, timeout_s: float) -> list[str]:
         """Resolve a host, once, and return its addresses that are allowed.
@@ -97,7 +112,7 @@ def _reached(address: Address) -> Address:
     """Return the IPv4 address that an IPv6 one stands for, or leads to, if it does."""
     if isinstance(address, ipaddress.IPv4Address):
         return address
-    if any(address in network for network in _NAT64):
+    if address in _NAT64:
         return ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
     return address.ipv4_mapped or address.sixtofour or address
 

@@ -79,12 +79,14 @@ class Answer:
         at_us: When it was taken, µs UTC.
         keys: Keys, where they were asked for.
         file_s: Event time per file, seconds, where rates were asked for.
+        files: Number of files, where rates were asked for.
     """
 
     value: float
     at_us: int
     keys: SampledKeys | None = None
     file_s: float | None = None
+    files: int = 0
 
     @property
     def measure(self) -> Measure | None:
@@ -157,7 +159,7 @@ def answered(
     match question:
         case RatesAsked():
             rate = math.nan if sample.rate_per_s is None else sample.rate_per_s
-            return Answer(rate, at_us, file_s=sample.file_s)
+            return Answer(rate, at_us, file_s=sample.file_s, files=sample.files)
         case KeyAsked():
             return Answer(math.nan, at_us, keys=_keys(sample.table, question))
         case WidthAsked():

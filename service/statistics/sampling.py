@@ -110,6 +110,7 @@ def sample_profile(
         ),
         families=tuple(f for f in found_families if f is not None),
         batch_s=_batch(by_id, answers),
+        input_s=_input(by_id, answers),
     )
 
 
@@ -229,7 +230,18 @@ def _batch(streams: Mapping[int, Stream], answers: Mapping[int, Mapping[Question
         rates = answers[stream_id].get(RatesAsked())
         files = stream.source.max_files_per_batch if isinstance(stream.source, FilesSource) else None
         if files is not None and rates is not None and rates.file_s is not None:
-            found.append((files * rates.file_s, rates.at_us))
+            found.append((min(files, rates.files) * rates.file_s, rates.at_us))
     if not found:
         return Profile().batch_s
     return Measure(sum(s for s, _ in found) / len(found), "sampled", min(at_us for _, at_us in found))
+
+
+def _input(streams: Mapping[int, Stream], answers: Mapping[int, Mapping[Question, Answer]]) -> float | None:
+    """Event time that the longest stream covers, where all of them are files."""
+    spans = []
+    for stream_id, stream in streams.items():
+        rates = answers[stream_id].get(RatesAsked())
+        if not isinstance(stream.source, FilesSource) or rates is None or rates.file_s is None:
+            return None
+        spans.append(rates.files * rates.file_s)
+    return max(spans, default=None)

@@ -236,6 +236,30 @@ def test_a_key_with_another_secret_is_refused_and_guessing_is_slowed_down(guarde
     assert sum(status == 401 for status, _ in answers) <= 12
 
 
+def test_guesses_that_are_sent_at_one_time_are_slowed_down_too(guarded: Service) -> None:
+    guarded.app.state.guard._unknown._clock_s = lambda: 0.0
+    guess = {"Authorization": key(guarded, "read")["Authorization"][:-43] + "A" * 43}
+    answers: list[int] = []
+
+    async def send_all() -> None:
+        transport = httpx.ASGITransport(guarded.app)
+        async with (
+            httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1/api/v1") as client,
+            anyio.create_task_group() as group,
+        ):
+
+            async def send() -> None:
+                answers.append((await client.get("/streams", headers=guess)).status_code)
+
+            for _ in range(40):
+                group.start_soon(send)
+
+    anyio.run(send_all)
+
+    assert sorted(set(answers)) == [401, 429]
+    assert answers.count(401) <= 12
+
+
 def test_a_key_has_a_limit_of_requests(guarded: Service) -> None:
     guarded.app.state.guard._limits._clock_s = lambda: 0.0
     headers, other = key(guarded, "read", rate_per_s=2), key(guarded, "read", name="other")

@@ -22,6 +22,7 @@ import pytest
 import uvicorn
 
 from api.queries import results as endpoints
+from service.access.api_keys import create_key
 from service.cli.client import Client
 from service.cli.results_cli import RowsForm, export, followed
 from service.errors import RequestRefused
@@ -183,6 +184,23 @@ def listening(service: Service) -> Iterator[tuple[uvicorn.Server, str]]:
         finally:
             server.should_exit = True
             thread.join()
+
+
+def test_a_stream_of_a_key_that_is_revoked_ends(exported: Exported, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(endpoints, "_PING_S", 0.1)
+    keys = exported.service.store.api_keys
+    headers = {"Authorization": f"Bearer {create_key(keys, 'ann', ['read'])}"}
+
+    with listening(exported.service) as (_, host):
+        address = f"http://{host}/api/v1/queries/q/results/stream"
+        with httpx.stream("GET", address, headers=headers, timeout=60) as answer:
+            lines = answer.iter_lines()
+            assert next(line for line in lines if line) == "event: result"
+            keys.revoke("ann")
+            told = [line for line in lines if line.startswith(("event: gone", "event: end", 'data: {"type"'))]
+
+    assert told[0] == "event: gone"
+    assert json.loads(told[1].removeprefix("data: "))["code"] == "unauthenticated"
 
 
 @pytest.mark.parametrize("path", ["results:export?format=ndjson", "results/stream"])

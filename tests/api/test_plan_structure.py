@@ -79,7 +79,7 @@ def test_a_structure_that_is_known_is_not_sent_again(service: Service) -> None:
 
 
 def test_a_whole_plan_that_is_known_is_not_sent_again(service: Service) -> None:
-    paths = [f"/plan?format={form}" for form in ("json", "text", "mermaid", "dot")]
+    paths = [f"/plan?format={form}" for form in ("json", "text", "mermaid", "dot", "svg")]
     for path in paths:
         first = service.request("GET", path)
         assert first.headers["cache-control"] == "no-store", "a browser would take costs for those of now"

@@ -27,6 +27,7 @@ class Document(BaseModel):
     part: float = Field(default=0.5, ge=0, lt=1, allow_inf_nan=False)
     on: bool = True
     names: list[str] = Field(default_factory=list, max_length=1)
+    nulls: tuple[str, ...] = ()
     by_key: dict[str, int] = Field(default_factory=dict, min_length=1)
     source: Annotated[Files | Http, Field(discriminator="type")] | None = None
     odd: int = 1
@@ -69,6 +70,7 @@ def first_of(document: Any, known_names: Any = None) -> Mistake:
         ({"part": float("nan")}, "x: expected a finite number, not NaN"),
         ({"on": "maybe"}, 'x: expected true or false, not "maybe"'),
         ({"names": "a"}, 'x: expected a list, not "a"'),
+        ({"nulls": "NA"}, 'x: expected a list, not "NA"'),
         ({"names": ["a", "b"]}, "x: expected at most 1 entries, not 2"),
         ({"by_key": {}}, "x: expected 1 or more entries, not 0"),
         ({"by_key": []}, "x: expected an object with keys and values"),

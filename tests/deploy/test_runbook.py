@@ -7,9 +7,13 @@ import re
 from pathlib import Path
 
 import pytest
+from typer.core import TyperGroup
+from typer.main import get_command
 
+from api.main import app
 from service.config.settings import GROUPS
 from tests.deploy.files import DEPLOY, ROOT, anchors
+from tests.deploy.runbook import of_sluice
 
 RUNBOOK = DEPLOY / "README.md"
 TEXT = RUNBOOK.read_text(encoding="utf-8")
@@ -31,6 +35,21 @@ def test_settings_are_settings() -> None:
     named = set(re.findall(r"\bSLUICE_([A-Z_]+)", TEXT))
     assert named
     assert {name for name in named if name.lower() not in GROUPS} == set()
+
+
+@pytest.mark.parametrize("arguments", of_sluice())
+def test_a_command_of_sluice_is_one(arguments: str) -> None:
+    words = arguments.split()
+    command = get_command(app)
+    while isinstance(command, TyperGroup):
+        command = command.commands[words.pop(0)]
+    command.make_context(arguments, words).close()
+
+
+def test_commands_for_containers_and_pods_are_found() -> None:
+    assert {"catalog upgrade", "key create prometheus --scope read", "restore /data/backup/monday"} <= set(
+        of_sluice()
+    )
 
 
 def test_files_of_the_folder_are_there() -> None:

@@ -19,7 +19,7 @@ from sluice_client.changes import (
 )
 from sluice_client.request import NDJSON, Json, Request, json_body, nothing, text
 
-PlanText = Literal["text", "mermaid", "dot"]
+PlanText = Literal["text", "mermaid", "dot", "svg"]
 
 
 def register_stream(

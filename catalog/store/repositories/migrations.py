@@ -1,16 +1,19 @@
-"""Migrations in the catalog: one record for each that was asked for, failed ones included."""
+"""Migrations in the catalog: one record for each of the last that were asked for, failed ones included."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import Row, bindparam, insert, select, update
+from sqlalchemy import Row, bindparam, delete, insert, select, update
 
 from catalog.errors import MigrationNotFound
 from catalog.store import tables
 from catalog.store.codec import decode, encode
 from catalog.store.repository import Repository, next_id
 from catalog.values.migration import Migration, MigrationRecord
+
+#: Records that are kept: a few kB each.
+KEPT = 10_000
 
 _m = tables.migrations.c
 _ALL = select(_m.id, _m.plan_version, _m.actor, _m.created_at_us, _m.document).order_by(_m.id)
@@ -23,7 +26,7 @@ class MigrationRepository(Repository):
     """Migrations; only what one took is added later."""
 
     def add(self, migration: Migration, plan_version: int | None, actor: str) -> MigrationRecord:
-        """Record a migration, in the transaction that logs its plan version if it has one.
+        """Record a migration, in the transaction that logs its plan version if it has one; the oldest go.
 
         Args:
             migration: What was asked for and planned.
@@ -43,6 +46,7 @@ class MigrationRepository(Repository):
                     document=encode(migration).decode(),
                 )
             )
+            connection.execute(delete(tables.migrations).where(_m.id <= record.id - KEPT))
         return record
 
     def settle(self, migration_id: int, migration: Migration) -> None:

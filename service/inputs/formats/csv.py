@@ -18,7 +18,7 @@ from service.errors import UnusableFile
 from service.inputs.formats.bad_rows import BadRow, unfit_values
 from service.inputs.formats.delimited.header import fields_of, named_fields
 from service.inputs.formats.facts import FileFacts, facts_of, refuse_other_unit, rows_ahead
-from service.inputs.formats.options import option_that_reads
+from service.inputs.formats.options import null_values_that_read, option_that_reads
 from service.inputs.formats.times import are_plausible, numbers_in
 from service.inputs.formats.values import TextForm, UnfitValueError, expected_text, from_text
 
@@ -156,7 +156,12 @@ class _File:
             UnusableFile: A value is not of its column's type, or a time is not allowed; names the first.
         """
         texts = [
-            found.text(slot, self._dialect.null_values, keeps_quoted=column_type == "string")
+            found.text(
+                slot,
+                self._dialect.null_values,
+                keeps_quoted=column_type == "string",
+                takes_spaced=self._takes_spaced(column_type),
+            )
             for slot, (_, column_type) in enumerate(self._columns)
         ]
         sound = np.ones(found.rows, np.bool_)
@@ -164,7 +169,7 @@ class _File:
             arrays: list[pa.Array] = []
             faults: dict[int, tuple[str, str]] = {}
             places = np.flatnonzero(sound)
-            for (name, column_type), text in zip(self._columns, texts, strict=True):
+            for slot, ((name, column_type), text) in enumerate(zip(self._columns, texts, strict=True)):
                 kept = text if len(places) == found.rows else text.filter(pa.array(sound))
                 try:
                     arrays.append(from_text(kept, column_type, self._form))
@@ -173,7 +178,10 @@ class _File:
                         shown = repr(str(value)[:_SHOWN])
                         wanted = expected_text(column_type, self._form)
                         wanted += option_that_reads(value, column_type, self._form)
+                        wanted += null_values_that_read(value, self._dialect.null_values)
                         reason = f"{shown} is not {wanted}"
+                        if not self._takes_spaced(column_type) and found.spaced(slot)[places[index]]:
+                            reason += "; remove the spaces after the closing quote"
                         faults.setdefault(int(places[index]), (name, reason))
             if not faults:
                 table = pa.table(arrays, schema=self.schema)
@@ -188,6 +196,10 @@ class _File:
                     raise UnusableFile(f'{self._rows.place(index)}, column "{name}": {reason}')
                 self._bad.append(self._rows.bad_row(index, name, reason))
                 sound[index] = False
+
+    def _takes_spaced(self, column_type: str) -> bool:
+        """Tell whether spaces may follow a quoted value of a type: DuckDB reads only such text, and times."""
+        return column_type == "string" or (column_type == "timestamp" and self._form.timestamp_format is None)
 
     def _unfit(self, text: pa.Array, column_type: str, first: UnfitValueError) -> list[tuple[int, object]]:
         """Return the values that do not fit, or only the first if the file is refused for it."""

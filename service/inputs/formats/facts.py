@@ -111,7 +111,7 @@ def refuse_other_unit(stream: Stream, times: Iterable[object]) -> None:
 
 def folded_name(name: str) -> str:
     """Return a column name by which files and streams are compared."""
-    return name.strip().lower()
+    return name.lower()
 
 
 def read_columns(stream: Stream, columns: Sequence[str] | None) -> tuple[str, ...]:

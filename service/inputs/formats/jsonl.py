@@ -202,7 +202,8 @@ def _objects(stream: Stream, path: str, bad: list[BadRow] | None) -> _Rows:
         try:
             row, end = decode(line)
         except _KeyTwiceError as error:
-            rows.refuse(count, number, None, ": ", f'the key "{error}" stands twice; keep one of them')
+            key = json_text(str(error), _SHOWN)
+            rows.refuse(count, number, None, ": ", f"the key {key} stands twice; keep one of them")
             continue
         except (ValueError, RecursionError):
             row, end = None, -1

@@ -3,12 +3,14 @@
 '1.234,50'             decimal_point: ",", thousands: "."
 '01.11.2025 09:15:00'  timestamp_format: "%d.%m.%Y %H:%M:%S"
 '01/02/2025 09:15'     timestamp_format: "%d/%m/%Y %H:%M" or "%m/%d/%Y %H:%M"
+'n/a'                  null_values: ["", "n/a"]
 """
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -26,6 +28,10 @@ _DATE: Final = re.compile(r"(\d{1,4})([./-])(\d{1,2})\2(\d{2,4})(T|, |\s)?(.*)",
 _DATES: Final = ("%d{0}%m{0}%Y", "%m{0}%d{0}%Y", "%Y{0}%m{0}%d", "%d{0}%m{0}%y", "%m{0}%d{0}%y")
 _CLOCKS: Final = ("", "%H:%M:%S", "%H:%M", "%H:%M:%S.%f", "%I:%M:%S %p", "%I:%M %p")
 _OFFSETS: Final = ("", "%z", " %z")
+#: Texts by which programs and people say that there is no value, in lower case.
+_ABSENT: Final = frozenset(
+    ("n/a", "#n/a", "na", "n.a.", "null", "#null!", "none", "nil", "\\n", "-", "--", "?", "unknown")
+)
 
 
 def option_that_reads(value: object, column_type: str, form: TextForm) -> str:
@@ -55,6 +61,19 @@ def option_that_reads(value: object, column_type: str, form: TextForm) -> str:
     else:
         found = ""
     return f"; it can be read with {found}" if found else ""
+
+
+def null_values_that_read(value: object, null_values: Sequence[str]) -> str:
+    """Return the option by which a value is NULL, as the end of a sentence; empty if it does not look absent.
+
+    >>> null_values_that_read("n/a", ("",))
+    '; it can be read as NULL with null_values: ["", "n/a"]'
+    >>> null_values_that_read("12 apples", ("",))
+    ''
+    """
+    if not isinstance(value, str) or value.lower() not in _ABSENT:
+        return ""
+    return f"; it can be read as NULL with null_values: {json.dumps([*null_values, value])}"
 
 
 def _numbers(value: str, column_type: str, form: TextForm) -> str:

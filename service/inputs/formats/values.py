@@ -59,6 +59,8 @@ _JSON_KINDS_OF_FILES: Final = _JSON_KINDS | {
 _DECIMAL: Final = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,4})?")
 #: An integer with a plus sign, or a fraction of nothing.
 _WHOLE: Final = r"^\+?(-?[0-9]+)(?:\.0*)?$"
+#: Wide enough for all integers of 64 bits, whatever their exponent.
+_WITH_EXPONENT: Final = pa.decimal128(38, 18)
 #: Of a number that may be an integer or a decimal; others take space by their exponent.
 _MAX_EXPONENT: Final = 100
 _WITH_OFFSET: Final = r":.*(Z|UTC|[+-])"
@@ -172,7 +174,7 @@ def exact_number(text: str) -> Decimal | float:
 
 
 def json_text(value: object, most: int) -> str:
-    """Return a value of JSON as JSON, of at most so many characters."""
+    """Return a value of JSON as JSON, of at most so many characters, halves of surrogate pairs escaped."""
     if (
         isinstance(value, float | Decimal)
         and math.isinf(float(value))
@@ -185,6 +187,7 @@ def json_text(value: object, most: int) -> str:
         )
     except RecursionError:
         text = "an array or object of very many levels"
+    text = text.encode("utf-8", "backslashreplace").decode()
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
@@ -291,7 +294,10 @@ def _text_integers(values: pa.Array, target: pa.DataType, form: TextForm) -> pa.
         return _cast_numbers(values, target, form)
     except pa.ArrowInvalid:
         plain = _plain_numbers(pc.ascii_trim_whitespace(values), form)
-        return pc.replace_substring_regex(plain, _WHOLE, r"\1").cast(target)
+        try:
+            return pc.replace_substring_regex(plain, _WHOLE, r"\1").cast(target)
+        except pa.ArrowInvalid:  # 1E+06, as spreadsheets write it
+            return plain.cast(_WITH_EXPONENT).cast(target)
 
 
 def _text_doubles(values: pa.Array, form: TextForm) -> pa.Array:

@@ -110,7 +110,7 @@ def list_files(
         known = store.source_files.paths(stream.id)
     found: list[SourceFile] = []
     listed = _judge_again(store, stream, settle_s, tell, dead_letters)
-    new = sorted(set(candidates(stream.source.path)) - known)
+    new = sorted(path for path in set(candidates(stream.source.path)) if named(path) not in known)
     if not new:
         return listed
     for entry in judged_files(stream, new, settle_s=settle_s, dead_letters=dead_letters):
@@ -245,9 +245,10 @@ def source_warnings(stream: Stream, source: FilesSource) -> tuple[str, ...]:
         base = path
         while glob.has_magic(base):
             base = os.path.dirname(base)
-        if has_files or base == path or not os.path.isdir(base):
+        if has_files:
             return ()
-        return (f'stream "{stream.name}" has no files: nothing matches "{path}"',)
+        what = f'nothing matches "{path}"' if os.path.isdir(base) else f'"{base}" does not exist'
+        return (f'stream "{stream.name}" has no files: {what}',)
     found: list[str] = []
     directories, special = _other_entries(path)
     if not has_files:
@@ -258,7 +259,7 @@ def source_warnings(stream: Stream, source: FilesSource) -> tuple[str, ...]:
             told += "it" if directories == 1 else "them"
         found.append(told)
     if special:
-        shown = ", ".join(f'"{name}"' for name in special[:_SHOWN_ENTRIES])
+        shown = ", ".join(f'"{named(name)}"' for name in special[:_SHOWN_ENTRIES])
         more = f" and {len(special) - _SHOWN_ENTRIES} more" if len(special) > _SHOWN_ENTRIES else ""
         found.append(
             f'{shown}{more} in the directory of stream "{stream.name}" cannot be read: no regular file, but '
@@ -279,6 +280,11 @@ def _other_entries(directory: str) -> tuple[int, list[str]]:
             else:
                 special.append(entry.name)
     return directories, sorted(special)
+
+
+def named(path: str) -> str:
+    """Return a path as the catalog has it: bytes of a name that are not UTF-8 are escaped."""
+    return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
 def is_of_kernel(path: str) -> bool:
@@ -310,6 +316,8 @@ def _judge(
             return None
         try:
             assert isinstance(stream.source, FilesSource)
+            if named(path) != path:
+                raise UnusableFile("its name is not UTF-8; rename it")
             with opened_file(stream.source, path) as opened:
                 facts, reason = inspect(opened, bad, latest_us), None
             if facts.rows >> ROW_BITS:
@@ -332,7 +340,7 @@ def _judge(
         write_skipped_rows(dead_letters, stream.name, path, before, bad)
     return SourceFile(
         position=0,  # the catalog gives it
-        path=path,
+        path=named(path),
         size=before.st_size,
         mtime_ns=before.st_mtime_ns,
         rows=facts.rows,

@@ -9,12 +9,15 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import uvicorn
 from starlette.types import Receive, Scope, Send
 
 from api.server.connections import ConnectionLimits, limited_protocol
+from api.server.loop import LOOP, HandshakeLoop
+from tests.api.certificates import Authority, Signed
 
 QUICK = ConnectionLimits(
     connections=250,
@@ -27,6 +30,8 @@ QUICK = ConnectionLimits(
 )
 #: Far longer than the limits above, also on a busy machine.
 LONG_S = 120
+#: What uvloop gives a TLS handshake.
+_USUAL_S = 60
 GET = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
 
 
@@ -51,7 +56,7 @@ async def echo(scope: Scope, receive: Receive, send: Send) -> None:
 class Server:
     """uvicorn in a thread."""
 
-    def __init__(self, limits: ConnectionLimits) -> None:
+    def __init__(self, limits: ConnectionLimits, tls: Signed | None = None) -> None:
         self.listener = socket.create_server(("127.0.0.1", 0), backlog=512)
         self.address = self.listener.getsockname()
         config = uvicorn.Config(
@@ -61,6 +66,9 @@ class Server:
             lifespan="off",
             log_config=None,
             timeout_keep_alive=1,
+            loop=LOOP,
+            ssl_certfile=None if tls is None else tls.cert,
+            ssl_keyfile=None if tls is None else str(tls.key),
         )
         self.uvicorn = uvicorn.Server(config)
         self.thread = threading.Thread(target=self.uvicorn.run, args=([self.listener],))
@@ -75,8 +83,8 @@ class Server:
 
 
 @contextmanager
-def serving(limits: ConnectionLimits = QUICK) -> Iterator[Server]:
-    server = Server(limits)
+def serving(limits: ConnectionLimits = QUICK, tls: Signed | None = None) -> Iterator[Server]:
+    server = Server(limits, tls)
     server.thread.start()
     try:
         while not server.uvicorn.started:
@@ -262,3 +270,19 @@ def test_one_connection_too_many_is_refused_and_later_ones_are_not() -> None:
         with server.connect() as again:
             again.sendall(GET)
             assert again.recv(65536).startswith(b"HTTP/1.1 200")
+
+
+def test_a_tls_handshake_that_does_not_come_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert HandshakeLoop.handshake_s == ConnectionLimits().head_s
+    monkeypatch.setattr(HandshakeLoop, "handshake_s", 0.5)
+    authority = Authority(tmp_path)
+
+    with serving(tls=authority.sign("service")) as server, ExitStack() as clients:
+        silent = [clients.enter_context(server.connect()) for _ in range(20)]
+        for connection in silent:
+            connection.settimeout(_USUAL_S / 2)
+            assert answer(connection) == b""
+        context = authority.client()
+        with context.wrap_socket(server.connect(), server_hostname="127.0.0.1") as good:
+            good.sendall(GET)
+            assert good.recv(15) == b"HTTP/1.1 200 OK"

@@ -214,7 +214,7 @@ def test_the_table_sets_every_strategy_beside_the_chosen_one() -> None:
         "A: 50 rows/s (given), 48 bytes/row (given)",
         "  0.2 pass A.v < 0.2 (sampled)",
         "B: 50 rows/s (measured), 40 bytes/row (given)",
-        "0.025 of all pairs join (given), 1 s per batch (assumed), 2 buckets",
+        "0.025 of all pairs join (given), 1 s of event time per batch (assumed), 2 buckets",
     ]
 
 

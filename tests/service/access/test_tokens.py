@@ -25,12 +25,15 @@ class Issuer:
     def __init__(self) -> None:
         self.keys = {"one": rsa.generate_private_key(public_exponent=65537, key_size=2048)}
         self.asked: list[str] = []
+        self.bodies: dict[str, bytes] = {}
         issuer = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 issuer.asked.append(self.path)
-                body = json.dumps(issuer.answer(self.path)).encode()
+                body = issuer.bodies.get(self.path)
+                if body is None:
+                    body = json.dumps(issuer.answer(self.path)).encode()
                 self.send_response(200)
                 self.send_header("Content-Type", "application/json")
                 self.end_headers()
@@ -103,6 +106,23 @@ def test_a_token_says_who_and_what(issuer: Issuer) -> None:
 )
 def test_a_token_that_is_not_good_is_refused(issuer: Issuer, changed: dict[str, Any]) -> None:
     assert TokenVerifier(issuer.url, "sluice").verify(issuer.token(**changed)) is None
+
+
+@pytest.mark.parametrize("scope", [5, {"read": True}, [["read"], 5]])
+def test_a_scope_of_another_form_allows_nothing(issuer: Issuer, scope: Any) -> None:
+    principal = TokenVerifier(issuer.url, "sluice").verify(issuer.token(scope=scope))
+
+    assert principal is not None
+    assert principal.scopes == frozenset()
+
+
+@pytest.mark.parametrize("answered", ["/keys", "/.well-known/openid-configuration"])
+@pytest.mark.parametrize("body", [b"<html>", b"", b"\xff"])
+def test_an_issuer_that_answers_something_else_is_said(issuer: Issuer, answered: str, body: bytes) -> None:
+    issuer.bodies[answered] = body
+
+    with pytest.raises(IssuerDown):
+        TokenVerifier(issuer.url, "sluice").verify(issuer.token())
 
 
 def _encoded(part: dict[str, Any]) -> str:

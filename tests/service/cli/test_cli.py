@@ -7,6 +7,7 @@ their own takes 2 s of imports each. Those that end a process in their own way h
 import errno
 import io
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -36,8 +37,16 @@ def workload(tmp_path: Path) -> Path:
     return path
 
 
-def test_the_plan_of_a_workload_is_printed(sluice: Command, workload: Path) -> None:
-    done = sluice("plan", workload)
+@pytest.fixture
+def posted(tmp_path: Path) -> Path:
+    """The same workload without files."""
+    path = tmp_path / "posted.yaml"
+    path.write_text(re.sub(r"type: files, path: \w", "type: http", WORKLOAD))
+    return path
+
+
+def test_the_plan_of_a_workload_is_printed(sluice: Command, posted: Path) -> None:
+    done = sluice("plan", posted)
 
     assert (done.returncode, done.stderr) == (0, "")
     lines = done.stdout.splitlines()
@@ -78,7 +87,7 @@ def test_a_process_prints_an_error_and_exits_as_the_command_does(sluice: Command
 
 
 def test_a_plan_can_be_asked_for_under_other_statistics_and_with_a_chain(
-    sluice: Command, workload: Path, tmp_path: Path
+    sluice: Command, posted: Path, tmp_path: Path
 ) -> None:
     statistics = tmp_path / "statistics.yaml"
     statistics.write_text(
@@ -87,7 +96,7 @@ def test_a_plan_can_be_asked_for_under_other_statistics_and_with_a_chain(
         "join_selectivity: 0.025\n"
     )
     options = ("--statistics", statistics, "--cost-model", "paper", "--c-sys", "100", "--strategy", "cpu-opt")
-    done = sluice("plan", workload, *options, "--chain", "10, 30s")
+    done = sluice("plan", posted, *options, "--chain", "10, 30s")
 
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("family A.k = B.k  cpu-opt\n")
@@ -98,8 +107,8 @@ def test_a_plan_can_be_asked_for_under_other_statistics_and_with_a_chain(
     assert "  A: 50 rows/s (given), 48 bytes/row (given)\n    0.2 pass A.v < 0.2 (given)\n" in done.stdout
 
 
-def test_the_json_of_a_plan_has_costs_and_statistics(sluice: Command, workload: Path) -> None:
-    done = sluice("plan", workload, "--format", "json", "--chain", "A=10,30", "--chain", "B=30")
+def test_the_json_of_a_plan_has_costs_and_statistics(sluice: Command, posted: Path) -> None:
+    done = sluice("plan", posted, "--format", "json", "--chain", "A=10,30", "--chain", "B=30")
     document = json.loads(done.stdout)
 
     (family,) = document["families"]
@@ -122,9 +131,9 @@ def test_the_json_of_a_plan_has_costs_and_statistics(sluice: Command, workload: 
     ],
 )
 def test_a_chain_that_is_invalid_exits_2(
-    sluice: Command, workload: Path, options: list[str], error: str
+    sluice: Command, posted: Path, options: list[str], error: str
 ) -> None:
-    done = sluice("plan", workload, *options)
+    done = sluice("plan", posted, *options)
 
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith(f"error: {error}\n")
@@ -160,7 +169,9 @@ def test_options_of_a_workload_are_refused_without_one(sluice: Command) -> None:
     assert done.stderr.startswith("error: --strategy needs a workload file\n")
 
 
-@pytest.mark.parametrize(("form", "start"), [("json", "{"), ("mermaid", "flowchart"), ("dot", "digraph")])
+@pytest.mark.parametrize(
+    ("form", "start"), [("json", "{"), ("mermaid", "flowchart"), ("dot", "digraph"), ("svg", "<svg ")]
+)
 def test_the_plan_has_other_forms(sluice: Command, workload: Path, form: str, start: str) -> None:
     done = sluice("plan", workload, "--format", form)
 
@@ -188,6 +199,16 @@ def test_a_plan_says_once_which_files_it_could_not_use(
         f'warning: stream "B" has no files: "{tmp_path}/b" holds none, but 1 directory; '
         f'write path: "{tmp_path}/b/**/*" to read what is in it'
     )
+
+
+def test_a_plan_says_which_sources_do_not_exist(sluice: Command, workload: Path, tmp_path: Path) -> None:
+    done = sluice("plan", workload)
+
+    assert (done.returncode, done.stdout.splitlines()[0]) == (0, "family A.k = B.k")
+    assert sorted(done.stderr.splitlines()) == [
+        f'warning: stream "{stream}" has no files: "{tmp_path / stream.lower()}" does not exist'
+        for stream in ("A", "B")
+    ]
 
 
 def test_a_plan_is_made_without_files_that_may_not_be_read(

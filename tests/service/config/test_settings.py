@@ -57,6 +57,22 @@ def test_a_value_that_cannot_be_meant_is_named_with_how_to_set_it() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "detail"),
+    [
+        ("tls_key", "key.pem", "Give tls_cert, too, the certificate of the service."),
+        ("tls_client_ca", "ca.pem", "Give tls_cert, too, the certificate of the service."),
+        ("oidc_issuer", "http://issuer.example", "Give an issuer with https."),
+        ("oidc_issuer", "https://[issuer", "Invalid IPv6 URL."),
+    ],
+)
+def test_a_setting_of_access_that_does_not_fit_is_named(name: str, value: str, detail: str) -> None:
+    with pytest.raises(InvalidSetting) as caught:
+        load_settings(**{name: value})
+    assert caught.value.primary == f"setting \"{name}\" cannot be '{value}'"
+    assert caught.value.detail == detail
+
+
 def test_a_setting_with_passwords_is_not_repeated_where_it_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SLUICE_SPARK_CONF", '{"spark.ssl.keyPassword": "open-sesame"')
 

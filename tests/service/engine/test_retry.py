@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 
 import pytest
-from py4j.protocol import Py4JNetworkError
+from py4j.protocol import ERROR, Py4JError, Py4JNetworkError, get_return_value
 
 from service.engine.retry import (
     FORGET_AFTER_S,
@@ -29,6 +29,16 @@ def test_a_jvm_that_dies_while_idle_is_started_again_forever() -> None:
     found = delays(*[died] * 20)
     assert found[:4] == [RESTART_DELAY_S, 2 * RESTART_DELAY_S, 4 * RESTART_DELAY_S, 8 * RESTART_DELAY_S]
     assert found[-1] == MAX_DELAY_S
+
+
+def test_a_jvm_that_dies_in_the_middle_of_an_answer_has_gone_too() -> None:
+    with pytest.raises(Py4JError) as no_answer:
+        get_return_value(ERROR, None, "o137", "streamingQuery")
+    with pytest.raises(Py4JError) as with_trace:
+        get_return_value(f"{ERROR}sno such method", None, "o137", "streamingQuery")
+
+    assert can_pass(reason_of(no_answer.value, str(no_answer.value)))
+    assert not can_pass(reason_of(with_trace.value, str(with_trace.value)))
 
 
 def test_a_batch_that_fails_the_same_way_three_times_is_given_up() -> None:

@@ -108,6 +108,8 @@ def test_a_bounded_run_takes_as_many_rows_to_a_batch_as_it_may(store: Store) -> 
     found = bounded.profile(queries)
     assert found.batch_s.value == pytest.approx(5, rel=0.01)  # 100 rows a second of each stream
     assert found.batch_s.origin == "sampled"
+    whole = Statistician(store, CatalogRows(store), 3, max_rows_per_batch=4_000_000).profile(queries)
+    assert whole.batch_s.value == whole.input_s
     given = Profile(batch_s=Measure(2.0))
     assert bounded.profile(queries, given).batch_s == Measure(2.0)
     given = Profile(streams=(StreamProfile(1, Measure(7.0)),))

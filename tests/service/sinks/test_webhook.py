@@ -93,6 +93,8 @@ def post(world: World, url: str, *, timeout_s: float = 10.0, secret: str | None 
         "192.168.1.1",
         "100.64.0.1",
         "169.254.169.254",
+        "192.0.0.192",
+        "168.63.129.16",
         "224.0.0.1",
         "255.255.255.255",
         "[::1]",
@@ -103,7 +105,13 @@ def post(world: World, url: str, *, timeout_s: float = 10.0, secret: str | None 
         "[2002:7f00:1::]",
         "[fe80::1]",
         "[fd00::1]",
+        "[fec0::1]",
         "[ff02::1]",
+        "[::127.0.0.1]",
+        "[::ffff:0:7f00:1]",
+        "[64:ff9b:1:7f00:0:100:808:808]",
+        "[3fff::1]",
+        "[5f00::1]",
     ],
 )
 def test_what_is_not_public_is_not_connected_to(world: World, host: str) -> None:

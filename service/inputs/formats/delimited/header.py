@@ -22,9 +22,9 @@ _SHOWN: Final = 200
 
 
 def fields_of(row: str, dialect: Dialect) -> list[str]:
-    """Return the fields of one row."""
+    """Return the fields of one row, without spaces around them, as DuckDB reads a header."""
     try:
-        return next(
+        fields = next(
             csv.reader(
                 io.StringIO(row, newline=""),
                 delimiter=dialect.delimiter,
@@ -36,6 +36,7 @@ def fields_of(row: str, dialect: Dialect) -> list[str]:
             ),
             [],
         )
+        return [field.strip() for field in fields]
     except csv.Error as error:
         raise UnusableFile(f"its header cannot be read ({error})") from error
 

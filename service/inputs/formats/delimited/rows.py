@@ -14,6 +14,7 @@ from typing import Final, NoReturn
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from catalog.values.stream import Dialect
 from service.errors import UnusableFile
@@ -23,6 +24,7 @@ from service.inputs.formats.delimited.scan import (
     OTHER_WIDTH,
     QUOTED,
     SOUND,
+    SPACED,
     TEXT_AFTER_QUOTE,
     Bytes,
     Places,
@@ -66,21 +68,31 @@ class FoundRows:
     quote: int
     escape: int
 
-    def text(self, slot: int, null_values: Sequence[str], *, keeps_quoted: bool) -> pa.Array:
+    def text(
+        self, slot: int, null_values: Sequence[str], *, keeps_quoted: bool, takes_spaced: bool = True
+    ) -> pa.Array:
         """Return one wanted field of the rows.
 
         Args:
             slot: Which of the wanted fields.
             null_values: Texts that are NULL.
             keeps_quoted: Whether such a text is itself where it is quoted.
+            takes_spaced: Whether spaces may follow a quoted field. If not, the text of such a field has its
+                quotes and a space, so that it is a value of no type, as in DuckDB.
 
         Returns:
             string[rows].
         """
         rows = self.rows
-        size = int((self.ends[:rows, slot] - self.begins[:rows, slot]).sum())
+        begins, ends, flags = self.begins, self.ends, self.flags
+        if not takes_spaced and (spaced := self.spaced(slot)).any():
+            begins, ends, flags = begins.copy(), ends.copy(), flags.copy()
+            begins[:rows, slot] -= spaced
+            ends[:rows, slot] += 2 * spaced
+            flags[:rows, slot][spaced] = 0
+        size = int((ends[:rows, slot] - begins[:rows, slot]).sum())
         offsets, out = np.empty(rows + 1, np.int32), np.empty(size, np.uint8)
-        copy_fields(self.data, self.begins, self.ends, self.flags, slot, rows, self.escape, offsets, out)
+        copy_fields(self.data, begins, ends, flags, slot, rows, self.escape, offsets, out)
         text = pa.StringArray.from_buffers(rows, pa.py_buffer(offsets), pa.py_buffer(out))
         is_null = np.zeros(rows, np.bool_)
         if "" in null_values:
@@ -90,6 +102,11 @@ class FoundRows:
         if keeps_quoted:
             is_null &= (self.flags[:rows, slot] & QUOTED) == 0
         return pc.if_else(pa.array(is_null), None, text) if is_null.any() else text
+
+    def spaced(self, slot: int) -> NDArray[np.bool_]:
+        """Return bool[rows]: whether spaces follow the closing quote of one wanted field."""
+        found: NDArray[np.bool_] = (self.flags[: self.rows, slot] & SPACED) != 0
+        return found
 
 
 class CsvRows:

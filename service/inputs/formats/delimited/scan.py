@@ -4,9 +4,10 @@ r"""Fields of CSV rows: where they begin and end in a block of bytes, compiled.
             ^ ^ ^      ^         begin of each wanted field; the second row is not whole yet
 
 A field is quoted if its first character but spaces is the quote. Inside of quotes everything is text but the
-escape, which takes the next character literally; behind the closing quote come only spaces. A line end is a
-line feed, a carriage return or both. Empty lines are passed over, except where rows have one field. The rules
-are those of DuckDB's strict mode (``tests/service/inputs/formats/test_files_against_duckdb.py``).
+escape, which takes the next character literally. Behind the closing quote come only spaces; they are flagged,
+since not every type allows them. A line end is a line feed, a carriage return or both. Empty lines are passed
+over, except where rows have one field. The rules are those of DuckDB's strict mode
+(``tests/service/inputs/formats/test_files_against_duckdb.py``).
 """
 
 from __future__ import annotations
@@ -27,9 +28,10 @@ OPEN_QUOTE: Final = 1
 TEXT_AFTER_QUOTE: Final = 2
 OTHER_WIDTH: Final = 3
 
-#: Of a field: it was quoted; it holds escapes that are to be taken out.
+#: Of a field: it was quoted; it holds escapes that are to be taken out; spaces follow its closing quote.
 QUOTED: Final = 1
 ESCAPED: Final = 2
+SPACED: Final = 4
 
 _LF: Final = 10
 _CR: Final = 13
@@ -81,7 +83,7 @@ def scan_rows(
         row_starts: int64[rows], filled with the place where each row begins.
         begins: int64[rows, wanted], filled with the place where each field begins, without its quote.
         ends: int64[rows, wanted], filled with the place where each ends, exclusive.
-        flags: uint8[rows, wanted], filled with ``QUOTED`` and ``ESCAPED``.
+        flags: uint8[rows, wanted], filled with ``QUOTED``, ``ESCAPED`` and ``SPACED``.
 
     Returns:
         Number of rows; where the row begins that follows them; ``SOUND`` or what is wrong with that row; its
@@ -132,6 +134,7 @@ def scan_rows(
                 end = at
                 at += 1
                 while at < n and data[at] == _SPACE and delimiter != _SPACE:
+                    flag |= SPACED
                     at += 1
                 if at < n and data[at] != delimiter and data[at] != _LF and data[at] != _CR:
                     return rows, row, TEXT_AFTER_QUOTE, at

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from catalog.errors import MigrationNotFound
+from catalog.store.repositories import migrations
 from catalog.store.store import Store
 from catalog.values.migration import Migration, MigrationOutcome, SliceRows
 from tests.catalog.examples import undone
@@ -23,6 +24,16 @@ def test_migrations_are_numbered_and_read_back(store: Store) -> None:
     assert store.migrations.page() == (first, failed)
     assert store.migrations.page(after=1) == (failed,)
     assert store.migrations.page(limit=1) == (first,)
+
+
+def test_the_oldest_records_go(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(migrations, "KEPT", 3)
+    added = tuple(store.migrations.add(ASKED, version, "me") for version in range(1, 6))
+
+    assert [record.id for record in added] == [1, 2, 3, 4, 5]
+    assert store.migrations.page() == added[-3:]
+    with pytest.raises(MigrationNotFound, match="migration 2 does not exist"):
+        store.migrations.get(2)
 
 
 def test_a_record_of_a_transaction_that_fails_is_not_there(store: Store) -> None:

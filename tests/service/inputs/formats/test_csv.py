@@ -36,6 +36,18 @@ def file(tmp_path: Path) -> Path:
         (f'\n{T},1,"a\nb"\n{T},x,a\n', "row 2 (line 5), column \"k\": 'x' is not an integer of 64 bits"),
         (f"{T},0x10,a\n", "row 1 (line 2), column \"k\": '0x10' is not an integer of 64 bits"),
         (f"{T},1.5,a\n", "row 1 (line 2), column \"k\": '1.5' is not an integer of 64 bits"),
+        (f"{T},15e-1,a\n", "row 1 (line 2), column \"k\": '15e-1' is not an integer of 64 bits"),
+        (f"{T},1e19,a\n", "row 1 (line 2), column \"k\": '1e19' is not an integer of 64 bits"),
+        (
+            f"{T},N/A,a\n",
+            "row 1 (line 2), column \"k\": 'N/A' is not an integer of 64 bits; "
+            'it can be read as NULL with null_values: ["", "N/A"]',
+        ),
+        (
+            f'{T},"1",a\n{T},"2" ,a\n',
+            'row 2 (line 3), column "k": \'"2" \' is not an integer of 64 bits; '
+            "remove the spaces after the closing quote",
+        ),
     ],
 )
 def test_a_malformed_row_is_named_as_an_editor_counts(file: Path, rows: str, reason: str) -> None:
@@ -49,11 +61,18 @@ def test_a_malformed_row_is_named_as_an_editor_counts(file: Path, rows: str, rea
         (f"{T},1,a,\n", [(AT, 1, "a")]),
         (f'{T}, 1 , "a""b" \r\n\r\n{T},+2.0,19" rack\r', [(AT, 1, 'a"b'), (AT, 2, '19" rack')]),
         (f"{T},1,0x10", [(AT, 1, "0x10")]),
+        (f"{T},1E+06,a\n{T},-1.5e1,a\n{T},2.,a\n", [(AT, 10**6, "a"), (AT, -15, "a"), (AT, 2, "a")]),
+        (f"{T},{2**63 - 1},a\n{T},1e0,a\n", [(AT, 2**63 - 1, "a"), (AT, 1, "a")]),
+        (f'"{T}" ,"1", "a"  \n', [(AT, 1, "a")]),
         ("2024/5/1 8:00,1,a\n2024-05-01T10:00:00+02:00,1,\n", [(AT, 1, "a"), (AT, 1, None)]),
     ],
 )
 def test_a_sound_row_is_read(file: Path, rows: str, read: list[tuple[object, ...]]) -> None:
     assert read_text(file, "ts,k,v\n" + rows, columns=TEXT) == read
+
+
+def test_names_in_a_header_may_have_spaces_around_them(file: Path) -> None:
+    assert read_text(file, f' TS , "k",v \n{T},1,a\n', columns=TEXT) == [(AT, 1, "a")]
 
 
 @pytest.mark.parametrize(

@@ -97,7 +97,11 @@ def csv_files(draw: st.DrawFn) -> TextFile:
             written
             if time_format or zone or draw(st.booleans())
             else written + draw(st.sampled_from(("Z", "+02:00"))),
-            draw(_null | st.integers(-(2**63), 2**63 - 1).map(str).map(number)),
+            draw(
+                _null
+                | st.integers(-(2**63), 2**63 - 1).map(str).map(number)
+                | st.sampled_from(("1e3", "-25E1", "+10e-1", "15e-1"))
+            ),
             draw(
                 _null
                 | st.decimals(-(10**6), 10**6, places=3).map(str).map(number)
@@ -116,7 +120,8 @@ def csv_files(draw: st.DrawFn) -> TextFile:
         if not (must or text == null or draw(st.integers(0, 4)) == 0):
             return text
         inner = text.replace(escape, escape * 2) if escape else text
-        return quote + inner.replace(quote, (escape or quote) + quote) + quote
+        spaces = " " * draw(st.sampled_from((0, 0, 0, 1, 2)))
+        return quote + inner.replace(quote, (escape or quote) + quote) + quote + spaces
 
     skipped = draw(st.lists(st.sampled_from(("# of May", "", delimiter, "é")), max_size=2))
     header = draw(st.booleans())

@@ -45,6 +45,11 @@ def test_keys_are_columns_without_regard_to_case(file: Path) -> None:
     assert read_text(file, text, file_format="jsonl") == [(AT, 1, 0.5), (AT, 2, None)]
 
 
+def test_a_key_with_spaces_around_it_is_another_key_as_in_duckdb(file: Path) -> None:
+    text = f'{{"ts": "{T}", "k": 1, " k": 2, "v ": 0.5}}\n'
+    assert read_text(file, text, file_format="jsonl") == [(AT, 1, None)]
+
+
 @pytest.mark.parametrize(
     ("keys", "reason"),
     [

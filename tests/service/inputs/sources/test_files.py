@@ -69,6 +69,22 @@ def test_a_file_is_listed_once_with_its_facts_in_order_of_names(store: Store, fo
     assert facts == [("a.parquet", 10, 0, 9), ("b.parquet", 5, 10, 14), ("A-later.parquet", 1, 15, 15)]
 
 
+def test_a_name_or_a_text_that_is_not_unicode_sets_its_file_aside_alone(store: Store, folder: Path) -> None:
+    stream = store.streams.add(files_stream(folder, "jsonl", (*TS_K_V, Column("s", "string"))))
+    row = '{"ts": "2024-05-01T08:00:00Z", "s": %s}\n'
+    (folder / "a").write_text(row % '"\\ud800"')
+    (folder / "b").write_text(row % '{"\\ud800": 1, "\\ud800": 2}')
+    Path(os.fsdecode(os.fsencode(folder) + b"/c\xff")).write_text(row % '"c"')
+    (folder / "d").write_text(row % '"d"')
+    assert list_files(store, stream) == 4
+    assert list_files(store, stream) == 0
+    assert reasons(store, stream) == {
+        "a": 'row 1 (line 1), column "s": "\\ud800" is not a string',
+        "b": 'row 1 (line 1): the key "\\ud800" stands twice; keep one of them',
+        "c\\xff": "its name is not UTF-8; rename it",
+    }
+
+
 def test_two_threads_that_list_at_once_list_each_file_once(store: Store, folder: Path) -> None:
     stream = store.streams.add(files_stream(folder))
     for i in range(20):

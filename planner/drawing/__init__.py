@@ -1,0 +1,4 @@
+"""Drawing: a plan's chains to scale.
+
+Doors: svg.
+"""
