@@ -162,7 +162,7 @@ soak: setup
 	@$(BIN)/python -m tests.bench.soak $(ARGS)
 
 golden: setup
-	@$(BIN)/python -m pytest tests/planner tests/api/test_bad_requests.py tests/api/test_event_goldens.py --rewrite-goldens
+	@$(BIN)/python -m pytest tests/planner tests/api/test_bad_requests.py tests/api/test_event_goldens.py tests/docs --rewrite-goldens
 
 screenshot: browser
 	@$(BIN)/python -m tests.console_screenshot

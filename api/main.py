@@ -17,11 +17,11 @@ import typer
 from service.cli.cli import (
     BucketsOption,
     CoresOption,
-    DataDirOption,
     StrategyOption,
     app,
     run_command_line,
 )
+from service.cli.options import DataDirOption
 from service.config.log import setup_logging
 from service.config.settings import Settings, load_settings
 

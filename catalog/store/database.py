@@ -387,7 +387,9 @@ class Database:
             raise InvariantBroken("catalog refused a write", detail=f"{error.orig}.") from error
         except (exc.DBAPIError, exc.TimeoutError, sqlite3.Error) as error:
             cause = error.orig if isinstance(error, exc.DBAPIError) else error
-            said = " ".join(str(cause).split()).rstrip(".")  # libpq's has several lines
+            # libpq's has several lines; those that it indents are questions to the reader.
+            lines = [line.strip() for line in str(cause).splitlines() if not line.startswith("\t")]
+            said = "; ".join(filter(None, lines)).rstrip(".")
             if getattr(cause, "sqlite_errorcode", 0) & 0xFF in _DAMAGED:
                 raise self._damaged(said) from error
             raise CatalogDown("catalog cannot be used", detail=f"{self._shown}: {said}.") from error

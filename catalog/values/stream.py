@@ -90,6 +90,7 @@ class Dialect:
         null_values: Texts that stand for NULL; in a string column only where they are not quoted.
         encoding: Character encoding, by a name that Python knows; a byte order mark is passed over.
         timestamp_format: Format of timestamps in the directives of ``strftime``; None for ISO 8601.
+        date_format: Format of dates, likewise.
         timezone: IANA zone of times without an offset; None for UTC.
         decimal_point: Character before the fraction of a number.
         thousands: Character between groups of digits; None for none.
@@ -103,6 +104,7 @@ class Dialect:
     null_values: tuple[str, ...] = ("",)
     encoding: str = "utf-8"
     timestamp_format: str | None = None
+    date_format: str | None = None
     timezone: str | None = None
     decimal_point: str = "."
     thousands: str | None = None

@@ -1,4 +1,4 @@
 """The command line, a client of the REST API, and bounded runs.
 
-Doors: cli.
+Doors: cli, options.
 """

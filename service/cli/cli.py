@@ -29,6 +29,7 @@ from catalog.errors import Conflict, InvalidInput, NotFound, SluiceError
 from service.cli.catalog_cli import catalog_commands
 from service.cli.client_cli import DEFAULT_URL, UrlOption, client, query_commands, stream_commands
 from service.cli.key_cli import key_commands
+from service.cli.options import DataDirOption, JsonOption, echo_for_programs, sayer
 from service.cli.results_cli import query_results
 from service.cli.run_progress import watch_run
 from service.cli.top import top
@@ -62,9 +63,6 @@ app.add_typer(key_commands, name="key")
 app.add_typer(catalog_commands, name="catalog")
 
 WorkloadArgument = Annotated[Path, typer.Argument(metavar="WORKLOAD.yaml", show_default=False)]
-DataDirOption = Annotated[
-    Path | None, typer.Option(help="Where everything is kept.", show_default="./sluice-data")
-]
 CoresOption = Annotated[int | None, typer.Option(help="Cores that Spark may use.", show_default="all")]
 BucketsOption = Annotated[
     int | None,
@@ -274,13 +272,15 @@ def calibrate(
     quick: Annotated[
         bool, typer.Option("--quick", help="Fewer and shorter runs: below a minute, rougher.")
     ] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Measure what work costs on this machine, and keep it for the calibrated cost model; takes minutes."""
     settings = load_settings(data_dir=data_dir)
     setup_logging("WARNING", settings.log.format)
     from service.calibrate.command import calibrate_command
 
-    calibrate_command(settings.storage, quick=quick, say=typer.echo)
+    found = calibrate_command(settings.storage, quick=quick, say=sayer(as_json))
+    echo_for_programs(dataclasses.asdict(found), as_json)
 
 
 @app.command()
@@ -292,13 +292,15 @@ def repair(
         ),
     ],
     yes: Annotated[bool, typer.Option("--yes", help="Do it; without it nothing is changed.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Say what is wrong with a data directory that does not start, and repair it if that is possible."""
     settings = load_settings()
     setup_logging("WARNING", settings.log.format)
     from service.workspace.repair import repair
 
-    repair(directory, settings.storage, settings.spark, yes=yes, say=typer.echo)
+    found = repair(directory, settings.storage, settings.spark, yes=yes, say=sayer(as_json))
+    echo_for_programs(found, as_json)
 
 
 @app.command()
@@ -307,13 +309,15 @@ def backup(
         Path, typer.Argument(metavar="DIR", help="New directory of the backup.", show_default=False)
     ],
     data_dir: DataDirOption = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Copy a data directory, consistent while its service runs; no batch waits for it."""
     settings = load_settings(data_dir=data_dir)
     setup_logging("WARNING", settings.log.format)
     from service.workspace.backup import backup_command
 
-    backup_command(settings.storage, directory, say=typer.echo)
+    made = backup_command(settings.storage, directory, say=sayer(as_json))
+    echo_for_programs(made, as_json)
 
 
 @app.command()
@@ -322,13 +326,15 @@ def restore(
         Path, typer.Argument(metavar="DIR", help="Directory that sluice backup made.", show_default=False)
     ],
     data_dir: DataDirOption = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Restore a backup to a data directory that is new or empty."""
     settings = load_settings(data_dir=data_dir)
     setup_logging("WARNING", settings.log.format)
     from service.workspace.backup import restore_command
 
-    restore_command(directory, settings.storage, say=typer.echo)
+    made = restore_command(directory, settings.storage, say=sayer(as_json))
+    echo_for_programs(made, as_json)
 
 
 @app.command()
@@ -348,13 +354,16 @@ def move(
     buckets: Annotated[
         int | None, typer.Option(min=1, help="Buckets to hash the state into.", show_default="as many as now")
     ] = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Move a stopped data directory with its state to another directory, storage, catalog or buckets."""
     settings = load_settings(data_dir=data_dir)
     setup_logging("WARNING", settings.log.format)
     from service.engine.move_command import move_command
 
-    move_command(directory, settings, to=to, catalog_url=catalog_url, buckets=buckets, say=typer.echo)
+    say = sayer(as_json)
+    moved = move_command(directory, settings, to=to, catalog_url=catalog_url, buckets=buckets, say=say)
+    echo_for_programs(moved, as_json)
 
 
 def _refuse_options(**options: object) -> None:

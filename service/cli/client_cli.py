@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args
 import typer
 
 from catalog.values.sink import SinkFormat
+from service.cli.options import JsonOption, echo_for_programs
 from service.cli.tables import record, table, terminal_width
 from service.errors import UnreadableInput
 
@@ -36,7 +37,6 @@ CqlArgument = Annotated[str | None, typer.Argument(metavar="[CQL]", show_default
 FileOption = Annotated[
     str | None, typer.Option("--file", "-f", metavar="FILE", help="File with the CQL text; - is stdin.")
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 WaitOption = Annotated[float | None, typer.Option(help="Wait so many seconds for the change to take effect.")]
 
 query_commands = typer.Typer(help="Queries of the running service.", no_args_is_help=True)
@@ -213,9 +213,10 @@ def add_streams(
 
 
 @stream_commands.command("remove")
-def remove_stream(name: NameArgument, url: UrlOption = DEFAULT_URL) -> None:
+def remove_stream(name: NameArgument, as_json: JsonOption = False, url: UrlOption = DEFAULT_URL) -> None:
     """Remove a stream that no query uses."""
     client(url).json("DELETE", f"/streams/{name}")
+    echo_for_programs({"name": name, "removed": True}, as_json)
 
 
 @stream_commands.command("retry")

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from service.cli.options import DataDirOption, JsonOption, echo_for_programs, sayer
 from service.config.settings import load_settings
 
 key_commands = typer.Typer(help="Keys of clients of a service.", no_args_is_help=True)
 
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", show_default=False)]
-DataDirOption = Annotated[
-    Path | None, typer.Option(help="Data directory of the service.", show_default="./sluice-data")
-]
 
 
 @key_commands.command("create")
@@ -28,28 +25,36 @@ def create(
     ],
     rate: Annotated[int, typer.Option(help="Requests per second that it may send.")] = 1000,
     data_dir: DataDirOption = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Make a key and print it, once: the catalog has only its hash.
 
     Clients send it as "Authorization: Bearer KEY"; sluice query and sluice stream take it from SLUICE_KEY.
     """
+    from service.access.principal import SCOPES
     from service.workspace.client_keys import create_key
 
-    typer.echo(create_key(load_settings(data_dir=data_dir).storage, name, scope, rate))
+    key = create_key(load_settings(data_dir=data_dir).storage, name, scope, rate)
+    sayer(as_json)(key)
+    scopes = [each for each in SCOPES if each in scope]
+    echo_for_programs({"name": name, "scopes": scopes, "rate_per_s": rate, "key": key}, as_json)
 
 
 @key_commands.command("list")
-def list_keys(data_dir: DataDirOption = None) -> None:
-    """List the keys that are good: name, scopes, requests per second."""
+def list_keys(data_dir: DataDirOption = None, as_json: JsonOption = False) -> None:
+    """List the keys that are good: name, scopes, requests per second; with --json an object a line."""
     from service.workspace.client_keys import good_keys
 
     for key in good_keys(load_settings(data_dir=data_dir).storage):
-        typer.echo(f"{key.name}\t{','.join(key.scopes)}\t{key.rate_per_s}/s")
+        sayer(as_json)(f"{key.name}\t{','.join(key.scopes)}\t{key.rate_per_s}/s")
+        document = {"name": key.name, "scopes": list(key.scopes), "rate_per_s": key.rate_per_s}
+        echo_for_programs(document, as_json)
 
 
 @key_commands.command("revoke")
-def revoke(name: NameArgument, data_dir: DataDirOption = None) -> None:
+def revoke(name: NameArgument, data_dir: DataDirOption = None, as_json: JsonOption = False) -> None:
     """Revoke a key: within a second a service that runs refuses it."""
     from service.workspace.client_keys import revoke_key
 
     revoke_key(load_settings(data_dir=data_dir).storage, name)
+    echo_for_programs({"name": name, "revoked": True}, as_json)

@@ -24,7 +24,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from catalog.durations import format_duration
-from service.cli.client_cli import DEFAULT_URL, JsonOption, UrlOption, client, items
+from service.cli.client_cli import DEFAULT_URL, UrlOption, client, items
+from service.cli.options import JsonOption
 from service.errors import ServiceFailed
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import codecs
 import re
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, time
 from typing import Final, Literal
 from zoneinfo import ZoneInfo
 
@@ -16,12 +16,13 @@ from catalog.values.stream import Dialect
 from service.errors import InvalidStream
 
 #: Options that JSON lines have, too.
-_OF_JSON: Final = frozenset({"encoding", "timestamp_format", "timezone"})
+_OF_JSON: Final = frozenset({"encoding", "timestamp_format", "date_format", "timezone"})
 #: Options by format; CSV has all.
 _OPTIONS: Final[dict[str, frozenset[str]]] = {"parquet": frozenset(), "jsonl": _OF_JSON}
 #: One character of ASCII that cannot be part of a number, a word or a line end.
 _MARK: Final = re.compile(r"[\t -/:-@\[-`{-~]")
 _DATE: Final = re.compile(r"%[YyGcxDsj]")
+_MOMENT: Final = datetime(2013, 1, 31, 5, 15)
 
 
 def check_dialect(
@@ -53,7 +54,12 @@ def check_dialect(
     if dialect.timezone is not None:
         _check_timezone(dialect.timezone)
     if dialect.timestamp_format is not None:
-        _check_timestamp_format(dialect.timestamp_format)
+        _check_format("timestamp_format", dialect.timestamp_format, "%d.%m.%Y %H:%M:%S")
+    if dialect.date_format is not None:
+        read = _check_format("date_format", dialect.date_format, "%d.%m.%Y")
+        if read != datetime.combine(_MOMENT, time()):
+            problem = f'is not for a date alone, with its day: "{dialect.date_format}"'
+            raise _unfit("date_format", problem, "Write a format such as %d.%m.%Y.")
 
 
 def _check_marks(dialect: Dialect) -> None:
@@ -99,15 +105,15 @@ def _check_timezone(name: str) -> None:
         raise _unfit("timezone", f'names no time zone: "{name}"', hint) from error
 
 
-def _check_timestamp_format(text: str) -> None:
-    hint = "Write a format such as %d.%m.%Y %H:%M:%S."
+def _check_format(name: str, text: str, example: str) -> datetime:
+    """Return what a format reads of a moment that it has written."""
+    hint = f"Write a format such as {example}."
     if _DATE.search(text) is None:
-        raise _unfit("timestamp_format", f'has no year: "{text}"', hint)
-    moment = datetime(2013, 1, 31, 5, 15)
+        raise _unfit(name, f'has no year: "{text}"', hint)
     try:
-        datetime.strptime(moment.strftime(text), text)
+        return datetime.strptime(_MOMENT.strftime(text), text)
     except (ValueError, re.error) as error:
-        raise _unfit("timestamp_format", f'cannot be read: "{text}" ({error})', hint) from error
+        raise _unfit(name, f'cannot be read: "{text}" ({error})', hint) from error
 
 
 def _unfit(name: str, problem: str, hint: str) -> InvalidStream:

@@ -72,6 +72,7 @@ class FilesDocument(_StreamDocument):
     null_values: tuple[str, ...] = ("",)
     encoding: str = "utf-8"
     timestamp_format: str | None = None
+    date_format: str | None = None
     timezone: str | None = None
     decimal_point: str = "."
     thousands: str | None = None

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from service.config.data_dir import DataDir
 from service.config.settings import Settings
@@ -26,7 +28,7 @@ def move_command(
     catalog_url: str | None,
     buckets: int | None,
     say: Callable[[str], None],
-) -> None:
+) -> dict[str, Any]:
     """Move the data directory of a stopped service.
 
     Args:
@@ -36,6 +38,11 @@ def move_command(
         catalog_url: URL of the catalog that it goes to; None: SQLite in the data directory.
         buckets: Number of buckets; None: as many as now.
         say: Prints a line.
+
+    Returns:
+        The same for programs: ``from`` and ``to``, the ``storage_url`` and ``catalog_url`` that it goes on
+        with, and where anything was moved its last ``batch`` (-1: none), ``files``, ``state_rows`` and
+        ``buckets``.
 
     Raises:
         NoDataDir: There is no data directory.
@@ -72,6 +79,13 @@ def move_command(
         read = manifest_reader(settings.spark, target.data_dir.spark_log)
         moved = move(store, source, target, buckets, read)
     say(_told(source, target, moved))
+    storage_url = None if target.data_dir.storage is None else target.data_dir.storage.url
+    return {
+        "from": str(source.data_dir.root),
+        "to": str(target.data_dir.root),
+        "storage_url": storage_url,
+        "catalog_url": None if target.catalog_url is None else shown(target.catalog_url),
+    } | ({} if moved is None else asdict(moved))
 
 
 def _told(source: Place, target: Place, moved: FinishedMove | None) -> str:

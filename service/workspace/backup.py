@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from service.config.data_dir import DataDir
 from service.config.settings import StorageSettings
@@ -13,13 +14,16 @@ from service.recovery.opening import sqlite_file
 from service.recovery.restore import restore
 
 
-def backup_command(storage: StorageSettings, target: Path, *, say: Callable[[str], None]) -> None:
+def backup_command(storage: StorageSettings, target: Path, *, say: Callable[[str], None]) -> dict[str, Any]:
     """Back a data directory up, whether its service runs or not.
 
     Args:
         storage: Data directory and catalog.
         target: Directory of the backup: new, or empty.
         say: Prints a line.
+
+    Returns:
+        The same for programs: ``data_dir``, ``backup``, last ``batch`` (-1: none), ``files`` and ``bytes``.
 
     Raises:
         BackupRefused: It cannot be made there, the catalog is on PostgreSQL, or a storage apart.
@@ -51,11 +55,24 @@ def backup_command(storage: StorageSettings, target: Path, *, say: Callable[[str
     made = back_up(data_dir, catalog, target.absolute())
     results = f"results up to batch {made.batch}" if made.batch >= 0 else "no batch yet"
     say(f'backed up "{data_dir.root}" to "{target}": {results}, {made.files} files, {made.bytes} bytes')
+    told = {"data_dir": str(data_dir.root), "backup": str(target)}
+    return told | {"batch": made.batch, "files": made.files, "bytes": made.bytes}
 
 
-def restore_command(backup: Path, storage: StorageSettings, *, say: Callable[[str], None]) -> None:
-    """Restore a backup to the data directory; raises as ``service.recovery.restore.restore``."""
+def restore_command(backup: Path, storage: StorageSettings, *, say: Callable[[str], None]) -> dict[str, Any]:
+    """Restore a backup to the data directory; raises as ``service.recovery.restore.restore``.
+
+    Args:
+        backup: Directory of the backup.
+        storage: Data directory.
+        say: Prints a line.
+
+    Returns:
+        The same for programs: ``backup``, ``data_dir``, last ``batch`` (-1: none) and ``files``.
+    """
     root = storage.data_dir.absolute()
     found = restore(backup.absolute(), root)
     results = f"results up to batch {found.batch}" if found.batch >= 0 else "no batch yet"
     say(f'restored "{backup}" to "{root}": {results}, {len(found.files)} files')
+    told = {"backup": str(backup), "data_dir": str(root)}
+    return told | {"batch": found.batch, "files": len(found.files)}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from service.config.data_dir import DataDir
 from service.config.settings import SparkSettings, StorageSettings
@@ -19,7 +20,7 @@ from service.recovery.repair import find_repair
 
 def repair(
     directory: Path, storage: StorageSettings, spark: SparkSettings, *, yes: bool, say: Callable[[str], None]
-) -> None:
+) -> dict[str, Any]:
     """Repair a data directory, or say what the repair would be.
 
     Args:
@@ -28,6 +29,10 @@ def repair(
         spark: Settings of Spark, which reads the state.
         yes: Whether to do it.
         say: Prints a line.
+
+    Returns:
+        The same for programs: what is ``wrong``, what the ``repair`` does (both None where nothing is wrong),
+        and whether it was ``repaired``.
 
     Raises:
         NoDataDir: There is no data directory.
@@ -51,14 +56,13 @@ def repair(
                 found = find_repair(store, data_dir, data_dir.events_url(storage.catalog_url), read)
                 if found is None:
                     say("nothing to repair: catalog, checkpoint and results belong together and are whole")
-                    return
+                    return {"wrong": None, "repair": None, "repaired": False}
                 say(f"wrong: {found.found}")
                 say(f"repair: {found.does}")
-                if not yes:
-                    say("nothing was changed; --yes repairs it")
-                    return
-                found.apply()
-                say("repaired")
+                if yes:
+                    found.apply()
+                say("repaired" if yes else "nothing was changed; --yes repairs it")
+                return {"wrong": found.found, "repair": found.does, "repaired": yes}
             finally:
                 lease.release()
     finally:

@@ -67,6 +67,7 @@ def test_a_server_that_cannot_be_used_is_named_without_the_password(
         told = "".join(traceback.format_exception(caught.value))
         said = {"no-server": "refused", "no-database": "does not exist", "password": "authentication failed"}
         assert said[fault] in str(caught.value)
+        assert "?" not in str(caught.value)
         assert secret not in told
 
 

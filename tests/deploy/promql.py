@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import promql_parser
@@ -49,6 +50,7 @@ def _fill_catalog(directory: Path) -> None:
         streams = {stream.id: stream for stream in store.streams.all()}
         store.control_log.append(plan=build_plan((query,), streams))
         store.sinks.set(query.id, FilesSink("alerts"))
+        store.streams.add(replace(next(iter(streams.values())), name="capped", state_cap_mb=100))
         store.batches.commit(
             BatchManifest(
                 batch=0,

@@ -14,6 +14,8 @@ import pytest
 import yaml
 
 from planner.bind.bind import bind
+from planner.build.build_plan import build_plan
+from planner.drawing.svg import render_svg
 from tests.builders import a_stream
 from tests.docs.pages import DOCS, ROOT, fenced, pages, prose, titled
 from tests.sluice_run import Command, run
@@ -66,6 +68,20 @@ def test_pages_show_queries() -> None:
 @pytest.mark.parametrize(("page", "text"), QUERIES)
 def test_a_query_on_a_page_is_accepted(page: str, text: str) -> None:
     bind(text.removeprefix("-- Sluice\n"), STREAMS, name="q", query_id=1)
+
+
+def test_the_picture_of_a_chain_is_that_of_the_queries_beside_it(rewrite_goldens: bool) -> None:
+    queries = [
+        bind(text, STREAMS, name=name, query_id=number)
+        for number, (name, text) in enumerate(
+            zip(("paid", "large"), fenced("concepts.md", "sql"), strict=True), start=1
+        )
+    ]
+    plan = build_plan(queries, {stream.id: stream for stream in STREAMS.values()})
+    picture = DOCS / "chain.svg"
+    if rewrite_goldens:
+        picture.write_text(render_svg(plan) + "\n", encoding="utf-8")
+    assert picture.read_text(encoding="utf-8") == render_svg(plan) + "\n"
 
 
 @pytest.fixture

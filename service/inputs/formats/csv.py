@@ -18,7 +18,7 @@ from service.errors import UnusableFile
 from service.inputs.formats.bad_rows import BadRow, unfit_values
 from service.inputs.formats.delimited.header import fields_of, named_fields
 from service.inputs.formats.facts import FileFacts, facts_of, refuse_other_unit, rows_ahead
-from service.inputs.formats.options import null_values_that_read, option_that_reads
+from service.inputs.formats.options import MOST_NAMED, null_values_that_read, option_that_reads
 from service.inputs.formats.times import are_plausible, numbers_in
 from service.inputs.formats.values import TextForm, UnfitValueError, expected_text, from_text
 
@@ -174,15 +174,17 @@ class _File:
                 try:
                     arrays.append(from_text(kept, column_type, self._form))
                 except UnfitValueError as error:
+                    spaced = None if self._takes_spaced(column_type) else found.spaced(slot)
                     for index, value in self._unfit(kept, column_type, error):
-                        shown = repr(str(value)[:_SHOWN])
-                        wanted = expected_text(column_type, self._form)
-                        wanted += option_that_reads(value, column_type, self._form)
-                        wanted += null_values_that_read(value, self._dialect.null_values)
-                        reason = f"{shown} is not {wanted}"
-                        if not self._takes_spaced(column_type) and found.spaced(slot)[places[index]]:
+                        if (place := int(places[index])) in faults:
+                            continue
+                        reason = f"{str(value)[:_SHOWN]!r} is not {expected_text(column_type, self._form)}"
+                        if spaced is not None and spaced[place]:
                             reason += "; remove the spaces after the closing quote"
-                        faults.setdefault(int(places[index]), (name, reason))
+                        elif len(faults) + len(self._bad or ()) < MOST_NAMED:
+                            reason += option_that_reads(value, column_type, self._form)
+                            reason += null_values_that_read(value, self._dialect.null_values)
+                        faults[place] = (name, reason)
             if not faults:
                 table = pa.table(arrays, schema=self.schema)
                 event_time = self._stream.event_time

@@ -19,7 +19,7 @@ from catalog.values.stream import FilesSource, Stream
 from service.errors import UnusableFile
 from service.inputs.formats.bad_rows import BadRow, unfit_values
 from service.inputs.formats.facts import FileFacts, facts_of, folded_name, refuse_other_unit, rows_ahead
-from service.inputs.formats.options import option_that_reads
+from service.inputs.formats.options import MOST_NAMED, option_that_reads
 from service.inputs.formats.text_input import MAX_ROW_BYTES, text_blocks
 from service.inputs.formats.values import (
     JsonConstant,
@@ -153,8 +153,9 @@ def _parse(
             except UnfitValueError as error:
                 for index, value in _unfit(values, types[name], form, error, bad):
                     wanted = expected(types[name], form)
-                    if types[name] == "timestamp":  # JSON has only one way to write numbers
-                        wanted += option_that_reads(value, "timestamp", form)
+                    is_named = len(misfits) + len(rows.bad or ()) < MOST_NAMED
+                    if is_named and types[name] in ("timestamp", "date"):  # numbers have one form in JSON
+                        wanted += option_that_reads(value, types[name], form)
                     problem = f"{json_text(value, _SHOWN)} is not {wanted}"
                     misfits.setdefault(index, (name, f', column "{name}": ', problem))
         if not misfits and stream.event_time in columns:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -19,6 +19,8 @@ import pyarrow as pa
 from service.inputs.formats.times import unit_of
 from service.inputs.formats.values import TextForm, UnfitValueError, from_text
 
+#: Bad rows of a file whose reason names an option that would read them; to find it takes 1 to 3 ms.
+MOST_NAMED: Final = 100
 #: Pairs of decimal point and thousands separator.
 _NUMBERS: Final = (
     *((",", None), (".", None)),
@@ -54,8 +56,9 @@ def option_that_reads(value: object, column_type: str, form: TextForm) -> str:
     if column_type == "timestamp" and _is_left_out(value, form):
         return f"; clocks in {form.timezone} are set forward past it"
     if column_type == "timestamp":
-        formats = " or ".join(f'"{each}"' for each in _formats(value.strip(), form))
-        found = f"timestamp_format: {formats}" if formats else ""
+        found = _formats(value.strip(), form)
+    elif column_type == "date":
+        found = _date_formats(value.strip(), form)
     elif column_type in ("int", "bigint", "double") or column_type.startswith("decimal"):
         found = _numbers(value, column_type, form)
     else:
@@ -97,8 +100,27 @@ def _is_left_out(value: str, form: TextForm) -> bool:
     return _read(value, "timestamp", replace(form, timezone=None)) is not None
 
 
-def _formats(text: str, form: TextForm) -> Iterator[str]:
-    """Yield the formats of a time: two if day and month cannot be distinguished."""
+def _date_formats(text: str, form: TextForm) -> str:
+    """Return the option of a date; with two formats if day and month cannot be distinguished."""
+    found = _DATE.fullmatch(text)
+    formats = [] if found is None else [date.format(found[2]) for date in _DATES]
+    return _option(
+        "date_format",
+        (each for each in formats if _read(text, "date", replace(form, date_format=each)) is not None),
+    )
+
+
+def _formats(text: str, form: TextForm) -> str:
+    """Return the option of a time; with two formats if day and month cannot be distinguished."""
+    return _option("timestamp_format", _formats_of_time(text, form))
+
+
+def _option(name: str, formats: Iterable[str]) -> str:
+    told = " or ".join(f'"{each}"' for each in formats)
+    return f"{name}: {told}" if told else ""
+
+
+def _formats_of_time(text: str, form: TextForm) -> Iterator[str]:
     found = _DATE.fullmatch(text)
     if found is None:
         return

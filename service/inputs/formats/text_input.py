@@ -20,6 +20,15 @@ _HANDLES = "/proc/self/fd/"
 #: As Arrow tells them, which cannot be asked for the name behind a handle.
 _COMPRESSIONS = {".gz": "gzip", ".bz2": "bz2", ".lz4": "lz4", ".zst": "zstd"}
 _BOM: Final = "\ufeff"
+#: First bytes of files that are not text, none of which text has, and what to do about them.
+_NOT_TEXT: Final = {
+    b"\x1f\x8b": "compressed with gzip; end its name in .gz",
+    b"BZh91AY&SY": "compressed with bzip2; end its name in .bz2",
+    b"\x04\x22\x4d\x18": "compressed with LZ4; end its name in .lz4",
+    b"\x28\xb5\x2f\xfd": "compressed with Zstandard; end its name in .zst",
+    b"PK\x03\x04": "a zip archive, as workbooks of Excel are; unpack it, or save the sheet as CSV",
+    b"PAR1\x15": "a Parquet file; declare format: parquet",
+}
 
 
 def text_input(path: str) -> pa.NativeFile:
@@ -44,6 +53,8 @@ def text_blocks(path: str, encoding: str) -> Iterator[str]:
         with text_input(path) as source:
             while True:
                 data = source.read(_BLOCK_BYTES)
+                if first and (what := _other_kind(data)) is not None:
+                    raise UnusableFile(f"it is not text but {what}")
                 text = held + decoder.decode(data, final=not data)
                 if first and text:
                     text, first = text.removeprefix(_BOM), False
@@ -70,6 +81,11 @@ def text_blocks(path: str, encoding: str) -> Iterator[str]:
 def first_line(error: BaseException) -> str:
     """Return the first line of an error of a library, or its kind if it says nothing."""
     return str(error).partition("\n")[0].strip().rstrip(".") or type(error).__name__
+
+
+def _other_kind(data: bytes) -> str | None:
+    """Return what a file is that begins so, and what to do about it; None for text."""
+    return next((what for start, what in _NOT_TEXT.items() if data.startswith(start)), None)
 
 
 def _guess(data: bytes) -> str:

@@ -89,6 +89,7 @@ class TextForm:
     """
 
     timestamp_format: str | None = None
+    date_format: str | None = None
     timezone: str | None = None
     decimal_point: str = "."
     thousands: str | None = None
@@ -103,6 +104,7 @@ class TextForm:
         dialect = stream.source.dialect
         return cls(
             dialect.timestamp_format,
+            dialect.date_format,
             dialect.timezone,
             dialect.decimal_point,
             dialect.thousands,
@@ -136,7 +138,7 @@ def expected(column_type: str, form: TextForm = PLAIN) -> str:
     if column_type == "timestamp":
         kind = "an integer" if form.time_unit is None else "a number"
         return f"{_expected_time(form)}, or {kind} of {UNIT_NAMES[form.time_unit or 'us']} since 1970 UTC"
-    return _expected(column_type)
+    return _expected(column_type, form)
 
 
 def expected_text(column_type: str, form: TextForm = PLAIN) -> str:
@@ -145,13 +147,15 @@ def expected_text(column_type: str, form: TextForm = PLAIN) -> str:
         return expected(column_type, form)
     if column_type == "timestamp":
         return f"{_expected_time(form)} (numbers since 1970 need time_unit: s, ms, us or ns)"
-    wanted = _expected(column_type)
+    wanted = _expected(column_type, form)
     if form.decimal_point != "." and (column_type == "double" or column_type.startswith("decimal")):
         wanted += f" with {form.decimal_point!r} before the fraction"
     return wanted
 
 
-def _expected(column_type: str) -> str:
+def _expected(column_type: str, form: TextForm) -> str:
+    if column_type == "date" and form.date_format is not None:
+        return f'a date in the format "{form.date_format}"'
     if column_type.startswith("decimal"):
         precision, scale = column_type[len("decimal(") : -1].split(",")
         return f"a number of at most {int(precision) - int(scale)} digits before and {scale} behind the point"
@@ -248,6 +252,8 @@ def _text(values: pa.Array, column_type: str, form: TextForm) -> pa.Array:
             values, form.timestamp_format, form.timezone, form.time_unit, is_strict=not form.is_of_file
         )
     if column_type == "date":
+        if form.date_format is not None:
+            return _days(times_from_text(values, form.date_format))
         return _text_dates(values) if form.is_of_file else _dates(values.cast(pa.date32()))
     if column_type == "boolean":
         return _text_booleans(values)
@@ -324,7 +330,11 @@ def _text_dates(values: pa.Array) -> pa.Array:
     except pa.ArrowInvalid:  # 2013-1-2, 2013/01/02, or with a time, of which the date counts
         if pc.any(pc.match_substring_regex(values, _WITH_OFFSET, ignore_case=True)).as_py():
             raise ValueError("a date that an offset may move") from None
-        return pc.floor_temporal(times_from_text(values), unit="day").cast(pa.date32())
+        return _days(times_from_text(values))
+
+
+def _days(times: pa.Array) -> pa.Array:
+    return pc.floor_temporal(times, unit="day").cast(pa.date32())
 
 
 def _dates(values: pa.Array) -> pa.Array:

@@ -110,7 +110,7 @@ def list_files(
         known = store.source_files.paths(stream.id)
     found: list[SourceFile] = []
     listed = _judge_again(store, stream, settle_s, tell, dead_letters)
-    new = sorted(path for path in set(candidates(stream.source.path)) if named(path) not in known)
+    new = sorted(path for path in set(candidates(stream.source.path)) - known if named(path) not in known)
     if not new:
         return listed
     for entry in judged_files(stream, new, settle_s=settle_s, dead_letters=dead_letters):

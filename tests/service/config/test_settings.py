@@ -122,7 +122,7 @@ def test_an_option_that_is_no_setting_is_refused() -> None:
 
 
 def test_the_settings_in_the_documentation_are_all_there_are() -> None:
-    text = (Path(__file__).parents[3] / "docs" / "operations.md").read_text()
+    text = (Path(__file__).parents[3] / "docs" / "settings.md").read_text()
     _, table = text.split("| setting | default | |", 1)
     rows = [row for row in table.split("\n\n", 1)[0].splitlines() if row.startswith("| `")]
 

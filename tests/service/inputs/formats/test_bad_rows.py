@@ -18,6 +18,7 @@ import pytest
 from catalog.store.store import Store
 from catalog.values.stream import Column, Stream
 from service.inputs.formats import text_input
+from service.inputs.formats.options import MOST_NAMED
 from service.inputs.inputs import Inputs
 from service.inputs.partitions import Lane
 from service.inputs.read import read_partition
@@ -220,6 +221,27 @@ def test_a_file_whose_rows_cannot_be_told_apart_is_set_aside(
     assert reason in str(file.reason)
     assert (file.rows, file.skipped) == (0, 0)
     assert not (tmp_path / "letters").exists()
+
+
+@pytest.mark.parametrize(
+    ("file_format", "header", "bad", "good"),
+    [
+        ("csv", "ts,k,m,s\n", "31.12.2025,1,1,a\n", "2025-12-31,1,1,a\n"),
+        ("jsonl", "", '{"ts": "31.12.2025"}\n', '{"ts": "2025-12-31"}\n'),
+    ],
+)
+def test_the_first_bad_rows_name_the_option_that_would_read_them(
+    store: Store, tmp_path: Path, file_format: str, header: str, bad: str, good: str
+) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / f"1.{file_format}").write_text(header + bad * (MOST_NAMED + 2) + good)
+
+    listed(store, files_stream(tmp_path / "in", file_format, COLUMNS), tmp_path / "letters")
+
+    reasons = [letter["reason"] for letter in letters_in(tmp_path / "letters")]
+    assert len(reasons) == MOST_NAMED + 2
+    option = '; it can be read with timestamp_format: "%d.%m.%Y"'
+    assert [reason.endswith(option) for reason in reasons] == [True] * MOST_NAMED + [False] * 2
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import bz2
 import datetime as dt
+import gzip
+import io
+import zipfile
 from decimal import Decimal
 from pathlib import Path
 
@@ -15,6 +19,13 @@ T = "2024-05-01T08:00:00Z"
 AT = dt.datetime(2024, 5, 1, 8)
 TEXT = (Column("ts", "timestamp"), Column("k", "bigint"), Column("v", "string"))
 MISSING = 'it is of another schema: column "ts" is missing; the header found is '
+
+
+def zip_archive() -> bytes:
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w") as archive:
+        archive.writestr("[Content_Types].xml", "<Types/>")
+    return made.getvalue()
 
 
 @pytest.fixture
@@ -102,13 +113,14 @@ def test_a_file_of_another_dialect_is_read_with_its_options(file: Path) -> None:
         Column("k", "bigint"),
         Column("x", "double"),
         Column("m", "decimal(10,2)"),
+        Column("d", "date"),
         Column("v", "string"),
     )
     text = (
         "Export of May\n"
-        "TS;K;X;M;V\n"
-        "31.01.2013 05:15:00;1.234;-1.234,5;12,30;'a;''b'\n"
-        "01.07.2013 05:15:00;n/a;0,5;;'n/a'\n"
+        "TS;K;X;M;D;V\n"
+        "31.01.2013 05:15:00;1.234;-1.234,5;12,30;1.2.13;'a;''b'\n"
+        "01.07.2013 05:15:00;n/a;0,5;;;'n/a'\n"
     )
     options = {
         "skip_rows": 1,
@@ -118,16 +130,33 @@ def test_a_file_of_another_dialect_is_read_with_its_options(file: Path) -> None:
         "decimal_point": ",",
         "null_values": ("", "n/a"),
         "timestamp_format": "%d.%m.%Y %H:%M:%S",
+        "date_format": "%d.%m.%y",
         "timezone": "Europe/Berlin",
     }
     rows = [
-        (dt.datetime(2013, 1, 31, 4, 15), 1234, -1234.5, Decimal("12.30"), "a;'b"),
-        (dt.datetime(2013, 7, 1, 3, 15), None, 0.5, None, "n/a"),
+        (dt.datetime(2013, 1, 31, 4, 15), 1234, -1234.5, Decimal("12.30"), dt.date(2013, 2, 1), "a;'b"),
+        (dt.datetime(2013, 7, 1, 3, 15), None, 0.5, None, None, "n/a"),
     ]
     assert read_text(file, "\ufeff" + text, columns=columns, **options) == rows
     assert read_text(file, text.encode("utf-16"), columns=columns, encoding="utf-16", **options) == rows
+    assert "'2013-02-01' is not a date in the format \"%d.%m.%y\"" in read_text(
+        file, text.replace("1.2.13", "2013-02-01"), columns=columns, **options
+    )
     # A number of another dialect is refused, not read as another number.
     assert "'0.5' is not a number" in read_text(file, text.replace("0,5", "0.5"), columns=columns, **options)
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (gzip.compress(b"ts,k,v\n"), "compressed with gzip; end its name in .gz"),
+        (bz2.compress(b"ts,k,v\n"), "compressed with bzip2; end its name in .bz2"),
+        (zip_archive(), "a zip archive, as workbooks of Excel are; unpack it, or save the sheet as CSV"),
+    ],
+)
+def test_what_is_not_text_is_named(file: Path, data: bytes, reason: str) -> None:
+    assert read_text(file, data, columns=TEXT) == f"it is not text but {reason}"
+    assert read_text(file, data, columns=TEXT, encoding="latin-1") == f"it is not text but {reason}"
 
 
 def test_an_escape_stands_for_the_next_character_inside_of_quotes_only(file: Path) -> None:

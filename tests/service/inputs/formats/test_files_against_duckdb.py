@@ -79,6 +79,7 @@ def csv_files(draw: st.DrawFn) -> TextFile:
     newline = draw(st.sampled_from(("\n", "\r\n")))
     null = draw(st.sampled_from(("", "NA")))
     time_format = draw(st.sampled_from((None, "%d.%m.%Y %H:%M:%S")))
+    date_format = draw(st.sampled_from((None, None, "%d/%m/%Y")))
     zone = draw(st.sampled_from((None, "Europe/Berlin", "America/New_York")))
 
     def number(digits: str) -> str:
@@ -109,7 +110,9 @@ def csv_files(draw: st.DrawFn) -> TextFile:
             ),
             draw(_null | st.decimals(-(10**6), 10**6, places=2).map(str).map(number)),
             draw(_null | st.sampled_from(("true", "False", "t", "no", "1"))),
-            draw(_null | st.dates(dt.date(1000, 1, 1)).map(str)),
+            draw(
+                _null | st.dates(dt.date(1000, 1, 1)).map(lambda day: day.strftime(date_format or "%Y-%m-%d"))
+            ),
             draw(_null | st.text(f"ab {quote}{delimiter}é", max_size=6) | st.just(f"x{newline}y")),
         ]
 
@@ -139,6 +142,7 @@ def csv_files(draw: st.DrawFn) -> TextFile:
         "escape": escape,
         "null_values": (null,),
         "timestamp_format": time_format,
+        "date_format": date_format,
         "timezone": zone,
         "decimal_point": point,
         "thousands": thousands,
@@ -185,6 +189,8 @@ def read_by_duckdb(path: Path, file: TextFile) -> list[tuple[object, ...]] | str
         options["thousands"] = dialect["thousands"]
     if is_formatted:
         options["timestampformat"] = dialect["timestamp_format"]
+    if dialect["date_format"] is not None:
+        options["dateformat"] = dialect["date_format"]
     given_options = ", ".join(f"{name} = ${name}" for name in options)
     with duckdb.connect(config={"threads": 1}) as connection:
         connection.execute(f"SET TimeZone = '{dialect['timezone'] or 'UTC'}'")
@@ -244,7 +250,7 @@ def _is_changed(reason: str, theirs: list[tuple[object, ...]], file: TextFile) -
         except InvalidOperation:
             return False
     if found[2] == "d":
-        return not ISO_DATE.fullmatch(text)
+        return file.dialect.get("date_format") is None and not ISO_DATE.fullmatch(text)
     if found[2] == "ts":
         form = file.dialect.get("timestamp_format")
         if form is None and not ISO_TIME.fullmatch(text):

@@ -55,6 +55,10 @@ BERLIN = replace(FILE, timezone="Europe/Berlin")
             'timestamp_format: "%d.%m.%Y %H:%M"',
         ),
         ("32.12.2025 09:15", "timestamp", FILE, None),
+        ("31.12.2025", "date", FILE, 'date_format: "%d.%m.%Y"'),
+        ("01/02/2025", "date", FILE, 'date_format: "%d/%m/%Y" or "%m/%d/%Y"'),
+        ("31.12.2025 09:15", "date", FILE, None),
+        ("soon", "date", FILE, None),
         ("yesterday", "timestamp", FILE, None),
         # Clocks skip this time when they are set forward: no format can read it.
         ("29.03.2026 02:30:00", "timestamp", BERLIN, None),

@@ -1,0 +1,26 @@
+"""Options that several commands share, and their answers as people or programs read them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+DataDirOption = Annotated[
+    Path | None, typer.Option(help="Where everything is kept.", show_default="./sluice-data")
+]
+
+
+def sayer(as_json: bool) -> Callable[[str], None]:
+    """Return what prints a line for people: nothing where a program reads."""
+    return (lambda _: None) if as_json else typer.echo
+
+
+def echo_for_programs(document: Mapping[str, Any], as_json: bool) -> None:
+    """Print a document on one line if a program reads."""
+    if as_json:
+        typer.echo(json.dumps(document, ensure_ascii=False))
