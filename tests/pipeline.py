@@ -2,7 +2,7 @@
 
     rows or pieces ── PACK ── packets ── CHAIN, per bucket ── report, segments, result files
 
-The work of the driver for a batch, reading and packing, and each bucket are timed separately. The time that
+Reading and packing, and each bucket are timed separately. The time that
 Spark adds to a batch is the same for every plan. Several pipelines over the same rows take turns batch by
 batch, so that other work of the machine affects all of them alike.
 """
@@ -12,30 +12,25 @@ from __future__ import annotations
 import itertools
 import pickle
 import time
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TypeVar
 
 import pyarrow as pa
 
-from catalog.store.codec import encode
 from catalog.values.batch import SliceCounters
-from catalog.values.plan import ControlRecord, Plan
+from catalog.values.plan import Plan
 from catalog.values.stream import GeneratorSource, Stream
 from operators.pack.pack import packer
-from operators.pack.pack_plan import pack_plan
 from service.calibrate.in_process_job import InProcessJob
 from service.commit.bucket_report import BucketReport
 from service.inputs.partitions import ROW_BITS, ChunksPartition, FilesPartition
 from service.inputs.sources.generator import chunk_us, generator_pieces
-from service.job import packing
 from service.job.packets import packets
-from service.job.reader_tasks import ControlPartition, PackPartition, compressed
 
-Packets = dict[int, list[bytes]]
 Name = TypeVar("Name", bound=Hashable)
 
 
@@ -56,14 +51,12 @@ class Ran:
     """A batch that was run.
 
     Attributes:
-        driver_s: CPU seconds of compiling and pickling packers.
         pack_s: CPU seconds of reading and packing.
         bucket_s: CPU seconds of joining, storing and writing, by bucket.
         wall_s: Seconds of wall clock of packing and all buckets.
         reports: What the buckets report.
     """
 
-    driver_s: float
     pack_s: float
     bucket_s: tuple[float, ...]
     wall_s: float
@@ -121,7 +114,7 @@ class Ran:
 
 @dataclass(slots=True)
 class Pipeline(InProcessJob):
-    """A job, batch after batch; ``plan`` is in force from the first one on, until another comes.
+    """A job, batch after batch, timed.
 
     Attributes:
         batch: Number of the next batch.
@@ -130,11 +123,6 @@ class Pipeline(InProcessJob):
 
     batch: int = 0
     watermark_us: int | None = None
-    _coming: Plan | None = field(init=False)
-
-    def __post_init__(self) -> None:
-        InProcessJob.__post_init__(self)
-        self._coming = self.plan
 
     def step(self, pieces: Sequence[Piece], plan: Plan | None = None) -> Ran:
         """Run one batch.
@@ -143,10 +131,10 @@ class Pipeline(InProcessJob):
             pieces: What there is to read, of different streams.
             plan: Version that takes effect in this batch.
         """
-        began_s = time.process_time()
-        self.change(plan)
-        driven_s, began_wall_s = time.process_time(), time.perf_counter()
-        packets = self.packets(pieces)
+        if plan is not None:
+            self.change(plan)
+        began_s, began_wall_s = time.process_time(), time.perf_counter()
+        packets = self.pack(self.batch, pieces, self.watermark_us)
         packed_s = time.process_time()
         reports, bucket_s = [], []
         for bucket in range(self.buckets):
@@ -159,46 +147,19 @@ class Pipeline(InProcessJob):
         self.watermark_us = min(
             (s.watermark_us for s in reports[0].streams if s.watermark_us is not None), default=None
         )
-        return Ran(driven_s - began_s, packed_s - driven_s, tuple(bucket_s), wall_s, tuple(reports))
+        return Ran(packed_s - began_s, tuple(bucket_s), wall_s, tuple(reports))
 
-    def change(self, plan: Plan | None) -> None:
-        """Let the next batch carry a plan, if there is one; compile the packers of that batch."""
-        if plan is not None:
-            self.plan = self._coming = plan
-        self._asked = {s.id: pickle.dumps(pack_plan(self.plan, s, self.buckets)) for s in self.plan.streams}
-
-    def packets(self, pieces: Sequence[Piece]) -> Packets:
-        """Read and pack the next batch; return packets by bucket."""
-        coming, self._coming = self._coming, None
-        records: tuple[str, ...] = ()
-        if coming is not None:
-            records = (encode(ControlRecord(seq=coming.version, plan=coming)).decode(),)
-        found: Packets = defaultdict(list)
-        # The job sends records with its first partition; here they come by themselves.
-        self._read(ControlPartition(self.batch, compressed(records)), found)
-        for order, piece in enumerate(pieces, 1):
-            if isinstance(piece, Rows):
-                self._pack(order, piece, found)
-            else:
-                asked, version = self._asked[piece.stream_id], self.plan.version
-                task = PackPartition(order, self.batch, version, asked, piece, self.watermark_us)
-                self._read(task, found)
-        return found
-
-    def _read(self, task: ControlPartition | PackPartition, into: Packets) -> None:
-        for rows in packing.read(task, range(self.buckets), self._row_files):
-            _sort(rows, into)
-
-    def _pack(self, order: int, rows: Rows, into: Packets) -> None:
-        compiled = packer(pickle.loads(self._asked[rows.stream_id]))
-        payloads = compiled.pack(rows.table, order, self.batch, self.watermark_us)
-        for batch in packets(range(self.buckets), [p.encode() for p in payloads], order):
-            _sort(batch, into)
-
-
-def _sort(rows: pa.RecordBatch, into: Packets) -> None:
-    for bucket, packet in zip(*(column.to_pylist() for column in rows.columns), strict=True):
-        into[bucket].append(packet)
+    def _pack(
+        self, order: int, batch: int, piece: Piece, late_bound_us: int | None, into: dict[int, list[bytes]]
+    ) -> None:
+        if not isinstance(piece, Rows):
+            InProcessJob._pack(self, order, batch, piece, late_bound_us, into)
+            return
+        compiled = packer(pickle.loads(self._asked[piece.stream_id]))
+        payloads = compiled.pack(piece.table, order, batch, late_bound_us)
+        for rows in packets(range(self.buckets), [p.encode() for p in payloads], order):
+            for bucket, packet in zip(*(column.to_pylist() for column in rows.columns), strict=True):
+                into[bucket].append(packet)
 
 
 def generated(stream: Stream, batch: int, batch_s: float) -> ChunksPartition:

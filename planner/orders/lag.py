@@ -40,12 +40,6 @@ def multiplicity(values: Int64s) -> int:
     return int(np.unique(values, return_counts=True)[1].max()) if len(values) else 0
 
 
-def next_of_kin(value: int, values: Int64s) -> int | None:
-    """Return the greatest of some values that is not above a value (Def. 2.3); None if all are above it."""
-    below = values[values <= value]
-    return int(below.max()) if len(below) else None
-
-
 def lag(values_i: Int64s, arrived_i: int, values_j: Int64s, arrived_j: int) -> int:
     """Return the lag from S_i to S_j after a number of rows of each (Def. 2.6).
 

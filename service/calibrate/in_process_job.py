@@ -24,7 +24,7 @@ from operators.pack.pack_plan import pack_plan
 from operators.segments.segment_files import SegmentFiles
 from service.calibrate.memory_state import MemoryHandle
 from service.commit.bucket_report import BucketReport
-from service.inputs.partitions import ROW_BITS, FileRows, FilesPartition
+from service.inputs.partitions import ROW_BITS, ChunksPartition, FileRows, FilesPartition
 from service.job import packing
 from service.job.chain_processor import ChainOptions, ChainProcessor, forget_checkpoint
 from service.job.chain_state import open_state
@@ -41,7 +41,7 @@ class InProcessJob:
     """Readers' tasks, and a state per bucket.
 
     Attributes:
-        plan: The plan, in force from the first batch on.
+        plan: The plan, in force from the first batch on until another comes.
         buckets: Number of buckets.
         directory: Where segments and result files go.
         rows_file_bytes: Bytes of rows from which on they come in files.
@@ -55,6 +55,7 @@ class InProcessJob:
     _options: ChainOptions = field(init=False)
     _row_files: packing.RowFiles = field(init=False)
     _asked: dict[int, bytes] = field(init=False)
+    _coming: Plan | None = field(init=False)
     _handles: list[MemoryHandle] = field(init=False)
     _senders: set[int] = field(default_factory=set)
 
@@ -72,11 +73,19 @@ class InProcessJob:
             engine_lock="",
             writer=ResultWriter(self.directory, None, 1),
         )
-        self._asked = {s.id: pickle.dumps(pack_plan(self.plan, s, self.buckets)) for s in self.plan.streams}
+        self.change(self.plan)
         self._handles = [MemoryHandle() for _ in range(self.buckets)]
 
+    def change(self, plan: Plan) -> None:
+        """Let the next batch carry another plan."""
+        self.plan = self._coming = plan
+        self._asked = {s.id: pickle.dumps(pack_plan(plan, s, self.buckets)) for s in plan.streams}
+
     def pack(
-        self, batch: int, pieces: Sequence[FilesPartition], late_bound_us: int | None = None
+        self,
+        batch: int,
+        pieces: Sequence[FilesPartition | ChunksPartition],
+        late_bound_us: int | None = None,
     ) -> dict[int, list[bytes]]:
         """Read and pack a batch: what the readers' tasks do.
 
@@ -88,21 +97,31 @@ class InProcessJob:
         Returns:
             Packets by bucket.
         """
-        records = (encode(ControlRecord(seq=1, plan=self.plan)).decode(),) if batch == 0 else ()
+        packets: dict[int, list[bytes]] = defaultdict(list)
+        coming, self._coming = self._coming, None
+        records = () if coming is None else (encode(ControlRecord(coming.version, plan=coming)).decode(),)
         # The job sends records with its first partition; here they come by themselves, for every plan alike.
         senders, self._senders = tuple(sorted(self._senders)), set()
-        tasks: list[ControlPartition | PackPartition] = [
-            ControlPartition(batch=batch, records=compressed(records), senders=senders)
-        ]
+        self._read(ControlPartition(batch=batch, records=compressed(records), senders=senders), packets)
         for order, piece in enumerate(pieces, 1):
-            asked = self._asked[piece.stream_id]
-            tasks.append(PackPartition(order, batch, self.plan.version, asked, piece, late_bound_us))
-        packets: dict[int, list[bytes]] = defaultdict(list)
-        for task in tasks:
-            for rows in packing.read(task, range(self.buckets), self._row_files):
-                for bucket, packet in zip(*(column.to_pylist() for column in rows.columns), strict=True):
-                    packets[bucket].append(packet)
+            self._pack(order, batch, piece, late_bound_us, packets)
         return packets
+
+    def _pack(
+        self,
+        order: int,
+        batch: int,
+        piece: FilesPartition | ChunksPartition,
+        late_bound_us: int | None,
+        into: dict[int, list[bytes]],
+    ) -> None:
+        asked = self._asked[piece.stream_id]
+        self._read(PackPartition(order, batch, self.plan.version, asked, piece, late_bound_us), into)
+
+    def _read(self, task: ControlPartition | PackPartition, into: dict[int, list[bytes]]) -> None:
+        for rows in packing.read(task, range(self.buckets), self._row_files):
+            for bucket, packet in zip(*(column.to_pylist() for column in rows.columns), strict=True):
+                into[bucket].append(packet)
 
     def join(self, bucket: int, packets: Sequence[bytes]) -> BucketReport:
         """Join, store and write: what the stateful operator's task does for a bucket."""

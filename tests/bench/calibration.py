@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
+import pandas as pd
 import typer
 
 from catalog.values.calibration import Calibration
@@ -29,12 +29,12 @@ from planner.costs.family_cost import family_cost
 from planner.costs.paper_model import PaperModel
 from planner.costs.rates import family_rates
 from service.calibrate.command import BATCHES, RANDOM_WORKLOADS, report
-from service.calibrate.fit import Fit, fit
+from service.calibrate.fit import fit
 from service.calibrate.pipeline import measure
 from service.calibrate.runs import calibration_runs, warm_up
 from service.calibrate.workload import Selection, SyntheticWorkload, WindowQuery
 from tests.bench.plots import predicted_against_measured
-from tests.bench.reports import fill_page, table, write_rows
+from tests.bench.reports import fill_page, table
 from tests.bench.worker import spread
 
 #: The strategy ranked first may be so much slower than the one measured fastest.
@@ -45,35 +45,6 @@ MIN_RANKED = 0.9
 #: Ten turns: see ``service.calibrate.pipeline.measure``.
 MEASURED_BATCHES = 40
 SEED = 7
-
-
-@dataclass(frozen=True)
-class Row:
-    """A workload under a strategy.
-
-    Attributes:
-        workload: Name.
-        strategy: Strategy.
-        slices: One-way slices of all joins.
-        queries: Queries.
-        predicted_s: CPU seconds per second of event time, from statistics.
-        comparisons: Comparisons per second of event time by the paper's model.
-        measured_s: CPU seconds per second of event time.
-        batch_s: Event time of a batch, seconds.
-    """
-
-    workload: str
-    strategy: Strategy
-    slices: int
-    queries: int
-    predicted_s: float
-    comparisons: float
-    measured_s: float
-    batch_s: float
-
-    @property
-    def error(self) -> float:
-        return self.predicted_s / self.measured_s - 1.0
 
 
 def random_workloads(count: int, seed: int) -> list[SyntheticWorkload]:
@@ -121,7 +92,7 @@ def _log(rng: np.random.Generator, low: float, high: float) -> float:
     return float(np.exp(rng.uniform(np.log(low), np.log(high))))
 
 
-def compare(workload: SyntheticWorkload, calibration: Calibration) -> list[Row]:
+def compare(workload: SyntheticWorkload, calibration: Calibration) -> pd.DataFrame:
     """Predict and measure a workload under every strategy.
 
     Strategies that come to the same joins are one plan that was measured several times: each gets the mean.
@@ -142,10 +113,10 @@ def compare(workload: SyntheticWorkload, calibration: Calibration) -> list[Row]:
     same: dict[tuple[JoinPlan, ...], list[float]] = {}
     for strategy, plan in planned.items():
         same.setdefault(_joins(plan), []).append(measured[strategy].cpu_s / measured[strategy].batches)
-    return [
+    return pd.DataFrame(
         _row(workload, strategy, plan, model, float(np.mean(same[_joins(plan)])) / workload.batch_s)
         for strategy, plan in planned.items()
-    ]
+    )
 
 
 def _joins(plan: Plan) -> tuple[JoinPlan, ...]:
@@ -157,111 +128,90 @@ def _joins(plan: Plan) -> tuple[JoinPlan, ...]:
 
 def _row(
     workload: SyntheticWorkload, strategy: Strategy, plan: Plan, model: CalibratedModel, measured_s: float
-) -> Row:
+) -> dict[str, object]:
+    """Return a row of the CSV file; times and comparisons are per second of event time."""
     (family,) = plan.families
     rates = family_rates(family, family.stream_a, family.stream_b, workload.profile)
     cost = family_cost(family, rates, PaperModel(), model)
-    return Row(
-        workload=workload.name,
-        strategy=strategy,
-        slices=sum(len(join.chain_a) + len(join.chain_b) for join in family.joins),
-        queries=len(family.queries),
-        predicted_s=cost.cpu_s.total,
-        comparisons=cost.comparisons.total,
-        measured_s=measured_s,
-        batch_s=workload.batch_s,
-    )
+    return {
+        "workload": workload.name,
+        "strategy": strategy,
+        "slices": sum(len(join.chain_a) + len(join.chain_b) for join in family.joins),
+        "queries": len(family.queries),
+        "predicted_s": cost.cpu_s.total,
+        "comparisons": cost.comparisons.total,
+        "measured_s": measured_s,
+        "batch_s": workload.batch_s,
+    }
 
 
-@dataclass(frozen=True)
-class Ranking:
-    """Which strategy a model ranks first in a workload, against the one measured fastest."""
-
-    workload: str
-    first: Strategy
-    fastest: Strategy
-    slower: float
+def rankings(rows: pd.DataFrame, *, by: str) -> pd.DataFrame:
+    """Return by workload the strategy ranked first by a column, the fastest, and how much slower it is."""
+    own = rows.groupby("workload")
+    first, fastest = (rows.loc[own[of].idxmin()].set_index("workload") for of in (by, "measured_s"))
+    slower = first.measured_s / fastest.measured_s - 1
+    return pd.DataFrame({"first": first.strategy, "fastest": fastest.strategy, "slower": slower})
 
 
-def rankings(rows: Sequence[Row], *, by: str) -> list[Ranking]:
-    """Rank by ``predicted_s`` or ``comparisons``."""
-    found = []
-    for name in dict.fromkeys(row.workload for row in rows):
-        own = [row for row in rows if row.workload == name]
-        first = min(own, key=lambda row: float(getattr(row, by)))
-        fastest = min(own, key=lambda row: row.measured_s)
-        found.append(
-            Ranking(name, first.strategy, fastest.strategy, first.measured_s / fastest.measured_s - 1.0)
-        )
-    return found
-
-
-def within(found: Sequence[Ranking]) -> int:
-    """Count the workloads in which the first is as good as the fastest."""
-    return sum(r.slower <= RANK_TOLERANCE for r in found)
-
-
-def write_report(out: Path, rows: Sequence[Row], fitted: Fit, calibration_s: float) -> str:
+def write_report(out: Path, rows: pd.DataFrame, fit_error: float, calibration_s: float) -> str:
     """Write calibration.{csv,png}, fill in the tables of calibration.md, and return the page."""
     out.mkdir(parents=True, exist_ok=True)
-    write_rows(out / "calibration.csv", rows)
-    points = {
-        strategy: [
-            (1e3 * r.measured_s * r.batch_s, 1e3 * r.predicted_s * r.batch_s)
-            for r in rows
-            if r.strategy == strategy
-        ]
-        for strategy in STRATEGIES
-    }
+    rows.to_csv(out / "calibration.csv", index=False, float_format="%.7g", lineterminator="\n")
+    rows = rows.assign(
+        error=rows.predicted_s / rows.measured_s - 1,
+        measured_ms=1e3 * rows.measured_s * rows.batch_s,
+        predicted_ms=1e3 * rows.predicted_s * rows.batch_s,
+    )
+    by_strategy = {strategy: rows[rows.strategy == strategy] for strategy in STRATEGIES}
+    points = {name: own[["measured_ms", "predicted_ms"]].to_numpy() for name, own in by_strategy.items()}
     predicted_against_measured(out / "calibration.png", points, "CPU per batch")
     ranked = rankings(rows, by="predicted_s")
-    accuracy = [_accuracy(strategy, rows, ranked) for strategy in STRATEGIES]
-    header = ("workload", *STRATEGIES, "first is slower by")
-    cells = [(r.workload, *_cells(r, rows), f"{r.slower:.1%}") for r in ranked]
+    accuracy = [
+        (
+            *(name, f"{own.error.abs().median():.1%}", f"{own.error.median():+.1%}"),
+            *((ranked[of] == name).sum() for of in ("fastest", "first")),
+        )
+        for name, own in by_strategy.items()
+    ]
+    lines = [
+        (r.Index, *(_cell(row, r) for row in rows[rows.workload == r.Index].itertuples()), f"{r.slower:.1%}")
+        for r in ranked.itertuples()
+    ]
     parts = {
-        "summary": table(("", "found", "wanted"), _summary(rows, ranked, fitted, calibration_s)),
+        "summary": table(("", "found", "wanted"), _summary(rows, ranked, fit_error, calibration_s)),
         "strategies": table(("strategy", "median error", "bias", "fastest in", "ranked first in"), accuracy),
-        "workloads": table(header, cells),
+        "workloads": table(("workload", *STRATEGIES, "first is slower by"), lines),
     }
     return fill_page(out / "calibration.md", parts)
 
 
+def _cell(row: Any, ranked: Any) -> str:
+    cell = f"{row.predicted_ms:.1f} / {row.measured_ms:.1f}"
+    cell = f"**{cell}**" if row.strategy == ranked.first else cell
+    return cell + (" *" if row.strategy == ranked.fastest else "")
+
+
 def _summary(
-    rows: Sequence[Row], ranked: Sequence[Ranking], fitted: Fit, calibration_s: float
+    rows: pd.DataFrame, ranked: pd.DataFrame, fit_error: float, calibration_s: float
 ) -> list[tuple[str, ...]]:
-    errors = np.abs([r.error for r in rows])
+    errors = rows.error.abs()
     lines = [
         ("predictions", f"{len(rows)}", ""),
         ("seconds of calibrating", f"{calibration_s:.0f}", ""),
-        ("median relative error", f"{np.median(errors):.1%}", f"≤ {MAX_MEDIAN_ERROR:.0%}"),
-        ("9 of 10 errors within", f"{np.quantile(errors, 0.9):.1%}", ""),
-        ("median error of the fit, on its own runs", f"{fitted.calibration.median_error:.1%}", ""),
+        ("median relative error", f"{errors.median():.1%}", f"≤ {MAX_MEDIAN_ERROR:.0%}"),
+        ("9 of 10 errors within", f"{errors.quantile(0.9):.1%}", ""),
+        ("median error of the fit, on its own runs", f"{fit_error:.1%}", ""),
     ]
-    wanted = f"≥ {MIN_RANKED * len(ranked):.0f}"
-    for what, found in (
-        ("the model", ranked),
-        ("the paper's comparisons", rankings(rows, by="comparisons")),
+    paper = rankings(rows, by="comparisons")
+    for what, found, wanted in (
+        ("the model", ranked, f"≥ {MIN_RANKED * len(ranked):.0f}"),
+        ("the paper's comparisons", paper, ""),
     ):
         first = f"workloads in which the first by {what} is within {RANK_TOLERANCE:.0%} of the fastest"
-        lines.append((first, f"{within(found)} of {len(found)}", wanted))
-        lines.append(
-            ("by how much that one is slower, mean", f"{np.mean([r.slower for r in found]):.1%}", "")
-        )
-        wanted = ""
+        good = (found.slower <= RANK_TOLERANCE).sum()
+        lines.append((first, f"{good} of {len(found)}", wanted))
+        lines.append(("by how much that one is slower, mean", f"{found.slower.mean():.1%}", ""))
     return lines
-
-
-def _accuracy(strategy: Strategy, rows: Sequence[Row], ranked: Sequence[Ranking]) -> tuple[object, ...]:
-    errors = np.array([r.error for r in rows if r.strategy == strategy])
-    fastest, first = (sum(getattr(r, of) == strategy for r in ranked) for of in ("fastest", "first"))
-    return (strategy, f"{np.median(np.abs(errors)):.1%}", f"{np.median(errors):+.1%}", fastest, first)
-
-
-def _cells(ranking: Ranking, rows: Sequence[Row]) -> Iterator[str]:
-    for row in (r for r in rows if r.workload == ranking.workload):
-        cell = f"{row.predicted_s * row.batch_s * 1e3:.1f} / {row.measured_s * row.batch_s * 1e3:.1f}"
-        cell = f"**{cell}**" if row.strategy == ranking.first else cell
-        yield cell + (" *" if row.strategy == ranking.fastest else "")
 
 
 def main(
@@ -277,12 +227,17 @@ def main(
     print(*report(fitted, runs), sep="\n", flush=True)
     calibration_s = time.monotonic() - started
     drawn = random_workloads(workloads, seed)
-    rows: list[Row] = []
     call = partial(compare, calibration=fitted.calibration)
+    rows = []
     for own in spread(call, drawn, jobs, partial(warm_up, drawn[0])):
-        rows += own
-        print(own[0].workload, *(f"{r.strategy} {r.error:+.0%}" for r in own), flush=True)
-    print(write_report(out, rows, fitted, calibration_s))
+        rows.append(own)
+        errors = own.predicted_s / own.measured_s - 1
+        print(
+            own.workload[0], *(f"{n} {e:+.0%}" for n, e in zip(own.strategy, errors, strict=True)), flush=True
+        )
+    print(
+        write_report(out, pd.concat(rows, ignore_index=True), fitted.calibration.median_error, calibration_s)
+    )
 
 
 if __name__ == "__main__":

@@ -11,8 +11,6 @@ of this one process, medians: a second core does not shorten them, nor does othe
 
 from __future__ import annotations
 
-import cProfile
-import pstats
 import statistics
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -217,7 +215,6 @@ def main(
     queries: Annotated[int, typer.Option(help="Number of queries.")] = 10_000,
     windows: Annotated[int, typer.Option(help="Distinct windows.")] = 2_000,
     batches: Annotated[int, typer.Option(help="Batches in the steady state.")] = 3,
-    profile: Annotated[str, typer.Option(help="Title of the table whose stages are profiled.")] = "",
 ) -> None:
     """Measure, and print a table for each step."""
     with tempfile.TemporaryDirectory(prefix="sluice-windows-") as root:
@@ -227,15 +224,12 @@ def main(
         typer.echo(f"{queries} queries, {windows} windows; medians, ms of CPU time")
 
         def show(title: str, measured: Callable[[], Stages]) -> None:
-            profiler = cProfile.Profile()
-            stages = profiler.runcall(measured) if title == profile else measured()
+            stages = measured()
             typer.echo(f"\n{title}")
             for stage, taken in stages.taken_ms.items():
                 typer.echo(f"  {stage:45} {statistics.median(taken):9.1f}")
             if stages.taken_ms.keys() >= set(DRIVER):
                 typer.echo(f"  {'driver, all of it':45} {sum(map(stages.median_ms, DRIVER)):9.1f}")
-            if title == profile:
-                pstats.Stats(profiler).sort_stats("cumulative").print_stats(50)
 
         def steady(job: TimedSpark) -> Stages:
             some = Stages()

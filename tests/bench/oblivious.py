@@ -17,7 +17,6 @@ each result, and beside what Equation 8 predicts (Figure 5). The same follows wi
 
 from __future__ import annotations
 
-import statistics
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -28,7 +27,6 @@ import numpy as np
 import pyarrow as pa
 import typer
 
-from catalog.values.batch import ProbeCounters
 from catalog.values.plan import Invalidation, Memory, Plan, Probe
 from catalog.values.stream import Order, Stream
 from operators.bucket.counters import probe_counters
@@ -40,6 +38,7 @@ from planner.orders.buffers import OrderedStream, buffer_rows_of
 from planner.orders.lag import lag
 from planner.probes.asked_probe import probe_text
 from planner.probes.ring_costs import JoinRates, expired_rows, ring_work
+from tests.bench.reports import table
 from tests.builders import SECOND_US, a_query, a_stream
 from tests.operators.harness import Runner
 from tests.operators.test_orders import ordered_stream
@@ -50,62 +49,43 @@ WINDOW_S, SECONDS, KEYS, BATCH_S = 30.0, 60.0, 100, 0.25
 INVALIDATIONS: tuple[Invalidation, ...] = get_args(Invalidation)
 
 
-@dataclass(frozen=True, slots=True)
-class RingRun:
-    """A run of two streams under one way to search.
+def ring_run(probe: Probe, a_per_s: float, b_per_s: float) -> tuple[Counter[str], float, int]:
+    """Join two streams in order, keys drawn at random.
 
-    Attributes:
-        counters: Sums over both sides of the last 30 s; ``live`` and ``expired`` are of side b at the end.
-        cpu_s: CPU time of the last 30 s.
-        results: Pairs made.
+    Returns:
+        Counters summed over both sides and the last 30 s, with ``live`` and ``expired`` rows of side b as
+        means of its batches; CPU time of the last 30 s; pairs made in all.
     """
-
-    counters: ProbeCounters
-    cpu_s: float
-    results: int
-
-
-def ring_run(probe: Probe, a_per_s: float, b_per_s: float) -> RingRun:
-    """Join two streams in order, keys drawn at random."""
     streams = {n: replace(a_stream(n), lateness_us=0) for n in (1, 2)}
     window_us = int(WINDOW_S * SECOND_US)
     plan = build_plan([a_query(1, window_us, window_us, columns_a=(), columns_b=())], streams)
     plan = replace(plan, families=tuple(replace(family, probe=probe) for family in plan.families))
     runner, random = Runner(streams, slack_us=None), np.random.default_rng(11)
-    begun, counted, cpu_s = {1: 0, 2: 0}, [], 0.0
-    held = [0, 0]
-    for batch in range(round(SECONDS / BATCH_S)):
+    begun, counted, cpu_s = {1: 0, 2: 0}, Counter[str](), 0.0
+    batches = round(SECONDS / BATCH_S)
+    for batch in range(batches):
         tables = {}
         for number, rate in ((1, a_per_s), (2, b_per_s)):
             count = round((batch + 1) * BATCH_S * rate) - begun[number]
             places = np.arange(begun[number], begun[number] + count)
             begun[number] += count
             times = ((places + number / 3) / rate * SECOND_US).astype(np.int64)
-            tables[number] = table(times, random.integers(0, KEYS, count), places)
+            tables[number] = rows_by_key(times, random.integers(0, KEYS, count), places)
         before = time.process_time()
         runner.step(tables, [plan] if batch == 0 else [])
         if batch * BATCH_S >= SECONDS / 2:
             cpu_s += time.process_time() - before
             (bucket,) = runner.state
-            found = list(probe_counters(bucket.families, bucket.clocks))
-            counted += found
-            held = [held[0] + sum(c.live for c in found if c.side == "b"), held[1]]
-            held[1] += sum(c.expired for c in found if c.side == "b")
-    batches = round(SECONDS / BATCH_S / 2)
-    total = ProbeCounters(
-        "",
-        "b",
-        *(
-            sum(getattr(c, name) for c in counted)
-            for name in ("probes", "inserted", "scanned", "looked", "removed")
-        ),
-        live=held[0] // batches,
-        expired=held[1] // batches,
-    )
-    return RingRun(total, cpu_s, sum(runner.results.values()))
+            for side in probe_counters(bucket.families, bucket.clocks):
+                counted.update({name: getattr(side, name) for name in ("scanned", "looked", "removed")})
+                if side.side == "b":
+                    counted.update(live=side.live, expired=side.expired)
+    for held in ("live", "expired"):
+        counted[held] //= batches // 2
+    return counted, cpu_s, sum(runner.results.values())
 
 
-def table(times_us: Int64s, keys: Int64s, places: Int64s) -> pa.Table:
+def rows_by_key(times_us: Int64s, keys: Int64s, places: Int64s) -> pa.Table:
     nothing = {"m": pa.string(), "v": pa.int32(), "w": pa.int32()}
     columns = {"ts": pa.array(times_us).cast(pa.timestamp("us")), "k": pa.array(keys)}
     columns |= {name: pa.nulls(len(keys), kind) for name, kind in nothing.items()}
@@ -114,42 +94,39 @@ def table(times_us: Int64s, keys: Int64s, places: Int64s) -> pa.Table:
 
 def whj(rate: float) -> None:
     """Print Figures 4 to 8."""
-    print(
-        "| probe | rates /s | scanned / Eq. | invalidation / Eq. | CPU s | CPU / merge |\n"
-        "|---|---|---:|---:|---:|---:|"
-    )
+    lines: list[tuple[object, ...]] = []
     probes = [Probe(), Probe("loops"), *(Probe("hash", n) for n in (10, 100, 1000))]
     probes += [Probe("hash", 100, how) for how in INVALIDATIONS[1:]]
     for rates in ((rate, rate), (rate, 2 * rate)):
-        merged = None
+        merged: tuple[float, int] | None = None
+        expected = JoinRates(*rates, WINDOW_S, WINDOW_S)
         for probe in probes if rates == (rate, rate) else probes[:4]:
-            run = ring_run(probe, *rates)
-            merged = run if merged is None else merged
-            assert run.results == merged.results, probe
+            counted, cpu_s, results = ring_run(probe, *rates)
+            merged = merged or (cpu_s, results)
+            assert results == merged[1], probe
+            shown = ("", "")
             if probe.has_rings:
                 # More rings than keys scan no less: the equation has no such end.
-                wanted = ring_work(
-                    JoinRates(*rates, WINDOW_S, WINDOW_S), replace(probe, cells=min(probe.cells, KEYS))
+                wanted = ring_work(expected, replace(probe, cells=min(probe.cells, KEYS)))
+                looked, seconds = ring_work(expected, probe), SECONDS / 2
+                removing = counted["looked"] + counted["removed"]
+                shown = (
+                    f"{counted['scanned'] / seconds / wanted.scanned:.3f}",
+                    f"{removing / seconds / (looked.looked + looked.removed):.3f}",
                 )
-                looked = ring_work(JoinRates(*rates, WINDOW_S, WINDOW_S), probe)
-                c, seconds = run.counters, SECONDS / 2
-                scanned = c.scanned / seconds / wanted.scanned
-                invalidated = (c.looked + c.removed) / seconds / (looked.looked + looked.removed)
-                shown = f" {scanned:.3f} | {invalidated:.3f} |"
-            else:
-                shown = " | |"
-            name, pair = probe_text(probe), f"{rates[0]:g}, {rates[1]:g}"
-            print(
-                f"| {name} | {pair} |{shown} {run.cpu_s:.2f} | {run.cpu_s / merged.cpu_s:.2f} |", flush=True
-            )
-    print("\n| invalidation | live rows of B | expired rows held | predicted |\n|---|---:|---:|---:|")
+            pair = f"{rates[0]:g}, {rates[1]:g}"
+            lines.append((probe_text(probe), pair, *shown, f"{cpu_s:.2f}", f"{cpu_s / merged[0]:.2f}"))
+    header = ("probe", "rates /s", "scanned / Eq.", "invalidation / Eq.", "CPU s", "CPU / merge")
+    print(table(header, lines, texts=2), flush=True)
+    lines = []
     for how in INVALIDATIONS:
         probe, slow = Probe("hash", 100, how), rate / 10
-        run = ring_run(probe, slow, 100 * slow)
+        counted, _, _ = ring_run(probe, slow, 100 * slow)
         wanted_rows = expired_rows(JoinRates(slow, 100 * slow, WINDOW_S, WINDOW_S), probe, "b")
-        print(
-            f"| {how} | {run.counters.live:,} | {run.counters.expired:,} | {wanted_rows:,.0f} |", flush=True
-        )
+        lines.append((how, f"{counted['live']:,}", f"{counted['expired']:,}", f"{wanted_rows:,.0f}"))
+    print(
+        "\n" + table(("invalidation", "live rows of B", "expired rows held", "predicted"), lines), flush=True
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,21 +198,18 @@ def query_1(streams: dict[int, Stream]) -> Plan:
 
 def wo(runs: int, end_s: float = 100.0) -> None:
     """Print Figure 5: rows held, the optimum and the prediction, and the accuracy."""
-    print(
-        "\n| k | rows of the optimum, peak | rows in memory | of S3 | pairs of the first step in memory | "
-        "rows predicted | accuracy |\n|---|---:|---:|---:|---:|---:|---:|"
-    )
+    lines = []
     for name, declared, memory in (
         ("declared", True, Memory()),
         ("monitored", False, Memory()),
         ("declared, dbf, C = 100", True, Memory("dbf", read_ahead=100)),
     ):
-        figures = [_wo_run(seed, end_s, memory, declared=declared) for seed in range(runs)]
-        means = [statistics.mean(f[n] for f in figures) for n in range(5)]
-        accuracy = min(f[5] for f in figures)
-        print(
-            f"| {name} | " + " | ".join(f"{mean:,.0f}" for mean in means) + f" | {accuracy:.2%} |", flush=True
-        )
+        figures = np.array([_wo_run(seed, end_s, memory, declared=declared) for seed in range(runs)])
+        means = (f"{mean:,.0f}" for mean in figures[:, :5].mean(axis=0))
+        lines.append((name, *means, f"{figures[:, 5].min():.2%}"))
+    header = ("k", "rows of the optimum, peak", "rows in memory", "of S3")
+    header += ("pairs of the first step in memory", "rows predicted", "accuracy")
+    print("\n" + table(header, lines), flush=True)
 
 
 def _wo_run(seed: int, end_s: float, memory: Memory, *, declared: bool) -> tuple[float, ...]:

@@ -9,11 +9,8 @@ begins the commit, so the commit itself is in it.
 
 from __future__ import annotations
 
-import tempfile
 import threading
 import time
-from contextlib import ExitStack
-from pathlib import Path
 from typing import Annotated
 
 import numpy as np
@@ -22,9 +19,10 @@ import typer
 from catalog.store.store import Store
 from service.results.pages.cursors import parse_cursor
 from tests.api.running_service import RunningService
+from tests.bench.reports import table
+from tests.bench.takeover import CATALOGS, apart_on
 from tests.crash.apart import Apart
 from tests.crash.posting import add_streams_and_query
-from tests.postgres import PostgresServer
 
 #: Between two posts; a batch takes less where nothing else runs.
 _PAUSE_S = 0.4
@@ -63,19 +61,14 @@ def _post(service: RunningService, posts: int) -> None:
 
 def main(batches: Annotated[int, typer.Option(help="Batches with results.")] = 100) -> None:
     """Print the delays of both catalogs."""
-    print("| catalog | batches | p50 ms | p99 ms | greatest ms |\n|---|---|---|---|---|")
-    for name in ("SQLite", "PostgreSQL"):
-        with ExitStack() as ending:
-            directory = Path(ending.enter_context(tempfile.TemporaryDirectory()))
-            url = None
-            if name == "PostgreSQL":
-                server = PostgresServer()
-                ending.callback(server.close)
-                url = server.url(server.create_migrated())
-            apart = ending.enter_context(Apart(directory, url))
-            found = delays_ms(apart, url or f"sqlite:///{apart.data_dir / 'catalog.db'}", batches)
-        p50, p99 = np.percentile(found, (50, 99))
-        print(f"| {name} | {len(found)} | {p50:.0f} | {p99:.0f} | {max(found):.0f} |")
+    lines = []
+    for name in CATALOGS:
+        with apart_on(name) as (apart, url):
+            found = delays_ms(apart, url, batches)
+        lines.append(
+            (name, len(found), *(f"{ms:.0f}" for ms in (*np.percentile(found, (50, 99)), max(found))))
+        )
+    print(table(("catalog", "batches", "p50 ms", "p99 ms", "greatest ms"), lines))
 
 
 if __name__ == "__main__":

@@ -14,7 +14,6 @@ import os
 import platform
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -77,8 +76,8 @@ def read_figures(path: Path) -> dict[str, Any]:
 
 
 def write_rows(path: Path, rows: Iterable[Any]) -> None:
-    """Write dataclass values of one type as a CSV file."""
-    pd.DataFrame(map(asdict, rows)).to_csv(path, index=False, float_format="%.7g", lineterminator="\n")
+    """Write rows, mappings or dataclass values of one type, as a CSV file."""
+    pd.DataFrame(list(rows)).to_csv(path, index=False, float_format="%.7g", lineterminator="\n")
 
 
 def rounded(value: object) -> object:

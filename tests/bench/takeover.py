@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import os
 import signal
-import statistics
 import tempfile
 import time
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from statistics import median
 from typing import Annotated
 
 import typer
@@ -26,6 +27,7 @@ from tests.crash.apart import Apart, processes, send
 from tests.crash.posting import STOPPED_S, Client, add_streams_and_query, wait_for_rows
 from tests.postgres import PostgresServer
 
+CATALOGS = ("SQLite", "PostgreSQL")
 FAULTS = (signal.SIGKILL, signal.SIGSTOP)
 #: Rows between two faults, so that the engine is at work for a while.
 ROWS = 2_000
@@ -54,21 +56,28 @@ def takeover_s(apart: Apart, fault: signal.Signals) -> tuple[float, float]:
     return at_work_s, committed_s
 
 
+@contextmanager
+def apart_on(catalog: str, **given: bool) -> Iterator[tuple[Apart, str]]:
+    """Yield two API processes and two engines, with the catalog in SQLite or PostgreSQL, and its URL."""
+    with ExitStack() as ending:
+        directory = Path(ending.enter_context(tempfile.TemporaryDirectory()))
+        url = None
+        if catalog == "PostgreSQL":
+            server = PostgresServer()
+            ending.callback(server.close)
+            url = server.url(server.create_migrated())
+        apart = ending.enter_context(Apart(directory, url, **given))
+        yield apart, url or f"sqlite:///{apart.data_dir / 'catalog.db'}"
+
+
 def main(
     runs: Annotated[int, typer.Option(help="Faults of each kind.")] = 5,
     same_machine: Annotated[bool, typer.Option(help="Let the engines see each other's processes.")] = False,
 ) -> None:
     """Print medians and greatest times, s."""
     lines = []
-    for name in ("SQLite", "PostgreSQL"):
-        with ExitStack() as ending:
-            directory = Path(ending.enter_context(tempfile.TemporaryDirectory()))
-            url = None
-            if name == "PostgreSQL":
-                server = PostgresServer()
-                ending.callback(server.close)
-                url = server.url(server.create_migrated())
-            apart = ending.enter_context(Apart(directory, url, apart_engines=not same_machine))
+    for name in CATALOGS:
+        with apart_on(name, apart_engines=not same_machine) as (apart, _):
             add_streams_and_query(apart.apis[0])
             client = Client(apart.apis[1].root)
             client.start()
@@ -83,18 +92,11 @@ def main(
                     print(
                         f"{name}, {fault.name}: {found[-1][0]:.1f} s, {found[-1][1]:.1f} s (load {load:.0f})"
                     )
-                cells = [
-                    f"{statistics.median(times):.1f} ({max(times):.1f})" for times in zip(*found, strict=True)
-                ]
-                lines.append((name, fault.name, str(runs), *cells))
+                cells = [f"{median(times):.1f} ({max(times):.1f})" for times in zip(*found, strict=True)]
+                lines.append((name, fault.name, runs, *cells))
             client.finish(1)
-    print(
-        table(
-            ("catalog", "fault", "runs", "at work after, s (greatest)", "first batch after, s"),
-            lines,
-            texts=2,
-        )
-    )
+    header = ("catalog", "fault", "runs", "at work after, s (greatest)", "first batch after, s")
+    print(table(header, lines, texts=2))
 
 
 if __name__ == "__main__":

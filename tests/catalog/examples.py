@@ -50,7 +50,7 @@ def query(name: str, a: Stream, b: Stream, query_id: int = 0) -> Query:
 
 def add_query(store: Store, name: str, a: Stream, b: Stream, version: int = 1) -> QueryRecord:
     """Add a query under a reserved id."""
-    return store.queries.add(query(name, a, b, store.queries.reserve_id()), version)
+    return store.queries.add(query(name, a, b, store.queries.reserve_ids(1)[0]), version)
 
 
 def plan(version: int, streams: tuple[Stream, ...] = (), queries: int = 1) -> Plan:

@@ -153,7 +153,7 @@ class ChurningService:
         """Add a query as a plan version of its own."""
         with self.store.transaction():
             query = bind(
-                cql, self.streams, name=name, backfill=backfill, query_id=self.store.queries.reserve_id()
+                cql, self.streams, name=name, backfill=backfill, query_id=self.store.queries.reserve_ids(1)[0]
             )
             self.store.queries.add(query, self.versions.next)
             self._replan(f"add {name}")

@@ -39,7 +39,7 @@ def add_query(
     store: Store, name: str, outputs: Sequence[Output], columns: tuple[str, ...] = ("k", "v")
 ) -> Query:
     """Add a query over A and B that stores ``columns`` of both sides."""
-    query_id = store.queries.reserve_id()
+    query_id = store.queries.reserve_ids(1)[0]
     made = a_query(query_id, columns_a=columns, columns_b=columns, outputs=tuple(outputs), name=name)
     query = replace(made, cql=f"-- {name}")
     store.queries.add(query, 1)

@@ -53,7 +53,7 @@ class World:
         texts = (JOIN.format(1), JOIN.format(10) + " AND A.v < 0.2")
         with self.store.transaction():
             self.queries = tuple(
-                bind(text, streams, name=f"q{n}", query_id=self.store.queries.reserve_id())
+                bind(text, streams, name=f"q{n}", query_id=self.store.queries.reserve_ids(1)[0])
                 for n, text in enumerate(texts, 1)
             )
             for query in self.queries:

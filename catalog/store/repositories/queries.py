@@ -101,10 +101,6 @@ class QueryRepository(Repository):
         # Kept by number instead, what thousands of queries left behind was 2% of the process's memory.
         self._running: dict[tuple[Any, ...], QueryRecord] = {}
 
-    def reserve_id(self) -> int:
-        """Return a query id that no query had or will have."""
-        return self.reserve_ids(1)[0]
-
     def reserve_ids(self, count: int) -> range:
         """Return so many query ids that no query had or will have, ascending."""
         with self._database.write() as connection:

@@ -9,7 +9,6 @@ python -m tests.bench.migration --report-only       write the report again from 
 from __future__ import annotations
 
 import tempfile
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -60,14 +59,14 @@ def main(
 def _measure(name: str, load: Load, *, quick: bool, runs: int, minutes: float, cores: int) -> Any:
     """Measure one part; JSON values."""
     if name == "carrying":
-        return [[asdict(c) for c in through_spark(load, cores)] for _ in range(runs)]
+        return [through_spark(load, cores) for _ in range(runs)]
     with (
         tempfile.TemporaryDirectory(prefix="sluice-migration-", ignore_cleanup_errors=True) as root,
         loaded_service(Path(root), load, standing_queries(load)) as loaded,
     ):
         if name == "activation":
-            return [asdict(a) for a in activations(loaded, load, 12 if quick else 120)]
-        return [asdict(s) for s in alternate(loaded, load, minutes * 60 / 2)]
+            return activations(loaded, load, 12 if quick else 120)
+        return alternate(loaded, load, minutes * 60 / 2)
 
 
 if __name__ == "__main__":

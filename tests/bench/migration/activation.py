@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from typing import Any
 
 from catalog.store.store import Store
 from tests.api.running_service import WAIT_S
@@ -14,22 +14,11 @@ from tests.bench.migration.service_under_load import STEP_S, LoadedService
 TARGET_BATCHES = 2
 
 
-@dataclass(frozen=True, slots=True)
-class Activated:
-    """A change of one query.
-
-    Attributes:
-        kind: ``add``, ``add, backfill state`` or ``remove``.
-        batches: Batches from the last one committed when the answer came to the one that carries the change:
-            1 is the next one to be committed, which may well have been running already.
-        request_s: From request to answer.
-        active_s: From answer to the commit of that batch.
-    """
-
-    kind: str
-    batches: int
-    request_s: float
-    active_s: float
+#: A change of one query: ``kind``, such as ``add, backfill state``; ``batches`` from the last one
+#: committed when the answer came to the one that carries the change (1 is the next one, which may have
+#: been running already); ``request_s`` from request to answer; ``active_s`` from answer to the commit of
+#: that batch.
+Activated = dict[str, Any]
 
 
 def activations(loaded: LoadedService, load: Load, changes: int) -> list[Activated]:
@@ -54,7 +43,12 @@ def activations(loaded: LoadedService, load: Load, changes: int) -> list[Activat
         last = loaded.last_batch
         batch, committed_us = _wait(loaded.store, version)
         measured.append(
-            Activated(kind, batch - last, answered_s - began_s, max(committed_us - answered_us, 0) / 1e6)
+            {
+                "kind": kind,
+                "batches": batch - last,
+                "request_s": answered_s - began_s,
+                "active_s": max(committed_us - answered_us, 0) / 1e6,
+            }
         )
     return measured
 

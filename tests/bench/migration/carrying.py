@@ -6,8 +6,8 @@ import itertools
 import statistics
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from catalog.store.store import Store
 from catalog.values.plan import Plan
@@ -24,32 +24,11 @@ GAP = 6
 TARGET = 1.5
 
 
-@dataclass(frozen=True, slots=True)
-class Carried:
-    """A batch that carried a change.
-
-    Attributes:
-        kind: The change.
-        batch_s: What the batch took.
-        before_s: Median of the batches before it, back to the change before.
-        after_s: Median of the batches after it, up to the next change.
-        next_s: What the batch after it took.
-        state_rows: Rows held after it.
-        slices: Slices of all joins and both sides after it.
-    """
-
-    kind: str
-    batch_s: float
-    before_s: float
-    after_s: float
-    next_s: float
-    state_rows: int
-    slices: int
-
-    @property
-    def ratio(self) -> float:
-        """Against the dearer of the two plans it stands between: another strategy's batches are its own."""
-        return self.batch_s / max(self.before_s, self.after_s)
+#: A batch that carried a change: ``kind``; ``batch_s`` that it took; medians of the batches before it,
+#: back to the change before, and after it; what the next batch took; rows held and slices of all joins and
+#: both sides after it; ``ratio`` to the dearer of the two plans it stands between, each of which has
+#: batches of its own.
+Carried = dict[str, Any]
 
 
 def run_batch(pipeline: Pipeline, load: Load, plan: Plan | None = None) -> Ran:
@@ -73,19 +52,24 @@ def carried(
     starts = [load.batches_to_fill, *(number + 1 for number in at[1:])]
     ends = [*at[1:], len(batch_s)]
     medians = [statistics.median(batch_s[a:b]) for a, b in zip(starts, ends, strict=True)]
-    return [
-        Carried(
-            kind=step.kind,
-            batch_s=batch_s[number],
-            before_s=medians[turn - 1],
-            after_s=medians[turn],
-            next_s=batch_s[number + 1],
-            state_rows=rows[number],
-            slices=sum(len(j.chain_a) + len(j.chain_b) for f in step.plan.families for j in f.joins),
-        )
-        for turn, (step, number) in enumerate(zip(changes, at, strict=True))
-        if turn
-    ]
+    found = []
+    for turn, (step, number) in enumerate(zip(changes, at, strict=True)):
+        if turn:
+            before_s, after_s = medians[turn - 1 : turn + 1]
+            joins = [join for family in step.plan.families for join in family.joins]
+            found.append(
+                {
+                    "kind": step.kind,
+                    "batch_s": batch_s[number],
+                    "before_s": before_s,
+                    "after_s": after_s,
+                    "ratio": batch_s[number] / max(before_s, after_s),
+                    "next_s": batch_s[number + 1],
+                    "state_rows": rows[number],
+                    "slices": sum(len(join.chain_a) + len(join.chain_b) for join in joins),
+                }
+            )
+    return found
 
 
 def scheduled(load: Load, gap: int) -> tuple[list[Step], list[int], int]:

@@ -113,7 +113,7 @@ def _set_up(data: Path, load: Load, extra: Mapping[str, str]) -> None:
             for number, (name, cql) in enumerate(extra.items(), len(queries) + 1):
                 queries.append(load.bound(cql, number, name=name))
             for query in queries:
-                reserved = store.queries.reserve_id()
+                reserved = store.queries.reserve_ids(1)[0]
                 assert reserved == query.id, "a fresh catalog gives ids from 1"
                 store.queries.add(query, 1)
             plan = build_plan(queries, streams)

@@ -8,7 +8,11 @@ from __future__ import annotations
 import itertools
 import time
 from collections import deque
-from dataclasses import dataclass
+from collections.abc import Sequence
+from statistics import median
+from typing import Any
+
+import pandas as pd
 
 from tests.bench.migration.load import Load
 from tests.bench.migration.service_under_load import LoadedService, wait_for_batch
@@ -23,40 +27,11 @@ ORDER = ("rest", "changes", "changes", "rest")
 WARM_UP = 0.3
 
 
-@dataclass(frozen=True, slots=True)
-class Stretch:
-    """A stretch of time.
-
-    Attributes:
-        kind: ``rest`` or ``changes``.
-        seconds: From the first commit in it to the last.
-        rows: Rows of the batches committed after the first.
-        batches: Batches after the first.
-        changes: Changes made.
-        versions: Plan versions that were in force.
-        median_batch_s: Median time between two commits.
-        median_request_s: Median time of a request; 0 at rest.
-        late_s: How far the changes fell behind their schedule in the end.
-        service_bytes: Private memory of the service in the end; 0 in figures from before it was measured.
-        workers_bytes: Private memory of the job's other Python processes in the end.
-    """
-
-    kind: str
-    seconds: float
-    rows: int
-    batches: int
-    changes: int
-    versions: int
-    median_batch_s: float
-    median_request_s: float
-    late_s: float
-    service_bytes: int = 0
-    workers_bytes: int = 0
-
-    @property
-    def rows_per_s(self) -> float:
-        """Throughput."""
-        return self.rows / self.seconds
+#: A stretch of time: ``kind``; seconds from its first commit to its last; rows and batches after the
+#: first; changes made and plan versions in force; median time between commits and of a request (0 at
+#: rest); how far the changes fell behind their schedule; private memory of the service and of the job's
+#: Python processes.
+Stretch = dict[str, Any]
 
 
 def standing_queries(load: Load) -> dict[str, str]:
@@ -71,13 +46,11 @@ def alternate(loaded: LoadedService, load: Load, stretch_s: float) -> list[Stret
     return [_stretch(loaded, load, kind, stretch_s, there) for kind in ORDER]
 
 
-def loss(stretches: list[Stretch]) -> float:
+def loss(stretches: Sequence[Stretch]) -> float:
     """Return the part of the throughput at rest that changes cost."""
-    rest, changes = (
-        sum(s.rows for s in stretches if s.kind == kind) / sum(s.seconds for s in stretches if s.kind == kind)
-        for kind in ("rest", "changes")
-    )
-    return 1.0 - changes / rest
+    sums = pd.DataFrame(stretches).groupby("kind")[["rows", "seconds"]].sum()
+    rates = sums["rows"] / sums["seconds"]
+    return float(1.0 - rates["changes"] / rates["rest"])
 
 
 def _stretch(loaded: LoadedService, load: Load, kind: str, seconds: float, there: deque[int]) -> Stretch:
@@ -97,20 +70,19 @@ def _stretch(loaded: LoadedService, load: Load, kind: str, seconds: float, there
     manifests = loaded.store.batches.manifests(first, loaded.last_batch)
     ends = [m.committed_at_us / 1e6 for m in manifests]
     service_bytes, workers_bytes = loaded.private_bytes()
-    gaps = sorted(end - start for start, end in itertools.pairwise(ends))
-    return Stretch(
-        kind=kind,
-        seconds=ends[-1] - ends[0],
-        rows=sum(s.rows for m in manifests[1:] for s in m.streams),
-        batches=len(manifests) - 1,
-        changes=number,
-        versions=len({m.plan_version for m in manifests}),
-        median_batch_s=gaps[len(gaps) // 2],
-        median_request_s=sorted(requests_s)[len(requests_s) // 2] if requests_s else 0.0,
-        late_s=late_s,
-        service_bytes=service_bytes,
-        workers_bytes=workers_bytes,
-    )
+    return {
+        "kind": kind,
+        "seconds": ends[-1] - ends[0],
+        "rows": sum(s.rows for m in manifests[1:] for s in m.streams),
+        "batches": len(manifests) - 1,
+        "changes": number,
+        "versions": len({m.plan_version for m in manifests}),
+        "median_batch_s": median(end - start for start, end in itertools.pairwise(ends)),
+        "median_request_s": median(requests_s or [0.0]),
+        "late_s": late_s,
+        "service_bytes": service_bytes,
+        "workers_bytes": workers_bytes,
+    }
 
 
 def _change(loaded: LoadedService, load: Load, number: int, there: deque[int]) -> None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 #: Rows per second of each stream, before the factor: ends by the paper (§7.2), steps by us.
 RATES_PER_S = (20, 40, 60, 80)
@@ -67,6 +68,17 @@ class Setting:
     def arrivals_per_s(self) -> float:
         """λ: rows per second of each stream, as they are generated here."""
         return self.rate_per_s * self.factor
+
+    def facts(self) -> dict[str, Any]:
+        """Return its columns of the CSV files."""
+        return {
+            "distribution": self.distribution,
+            "queries": len(self.windows_s),
+            "filter_selectivity": self.filter_selectivity,
+            "join_selectivity": self.join_selectivity,
+            "rate_per_s": self.rate_per_s,
+            "factor": self.factor,
+        }
 
     def cql(self, query: int) -> str:
         """Return the text of a query, from 1."""

@@ -7,8 +7,8 @@ manifests' commits: from that of the first batch whose windows are full to that 
 from __future__ import annotations
 
 import shutil
-from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 
@@ -25,43 +25,6 @@ SHAPE = Shape(seconds=60.0, batch_s=5.0)
 STRATEGIES: dict[str, Strategy] = {name: by.strategy for name, by in THREE.items()}
 
 
-@dataclass(frozen=True, slots=True)
-class SparkRun:
-    """What one run gave; a row of the CSV file.
-
-    Attributes:
-        distribution: Windows.
-        queries: Number of queries.
-        filter_selectivity: S_σ; empty without selection.
-        join_selectivity: S_1.
-        rate_per_s: The paper's rate.
-        factor: What it was multiplied by.
-        strategy: How the queries are joined.
-        slices: One-way slices per side, all joins together.
-        state_rows: Rows held at the end of a batch, mean.
-        comparisons: Candidates, per second of event time, within buckets: fewer than nested loops compare.
-        results: Results of all queries, whole run.
-        input_rows: Rows of both streams in the measured batches.
-        wall_s: Wall clock of them.
-        cpu_s: CPU time of the job's Python in them, both cores.
-    """
-
-    distribution: str
-    queries: int
-    filter_selectivity: float | None
-    join_selectivity: float
-    rate_per_s: float
-    factor: float
-    strategy: str
-    slices: int
-    state_rows: float
-    comparisons: float
-    results: int
-    input_rows: int
-    wall_s: float
-    cpu_s: float
-
-
 def spark_settings() -> list[tuple[Setting, dict[str, Strategy]]]:
     """Return the subset: the middle of Table 3 in all distributions, 36 Mostly-Small windows."""
     middle = [
@@ -73,7 +36,7 @@ def spark_settings() -> list[tuple[Setting, dict[str, Strategy]]]:
     return [*middle, (skewed, {"mem-opt": "mem-opt", "cpu-opt": "cpu-opt"})]
 
 
-def run_subset(directory: Path, shape: Shape = SHAPE) -> list[SparkRun]:
+def run_subset(directory: Path, shape: Shape = SHAPE) -> list[dict[str, Any]]:
     """Run the subset, one run after the other.
 
     Raises:
@@ -84,7 +47,7 @@ def run_subset(directory: Path, shape: Shape = SHAPE) -> list[SparkRun]:
         inputs = directory / f"setting-{number}"
         _write_input(inputs, setting, shape)
         runs = [_run(inputs, setting, name, strategy, shape) for name, strategy in strategies.items()]
-        if len({r.results for r in runs}) != 1:
+        if len({run["results"] for run in runs}) != 1:
             raise RuntimeError(f"the strategies do not agree on the number of results: {runs}")
         measured += runs
         shutil.rmtree(inputs)
@@ -100,7 +63,7 @@ def _write_input(directory: Path, setting: Setting, shape: Shape) -> None:
             pq.write_table(part, directory / name / f"part-{number:05d}.parquet")
 
 
-def _run(inputs: Path, setting: Setting, name: str, strategy: Strategy, shape: Shape) -> SparkRun:
+def _run(inputs: Path, setting: Setting, name: str, strategy: Strategy, shape: Shape) -> dict[str, Any]:
     out = inputs / f"out-{strategy}"
     queries = {f"q{number}": setting.cql(number) for number in range(1, len(setting.windows_s) + 1)}
     path = write_workload(inputs / f"{strategy}.yaml", inputs, queries, strategy=strategy)
@@ -111,19 +74,15 @@ def _run(inputs: Path, setting: Setting, name: str, strategy: Strategy, shape: S
     first = round(max(setting.windows_s) / shape.batch_s)
     steady = manifests[first:]
     seconds = len(steady) * shape.batch_s
-    return SparkRun(
-        distribution=setting.distribution,
-        queries=len(setting.windows_s),
-        filter_selectivity=setting.filter_selectivity,
-        join_selectivity=setting.join_selectivity,
-        rate_per_s=setting.rate_per_s,
-        factor=setting.factor,
-        strategy=name,
-        slices=len({(s.join, s.slice) for s in steady[-1].slices if s.side == "a"}),
-        state_rows=sum(m.state_rows for m in steady) / len(steady),
-        comparisons=sum(s.candidates for m in steady for s in m.slices) / seconds,
-        results=sum(outcome.summary["results"].values()),
-        input_rows=sum(s.rows for m in steady for s in m.streams),
-        wall_s=(manifests[-1].committed_at_us - manifests[first - 1].committed_at_us) / 1e6,
-        cpu_s=sum(m.cpu.pack_us + m.cpu.chain_us for m in steady) / 1e6,
-    )
+    return {
+        **setting.facts(),
+        "strategy": name,
+        "slices": len({(s.join, s.slice) for s in steady[-1].slices if s.side == "a"}),
+        "state_rows": sum(m.state_rows for m in steady) / len(steady),
+        # Within buckets: fewer than nested loops compare.
+        "comparisons": sum(s.candidates for m in steady for s in m.slices) / seconds,
+        "results": sum(outcome.summary["results"].values()),
+        "input_rows": sum(s.rows for m in steady for s in m.streams),
+        "wall_s": (manifests[-1].committed_at_us - manifests[first - 1].committed_at_us) / 1e6,
+        "cpu_s": sum(m.cpu.pack_us + m.cpu.chain_us for m in steady) / 1e6,
+    }

@@ -17,11 +17,13 @@ from __future__ import annotations
 import os
 import tempfile
 import time
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -193,33 +195,25 @@ def write_inputs(directory: Path, columns: int, phases: Sequence[Phase], batches
 
 @dataclass(slots=True)
 class _Samples:
-    """CPU time so far by kind of process, as time goes on.
+    """CPU time so far by kind of process, as time goes on; that of processes that ended counts on."""
 
-    Attributes:
-        at_s: Wall clock of each look.
-        by_kind: CPU seconds at each, by kind; what ended counts on.
-    """
-
-    at_s: list[float] = field(default_factory=list)
-    by_kind: dict[str, list[float]] = field(default_factory=dict)
+    looks: list[dict[str, float]] = field(default_factory=list)
     _last: dict[tuple[int, str], float] = field(default_factory=dict)
 
     def look(self, pid: int) -> None:
         """Take the times of a process and all below it."""
         self._last |= cpu_times(pid)
-        totals: dict[str, float] = {}
+        totals: defaultdict[str, float] = defaultdict(float)
         for (_, kind), cpu_s in self._last.items():
-            totals[kind] = totals.get(kind, 0.0) + cpu_s
-        self.at_s.append(time.time())
-        for kind in {*self.by_kind, *totals}:
-            known = self.by_kind.setdefault(kind, [0.0] * (len(self.at_s) - 1))
-            known.append(totals.get(kind, 0.0))
+            totals[kind] += cpu_s
+        self.looks.append({"at_s": time.time(), **totals})
 
     def between(self, from_s: float, to_s: float) -> dict[str, float]:
         """Return the CPU time spent between two points of the wall clock, by kind."""
+        known = pd.DataFrame(self.looks).fillna(0.0).set_index("at_s")
         return {
-            kind: float(np.interp(to_s, self.at_s, known) - np.interp(from_s, self.at_s, known))
-            for kind, known in self.by_kind.items()
+            str(kind): float(np.diff(np.interp([from_s, to_s], known.index, values))[0])
+            for kind, values in known.items()
         }
 
 

@@ -130,7 +130,7 @@ def test_a_removed_query_without_results_goes_and_one_with_results_stays(store: 
     commit(store, 4, REPLAYED_BATCHES + 1)
     assert store.pruning.prune().queries == 1
     assert [r.query.name for r in store.queries.all()] == ["runs", "gave"]
-    assert store.queries.reserve_id() == ids["late"] + 1
+    assert store.queries.reserve_ids(1)[0] == ids["late"] + 1
 
 
 def test_a_removed_query_can_be_asked_about_for_a_while(store: Store) -> None:
@@ -151,7 +151,7 @@ def test_a_series_goes_as_a_whole(store: Store) -> None:
         before = store.queries.find(name)
         assert before is not None
         store.queries.leave(before.query.id, version, "update")
-        query = replace(before.query, id=store.queries.reserve_id())
+        query = replace(before.query, id=store.queries.reserve_ids(1)[0])
         return store.queries.add(query, version, series=series).query.id
 
     alive = add_query(store, "alive", a, b).query.id

@@ -55,7 +55,7 @@ class Job:
         version = self.replan()
         before = self.store.queries.get(name)
         self.store.queries.leave(before.query.id, version, "update")
-        following = replace(before.query, id=self.store.queries.reserve_id())
+        following = replace(before.query, id=self.store.queries.reserve_ids(1)[0])
         return self.store.queries.add(following, version, series=before.series).query.id
 
     def commit(self, rows: dict[int, int] | None = None, batches: int = 1) -> None:

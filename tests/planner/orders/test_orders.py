@@ -17,7 +17,6 @@ from planner.orders.lag import (
     estimated_lag,
     lag,
     multiplicity,
-    next_of_kin,
     virtual_places,
 )
 
@@ -53,6 +52,12 @@ def test_theorem_2_1(values: list[int]) -> None:
     places = np.arange(len(values))
     assert (places - least <= k).all()
     assert (most - places <= k).all()
+
+
+def next_of_kin(value: int, values: np.ndarray) -> int | None:
+    """Return the greatest of some values that is not above a value (Def. 2.3); None if all are above it."""
+    below = values[values <= value]
+    return int(below.max()) if len(below) else None
 
 
 @given(st.integers(0, 12), streams_of_values)

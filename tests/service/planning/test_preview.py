@@ -55,7 +55,7 @@ def store(store: Store, tmp_path: Path) -> Store:
     with store.transaction():
         queries = []
         for name, cql in (("q1", Q1), ("q2", Q2)):
-            query = bind(cql, by_name, name=name, query_id=store.queries.reserve_id())
+            query = bind(cql, by_name, name=name, query_id=store.queries.reserve_ids(1)[0])
             store.queries.add(query, 1)
             queries.append(query)
         store.control_log.append(plan=build_plan(queries, {s.id: s for s in by_name.values()}))

@@ -168,7 +168,7 @@ def test_the_view_of_an_updated_query_has_its_whole_series(
         (4, q2.outputs),
     ):
         store.queries.leave(store.queries.get("q2").query.id, version, "update")
-        following = replace(q2, id=store.queries.reserve_id(), outputs=outputs)
+        following = replace(q2, id=store.queries.reserve_ids(1)[0], outputs=outputs)
         store.queries.add(following, version, series=q2.id)
         batches.routes = {20 + version: (following.id,)}
         batches.commit([pair(20 + version, 1, version)])

@@ -163,7 +163,7 @@ def updated(world: World, query: Query, route: int, *outputs: Output) -> Query:
     """Let a query of q1's series follow another, with other outputs if some are given."""
     version = query.id + 1
     world.store.queries.leave(query.id, version, "update")
-    following = replace(query, id=world.store.queries.reserve_id(), outputs=outputs or query.outputs)
+    following = replace(query, id=world.store.queries.reserve_ids(1)[0], outputs=outputs or query.outputs)
     world.store.queries.add(following, version, series=world.q1.id)
     world.batches.routes = dict(world.batches.routes) | {route: (following.id,)}
     return following

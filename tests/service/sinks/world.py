@@ -75,7 +75,7 @@ class World:
         self.version += 1
         self.store.queries.leave(self.query.id, self.version, "update")
         following = replace(
-            self.query, id=self.store.queries.reserve_id(), outputs=outputs or self.query.outputs
+            self.query, id=self.store.queries.reserve_ids(1)[0], outputs=outputs or self.query.outputs
         )
         self.store.queries.add(following, self.version, series=self.series)
         self.query = following

@@ -77,7 +77,7 @@ def test_an_id_is_reserved_before_use_and_used_once(store: Store, sides: tuple[S
     for unreserved in (0, 1):
         with pytest.raises(InvariantBroken, match="was not reserved"):
             store.queries.add(query("q1", *sides, query_id=unreserved), 1)
-    reserved = store.queries.reserve_id()
+    reserved = store.queries.reserve_ids(1)[0]
     store.queries.add(query("q1", *sides, query_id=reserved), 1)
     with pytest.raises(InvariantBroken):
         store.queries.add(query("q2", *sides, query_id=reserved), 1)

@@ -135,7 +135,7 @@ def test_results_of_a_whole_series_go_to_its_sink(store: Store, q: int) -> None:
     commit(store, 1, {q: 1})
     before = store.queries.by_id(q)
     store.queries.leave(q, 2, "update")
-    following = replace(before.query, id=store.queries.reserve_id())
+    following = replace(before.query, id=store.queries.reserve_ids(1)[0])
     store.queries.add(following, 2, series=q)
     commit(store, 2, {following.id: 2})
     (record,) = store.sinks.pending()
