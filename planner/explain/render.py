@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -222,6 +222,8 @@ def plan_document(plan: Plan, reports: Mapping[str, FamilyReport] | None = None)
         A family of one join has its ``chains`` and the slices of its unions also without naming the join.
         ``replication`` says in how many buckets the rows of a key rest, None for all: of every key, and of
         heavy ones (named by the int64 that stands for the key, as text: it may be beyond a double).
+        ``closed_by`` of ``punctuations`` names the streams that close keys of the family: a row of the other
+        stream without a partner is decided in the batch that closes its key, before its window has passed.
     """
     streams = stream_names(plan)
     known = {} if reports is None else reports
@@ -230,13 +232,28 @@ def plan_document(plan: Plan, reports: Mapping[str, FamilyReport] | None = None)
         "strategy": plan.strategy,
         "streams": [{"id": s.id, "name": s.name} for s in plan.streams],
         "families": [
-            _family_document(f, family_text(f, streams), streams, known.get(f.id)) for f in plan.families
+            _family_document(f, family_text(f, streams), streams, _closing(f, plan), known.get(f.id))
+            for f in plan.families
         ],
     }
 
 
+def _closing(family: FamilyPlan, plan: Plan) -> list[int]:
+    """Return the ids of a family's streams whose punctuations close its keys."""
+    if not family.key or (family.clock_a, family.clock_b) != ("time", "time"):
+        return []
+    by_id = {stream.id: stream for stream in plan.streams}
+    keys = zip((family.stream_a, family.stream_b), zip(*family.key, strict=True), strict=True)
+    found = [stream for stream, key in keys if stream in by_id and by_id[stream].closes_keys(frozenset(key))]
+    return list(dict.fromkeys(found))
+
+
 def _family_document(
-    family: FamilyPlan, text: FamilyText, streams: Mapping[int, str], report: FamilyReport | None
+    family: FamilyPlan,
+    text: FamilyText,
+    streams: Mapping[int, str],
+    closing: Sequence[int],
+    report: FamilyReport | None,
 ) -> dict[str, Any]:
     stored = {"a": family.columns_a, "b": family.columns_b}
     joins = [join_document(family, join, text, report) for join in family.joins]
@@ -276,6 +293,7 @@ def _family_document(
         "punctuations": {
             "purge": family.punctuations.purge_text,
             "propagate": family.punctuations.propagate_text,
+            "closed_by": [streams[stream] for stream in closing],
         },
         "memory": family.memory.strategy,
         "joins": joins,

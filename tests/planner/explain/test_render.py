@@ -1,9 +1,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 
 from catalog.values.query import UNBOUNDED_US, Query
+from catalog.values.stream import Punctuations, Stream
 from planner.build.build_plan import build_plan
 from planner.build.objective import Objective
 from planner.explain.render import plan_document, render_dot, render_mermaid
@@ -146,3 +148,15 @@ def test_a_drawing_has_a_ladder_per_join() -> None:
         "  f1_p2_ab1 --> f1_u2",
         '  f1_u2 -->|"A.v #lt; 0.2"| f1_q2',
     ]
+
+
+def test_the_document_names_the_streams_that_close_keys() -> None:
+    contract = Punctuations((("k",),))
+    closing = STREAMS | {2: replace(STREAMS[2], punctuations=contract)}
+    other = STREAMS | {2: replace(STREAMS[2], punctuations=Punctuations((("v",),)))}
+
+    def closed_by(streams: Mapping[int, Stream]) -> list[str]:
+        (family,) = plan_document(build_plan([a_query_s(1)], streams))["families"]
+        return list(family["punctuations"]["closed_by"])
+
+    assert (closed_by(closing), closed_by(other), closed_by(STREAMS)) == (["B"], [], [])
