@@ -112,7 +112,7 @@ class Job(Pipeline):
         for bucket, handle in enumerate(self._handles):
             manifest = self._state(bucket, self.batch).read_bytes()
             handle.getValueState("manifest", "").update((manifest,))
-        self.plan = next(plan for n, plan in sorted(self.carries.items(), reverse=True) if n < self.batch)
+        self.change(next(plan for n, plan in sorted(self.carries.items(), reverse=True) if n < self.batch))
         self._coming = None
         self.watermark_us = self._watermark(self.batch - 1)
 
@@ -129,12 +129,14 @@ class Job(Pipeline):
         log = SparkLog(self.data_dir.checkpoint)
         while self.batch < batches:
             batch = self.batch
-            self.change(self.carries.get(batch))
+            if batch in self.carries:
+                self.change(self.carries[batch])
             # Spark repeats the entry that is there; else the source chooses, or has it from the catalog.
             if log.input_end(batch) is None:
                 write_begun(log, batch, {"1": batch + 1, "batch": batch + 1, "control": self.plan.version})
             self.reached(f"offset log of {batch}")
-            packets = self.packets([generated(stream, batch, LOAD.batch_s) for stream in self.plan.streams])
+            pieces = [generated(stream, batch, LOAD.batch_s) for stream in self.plan.streams]
+            packets = self.pack(batch, pieces, self.watermark_us)
             reports = []
             for bucket in range(self.buckets):
                 reports.append(self.join(bucket, packets[bucket]))
