@@ -242,6 +242,11 @@ def _is_changed(reason: str, theirs: list[tuple[object, ...]], file: TextFile) -
     text = str(ast.literal_eval(found[3])).strip()
     read = theirs[int(found[1]) - 1][[column.name for column in COLUMNS].index(found[2])]
     if found[2] in ("k", "m"):
+        separator = file.dialect.get("thousands")
+        if separator and re.search(
+            rf"{re.escape(separator)}(?![0-9]{{3}}(?![0-9]))|^[+-]?{re.escape(separator)}", text
+        ):
+            return True  # DuckDB leaves separators out wherever they stand
         digits = text.replace(file.dialect.get("thousands") or "\0", "").replace(
             file.dialect.get("decimal_point", "."), "."
         )
