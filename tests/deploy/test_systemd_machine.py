@@ -1,9 +1,8 @@
-"""The runbook's way to systemd on a bare Debian with PostgreSQL; then all processes are killed under load."""
+"""The runbook on a bare Debian: systemd, a backup, a move to PostgreSQL; then all processes are killed."""
 
 from __future__ import annotations
 
 import json
-import re
 import shutil
 import subprocess
 import sys
@@ -13,23 +12,15 @@ from pathlib import Path
 import pytest
 
 from tests.deploy.bare_root import make_root, registries
-from tests.deploy.files import DEPLOY, ROOT
+from tests.deploy.files import ROOT
 from tests.deploy.killed_units import UNITS
+from tests.deploy.runbook import blocks
 from tests.deploy.systemd_machine import booted, install, run_in
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(3600)]
 
 PACKAGES = ("systemd-sysv", "dbus", "sudo", "python3")
 CHECKOUT = "/root/sluice"
-
-
-def commands() -> tuple[list[str], list[str]]:
-    """Return the commands of the runbook's section: those that install, and those of PostgreSQL."""
-    text = (DEPLOY / "README.md").read_text(encoding="utf-8")
-    section = text.partition("\n## systemd\n")[2].partition("\n## ")[0]
-    blocks = re.findall(r"(?:^    .+\n)+", section, re.MULTILINE)
-    installing, database, *_ = [[line.strip() for line in block.splitlines()] for block in blocks]
-    return installing, database
 
 
 @pytest.fixture
@@ -46,22 +37,23 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     shutil.rmtree(directory)  # gigabytes
 
 
+def in_its_network(leader: int, module: str) -> str:
+    """Run a module of the tests in the network of the machine, and return its output."""
+    command = ["nsenter", "--net", f"--target={leader}", sys.executable, "-m", module, str(leader)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, f"{done.stderr[-3000:]}{run_in(leader, 'journalctl --no-pager --lines=200')}"
+    return done.stdout
+
+
 def test_the_runbook_leads_to_a_service_that_loses_nothing(root: Path) -> None:
-    (*installing, start), (package, *database) = commands()
+    (*installing, start), (package, *_), *_ = blocks("systemd")
     install(root, "\n".join([f"cd {CHECKOUT}", *installing, package]), registries())
 
     with booted(root) as leader:
-        for command in (*database, start):
-            run_in(leader, f"cd {CHECKOUT} && {command}")
+        run_in(leader, f"cd {CHECKOUT} && {start}")
+        in_its_network(leader, "tests.deploy.kept_units")
         run_in(leader, "systemctl enable --now sluice-engine@2")
-        load = [sys.executable, "-m", "tests.deploy.killed_units", str(leader)]
-        done = subprocess.run(
-            ["nsenter", "--net", f"--target={leader}", *load], cwd=ROOT, capture_output=True, text=True
-        )
-        assert done.returncode == 0, (
-            f"{done.stderr[-3000:]}{run_in(leader, 'journalctl --no-pager --lines=200')}"
-        )
+        found = json.loads(in_its_network(leader, "tests.deploy.killed_units"))
 
-    found = json.loads(done.stdout)
     assert found["results"] > 1000
     assert all(found["restarts"][unit] for unit in UNITS if unit.startswith("sluice")), found
