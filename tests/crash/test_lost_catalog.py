@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -28,8 +29,8 @@ from tests.sluice_run import assert_equals_oracle, finish, run, start
 from tests.waiting import until
 from tests.workloads import make_workload
 
-#: Longer than an engine goes on without its lease (10 s), which then ends its JVM.
-AWAY_S = 12.0
+#: Longer than an engine goes on without its lease (5 s), which then ends its JVM; and a minute.
+AWAY_S, LONG_AWAY_S = 12.0, 60.0
 #: An answer while the catalog is away: it does not wait for the catalog, but the machine may be busy.
 ANSWER_S = 15.0
 ROWS, MORE = 2_000, 100
@@ -49,10 +50,10 @@ def command_lines(service: RunningService) -> Iterator[str]:
             yield from process.cmdline()
 
 
-def stop_for_a_while(postgres: PostgresServer, service: RunningService) -> None:
+def stop_for_a_while(postgres: PostgresServer, service: RunningService, away_s: float) -> None:
     """Stop the server as ``pg_ctl stop -m immediate`` does; look at the answers meanwhile."""
     postgres.stop()
-    until_s = time.monotonic() + AWAY_S
+    until_s = time.monotonic() + away_s
     codes = set()
     while time.monotonic() < until_s:
         assert service.ok("GET", "/health/live", 200, timeout=ANSWER_S) == {"status": "ok"}
@@ -119,10 +120,11 @@ def goes_on(
 
 @pytest.mark.slow
 @pytest.mark.spark
+@pytest.mark.parametrize("away_s", [AWAY_S, LONG_AWAY_S])
 def test_a_service_whose_postgres_is_away_says_so_and_goes_on(
-    tmp_path: Path, postgres: PostgresServer
+    tmp_path: Path, postgres: PostgresServer, away_s: float
 ) -> None:
-    goes_on(tmp_path, postgres, stop_for_a_while)
+    goes_on(tmp_path, postgres, partial(stop_for_a_while, away_s=away_s))
 
 
 @pytest.mark.slow
