@@ -193,7 +193,7 @@ def test_a_key_does_what_its_scopes_say_and_nothing_else(
 
 def test_keys_are_hashed_and_revoked_ones_are_refused_within_a_second(guarded: Service) -> None:
     headers = key(guarded, "read", name="reader")
-    secret = headers["Authorization"].rpartition("_")[2]
+    secret = headers["Authorization"].split("_", 2)[2]  # which may have a "_" itself
     assert sent(guarded, "GET", "/streams", headers=headers).status_code == 200
     (stored,) = guarded.store.api_keys.all()
 
