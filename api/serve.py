@@ -158,7 +158,7 @@ def _config(app: ASGIApp, settings: Settings) -> uvicorn.Config:
         http=limited_protocol(ConnectionLimits(connections=settings.server.max_connections)),
         ws="none",
         server_header=False,
-        # By itself uvicorn believes whoever is on this machine.
+        # By default uvicorn trusts these headers from every client on this machine.
         proxy_headers=bool(settings.access.trusted_proxies),
         forwarded_allow_ips=list(settings.access.trusted_proxies),
         **tls_options(settings.access),

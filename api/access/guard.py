@@ -134,7 +134,7 @@ class _Verifier(Protocol):
         """Return who was found behind it a moment ago, without waiting."""
 
     def remembers(self, text: str) -> bool:
-        """Tell whether it was good when it was last verified, so that it costs little to verify it again."""
+        """Return whether it was good when last verified, so that it costs little to verify it again."""
 
     def verify(self, text: str) -> Principal | None:
         """Return who is behind it, None if it is not good; in a thread."""

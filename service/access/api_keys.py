@@ -122,7 +122,7 @@ class KeyVerifier:
         return _holder(found.key) if found is not None and self._clock_s() < found.until_s else None
 
     def remembers(self, text: str) -> bool:
-        """Tell whether a key was good when it was last verified."""
+        """Return whether a key was good when it was last verified."""
         with self._lock:
             return _digest(text) in self._verified
 

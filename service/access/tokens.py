@@ -72,7 +72,7 @@ class TokenVerifier:
         return found[0] if found is not None and self._clock_s() < found[1] else None
 
     def remembers(self, text: str) -> bool:
-        """Tell whether a token was good when it was last verified."""
+        """Return whether a token was good when it was last verified."""
         with self._lock:
             return _digest(text) in self._verified
 

@@ -200,7 +200,7 @@ class _File:
                 sound[index] = False
 
     def _takes_spaced(self, column_type: str) -> bool:
-        """Tell whether spaces may follow a quoted value of a type: DuckDB reads only such text, and times."""
+        """Return whether spaces may follow a quoted value of a type, as DuckDB reads text and times."""
         return column_type == "string" or (column_type == "timestamp" and self._form.timestamp_format is None)
 
     def _unfit(self, text: pa.Array, column_type: str, first: UnfitValueError) -> list[tuple[int, object]]:
