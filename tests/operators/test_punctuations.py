@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from catalog.arrow_types import PUNCTUATION_COLUMN
 from catalog.values.batch import StreamPunctuations
-from catalog.values.plan import Heartbeat, Plan
+from catalog.values.plan import Heartbeat, Plan, PurgePrices
 from catalog.values.query import UNBOUNDED_US, Query
 from catalog.values.stream import Constraints, Punctuations, Stream
 from operators.bucket.bucket_state import SegmentIds, encode_manifest, store_segments
@@ -274,8 +274,12 @@ def move(runner: Runner, buckets: int) -> None:
 
 
 def run(promised: Promised, *, exactly: bool = False) -> Runner:
-    often = patch.object(closed_keys, "isqrt", lambda held: 1 if promised.eager else held)
-    with often, patch.object(closed_keys, "_LEAST_CLOSINGS", 1):
+    """Check a case whose stored rows are searched after each closing, or after as many as there are rows."""
+
+    def closings(prices: PurgePrices, rows: int, *counts: float) -> float:
+        return 1 if promised.eager else max(1, rows)
+
+    with patch.object(closed_keys, "closings_until_search", closings):
         return check_promised(promised, exactly=exactly)
 
 
