@@ -146,9 +146,10 @@ class BatchClosings:
         meets_nobody = closed.closed(came, layout)
         if not meets_nobody.any():
             return females
-        # Use all new rows, whichever bucket stores them, so that all buckets of a key forget its closing at
-        # the same time.
-        self.extended[other].append(closings_of(came, layout, meets_nobody))
+        if not closed.lasts:
+            # Use all new rows, whichever bucket stores them, so that all buckets of a key forget its closing
+            # at the same time.
+            self.extended[other].append(closings_of(came, layout, meets_nobody))
         if females is None or not len(females):
             return females
         dead: Bools = meets_nobody if females is came else closed.closed(females, layout)

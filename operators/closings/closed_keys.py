@@ -96,6 +96,9 @@ class ClosedKeys:
         self.segments, self.floor_us, self.newest_us = former.segments, former.floor_us, former.newest_us
         self.unpurged, self.males, self.killed = former.unpurged, former.males, former.killed
         self.dead = former.dead
+        if former.lasts and not self.lasts and self.newest_us is not None:
+            # Until now nothing was forgotten, so times were not extended.
+            self.segments = [Segment(_at(s.rows, self.newest_us), 0, ()) for s in self.segments]
         if former.contract.clustered:
             self.last = former.last
 

@@ -507,6 +507,20 @@ def test_closed_keys_are_remembered_through_changes_of_plan_and_other_numbers_of
     assert scene.violating == set(range(18, 28))
 
 
+def test_a_row_that_does_not_rest_is_covered_when_windows_become_bounded() -> None:
+    scene = Scene(query=a_query(1, UNBOUNDED_US, 10))
+    scene.batch(a=[(5, 7)], b=[(5, 7), [7]])
+    scene.batch(a=[(50, 7)])
+    scene.replan(a_query(2, 10))
+    scene.batch(b=[(55, 1)])
+    scene.batch(b=[(56, 7)])
+    assert scene.violating == {3}
+    # From 60 on no row of b that is not late can match the row of a that was not stored.
+    scene.batch(b=[(60, 1)])
+    scene.batch(b=[(61, 7)])
+    assert scene.violating == {3}
+
+
 def test_each_row_of_a_unique_stream_closes_its_key_unless_it_is_late() -> None:
     scene = Scene(None, ("k",))
     scene.batch(a=[(20, 7)], b=[(20, 1), (21, 7)])
