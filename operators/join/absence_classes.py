@@ -332,7 +332,7 @@ def compile_absence(family: FamilyPlan, keys: Int64s) -> CompiledAbsence | None:
         },
         absent=absent,
         semi=semi,
-        silent=query_set([n for n, q in enumerate(family.queries) if q.kind in ("semi", "anti")]),
+        silent=query_set([n for n, q in enumerate(family.queries) if not q.gives_pairs]),
         reach_us=reach,
         needs={
             side: _needs(family, side)
