@@ -46,7 +46,7 @@ _NEXT = 10
 #: Values of streams that are shuffled or uniform.
 _VALUES = 15_000
 #: Batches of 10,000 rows of each stream, as if rows were always waiting: the papers' joins are CPU-limited.
-_CPU_LIMITED: Mapping[str, int] = {"seconds": 1000, "batch_ms": 100_000}
+_CPU_LIMITED: Mapping[str, int] = {"seconds": 10_000, "batch_ms": 1_000_000}
 _NEVER = np.iinfo(np.int64).max
 
 
@@ -155,7 +155,7 @@ def _generated(source: Source, trial: Trial, numbers: np.random.Generator) -> Ar
     places = places[places < len(times)]
     keys = np.insert(keys, places, np.arange(len(places)))
     if source.shuffled:
-        keys = numbers.permutation(_VALUES)[keys]
+        keys = numbers.permutation(max(_VALUES, int(keys.max()) + 1))[keys]
     times = np.insert(times, places, times[np.maximum(places - 1, 0)])
     closes = np.zeros(len(keys), dtype=np.bool_)
     closes[places + np.arange(len(places))] = True

@@ -279,7 +279,7 @@ def run(promised: Promised, *, exactly: bool = False) -> Runner:
     def closings(prices: PurgePrices, rows: int, *counts: float) -> float:
         return 1 if promised.eager else max(1, rows)
 
-    with patch.object(closed_keys, "closings_until_search", closings):
+    with patch.multiple(closed_keys, closings_until_search=closings, LEAST_CLOSINGS=1):
         return check_promised(promised, exactly=exactly)
 
 
