@@ -98,7 +98,7 @@ class Load:
         source = {"type": "generator", "rate_per_s": self.rate_per_s, "start": start, "columns": generated}
         columns = {"ts": "timestamp", "k": "bigint", "v": "double"}
         return [
-            stream_document(name, columns, **source, seed=self.seed + number)
+            stream_document(name, columns) | {"source": source | {"seed": self.seed + number}}
             for number, name in ((1, "A"), (2, "B"))
         ]
 
