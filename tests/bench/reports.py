@@ -103,9 +103,11 @@ def read_figures(path: Path) -> dict[str, Any]:
     return dict(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else {}
 
 
-def write_rows(path: Path, rows: Iterable[Any]) -> None:
+def write_rows(path: Path, rows: Iterable[Any] | pd.DataFrame) -> None:
     """Write rows, mappings or dataclass values of one type, as a CSV file."""
-    pd.DataFrame(list(rows)).to_csv(path, index=False, float_format="%.7g", lineterminator="\n")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    found = rows if isinstance(rows, pd.DataFrame) else pd.DataFrame(list(rows))
+    found.to_csv(path, index=False, float_format="%.7g", lineterminator="\n")
 
 
 def rounded(value: object) -> object:
