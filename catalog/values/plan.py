@@ -108,9 +108,14 @@ class PlannedQuery:
         """Return whether its results have result punctuations among them."""
         return any(output.name == PUNCTUATION_OUTPUT for output in self.outputs)
 
+    @property
+    def gives_pairs(self) -> bool:
+        """Return whether pairs are results: semi and anti joins give rows of one side alone."""
+        return self.kind not in ("semi", "anti")
+
     def needs_one_match(self, side: str) -> bool:
         """Tell whether it judges the rows of a side and needs each of them only until its first match."""
-        return self.kind in ("semi", "anti") and self.preserved == (side,)
+        return not self.gives_pairs and self.preserved == (side,)
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,7 +46,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from planner.costs.cost import JoinInput, SliceLoad, Terms
+from planner.costs.cost import JoinInput, SliceLoad, Terms, VerdictLoad
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,3 +77,7 @@ class PaperModel:
     def input_terms(self, load: JoinInput) -> Terms:
         """Return what a family costs before and after its slices."""
         return Terms(filter=load.split_per_s + load.private_filters_per_s, union=load.merged_per_s)
+
+    def verdict_terms(self, load: VerdictLoad) -> Terms:
+        """Return what the verdicts on rows cost: one comparison each, and one for each mark."""
+        return Terms(purge=load.verdicts_per_s, route=load.marks_per_s)
