@@ -191,6 +191,21 @@ class AbsenceCounters:
 
 
 @dataclass(frozen=True, slots=True)
+class UnmatchedCounters:
+    """Results of an outer join in a batch that are rows without a partner.
+
+    Attributes:
+        query_id: Query id.
+        rows: How many, of both sides.
+    """
+
+    KEY: ClassVar[tuple[str, ...]] = ("query_id",)
+
+    query_id: int
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
 class GroupCounters:
     """Counters of the groups of a family in a batch, summed over buckets.
 
@@ -431,6 +446,7 @@ class BatchManifest:
         filters: Counters per distinct filter, likewise.
         keys: Counters per family side, likewise.
         absence: Counters per family side whose rows are judged for absence, likewise.
+        unmatched: Counters per outer join, likewise.
         punctuations: Counters per family side whose stream has a contract, likewise.
         received: Punctuations per stream, likewise.
         groups: Counters of each family whose results are groups, likewise.
@@ -469,6 +485,7 @@ class BatchManifest:
     probes: tuple[ProbeCounters, ...] = ()
     held: tuple[HeldTimes, ...] = ()
     memory: tuple[MemoryCounters, ...] = ()
+    unmatched: tuple[UnmatchedCounters, ...] = ()
 
     @property
     def progress(self) -> BatchProgress:
@@ -489,6 +506,7 @@ class BatchManifest:
             filters=(),
             keys=(),
             absence=(),
+            unmatched=(),
             punctuations=(),
             received=(),
             groups=(),
@@ -532,6 +550,7 @@ Counters = TypeVar(
     FilterCounters,
     KeyCounters,
     AbsenceCounters,
+    UnmatchedCounters,
     GroupCounters,
     ProbeCounters,
     MemoryCounters,

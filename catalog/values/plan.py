@@ -115,9 +115,14 @@ class PlannedQuery:
         """How much later than the oldest row of an intermediate another row may be, if that is the rule."""
         return self.expires_a[0][1] if [name for name, _ in self.expires_a] == [OLDEST] else None
 
+    @property
+    def gives_pairs(self) -> bool:
+        """Return whether pairs are results: semi and anti joins give rows of one side alone."""
+        return self.kind not in ("semi", "anti")
+
     def needs_one_match(self, side: str) -> bool:
         """Tell whether it judges the rows of a side and needs each of them only until its first match."""
-        return self.kind in ("semi", "anti") and self.preserved == (side,)
+        return not self.gives_pairs and self.preserved == (side,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -373,6 +378,23 @@ class PunctuationPolicy:
 
 
 @dataclass(frozen=True, slots=True)
+class PurgePrices:
+    """CPU seconds that decide when stored rows are searched for those whose key is closed.
+
+    The defaults are those of the constants that Sluice comes with, for slices that are merged.
+
+    Attributes:
+        per_searched_row: Per stored row that is searched.
+        per_probed_row: Per male and stored row, where rows lie in rings.
+        per_probed_segment: Per male and segment.
+    """
+
+    per_searched_row: float = 2e-09
+    per_probed_row: float = 0.0
+    per_probed_segment: float = 5.27e-09
+
+
+@dataclass(frozen=True, slots=True)
 class FamilyPlan:
     """Queries over one pair of streams and one join key, and how they are joined.
 
@@ -401,6 +423,7 @@ class FamilyPlan:
         probe: How its slices are searched.
         punctuations: When it acts on closed keys.
         memory: Where rows wait; not plain only if the clock is the order of its streams.
+        purge_prices: Prices that decide when it removes rows of closed keys, unless its policy does.
     """
 
     id: str
@@ -425,6 +448,7 @@ class FamilyPlan:
     probe: Probe = Probe()
     punctuations: PunctuationPolicy = PunctuationPolicy()
     memory: Memory = Memory()
+    purge_prices: PurgePrices = PurgePrices()
 
     def clock(self, side: str) -> Clock:
         """Return the clock that measures the windows of a side."""

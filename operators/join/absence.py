@@ -24,6 +24,7 @@ queries that get a row at the same time share one result.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -42,7 +43,7 @@ from operators.join.pairs import PairChunk, PairTable
 from operators.join.segment_classes import SegmentClasses
 from operators.join.sliced_join import SliceState, compact
 from operators.kernels.keys import Bools, Int64s
-from operators.kernels.nearest import without_match
+from operators.kernels.nearest import NEVER, passed_windows
 from operators.leaving.needs import ended_needs
 from operators.lineage.route_counts import RouteCounts
 from operators.segments.layout import SIDES, SideLayout
@@ -89,6 +90,7 @@ class Absence:
         marks: Nearest matches per side.
         keyless: Rows per side whose key is NULL, until they are decided.
         given: Results of the last batch that are absent rows, per side and over all queries.
+        unmatched: The same of each outer join, by query id.
         found: Rows of a side that got their first match in the last batch, once for each condition group.
         unsearched: Marks per side that came since rows were last searched for those that leave early.
     """
@@ -98,6 +100,7 @@ class Absence:
     marks: dict[str, SliceState] = field(default_factory=lambda: {side: _unbounded() for side in SIDES})
     keyless: dict[str, SliceState] = field(default_factory=lambda: {side: _unbounded() for side in SIDES})
     given: dict[str, int] = field(default_factory=lambda: dict.fromkeys(SIDES, 0))
+    unmatched: Counter[int] = field(default_factory=Counter)
     found: dict[str, int] = field(default_factory=lambda: dict.fromkeys(SIDES, 0))
     unsearched: dict[str, int] = field(default_factory=lambda: dict.fromkeys(SIDES, 0))
 
@@ -181,6 +184,7 @@ class Absence:
             watermarks: Watermark per side at the end of the batch.
         """
         self.given, self.found = dict.fromkeys(SIDES, 0), dict.fromkeys(SIDES, 0)
+        self.unmatched.clear()
         matches = pairs.matches
         assert matches is not None, "the pairs of an absence family leave marks"
         for side in SIDES:
@@ -197,7 +201,7 @@ class Absence:
                     self._give_first(semi, matched, found, known, pairs)
                 nearer = None if found is None else found.nearer(known)
                 if nearer is not None:
-                    self.found[side] += known.unmatched(nearer.pos)
+                    self.found[side] += known.unmatched(nearer.pos, once=len(self.family.joins) == 1)
                     known.add(nearer)
                     new.append(nearer)
                 if place in due:
@@ -304,6 +308,7 @@ class Absence:
         self, classes: AbsentClasses, due: Sequence[DueRows], known: NearestMatches, pairs: PairTable
     ) -> None:
         given: list[Int64s] = []
+        of_classes = np.zeros(len(classes.windows_us), dtype=np.int64)
         for part in due:
             segment, rows = part.segment, part.rows
             pos = segment.pos[rows]
@@ -314,26 +319,18 @@ class Absence:
                 last = np.where(np.isin(pos, np.concatenate(given)), first, last)
             if len(self.family.joins) > 1:
                 given.append(pos)
-            blocks = classes.blocks
-            row, block = without_match(
-                first,
-                last,
-                ahead,
-                behind,
-                blocks.offsets,
-                blocks.least_a_us,
-                blocks.most_a_us,
-                blocks.least_b_us,
-                blocks.most_b_us,
-            )
+            runs = classes.runs
+            row, starts, ends = runs.without_match(first, last, ahead, behind)
             row = rows[row]
-            self.given[classes.side] += int(blocks.sizes[block].sum())
+            of_classes += runs.rows(starts, ends)
             if len(row):
+                codes, routes = runs.routes(starts, ends)
                 # Each query's result is later by its window, which only its readers add.
                 times = segment.ts[row]
-                pairs.add(
-                    self._chunk(classes.side, blocks.routes, block, segment, row, times, null=part.null)
-                )
+                pairs.add(self._chunk(classes.side, routes, codes, segment, row, times, null=part.null))
+        self.given[classes.side] += classes.runs.results(of_classes)
+        for query_id, place in classes.outer:
+            self.unmatched[query_id] += int(of_classes[place])
 
     def _give_first(
         self,
@@ -461,22 +458,21 @@ def _due_rows(
     passed &= then is None or then - segment.t_max < windows[-1]
     if not passed and not len(ended):
         return None
-    if now is None:
-        last = np.zeros(len(segment), dtype=np.int64)
-    else:
-        last = np.searchsorted(windows, now - segment.ts, side="right")
-    last[ended] = len(windows)
-    first = np.zeros_like(last) if then is None else np.searchsorted(windows, then - segment.ts, side="right")
-    due: Bools = first < last
+    decided = np.zeros(len(segment) if len(ended) else 0, dtype=np.bool_)
+    decided[ended] = True
+    rows, first, last = passed_windows(
+        segment.ts, windows, NEVER if then is None else then, NEVER if now is None else now, decided
+    )
+    due: Bools = np.ones(len(rows), dtype=np.bool_)
     if segment.epoch_min < classes.since_version:
-        due &= segment.epochs() >= classes.since_version
+        due &= segment.epochs()[rows] >= classes.since_version
     serving = row_classes.of(classes.side, segment).serving(len(segment), classes.queries)
     if serving is not None:
-        due &= serving
-    rows = np.flatnonzero(due)
-    if known is not None and len(rows):
-        rows = rows[~known.ended_before(segment, rows)]
-    return DueRows(segment, rows, first[rows], last[rows], null) if len(rows) else None
+        due &= serving[rows]
+    if known is not None:
+        due[due] = ~known.ended_before(segment, rows[due])
+    rows, first, last = (part if due.all() else part[due] for part in (rows, first, last))
+    return DueRows(segment, rows, first, last, null) if len(rows) else None
 
 
 def _read(layout: SideLayout, segment: Segment, name: str, rows: Int64s, *, null: bool) -> pa.Array:

@@ -17,20 +17,25 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
+from itertools import accumulate
 from operator import or_
 
 import numpy as np
 import pandas as pd
 
 from catalog.values.plan import FamilyPlan, PlannedQuery
-from catalog.values.routes.query_sets import QuerySets
+from catalog.values.routes.query_sets import QuerySets, UInt64s
 from catalog.values.routes.route_table import RouteTable
 from operators.kernels.bounded import keep
 from operators.kernels.keys import Int64s
+from operators.kernels.nearest import without_match
 from operators.leaving.needs import QueryNeed, RowNeeds
 from operators.lineage.lineage import query_set
 from operators.lineage.route_numbers import route_numbers
 from operators.segments.layout import SIDES
+
+#: Bytes of query sets that all routes of a condition group's absent rows may take.
+_MOST_ROUTE_BYTES = 16 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +62,8 @@ class AbsentClasses:
         queries: Set of the queries of all classes.
         ids: Their ids.
         windows_us: int64[k], how far the opposite watermark has passed a row when it is decided, µs.
-        blocks: Runs of classes that get a row together.
+        outer: For each outer join its query id, and the place of its class.
+        runs: Runs of classes that get a row together.
     """
 
     side: str
@@ -66,62 +72,104 @@ class AbsentClasses:
     queries: int
     ids: frozenset[int]
     windows_us: Int64s
-    blocks: ClassBlocks
+    outer: tuple[tuple[int, int], ...]
+    runs: ClassRuns
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ClassBlocks:
-    """Runs of 1, 2, 4, ... judged classes: a row that many of them get at once is stored a few times.
+class ClassRuns:
+    """Runs of neighbouring judged classes: a row that all of them get at once is stored once, or a few times.
 
-    Block n of level l has the classes n 2^l to (n + 1) 2^l - 1; levels follow each other, so that the blocks
-    of level 0 are the classes themselves.
+    No two classes have a query in common. So bits that are summed up to each class give those of a run as a
+    difference.
 
     Attributes:
-        routes: Route of each block, m of them.
-        offsets: int64[levels], the first block of each level.
-        least_a_us: int64[m], below this distance a match ahead counts for all classes, µs.
-        most_a_us: int64[m], from this one on it counts for none.
-        least_b_us: The same for matches behind.
-        most_b_us: The same for matches behind.
-        sizes: int64[m], how many queries each block has.
+        query_ids: Query ids of the family in plan order.
+        windows_a_us: int64[k], window on a of each class, µs.
+        windows_b_us: int64[k], the same on b.
+        ascending: Whether both kinds of windows ascend with the classes.
+        digits: Most binary digits of a run's length (``kernels.nearest.without_match``), so that the routes
+            of all runs take no more than some memory.
     """
 
-    routes: RouteTable
-    offsets: Int64s
-    least_a_us: Int64s
-    most_a_us: Int64s
-    least_b_us: Int64s
-    most_b_us: Int64s
-    sizes: Int64s
+    query_ids: tuple[int, ...]
+    windows_a_us: Int64s
+    windows_b_us: Int64s
+    ascending: bool
+    digits: int
+    # Of the classes before each one, and of all of them.
+    _numbers: Int64s
+    _words: UInt64s
+    # Queries of each class.
+    _sizes: Int64s
 
     @classmethod
     def of(
         cls, query_ids: tuple[int, ...], keys: Int64s, classes: Sequence[tuple[tuple[int, int], int]]
-    ) -> ClassBlocks:
+    ) -> ClassRuns:
         """Compile the classes, given as windows on a and b with the set of their queries."""
-        level = [(w_a, w_a, w_b, w_b, members) for (w_a, w_b), members in classes]
-        blocks, offsets = list(level), [0]
-        while len(level) > 1:
-            level = [
-                (min(x[0], y[0]), max(x[1], y[1]), min(x[2], y[2]), max(x[3], y[3]), x[4] | y[4])
-                for x, y in zip(level[::2], level[1::2], strict=False)
-            ]
-            offsets.append(len(blocks))
-            blocks += level
-        *windows, members = zip(*blocks, strict=True)
-        least_a_us, most_a_us, least_b_us, most_b_us = (
-            np.array(column, dtype=np.int64) for column in windows
+        windows_a_us, windows_b_us = (
+            np.array([both[place] for both, _ in classes], dtype=np.int64) for place in (0, 1)
         )
-        found = QuerySets.of(query_ids, members)
+        upto = QuerySets.of(query_ids, list(accumulate((members for _, members in classes), or_, initial=0)))
         return cls(
-            routes=RouteTable(route_numbers(found, keys), found),
-            offsets=np.array(offsets, dtype=np.int64),
-            least_a_us=least_a_us,
-            most_a_us=most_a_us,
-            least_b_us=least_b_us,
-            most_b_us=most_b_us,
-            sizes=np.array([each.bit_count() for each in members], dtype=np.int64),
+            query_ids=query_ids,
+            windows_a_us=windows_a_us,
+            windows_b_us=windows_b_us,
+            ascending=bool((np.diff(windows_a_us) >= 0).all() and (np.diff(windows_b_us) >= 0).all()),
+            digits=_digits(len(classes), upto.words[0].nbytes),
+            _numbers=route_numbers(upto, keys),
+            _words=upto.words,
+            _sizes=np.array([members.bit_count() for _, members in classes], dtype=np.int64),
         )
+
+    def without_match(
+        self, first: Int64s, last: Int64s, ahead: Int64s, behind: Int64s
+    ) -> tuple[Int64s, Int64s, Int64s]:
+        """Return rows with the runs of classes that ask about them and by which they have no match.
+
+        Args:
+            first: int64[n], the first class that asks about each row.
+            last: int64[n], one more than the last.
+            ahead: int64[n], distance of each row's nearest match ahead, µs.
+            behind: int64[n], the same behind.
+
+        Returns:
+            int64[m] each: place of the row, first class of the run, and one more than its last class.
+        """
+        found: tuple[Int64s, Int64s, Int64s] = without_match(
+            *(first, last, ahead, behind),
+            *(self.windows_a_us, self.windows_b_us, self.ascending, self.digits),
+        )
+        return found
+
+    def rows(self, starts: Int64s, ends: Int64s) -> Int64s:
+        """Return how many of some runs have each class, int64[k]."""
+        classes = len(self.windows_a_us)
+        began, ended = (np.bincount(part, minlength=classes + 1) for part in (starts, ends))
+        return np.cumsum(began - ended)[:classes]
+
+    def results(self, rows: Int64s) -> int:
+        """Return the results of all queries, given the rows of each class."""
+        return int(self._sizes @ rows)
+
+    def routes(self, starts: Int64s, ends: Int64s) -> tuple[Int64s, RouteTable]:
+        """Return the place of each run's route, int64[n], and the routes, each once."""
+        classes = len(self._numbers)
+        codes, distinct = pd.factorize(starts * classes + ends)
+        start, end = np.divmod(distinct, classes)
+        sets = QuerySets(self.query_ids, self._words[start] ^ self._words[end])
+        return codes, RouteTable(self._numbers[start] ^ self._numbers[end], sets)
+
+
+def _digits(classes: int, set_bytes: int) -> int:
+    """Return the most digits of a run's length with which all runs' routes take ``_MOST_ROUTE_BYTES``.
+
+    Runs that begin with one class have 2^(d - 1) lengths of each magnitude with d digits.
+    """
+    magnitudes = classes.bit_length()
+    lengths = _MOST_ROUTE_BYTES // max(classes * magnitudes * set_bytes, 1)
+    return max(min(lengths.bit_length(), magnitudes), 1)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -284,7 +332,13 @@ def compile_absence(family: FamilyPlan, keys: Int64s) -> CompiledAbsence | None:
             queries=queries,
             ids=frozenset(query_id for n, query_id in enumerate(query_ids) if queries >> n & 1),
             windows_us=np.array([both[own] for both in ordered], dtype=np.int64),
-            blocks=ClassBlocks.of(query_ids, keys, [(both, windows[both]) for both in ordered]),
+            outer=tuple(
+                (query.id, place)
+                for place, both in enumerate(ordered)
+                for number, query in enumerate(family.queries)
+                if query.kind == "outer" and windows[both] >> number & 1
+            ),
+            runs=ClassRuns.of(query_ids, keys, [(both, windows[both]) for both in ordered]),
         )
     return CompiledAbsence(
         groups={
@@ -293,7 +347,7 @@ def compile_absence(family: FamilyPlan, keys: Int64s) -> CompiledAbsence | None:
         },
         absent=absent,
         semi=semi,
-        silent=query_set([n for n, q in enumerate(family.queries) if q.kind in ("semi", "anti")]),
+        silent=query_set([n for n, q in enumerate(family.queries) if not q.gives_pairs]),
         reach_us=reach,
         needs={
             side: _needs(family, side)

@@ -246,7 +246,7 @@ class Chain:
         """Remove rows that expire when others enter, and drop segments that have lost their rows."""
         last = self.slices[side][-1]
         if females is not None:
-            rings.entered(last.segments, rings.arrivals(females.key, females.ts), reached)
+            rings.entered(last.segments, rings.arrivals(females), reached)
         last.segments, dropped = rings.dropped(last.segments)
         last.counts.purged += dropped
 
@@ -430,6 +430,7 @@ class Chain:
                 for segment in one_way.young
             ]
         keys, times, oldest, newest = males.key, males.ts, males.t_min, males.t_max
+        arrivals = None if self.rings is None else self.rings[side].arrivals(males)
         for number, state in enumerate(self.slices[side]):
             # Males that come to the first slice were admitted to the join: they reach one of its queries.
             keep = classes.serving(len(males), state.reach) if number else None
@@ -441,12 +442,11 @@ class Chain:
                 oldest, newest = int(times.min()), int(times.max())
             state.counts.males += len(keys)
             state.counts.product += len(keys) * state.rows
-            if self.rings is not None:
+            if arrivals is not None:
+                scans = self._scans(side, number, arrivals if keep is None else arrivals.only(keep), reached)
                 probings += [
                     Probing(number, segment, self.classes.of(side, segment), keys, times, reaching, scan)
-                    for segment, scan in self._scans(
-                        side, number, self.rings[side].arrivals(keys, times, reaching), reached
-                    )
+                    for segment, scan in scans
                 ]
                 continue
             probings += [

@@ -89,11 +89,11 @@ class NearestMatches:
         inside = self.known[place] == pos
         return np.where(inside, self.ahead[place], NO_MATCH), np.where(inside, self.behind[place], NO_MATCH)
 
-    def unmatched(self, pos: Int64s) -> int:
-        """Count the positions without a match; a position that comes twice counts once."""
+    def unmatched(self, pos: Int64s, *, once: bool) -> int:
+        """Count the positions without a match, each once; ``once``: none comes twice."""
         ahead, behind = self.at(pos)
         none = (ahead == NO_MATCH) & (behind == NO_MATCH)
-        return len(np.unique(pos[none]))
+        return int(np.count_nonzero(none)) if once else len(np.unique(pos[none]))
 
     def _places(self, pos: Int64s) -> Int64s:
         return np.searchsorted(self.known, pos) if self.table is None else self.table.places(pos)

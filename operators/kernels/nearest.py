@@ -5,8 +5,11 @@ from __future__ import annotations
 import numba
 import numpy as np
 
-from operators.kernels.keys import Int64s
-from operators.kernels.types import INT64, INT64S, INT64S_READ, TWO_INT64S
+from operators.kernels.keys import Bools, Int64s
+from operators.kernels.types import BOOL, BOOLS_READ, INT64, INT64S, INT64S_READ, THREE_INT64S, TWO_INT64S
+
+#: A watermark before the first one.
+NEVER = -(2**62)
 
 
 @numba.njit(numba.void(INT64S, INT64S, INT64S_READ, INT64S_READ), nogil=True, cache=True)
@@ -28,10 +31,43 @@ def take_nearer(ahead: Int64s, behind: Int64s, rows: Int64s, apart: Int64s) -> N
             behind[row] = -distance
 
 
+@numba.njit(THREE_INT64S(INT64S_READ, INT64S_READ, INT64, INT64, BOOLS_READ), nogil=True, cache=True)
+def passed_windows(
+    ts: Int64s, windows: Int64s, then: int, now: int, ended: Bools
+) -> tuple[Int64s, Int64s, Int64s]:
+    """Return the rows that a watermark passes by some windows as it moves on, and which ones, int64[m] each.
+
+    Args:
+        ts: int64[n], event times of the rows.
+        windows: int64[k], ascending.
+        then: The watermark before; ``NEVER`` if it has passed no row by any window.
+        now: The watermark after; ``NEVER`` likewise.
+        ended: bool[n], rows that it counts as having passed by all windows now; empty if there are none.
+
+    Returns:
+        Place of the row, the first window by which it is passed, and one more than the last.
+    """
+    rows, first = np.empty(len(ts), dtype=np.int64), np.empty(len(ts), dtype=np.int64)
+    last = np.empty(len(ts), dtype=np.int64)
+    found = 0
+    for row in range(len(ts)):
+        if len(ended) and ended[row]:
+            until = len(windows)
+        else:
+            until = np.searchsorted(windows, now - ts[row], side="right")
+        start = until
+        while start > 0 and windows[start - 1] > then - ts[row]:
+            start -= 1
+        if start < until:
+            rows[found], first[found], last[found] = row, start, until
+            found += 1
+    return rows[:found], first[:found], last[:found]
+
+
 @numba.njit(
-    TWO_INT64S(
+    THREE_INT64S(
         *(INT64S_READ, INT64S_READ, INT64S_READ, INT64S_READ),
-        *(INT64S_READ, INT64S_READ, INT64S_READ, INT64S_READ, INT64S_READ),
+        *(INT64S_READ, INT64S_READ, BOOL, INT64),
     ),
     nogil=True,
     cache=True,
@@ -41,49 +77,60 @@ def without_match(
     last: Int64s,
     ahead: Int64s,
     behind: Int64s,
-    offsets: Int64s,
-    least_a_us: Int64s,
-    most_a_us: Int64s,
-    least_b_us: Int64s,
-    most_b_us: Int64s,
-) -> tuple[Int64s, Int64s]:
-    """Return rows and blocks of classes by which they have no match, int64[m] each, row by row.
+    windows_a: Int64s,
+    windows_b: Int64s,
+    ascending: bool,
+    digits: int,
+) -> tuple[Int64s, Int64s, Int64s]:
+    """Return rows and the runs of classes by which they have no match, int64[m] each, row by row.
 
-    The blocks of a row are as large as they can be, and have each class once.
+    The runs of a row are as long as they can be, except that the length of each has a few binary digits that
+    are not 0 at its end. So a run of 50 classes is one of 48 and one of 2 with four digits, and of 32, 16 and
+    2 with one digit.
 
     Args:
         first: int64[n], the first class that asks about each row.
         last: int64[n], one more than the last.
         ahead: int64[n], distance of each row's nearest match ahead.
         behind: int64[n], the same behind.
-        offsets: int64[levels], the first block of each level (``join.absence_classes.ClassBlocks``).
-        least_a_us: int64[blocks], below this distance a match ahead counts for all classes of a block.
-        most_a_us: int64[blocks], from this one on it counts for none.
-        least_b_us: int64[blocks], the same behind.
-        most_b_us: int64[blocks], the same behind.
+        windows_a: int64[k], below this distance a match ahead counts for a class.
+        windows_b: int64[k], the same behind.
+        ascending: Whether both kinds of windows ascend with the classes.
+        digits: Most digits of a length, from its first one to its last one that is not 0.
+
+    Returns:
+        Place of the row, first class of the run, and one more than its last class.
     """
     size = 0
     for row in range(len(first)):
         size += max(last[row] - first[row], 0)
-    rows, blocks = np.empty(size, dtype=np.int64), np.empty(size, dtype=np.int64)
+    rows = np.empty(size, dtype=np.int64)
+    starts, ends = np.empty(size, dtype=np.int64), np.empty(size, dtype=np.int64)
     found = 0
     for row in range(len(first)):
-        number, end = first[row], last[row]
-        while number < end:
-            level = 0
-            while number % (2 << level) == 0 and number + (2 << level) <= end:
-                level += 1
-            while True:
-                block = offsets[level] + (number >> level)
-                if ahead[row] >= most_a_us[block] and behind[row] >= most_b_us[block]:
-                    rows[found], blocks[found] = row, block
-                    found += 1
-                    break
-                if ahead[row] < least_a_us[block] or behind[row] < least_b_us[block]:
-                    break
-                level -= 1  # the classes of a block of level 0 agree
-            number += 1 << level
-    return rows[:found], blocks[:found]
+        start, until = first[row], last[row]
+        if ascending and start < until:
+            if ahead[row] < windows_a[until - 1]:
+                until = np.searchsorted(windows_a[:until], ahead[row], side="right")
+            if start < until and behind[row] < windows_b[until - 1]:
+                until = np.searchsorted(windows_b[:until], behind[row], side="right")
+        while start < until:
+            end = until
+            if not ascending:
+                while start < until and (ahead[row] < windows_a[start] or behind[row] < windows_b[start]):
+                    start += 1
+                end = start
+                while end < until and ahead[row] >= windows_a[end] and behind[row] >= windows_b[end]:
+                    end += 1
+            while start < end:
+                cut = 0
+                while (end - start) >> (cut + digits):
+                    cut += 1
+                length = ((end - start) >> cut) << cut
+                rows[found], starts[found], ends[found] = row, start, start + length
+                found += 1
+                start += length
+    return rows[:found], starts[:found], ends[:found]
 
 
 @numba.njit(

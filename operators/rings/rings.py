@@ -69,18 +69,22 @@ class Arrivals:
     cells: Int64s
 
     @classmethod
-    def of(cls, keys: Int64s, times: Int64s, cells: int, rows: Int64s | None = None) -> Arrivals:
-        """Sort rows by their clock.
+    def of(cls, keys: Int64s, times: Int64s, cells: int) -> Arrivals:
+        """Sort the rows of a segment by their clock.
 
         Args:
             keys: int64[m].
             times: int64[m].
             cells: Number of rings.
-            rows: int64[m], which rows they are; None: all of their segment.
         """
         order = np.argsort(times, kind="stable")
         keys = keys[order]
-        return cls(order if rows is None else rows[order], keys, times[order], keys % cells)
+        return cls(order, keys, times[order], keys % cells)
+
+    def only(self, kept: Bools) -> Arrivals:
+        """Return those rows of a segment that are kept, bool[rows of the segment]."""
+        own = kept[self.rows]
+        return Arrivals(self.rows[own], self.keys[own], self.times[own], self.cells[own])
 
     def part(self, begin: int, end: int) -> Arrivals:
         """Return some of the rows."""
@@ -159,9 +163,9 @@ class Rings:
     def __post_init__(self) -> None:
         self.gone = np.full(self.probe.cells, NOTHING, dtype=np.int64)
 
-    def arrivals(self, keys: Int64s, times: Int64s, rows: Int64s | None = None) -> Arrivals:
+    def arrivals(self, rows: Segment) -> Arrivals:
         """Return rows by their clock, with their rings (``Arrivals.of``)."""
-        return Arrivals.of(keys, times, self.probe.cells, rows)
+        return Arrivals.of(rows.key, rows.ts, self.probe.cells)
 
     def whole(self, segment: Segment, males: Arrivals) -> Scan:
         """Let males scan their cells of a segment of which no row can have expired."""

@@ -18,7 +18,7 @@ from dataclasses import astuple, dataclass, fields
 import numpy as np
 
 from catalog.values.calibration import Calibration
-from planner.costs.cost import JoinInput, SliceLoad, Terms
+from planner.costs.cost import MARK_BYTES, JoinInput, SliceLoad, Terms, VerdictLoad
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +118,18 @@ class CalibratedModel:
             system=c.per_batch * w.batches
             + c.per_partition * w.partitions
             + c.per_packed_row * w.packed_rows,
+        )
+
+    def verdict_terms(self, load: VerdictLoad) -> Terms:
+        """Return what the verdicts on rows cost, at the prices of like work.
+
+        A mark is a stored row. A verdict looks a row up among the marks, as a male is looked up in a segment.
+        """
+        c = self.constants
+        return Terms(
+            purge=c.per_male_segment * load.verdicts_per_s,
+            route=(c.per_result + c.per_result_value * load.result_columns) * load.given_per_s,
+            system=c.per_inserted_row * load.marks_per_s + c.per_stored_byte * MARK_BYTES * load.marks_per_s,
         )
 
 

@@ -14,6 +14,8 @@ from typing import Literal, Protocol
 from planner.families.families import SideName
 
 CostModelName = Literal["paper", "calibrated"]
+#: Encoded bytes of a mark: position, event time and two distances, each narrowed.
+MARK_BYTES = 16.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +139,30 @@ class JoinInput:
     filtered_sides: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class VerdictLoad:
+    """Expected work of a family's verdicts; rates are per second of event time.
+
+    Attributes:
+        marks_per_s: Marks that are stored: rows that get a nearer match.
+        marks_held: Marks held.
+        verdicts_per_s: Rows times distinct windows that pass them.
+        given_per_s: Rows of one side that are stored as results.
+        result_columns: Columns that such a row carries.
+    """
+
+    marks_per_s: float = 0.0
+    marks_held: float = 0.0
+    verdicts_per_s: float = 0.0
+    given_per_s: float = 0.0
+    result_columns: int = 0
+
+    @property
+    def marks_bytes(self) -> float:
+        """Encoded bytes of the marks held."""
+        return self.marks_held * MARK_BYTES
+
+
 class CostModel(Protocol):
     """Prices loads."""
 
@@ -146,6 +172,10 @@ class CostModel(Protocol):
 
     def input_terms(self, load: JoinInput) -> Terms:
         """Return what a family costs before its slices."""
+        ...
+
+    def verdict_terms(self, load: VerdictLoad) -> Terms:
+        """Return what the verdicts on rows without a match cost."""
         ...
 
 

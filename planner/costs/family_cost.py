@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from catalog.values.plan import FamilyPlan
 from planner.costs.cost import Cost, CostModel, Terms
 from planner.costs.loads import join_input, slice_loads
 from planner.costs.rates import FamilyRates
+from planner.costs.verdicts import verdict_load
 
 
 def family_cost(family: FamilyPlan, rates: FamilyRates, paper: CostModel, calibrated: CostModel) -> Cost:
-    """Return the expected cost of a planned family: the sum of its slices, and what comes before them.
+    """Return the expected cost of a planned family: the sum of its slices and of what goes with them.
 
     Args:
         family: The family, with joins of any strategy.
@@ -26,14 +25,15 @@ def family_cost(family: FamilyPlan, rates: FamilyRates, paper: CostModel, calibr
         Equations 1 and 2 say.
     """
     loads = [load for join in family.joins for load in slice_loads(family, join, rates)]
-    arriving = join_input(family, family.joins, rates)
+    arriving, verdicts = join_input(family, family.joins, rates), verdict_load(family, rates)
+
+    def terms(model: CostModel) -> Terms:
+        besides = [model.input_terms(arriving), model.verdict_terms(verdicts)]
+        return sum((model.slice_terms(load) for load in loads), start=sum(besides, start=Terms()))
+
     return Cost(
         memory_rows=sum(load.held_rows for load in loads),
-        memory_bytes=sum(load.held_bytes for load in loads),
-        comparisons=_summed([paper.input_terms(arriving), *(paper.slice_terms(load) for load in loads)]),
-        cpu_s=_summed([calibrated.input_terms(arriving), *(calibrated.slice_terms(load) for load in loads)]),
+        memory_bytes=sum(load.held_bytes for load in loads) + verdicts.marks_bytes,
+        comparisons=terms(paper),
+        cpu_s=terms(calibrated),
     )
-
-
-def _summed(terms: Iterable[Terms]) -> Terms:
-    return sum(terms, start=Terms())

@@ -280,7 +280,9 @@ def chain_loads(
             )
         ),
         residuals=_integral(_residuals(queries, side, boundaries, own, other), lasting),
-        results=_integral(pair_selectivities(queries, side, boundaries, own, other), lasting),
+        results=_integral(
+            pair_selectivities([q for q in queries if q.gives_pairs], side, boundaries, own, other), lasting
+        ),
         windows_below=np.searchsorted(distinct, boundaries, side="left").astype(np.int64),
         windows_upto=np.searchsorted(distinct, boundaries, side="right").astype(np.int64),
         queries_upto=np.searchsorted(windows, boundaries, side="right").astype(np.int64),

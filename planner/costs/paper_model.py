@@ -35,7 +35,7 @@ cost a comparison per pair that they judge. §6.2 has no formula: it says that a
 selection holds more rows and probes more, which the terms above count.
 
 Where we differ from §5.2: merging k slices saves the overhead of k - 1 operators, where the paper prints k
-(``merge_difference`` in ``tests/bench/paper/savings.py``), and merging from 0 saves unions, where the paper
+(``merge_difference`` in ``tests/planner/costs/paper.py``), and merging from 0 saves unions, where the paper
 says that their costs stay the same: a query whose slices are merged into one needs none, as in Equation 1.
 
 Source: State-Slice (VLDB 2006) §3.1 Eq. 1, §3.2 Eq. 2 (as ``tests/planner/costs/paper.py`` derives it), §4.3
@@ -46,7 +46,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from planner.costs.cost import JoinInput, SliceLoad, Terms
+from planner.costs.cost import JoinInput, SliceLoad, Terms, VerdictLoad
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,3 +77,7 @@ class PaperModel:
     def input_terms(self, load: JoinInput) -> Terms:
         """Return what a family costs before and after its slices."""
         return Terms(filter=load.split_per_s + load.private_filters_per_s, union=load.merged_per_s)
+
+    def verdict_terms(self, load: VerdictLoad) -> Terms:
+        """Return what the verdicts on rows cost: one comparison each, and one for each mark."""
+        return Terms(purge=load.verdicts_per_s, route=load.marks_per_s)

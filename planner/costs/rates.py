@@ -10,7 +10,8 @@ Those known to imply another are so among the rows that pass it:
        └─ f2       P(f1 or g) = P(g)
 
 Where the other stream closes keys, a row leaves before its window ends. The time R until then is taken as
-exponential with the mean τ, so of the rows that are t seconds old exp(-t/τ) are left.
+exponential with the mean τ, so of the rows that are t seconds old exp(-t/τ) are left. A row that only semi
+and anti joins need leaves with its match (``Unmatched``).
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
@@ -40,6 +42,8 @@ from planner.families.families import (
     SideName,
     family_clocks,
     is_theta,
+    other_side,
+    side_filter,
     side_filters,
     side_window_us,
 )
@@ -73,6 +77,23 @@ HORIZON_S = 86_400.0
 
 
 @dataclass(frozen=True, slots=True)
+class Unmatched:
+    """Ages at which a row is held only if it has had no match: semi and anti joins need it no longer.
+
+    Matches come as a Poisson process, so the share of rows without one at age t is exp(-r (t + w)).
+
+    Attributes:
+        from_s: First of the ages, up to those of the next one, seconds.
+        per_s: Matches of a row per second: r.
+        behind_s: Reach of the window over earlier rows of the other side, seconds: w.
+    """
+
+    from_s: float
+    per_s: float
+    behind_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class SideRates:
     """Rates of one side.
 
@@ -89,6 +110,8 @@ class SideRates:
             None.
         open_s: Mean seconds until the other stream closes the key of a row; None if it closes none, or if
             nothing is known of it.
+        unmatched: From which ages on rows are held only until their first match, ascending; empty if all are
+            held for their whole window.
     """
 
     rate: Measure
@@ -100,6 +123,7 @@ class SideRates:
     lag: Measure | None = None
     ordered_rows: float | None = None
     open_s: Measure | None = None
+    unmatched: tuple[Unmatched, ...] = ()
     #: Fraction of rows that pass each filter: no more than pass what it implies.
     _fractions: Mapping[int, float] = field(init=False, repr=False, compare=False)
     #: The strongest of the filters that each filter implies.
@@ -138,8 +162,9 @@ class SideRates:
         return self._either(None, below, frozenset(weakest))
 
     def left(self, age_s: Floats) -> Floats:
-        """Return the fractions of rows whose keys the other stream has not closed at these ages: P(R > t)."""
-        return np.ones_like(age_s) if self.open_s is None else np.exp(-age_s / self.open_s.value)
+        """Return the fractions of rows that are still held at these ages: P(R > t)."""
+        place, rates, offsets = self._decay(age_s)
+        return np.asarray(np.exp(-offsets[place] - rates[place] * age_s))
 
     def lasting_s(self, age_s: Floats) -> Floats:
         """Return for how many seconds rows are in the state up to these ages, on average: ∫ P(R > t) dt.
@@ -148,9 +173,32 @@ class SideRates:
         >>> side.lasting_s(np.array([0.0, 10.0, 1000.0])).round(2).tolist()
         [0.0, 6.32, 10.0]
         """
-        if self.open_s is None:
+        if self.open_s is None and not self.unmatched:
             return age_s
-        return self.open_s.value * -np.expm1(-age_s / self.open_s.value)
+        place, rates, offsets = self._decay(age_s)
+        starts = np.array([0.0, *(each.from_s for each in self.unmatched)])
+
+        def within(piece: Any, until_s: Floats) -> Floats:
+            rate, lasting_s = rates[piece], until_s - starts[piece]
+            # With a rate of 0 all rows stay.
+            spent = np.where(
+                rate > 0, -np.expm1(-rate * lasting_s) / np.where(rate > 0, rate, 1.0), lasting_s
+            )
+            return np.asarray(np.exp(-offsets[piece] - rate * starts[piece]) * spent)
+
+        whole = np.cumsum([0.0, *(within(n, starts[n + 1]) for n in range(len(starts) - 1))])
+        return np.asarray(whole[place] + within(place, age_s))
+
+    def _decay(self, age_s: Floats) -> tuple[Any, Floats, Floats]:
+        """Return the place of each age among those where rows leave at one rate, and rates and offsets.
+
+        Of the rows that are t seconds old, exp(-offset - rate t) are held.
+        """
+        closing = 0.0 if self.open_s is None else 1.0 / self.open_s.value
+        rates = np.array([closing, *(closing + each.per_s for each in self.unmatched)])
+        offsets = np.array([0.0, *(each.per_s * each.behind_s for each in self.unmatched)])
+        place = np.searchsorted([each.from_s for each in self.unmatched], age_s, side="right")
+        return place, rates, offsets
 
     def _either(
         self, above: int | None, below: Mapping[int | None, Iterable[int]], wanted: frozenset[int]
@@ -266,7 +314,7 @@ def family_rates(
     timed = [side for side in SIDES if clocks[side] == "time"]
     bounded = [w for q in family.queries for s in timed if (w := side_window_us(q, s)) < UNBOUNDED_US]
     a, b = (side_rates(side) for side in SIDES)
-    return FamilyRates(
+    found = FamilyRates(
         a=_with_rows_held(a, b),
         b=_with_rows_held(b, a),
         join_selectivity=join_selectivity,
@@ -275,6 +323,40 @@ def family_rates(
         horizon_s=max(horizon_s, max(bounded, default=0) / _US_PER_S),
         frequent=() if known is None else known.frequent,
     )
+    if not any(query.needs_one_match(side) for query in family.queries for side in SIDES):
+        return found
+    return replace(
+        found,
+        a=replace(found.a, unmatched=_unmatched(family, "a", found)),
+        b=replace(found.b, unmatched=_unmatched(family, "b", found)),
+    )
+
+
+def _unmatched(family: Family | FamilyPlan, side: SideName, rates: FamilyRates) -> tuple[Unmatched, ...]:
+    """Return from which ages on rows of a side are held only until their first match.
+
+    Up to the longest window of a query that needs all of its rows, rows stay. A later row stays as long as
+    one of the queries that still reach it needs it: the one with the fewest matches is taken.
+    """
+    mates = other_side(side)
+    of_mates = rates.side(mates)
+    needs: dict[float, list[tuple[float, float]]] = {}
+    whole_s = 0.0
+    for query in family.queries:
+        own_s = rates.seconds(side_window_us(query, side), side)
+        if not query.needs_one_match(side) or query.announces:
+            whole_s = max(whole_s, own_s)
+            continue
+        behind_s = rates.seconds(side_window_us(query, mates), mates)
+        needs.setdefault(own_s, []).append((behind_s, of_mates.passing_any([side_filter(query, mates)])))
+    matches_per_s = of_mates.rate.value * rates.join_selectivity.value
+    found: list[Unmatched] = []
+    windows_s = sorted(own_s for own_s in needs if own_s > whole_s)
+    for number, start_s in enumerate([whole_s, *windows_s[:-1]] if windows_s else []):
+        reaching = [need for own_s in windows_s[number:] for need in needs[own_s]]
+        behind_s, passing = (min(values) for values in zip(*reaching, strict=True))
+        found.append(Unmatched(start_s, matches_per_s * passing, behind_s))
+    return tuple(found)
 
 
 def _lag(side: SideName, known: FamilyProfile | None) -> Measure:

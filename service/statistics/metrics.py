@@ -18,6 +18,7 @@ from prometheus_client.registry import Collector
 
 from catalog.clock import wall_clock_us
 from catalog.store.store import Store
+from catalog.values.batch import BatchManifest
 from catalog.values.sink import SinkRecord
 from catalog.values.stream import MEGABYTE
 from service.inputs.sources.backlog import Backlog
@@ -363,6 +364,20 @@ class _StoreCollector(Collector):
         sizes = self._store.result_files.sizes_before(end)
         return {sink: sizes.since(batch) for sink, batch in waits_from.items()}
 
+    def _absence(self, last: BatchManifest | None) -> Iterator[Metric]:
+        labels = ["family", "side"]
+        undecided = GaugeMetricFamily(
+            "sluice_undecided_rows", "Rows held that may still turn out to have no partner.", labels=labels
+        )
+        marks = GaugeMetricFamily(
+            "sluice_marks", "Distances of rows to their nearest partners that are held.", labels=labels
+        )
+        judged = {(c.family, c.side): c for c in (last.absence if last is not None else ())}
+        most = sorted(judged, key=lambda where: (-judged[where].undecided, where))[: self._bound.most]
+        self._gauge(undecided, {where: c.undecided for where, c in judged.items()}, most)
+        self._gauge(marks, {where: c.marks for where, c in judged.items()}, most)
+        yield from (undecided, marks)
+
     def _state(self) -> Iterator[Metric]:
         labels = ["family", "join", "side", "slice"]
         rows = GaugeMetricFamily("sluice_slice_rows", "Rows held.", labels=labels)
@@ -378,6 +393,7 @@ class _StoreCollector(Collector):
         self._gauge(size, {where: counters.bytes for where, counters in slices.items()}, largest)
         self._gauge(segments, {where: counters.segments for where, counters in slices.items()}, largest)
         yield from (rows, size, segments)
+        yield from self._absence(last)
         held = GaugeMetricFamily(
             "sluice_expected_rows",
             "Rows held by the plan with every window full, and by the same queries unshared.",

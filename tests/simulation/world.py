@@ -47,7 +47,7 @@ from service.workspace.watcher import Watcher
 from service.workspace.workspace import Workspace
 from tests.operators.queries import Row
 from tests.simulation.death import Death, Died
-from tests.simulation.fast_catalog import fast_catalogs, write_empty_catalog
+from tests.simulation.fast import fast, write_empty_catalog
 from tests.simulation.spark import SimulatedSpark, read_manifests
 
 SECOND_US = 1_000_000
@@ -650,7 +650,7 @@ def a_world(directory: Path, seed: int) -> Iterator[World]:
     retention.KEPT_BATCHES = 12
     world = World(directory, seed, time, death)
     try:
-        with fast_catalogs():
+        with fast():
             yield world
     finally:
         world.close()

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
 import statistics
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from catalog.store.store import Store
 from catalog.values.plan import Plan
@@ -20,15 +21,6 @@ from tests.pipeline import Pipeline, Ran, generated
 
 #: Batches between two changes: enough for a median, and for what a migration leaves behind to show.
 GAP = 6
-#: The batch with a migration is to take at most so many times the median batch.
-TARGET = 1.5
-
-
-#: A batch that carried a change: ``kind``; ``batch_s`` that it took; medians of the batches before it,
-#: back to the change before, and after it; what the next batch took; rows held and slices of all joins and
-#: both sides after it; ``ratio`` to the dearer of the two plans it stands between, each of which has
-#: batches of its own.
-Carried = dict[str, Any]
 
 
 def run_batch(pipeline: Pipeline, load: Load, plan: Plan | None = None) -> Ran:
@@ -37,10 +29,53 @@ def run_batch(pipeline: Pipeline, load: Load, plan: Plan | None = None) -> Ran:
     return pipeline.step(pieces, plan)
 
 
+def scheduled(load: Load, gap: int) -> tuple[list[Step], list[int], int]:
+    """Return the changes, the batch of each (the first plan comes in batch 0), and the number of batches."""
+    count = len(steps(load))
+    at = [0, *(load.batches_to_fill + gap + turn * (gap + 1) for turn in range(count - 1))]
+    batches = at[-1] + 1 + gap
+    return steps(load, batches), at, batches
+
+
+def through_spark(load: Load, cores: int, gap: int = GAP) -> list[dict[str, Any]]:
+    """Run all changes in one Spark job, scripted so that no planning runs beside it."""
+    changes, at, batches = scheduled(load, gap)
+    with tempfile.TemporaryDirectory(prefix="sluice-migration-") as root:
+        directory = open_data_dir(Path(root))
+        settings = load_settings(
+            data_dir=Path(root),
+            cores=cores,
+            buckets=cores,
+            max_rows_per_batch=load.max_rows_per_batch,
+            target_batch_s=0,
+        )
+        with Store.open(directory.catalog_url) as store:
+            engine = Engine(settings, directory, store, bounded=True)
+            engine.acquire()
+            try:
+                for stream in load.streams(batches).values():
+                    store.streams.add(stream)
+                with store.transaction():
+                    for step, number in zip(changes, at, strict=True):
+                        store.control_log.append(plan=step.plan, at_batch=number)
+                engine.run()
+                engine.stop()
+                manifests = store.batches.manifests(0, batches)
+            finally:
+                engine.close()
+    # From commit to commit; the first batch, which starts Spark's workers, is not looked at.
+    batch_s = np.diff([m.committed_at_us / 1e6 for m in manifests], prepend=0.0).tolist()
+    return carried(load, changes, at, batch_s, [m.state_rows for m in manifests])
+
+
 def carried(
     load: Load, changes: Sequence[Step], at: Sequence[int], batch_s: Sequence[float], rows: Sequence[int]
-) -> list[Carried]:
-    """Sum up a run.
+) -> list[dict[str, Any]]:
+    """Sum up the batches that carried a change.
+
+    Of each ``kind`` of change: what its batch took; the medians of the batches before it, back to the change
+    before, and after it; the ``ratio`` to the dearer of the two plans it stands between; what the next batch
+    took; and the rows held and slices of all joins and both sides after it.
 
     Args:
         load: The load.
@@ -52,62 +87,16 @@ def carried(
     starts = [load.batches_to_fill, *(number + 1 for number in at[1:])]
     ends = [*at[1:], len(batch_s)]
     medians = [statistics.median(batch_s[a:b]) for a, b in zip(starts, ends, strict=True)]
-    found = []
-    for turn, (step, number) in enumerate(zip(changes, at, strict=True)):
-        if turn:
-            before_s, after_s = medians[turn - 1 : turn + 1]
-            joins = [join for family in step.plan.families for join in family.joins]
-            found.append(
-                {
-                    "kind": step.kind,
-                    "batch_s": batch_s[number],
-                    "before_s": before_s,
-                    "after_s": after_s,
-                    "ratio": batch_s[number] / max(before_s, after_s),
-                    "next_s": batch_s[number + 1],
-                    "state_rows": rows[number],
-                    "slices": sum(len(join.chain_a) + len(join.chain_b) for join in joins),
-                }
-            )
-    return found
-
-
-def scheduled(load: Load, gap: int) -> tuple[list[Step], list[int], int]:
-    """Return the changes, the batch of each (the first plan comes in batch 0), and the number of batches."""
-    count = len(list(steps(load)))
-    at = [0, *(load.batches_to_fill + gap + turn * (gap + 1) for turn in range(count - 1))]
-    batches = at[-1] + 1 + gap
-    return list(steps(load, batches)), at, batches
-
-
-def through_spark(load: Load, cores: int, gap: int = GAP) -> list[Carried]:
-    """Run all changes in one Spark job, scripted so that no planning runs beside it."""
-    changes, at, batches = scheduled(load, gap)
-    with tempfile.TemporaryDirectory(prefix="sluice-migration-") as root:
-        directory = open_data_dir(Path(root))
-        store = Store.open(directory.catalog_url)
-        settings = load_settings(
-            data_dir=Path(root),
-            cores=cores,
-            buckets=cores,
-            max_rows_per_batch=load.max_rows_per_batch,
-            target_batch_s=0,
-        )
-        engine = Engine(settings, directory, store, bounded=True)
-        engine.acquire()
-        try:
-            for stream in load.streams(batches).values():
-                store.streams.add(stream)
-            with store.transaction():
-                for step, number in zip(changes, at, strict=True):
-                    store.control_log.append(plan=step.plan, at_batch=number)
-            engine.run()
-            engine.stop()
-            manifests = store.batches.manifests(0, batches)
-        finally:
-            engine.close()
-            store.close()
-    ends = [m.committed_at_us / 1e6 for m in manifests]
-    # From commit to commit; the first batch, which starts Spark's workers, is not looked at.
-    batch_s = [0.0, *(end - start for start, end in itertools.pairwise(ends))]
-    return carried(load, changes, at, batch_s, [m.state_rows for m in manifests])
+    return [
+        {
+            "kind": step.kind,
+            "batch_s": batch_s[number],
+            "before_s": before_s,
+            "after_s": after_s,
+            "ratio": batch_s[number] / max(before_s, after_s),
+            "next_s": batch_s[number + 1],
+            "state_rows": rows[number],
+            "slices": sum(len(j.chain_a) + len(j.chain_b) for f in step.plan.families for j in f.joins),
+        }
+        for step, number, before_s, after_s in zip(changes[1:], at[1:], medians, medians[1:], strict=False)
+    ]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 from catalog.values.plan import Plan, Strategy
-from catalog.values.query import Query
+from catalog.values.query import Backfill, Query
 from catalog.values.statistics import FamilyProfile, FilterProfile, Measure, Profile, StreamProfile
-from planner.build.build_plan import STRATEGIES, build_plan
+from planner.build.build_plan import build_plan
 from planner.build.check_plan import check_plan
 from planner.build.explicit_chain import explicit_chain
 from planner.build.objective import Objective
@@ -19,72 +19,46 @@ from tests.bench.migration.load import Load
 TURNS: tuple[Strategy, ...] = ("cpu-opt", "pullup", "pushdown", "unshared", "mem-opt")
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
-    """A plan version and what was changed.
-
-    Attributes:
-        kind: What was changed.
-        plan: The version.
-        queries: Queries that run in it.
-        strategy: Their strategy.
-    """
+class Step(NamedTuple):
+    """A plan version and what was changed."""
 
     kind: str
     plan: Plan
-    queries: tuple[Query, ...]
-    strategy: Strategy
 
 
-def steps(load: Load, batches: int | None = None) -> Iterator[Step]:
-    """Yield the first plan and then every kind of change once, each on top of the one before.
+def steps(load: Load, batches: int = 1) -> list[Step]:
+    """Return the first plan and then every kind of change once, each on top of the one before.
 
     Args:
         load: The load.
-        batches: Batches of rows that the plans' streams bring; None for as many as anybody reads.
+        batches: Batches of rows that the plans' streams bring.
     """
     streams = {s.id: s for s in load.streams(batches).values()}
     profile = profile_of(load)
-    queries = load.bound_queries
-    strategy: Strategy = "mem-opt"
-    plan = build_plan(queries, streams)
-    yield Step("first", plan, queries, strategy)
+    found = [Step("first", build_plan(load.bound_queries, streams))]
 
-    def after(kind: str) -> Step:
-        planned = build_plan(queries, streams, plan, objective=Objective(strategy), profile=profile)
-        return Step(kind, planned, queries, strategy)
-
-    def entering(kind: str, text: str, backfill: str) -> Step:
-        nonlocal queries, plan
-        number = max(q.id for q in queries) + 1
-        query = load.bound(text, number, "state" if backfill == "state" else "none")
-        queries = (*queries, query)
-        step = after(kind)
-        plan = step.plan
-        return step
-
-    def leaving(kind: str) -> Step:
-        nonlocal queries, plan
-        queries = queries[:-1]
-        step = after(kind)
-        plan = step.plan
-        return step
+    def then(kind: str, *further: Query, strategy: Strategy = "mem-opt") -> None:
+        queries, objective = (*load.bound_queries, *further), Objective(strategy)
+        plan = build_plan(queries, streams, found[-1].plan, objective=objective, profile=profile)
+        found.append(Step(kind, plan))
 
     middle_s, longer_s = load.longest_s * 0.33, load.longest_s * 1.2
-    yield entering("add", load.text(middle_s, {"A": 0.15}), "none")
-    yield leaving("remove")
-    yield entering("add, backfill state", load.text(middle_s, {"A": 0.25, "B": 0.15}), "state")
-    yield leaving("remove, after backfill")
-    yield entering("add the longest window", load.text(longer_s, {"A": 0.1}), "none")
-    yield leaving("remove the longest window")
+    coming: list[tuple[str, str, str, Backfill]] = [
+        ("add", "remove", load.text(middle_s, {"A": 0.15}), "none"),
+        (
+            *("add, backfill state", "remove, after backfill"),
+            *(load.text(middle_s, {"A": 0.25, "B": 0.15}), "state"),
+        ),
+        ("add the longest window", "remove the longest window", load.text(longer_s, {"A": 0.1}), "none"),
+    ]
+    for comes, goes, text, backfill in coming:
+        then(comes, load.bound(text, load.queries + 1, backfill))
+        then(goes)
     for kind in ("merge", "split"):
-        plan = cut_by_hand(plan, merged=kind == "merge")
-        yield Step(kind, plan, queries, strategy)
-    for turn in TURNS:
-        strategy = turn
-        step = after(f"to {turn}")
-        plan = step.plan
-        yield step
+        found.append(Step(kind, cut_by_hand(found[-1].plan, merged=kind == "merge")))
+    for strategy in TURNS:
+        then(f"to {strategy}", strategy=strategy)
+    return found
 
 
 def cut_by_hand(plan: Plan, *, merged: bool) -> Plan:
@@ -122,6 +96,3 @@ def profile_of(load: Load) -> Profile:
         batch_s=Measure(load.batch_s),
         buckets=2,
     )
-
-
-assert set(TURNS) == set(STRATEGIES)

@@ -6,10 +6,10 @@ Standard library only: peers run in environments of their own, which have nothin
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from tests.bench.peers.workloads import Query, Streams
 
@@ -34,39 +34,15 @@ class Job:
     queries: tuple[Query, ...]
     cores: int
     memory_gb: int
-    options: Mapping[str, Any] = field(default_factory=dict)
+    options: dict[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """Some of the input, and when it was worked on.
-
-    Attributes:
-        began_s: Seconds, any clock that the others of the run are on, too.
-        ended_s: Likewise.
-        rows: Rows of both streams.
-    """
+class Batch(NamedTuple):
+    """Rows of both streams, and when they were worked on, by any clock that the run's other batches have."""
 
     began_s: float
     ended_s: float
     rows: int
-
-
-@dataclass(frozen=True, slots=True)
-class Held:
-    """What Sluice held at the end of a batch.
-
-    Attributes:
-        rows: Rows of both streams.
-        bytes: Encoded bytes.
-        a_us: Newest event time of A, which is its watermark: nothing is late.
-        b_us: Newest event time of B.
-    """
-
-    rows: int
-    bytes: int
-    a_us: int
-    b_us: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +56,6 @@ class Ran:
         batches: By join, where several read the same rows; empty where nothing happens in batches.
         paced: Whether the batches are the engine's own, so that the time of one says something.
         versions: Versions of what ran, by name.
-        held: State at the end of each batch, where it is known.
     """
 
     results: Mapping[str, int]
@@ -89,7 +64,15 @@ class Ran:
     batches: Sequence[Sequence[Batch]] = ()
     paced: bool = False
     versions: Mapping[str, str] = field(default_factory=dict)
-    held: Sequence[Held] = ()
+
+
+def batches_between(began_s: float, ends: Iterable[tuple[float, int]]) -> list[Batch]:
+    """Return batches that follow each other, from the end of each and its rows."""
+    found = []
+    for ended_s, rows in ends:
+        found.append(Batch(began_s, ended_s, rows))
+        began_s = ended_s
+    return found
 
 
 def write_job(path: Path, job: Job) -> None:
@@ -113,6 +96,5 @@ def answer(ran: Ran) -> None:
 def read_answer(stdout: str) -> Ran:
     """Return what ``answer`` printed."""
     document = json.loads(stdout.strip().splitlines()[-1])
-    document["batches"] = [[Batch(**b) for b in batches] for batches in document["batches"]]
-    document["held"] = [Held(**h) for h in document["held"]]
+    document["batches"] = [[Batch(*b) for b in batches] for batches in document["batches"]]
     return Ran(**document)

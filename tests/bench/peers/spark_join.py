@@ -67,8 +67,7 @@ def run(job: Job) -> Ran:
     """Run the job's queries to their end."""
     with spark_session(job, rocksdb=job.options["rocksdb"]) as spark:
         began_s = time.time()
-        by_hand = job.options["sharing"] == "hand"
-        frames = [_by_hand(spark, job)] if by_hand else _each(spark, job)
+        frames = [_by_hand(spark, job)] if job.options["by_hand"] else _each(spark, job)
         running = [start(frame, job, f"join-{number}") for number, frame in enumerate(frames)]
         ended_s, batches, counts = finish(running)
         results = {name: count for of_one in counts for name, count in of_one.items()}

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.join.absence_classes import ClassBlocks
 from operators.kernels.keys import Int64s
-from operators.kernels.nearest import take_nearer, without_match
+from operators.kernels.nearest import NEVER, passed_windows, take_nearer, without_match
 from operators.kernels.positions import PositionTable
-from operators.lineage.route_numbers import query_keys
 
 FAR = 2**62
 distances = st.integers(-20, 20)
@@ -20,6 +16,10 @@ distances = st.integers(-20, 20)
 
 def array(values: list[int]) -> Int64s:
     return np.array(values, dtype=np.int64)
+
+
+def is_ascending(values: Int64s) -> bool:
+    return bool((np.diff(values) >= 0).all())
 
 
 @given(st.lists(st.tuples(st.integers(0, 4), distances)))
@@ -34,29 +34,57 @@ def test_the_nearest_of_each_row_stay(matches: list[tuple[int, int]]) -> None:
 
 @given(
     st.lists(st.tuples(st.integers(0, 7), st.integers(0, 7), st.integers(0, 20), st.integers(0, 20))),
-    st.lists(st.tuples(st.integers(1, 20), st.integers(1, 20)), min_size=7, max_size=7),
+    st.lists(st.tuples(st.integers(1, 20), st.integers(1, 20)), min_size=7, max_size=7)
+    | st.lists(st.integers(1, 20), min_size=7, max_size=7).map(lambda ws: [(w, w) for w in sorted(ws)]),
+    st.integers(1, 3),
 )
 def test_rows_are_without_a_match_by_the_classes_that_ask(
-    rows: list[tuple[int, int, int, int]], windows: list[tuple[int, int]]
+    rows: list[tuple[int, int, int, int]], windows: list[tuple[int, int]], digits: int
 ) -> None:
-    ids = tuple(range(1, 8))
-    compiled = ClassBlocks.of(ids, query_keys(ids), [(both, 1 << n) for n, both in enumerate(windows)])
     columns = [array([row[column] for row in rows]) for column in range(4)]
-    bounds = (compiled.least_a_us, compiled.most_a_us, compiled.least_b_us, compiled.most_b_us)
-    found = without_match(*columns, compiled.offsets, *bounds)
-    blocks = list(zip(*(part.tolist() for part in found), strict=True))
-    classes = [range(n, n + 1) for n in range(7)] + [range(2), range(2, 4), range(4, 6), range(4)]
-    assert [tuple(n + 1 for n in each) for each in classes] == list(compiled.routes.ids().values())
-    assert [(place, number) for place, block in blocks for number in classes[block]] == [
+    bounds = [array([both[place] for both in windows]) for place in (0, 1)]
+    found = without_match(*columns, *bounds, windows == sorted(windows) and is_ascending(bounds[1]), digits)
+    runs = list(zip(*(part.tolist() for part in found), strict=True))
+    assert [(place, number) for place, start, end in runs for number in range(start, end)] == [
         (place, number)
         for place, (first, last, ahead, behind) in enumerate(rows)
         for number in range(first, last)
         if ahead >= windows[number][0] and behind >= windows[number][1]
     ]
-    pairs = {(0, 1), (2, 3), (4, 5), (7, 8)}
-    assert not {(one, other) for (row, one), (at, other) in pairwise(blocks) if row == at} & pairs, (
-        "two in one"
+    for place, start, end in runs:
+        shown = f"{end - start:b}".rstrip("0")
+        assert len(shown) <= digits
+        before = [run for run in runs if run[0] == place and run[2] == start]
+        assert not before or before[0][2] - before[0][1] > end - start, "two runs could be one"
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 9), st.booleans())),
+    st.lists(st.integers(1, 9), min_size=1).map(sorted),
+    st.integers(0, 20) | st.none(),
+    st.integers(0, 9) | st.none(),
+)
+def test_a_watermark_passes_rows_by_windows(
+    rows: list[tuple[int, bool]], windows: list[int], then: int | None, on: int | None
+) -> None:
+    now = None if on is None else on + (then or 0)
+    if now is None:
+        then = None
+    some = any(ended for _, ended in rows)
+    found = passed_windows(
+        array([ts for ts, _ in rows]),
+        array(windows),
+        NEVER if then is None else then,
+        NEVER if now is None else now,
+        np.array([ended for _, ended in rows] if some else [], dtype=np.bool_),
     )
+    wanted = []
+    for place, (ts, ended) in enumerate(rows):
+        passed = [n for n, w in enumerate(windows) if ended or (now is not None and now - ts >= w)]
+        asking = [n for n in passed if then is None or then - ts < windows[n]]
+        if asking:
+            wanted.append((place, asking[0], asking[-1] + 1))
+    assert list(zip(*(part.tolist() for part in found), strict=True)) == wanted
 
 
 @given(st.sets(st.tuples(st.integers(3, 6), st.integers(10, 15)), min_size=1), st.data())

@@ -9,7 +9,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from catalog.store import retention
-from catalog.values.batch import BatchManifest, CpuCounters, SliceCounters, StreamCounters
+from catalog.values.batch import AbsenceCounters, BatchManifest, CpuCounters, SliceCounters, StreamCounters
 from catalog.values.query import Output
 from catalog.values.sink import FilesSink
 from service.inputs.sources.backlog import Backlog
@@ -52,6 +52,7 @@ def test_counters_are_the_manifests_totals(tmp_path: Path) -> None:
                         SliceCounters("f", "a", 1, rows=0, join="q5"),
                     ),
                     query_rows=((query.id, 4),),
+                    absence=(AbsenceCounters("f", "a", undecided=5 + batch, absent=1, marks=3),),
                     started_at_us=1_000_000,
                     committed_at_us=1_500_000,
                     cpu=CpuCounters(250_000, 125_000),
@@ -68,6 +69,8 @@ def test_counters_are_the_manifests_totals(tmp_path: Path) -> None:
     assert found["sluice_slice_rows", of_slice] == 6
     of_another_join = (("family", "f"), ("join", "q5"), ("side", "a"), ("slice", "1"))
     assert found["sluice_slice_rows", of_another_join] == 0
+    assert found["sluice_undecided_rows", (("family", "f"), ("side", "a"))] == 6
+    assert found["sluice_marks", (("family", "f"), ("side", "a"))] == 3
     assert found["sluice_last_batch_cpu_seconds", (("part", "pack"),)] == 0.25
     assert found["sluice_last_batch_cpu_seconds", (("part", "chain"),)] == 0.125
     assert found["sluice_state_rows_peak", ()] == 7
