@@ -14,7 +14,7 @@ from typing import Literal
 
 from catalog.durations import format_duration
 from catalog.values.groups.grouping import Grouping
-from catalog.values.query import PUNCTUATION_OUTPUT, Backfill, Clock, JoinKind, Output
+from catalog.values.query import OLDEST, PUNCTUATION_OUTPUT, Backfill, Clock, JoinKind, Output
 from catalog.values.stream import Stream
 
 Strategy = Literal["unshared", "pullup", "pushdown", "mem-opt", "cpu-opt"]
@@ -84,6 +84,7 @@ class PlannedQuery:
         preserved: Sides whose rows it judges.
         grouping: Groups that are its results; None if its results are pairs.
         hands_on: Whether its pairs are rows of its next step (``catalog.steps``) and not results.
+        expires_a: When it needs a row of a no longer (``catalog.values.query.Side``).
     """
 
     id: int
@@ -102,6 +103,7 @@ class PlannedQuery:
     preserved: tuple[Literal["a", "b"], ...] = ()
     grouping: Grouping | None = None
     hands_on: bool = False
+    expires_a: tuple[tuple[str, int], ...] = ()
 
     @property
     def announces(self) -> bool:
@@ -109,12 +111,17 @@ class PlannedQuery:
         return any(output.name == PUNCTUATION_OUTPUT for output in self.outputs)
 
     @property
+    def alike_us(self) -> int | None:
+        """How much later than the oldest row of an intermediate another row may be, if that is the rule."""
+        return self.expires_a[0][1] if [name for name, _ in self.expires_a] == [OLDEST] else None
+
+    @property
     def gives_pairs(self) -> bool:
         """Return whether pairs are results: semi and anti joins give rows of one side alone."""
         return self.kind not in ("semi", "anti")
 
     def needs_one_match(self, side: str) -> bool:
-        """Tell whether it judges the rows of a side and needs each of them only until its first match."""
+        """Return whether it judges the rows of a side and needs each of them only until its first match."""
         return not self.gives_pairs and self.preserved == (side,)
 
 
@@ -206,7 +213,7 @@ class Replication:
 
     @property
     def replicates(self) -> bool:
-        """Tell whether any key has more than one fragment."""
+        """Return whether any key has more than one fragment."""
         return self.every > 1 or bool(self.heavy)
 
     def grown(self, other: Replication) -> Replication:
@@ -455,12 +462,12 @@ class FamilyPlan:
 
     @property
     def ordered(self) -> bool:
-        """Tell whether its clock is the order of its streams, so that windows count steps of the order."""
+        """Return whether its clock is the order of its streams, so that windows count steps of the order."""
         return self.clock_a == "order"
 
     @property
     def judges_absence(self) -> bool:
-        """Tell whether its queries are outer, semi and anti joins: a family has these or inner ones."""
+        """Return whether its queries are outer, semi and anti joins: a family has these or inner ones."""
         return any(q.kind != "inner" for q in self.queries)
 
     @property
@@ -470,8 +477,13 @@ class FamilyPlan:
 
     @property
     def hands_on(self) -> bool:
-        """Tell whether some of its queries hand on their pairs to a next step."""
+        """Return whether some of its queries hand on their pairs to a next step."""
         return any(q.hands_on for q in self.queries)
+
+    @property
+    def rows_expire(self) -> bool:
+        """Return whether each row of side a, which is an intermediate, leaves at a time of its own."""
+        return all(q.expires_a for q in self.queries)
 
     @property
     def keyless_sides(self) -> frozenset[str]:
@@ -482,7 +494,9 @@ class FamilyPlan:
         """Tell which slices of a side have a lazy end: by the filters no row stays behind there, and no male.
 
         Rows may then lie in the slice for longer than its interval says, since to cut them apart would save
-        nothing. The end of a chain is never lazy: rows leave there.
+        nothing. The end of a chain is never lazy: rows leave there. What stops rows of an intermediate does
+        not count: each of them expires wherever it lies, and mostly one that serves a short window serves a
+        longer one as well.
 
         Args:
             join: One of the family's joins.
@@ -495,7 +509,8 @@ class FamilyPlan:
             reached[males] = max(slices, reached.get(males, 0))
         every, ends = reached.get(None, 0), set(reached.values())
         lazy = [
-            piece.keep == following.keep and (every > number or number not in ends)
+            ((self.rows_expire and side == "a") or piece.keep == following.keep)
+            and ((self.rows_expire and side == "b") or every > number or number not in ends)
             for number, (piece, following) in enumerate(pairwise(chain), start=1)
         ]
         return (*lazy, False)

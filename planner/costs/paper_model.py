@@ -35,7 +35,7 @@ cost a comparison per pair that they judge. §6.2 has no formula: it says that a
 selection holds more rows and probes more, which the terms above count.
 
 Where we differ from §5.2: merging k slices saves the overhead of k - 1 operators, where the paper prints k
-(``merge_difference`` in ``tests/bench/paper/savings.py``), and merging from 0 saves unions, where the paper
+(``merge_difference`` in ``tests/planner/costs/paper.py``), and merging from 0 saves unions, where the paper
 says that their costs stay the same: a query whose slices are merged into one needs none, as in Equation 1.
 
 Source: State-Slice (VLDB 2006) §3.1 Eq. 1, §3.2 Eq. 2 (as ``tests/planner/costs/paper.py`` derives it), §4.3

@@ -17,29 +17,33 @@ after the windows have filled.
 from __future__ import annotations
 
 import tempfile
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
 
 import pandas as pd
 import typer
 
+from tests.bench.options import DOCS, Out
 from tests.bench.peers.inputs import write_streams
-from tests.bench.peers.workloads import WORKLOADS
-from tests.bench.reports import table, write_page
-from tests.bench.runs import batches_of_stages, event_log, events_of, manifests_of, write_workload
-from tests.sluice_run import run
+from tests.bench.peers.workloads import WORKLOADS, Streams
+from tests.bench.reports import publish, table
+from tests.bench.runs import (
+    batches_of_stages,
+    event_log,
+    events_of,
+    manifests_of,
+    run_workload,
+    write_workload,
+)
 
 MANY_KEYS = WORKLOADS["many-keys"]
+#: Rows, and the batches that are left out.
 LOADS = {
-    "a million rows": MANY_KEYS.streams,
-    "2,000 rows": replace(MANY_KEYS.streams, rows=60_000, files=60, keys=5_000),
+    "a million rows": (MANY_KEYS.streams, 8),
+    "2,000 rows": (replace(MANY_KEYS.streams, rows=60_000, files=60, keys=5_000), 30),
 }
-#: Batches left out, of each load.
-FIRST = {"a million rows": 8, "2,000 rows": 30}
-
-
 #: Parts of a batch, ms: wall clock, then CPU time of our own code.
 PARTS = {
     "plan": "plan: what to read, Spark's planning",
@@ -59,60 +63,48 @@ def batches(out: Path, log_directory: Path) -> Iterator[dict[str, float]]:
     """Yield the parts of the batches of a finished run."""
     events = list(events_of(log_directory))
     batch_of = batches_of_stages(events)
-    stages: dict[int, list[int]] = {}
+    stages: defaultdict[int, list[int]] = defaultdict(list)
     for event in events:
         if event["Event"] == "SparkListenerStageCompleted":
             info = event["Stage Info"]
-            took_ms = info["Completion Time"] - info["Submission Time"]
-            stages.setdefault(batch_of.get(info["Stage ID"], -1), []).append(took_ms)
+            batch = batch_of.get(info["Stage ID"], -1)
+            stages[batch].append(info["Completion Time"] - info["Submission Time"])
     manifests = {m.batch: m for m in manifests_of(out)}
-    for event in events:
-        if not event["Event"].endswith("QueryProgressEvent"):
-            continue
-        progress = event["progress"]
-        took, ran = progress["durationMs"], stages.get(progress["batchId"], [])
-        manifest = manifests.get(progress["batchId"])
-        if len(ran) != 2 or manifest is None:
-            continue
-        plan = took["latestOffset"] + took["getBatch"] + took["queryPlanning"]
-        yield {
-            "plan": plan,
-            "offsets": took["walCommit"],
-            "read": ran[0],
-            "join": ran[1],
-            "job": took["addBatch"] - sum(ran),
-            "commits": took["triggerExecution"] - plan - took["walCommit"] - took["addBatch"],
-            "whole": took["triggerExecution"],
-            "pack_cpu": manifest.cpu.pack_us / 1000,
-            "chain_cpu": manifest.cpu.chain_us / 1000,
-            "state_commit": progress["stateOperators"][0]["commitTimeMs"],
-        }
+    for progress in (e["progress"] for e in events if e["Event"].endswith("QueryProgressEvent")):
+        took, ran = progress["durationMs"], stages[progress["batchId"]]
+        if len(ran) == 2 and progress["batchId"] in manifests:
+            cpu = manifests[progress["batchId"]].cpu
+            plan = took["latestOffset"] + took["getBatch"] + took["queryPlanning"]
+            yield {
+                "plan": plan,
+                "offsets": took["walCommit"],
+                "read": ran[0],
+                "join": ran[1],
+                "job": took["addBatch"] - sum(ran),
+                "commits": took["triggerExecution"] - plan - took["walCommit"] - took["addBatch"],
+                "whole": took["triggerExecution"],
+                "pack_cpu": cpu.pack_us / 1000,
+                "chain_cpu": cpu.chain_us / 1000,
+                "state_commit": progress["stateOperators"][0]["commitTimeMs"],
+            }
 
 
-def measure(name: str, directory: Path) -> pd.Series:
-    """Run one load and return the medians of its batches' parts, ms."""
-    data = directory / name.replace(" ", "-")
-    data.mkdir()
-    written = write_streams(data, LOADS[name])
-    queries = {query.name: query.cql() for query in MANY_KEYS.queries}
-    workload = write_workload(data / "workload.yaml", written, queries)
-    log = data / "events"
-    outcome = run(workload, data / "out", mode="shared", environment=event_log(log))
-    if outcome.returncode != 0:
-        raise RuntimeError(f"sluice run failed with exit {outcome.returncode}:\n{outcome.stderr[-4000:]}")
-    return pd.DataFrame(batches(data / "out", log)).iloc[FIRST[name] :].median()
-
-
-def main(out: Annotated[Path, typer.Option(help="Directory of the report.")] = Path("docs/bench")) -> None:
-    """Measure both loads and write the table and its JSON."""
+def measure(streams: Streams, first: int) -> dict[str, float]:
+    """Run one load and return the medians of the parts of its batches from the first that counts, ms."""
     with tempfile.TemporaryDirectory(prefix="sluice-budget-") as directory:
-        measured = {name: measure(name, Path(directory)) for name in LOADS}
-    lines = [(text, *(f"{m[part]:,.0f}" for m in measured.values())) for part, text in PARTS.items()]
-    head = "Written by `python -m tests.bench.batch_budget`; twelve queries of many-keys, two cores."
+        root = Path(directory)
+        queries = {query.name: query.cql() for query in MANY_KEYS.queries}
+        workload = write_workload(root / "workload.yaml", write_streams(root, streams), queries)
+        run_workload(workload, root / "out", environment=event_log(root / "events"))
+        return pd.DataFrame(batches(root / "out", root / "events")).iloc[first:].median().to_dict()
+
+
+def main(out: Out = DOCS) -> None:
+    """Measure both loads and write the table and its JSON."""
+    measured = {name: measure(*load) for name, load in LOADS.items()}
+    lines = [(text, *(m[part] for m in measured.values())) for part, text in PARTS.items()]
     text = table(("ms, medians", *measured), lines)
-    figures = {name: medians.to_dict() for name, medians in measured.items()}
-    page = f"# Where the time of a micro-batch goes\n\n{head}\n\n{text}"
-    typer.echo(write_page(out, "batch_budget", page, figures))
+    typer.echo(publish(out, "batch_budget", measured, {"figures": text}))
 
 
 if __name__ == "__main__":

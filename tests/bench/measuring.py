@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import statistics
 import time
 from collections import Counter, defaultdict
@@ -11,25 +10,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from tests.pipeline import Ran
-
-
-def median_ms(
-    call: Callable[[int], object], times: int, clock_s: Callable[[], float] = time.process_time
-) -> float:
-    """Return the median time of a call, which is given its number."""
-    taken_ms = []
-    for number in range(times):
-        began_s = clock_s()
-        call(number)
-        taken_ms.append((clock_s() - began_s) * 1e3)
-    return statistics.median(taken_ms)
-
-
-def in_turn(names: Sequence[str], rounds: int) -> Iterator[str]:
-    """Yield all names in each round, in another order each time: none always follows the same one."""
-    order = random.Random(len(names))
-    for _ in range(rounds):
-        yield from order.sample(names, len(names))
 
 
 @dataclass(slots=True)

@@ -47,13 +47,13 @@ def legend_below(axes: Any) -> None:
 
 
 def grid_of_lines(
-    path: Path, data: pd.DataFrame, x: str, y: str, *, row: str, column: str, x_label: str, y_label: str
+    path: Path, data: pd.DataFrame, x: str, y: str, *, column: str, x_label: str, y_label: str
 ) -> None:
-    """Draw a panel for each value of two columns, in each a line for each strategy."""
-    rows, columns = (list(dict.fromkeys(data[name])) for name in (row, column))
+    """Draw a panel for each distribution and each value of a column, in each a line for each strategy."""
+    rows, columns = (list(dict.fromkeys(data[name])) for name in ("distribution", column))
     size = (3.4 * len(columns) + 0.6, 2.5 * len(rows) + 1.0)
     with drawn(path, len(rows), len(columns), size=size, sharex=True, squeeze=False) as axes:
-        for (place, across), some in data.groupby([row, column], sort=False):
+        for (place, across), some in data.groupby(["distribution", column], sort=False):
             axis = axes[rows.index(place)][columns.index(across)]
             for (name, line), marker in zip(some.groupby("strategy", sort=False), MARKERS, strict=False):
                 axis.plot(line[x], line[y], marker=marker, markersize=4, label=name)

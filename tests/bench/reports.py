@@ -18,6 +18,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import psutil
 
@@ -34,9 +35,25 @@ def machine() -> str:
 
 
 def table(header: Sequence[object], rows: Iterable[Sequence[object]], texts: int = 1) -> str:
-    """Return a Markdown table; all columns but the first ``texts`` are aligned to the right."""
+    """Return a Markdown table; all columns but the first ``texts`` are aligned to the right.
+
+    >>> print(table(("", "rows", "s"), [("a", 1234567, 0.12345), ("b", 3, None)]))
+    |  | rows | s |
+    | --- | ---: | ---: |
+    | a | 1,234,567 | 0.123 |
+    | b | 3 | – |
+    """
     rule = ["---" if column < texts else "---:" for column in range(len(header))]
-    return "\n".join("| " + " | ".join(map(str, cells)) + " |" for cells in (header, rule, *rows))
+    return "\n".join("| " + " | ".join(map(shown, cells)) + " |" for cells in (header, rule, *rows))
+
+
+def shown(value: object) -> str:
+    """Return a value as tables show it: numbers with three digits, whole ones with all, texts as they are."""
+    if value is None or value != value:
+        return "–"
+    if isinstance(value, float | np.floating):
+        return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+    return f"{value:,}" if isinstance(value, int | np.integer) else str(value)
 
 
 def fill_page(path: Path, parts: Mapping[str, str]) -> str:
@@ -52,6 +69,17 @@ def fill_page(path: Path, parts: Mapping[str, str]) -> str:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(page.lstrip("\n"), encoding="utf-8")
     return page
+
+
+def publish(out: Path, name: str, figures: Mapping[str, Any], tables: Mapping[str, str]) -> str:
+    """Write figures as ``<name>.json``, and tables and machine into ``<name>.md``, and return the page.
+
+    Figures of an earlier run keep the machine that they name.
+    """
+    out.mkdir(parents=True, exist_ok=True)
+    figures = {"machine": machine()} | dict(figures)
+    write_figures(out / f"{name}.json", figures)
+    return fill_page(out / f"{name}.md", {"machine": figures["machine"], **tables})
 
 
 def write_page(out: Path, name: str, text: str, figures: object) -> str:
@@ -75,9 +103,11 @@ def read_figures(path: Path) -> dict[str, Any]:
     return dict(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else {}
 
 
-def write_rows(path: Path, rows: Iterable[Any]) -> None:
+def write_rows(path: Path, rows: Iterable[Any] | pd.DataFrame) -> None:
     """Write rows, mappings or dataclass values of one type, as a CSV file."""
-    pd.DataFrame(list(rows)).to_csv(path, index=False, float_format="%.7g", lineterminator="\n")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    found = rows if isinstance(rows, pd.DataFrame) else pd.DataFrame(list(rows))
+    found.to_csv(path, index=False, float_format="%.7g", lineterminator="\n")
 
 
 def rounded(value: object) -> object:
@@ -89,8 +119,3 @@ def rounded(value: object) -> object:
     if isinstance(value, list | tuple):
         return [rounded(item) for item in value]
     return value
-
-
-def percentile(ordered: Sequence[float], part: float) -> float | None:
-    """Return a value that so much of the ascending values do not exceed; None of nothing."""
-    return ordered[min(int(part * len(ordered)), len(ordered) - 1)] if ordered else None

@@ -5,7 +5,7 @@
 About three and a half minutes, 45 s for each run and 80 s of idling; the report is written after every run.
 
     process ── answers ── streams and a query registered ── first result readable
-       0       GET /streams                                 GET /queries/q/results has a row
+       0       GET /streams                                 GET /queries/q0/results has a row
 
 Cold is a fresh data directory, the second start one that was stopped before; both find new files of both
 streams. CPU time is that of the service with all its processes, user and system, up to the first result.
@@ -17,17 +17,15 @@ from __future__ import annotations
 
 import json
 import os
-import statistics
 import tempfile
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Self
 
 import httpx
 import numpy as np
+import pandas as pd
 import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -35,8 +33,9 @@ import typer
 
 from service.jvm.jvm import DEFAULT_OPTIONS
 from tests.api.running_service import RunningService, free_port
+from tests.bench.options import DOCS, Out, Runs
 from tests.bench.processes import cores_used, cpu_times, kind_of
-from tests.bench.reports import fill_page, machine, table, write_figures
+from tests.bench.reports import publish, table
 from tests.builders import stream_document
 from tests.waiting import until
 
@@ -49,42 +48,15 @@ QUERIES = 100
 #: Rows of a file and keys: some 200 results of the first query, fewer than a page holds.
 ROWS, KEYS = 1000, 1000
 COLUMNS = {"ts": "timestamp", "k": "bigint", "v": "double"}
+#: Processes that take less are not shown.
+_SHOWN_CORES = 0.0005
 
 #: Starts without the archive of classes, as where ``make setup`` could make none.
 NO_ARCHIVE = {"SLUICE_SPARK_CONF": json.dumps({DEFAULT_OPTIONS: "-Dsluice.archive=none"})}
 
-
-@dataclass(frozen=True, slots=True)
-class Start:
-    """One start.
-
-    Attributes:
-        answers_s: Until the API answered.
-        result_s: Until a result could be read.
-        cpu_s: CPU time of all processes by then.
-        load: Load of the machine before, by others.
-        processes: Command lines of what runs then, apart from the service itself.
-    """
-
-    answers_s: float
-    result_s: float
-    cpu_s: float
-    load: float
-    processes: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Idle:
-    """CPU time per second of idling, by kind of process."""
-
-    queries: int
-    load: float
-    cores: dict[str, float]
-
-    @property
-    def total(self) -> float:
-        """All of it, in cores."""
-        return sum(self.cores.values())
+#: A start: seconds until the API answered (``answers_s``) and a result could be read (``result_s``), CPU time
+#: of all processes by then (``cpu_s``), load of the machine before, by others, and the other processes.
+Start = dict[str, Any]
 
 
 class Service(RunningService):
@@ -118,45 +90,36 @@ class Service(RunningService):
         return self.until("it does not answer", lambda: self.http.get("/streams").is_success)
 
     def begin(self, queries: int) -> None:
-        """Register both streams and queries; the last one is in force afterwards."""
+        """Register both streams, and queries with a window and a filter of their own, and wait for them."""
         for name in ("A", "B"):
             path = str(self.directory / name)
             self.ok("POST", "/streams", 201, json=stream_document(name, COLUMNS, type="files", path=path))
         for number in range(queries):
-            self.add_query(number, wait=number > 0 and number == queries - 1)
-
-    def add_query(self, number: int, *, wait: bool = False) -> None:
-        """Add a query with a window and a filter of its own."""
-        window = f"[RANGE {number % 50 + 1} SECONDS]"
-        cql = f"SELECT A.k FROM A {window}, B {window} WHERE A.k = B.k AND A.v < {1 - number % 40 / 80}"
-        body = {"name": f"q{number}", "cql": cql}
-        wait_s = {"wait": 60} if wait else {}
-        self.http.post("/queries", json=body, params=wait_s).raise_for_status()
+            window = f"[RANGE {number % 50 + 1} SECONDS]"
+            where = f"A.k = B.k AND A.v < {1 - number % 40 / 80}"
+            body = {"name": f"q{number}", "cql": f"SELECT A.k FROM A {window}, B {window} WHERE {where}"}
+            last = {"wait": 60} if number == queries - 1 > 0 else {}
+            self.http.post("/queries", json=body, params=last).raise_for_status()
 
     def rows(self) -> int:
         """Rows that the first query can be asked for."""
         answer = self.http.get("/queries/q0/results", params={"limit": 1000}).raise_for_status()
         return len(answer.json()["rows"])
 
-    def measured(self, answers_s: float, rows_before: int) -> Start:
+    def measured(self, answers_s: float, rows_before: int = 0) -> Start:
         """Wait for a result and return what the start took."""
         result_s = self.until("no result", lambda: self.rows() > rows_before)
         times = cpu_times(self.process.pid)
         service = kind_of(psutil.Process(self.process.pid))
-        names = tuple(sorted(name for (_, name) in times if name != service))
-        return Start(answers_s, result_s, sum(times.values()), self.load, names)
-
-    def idle(self, queries: int, seconds: float, settle_s: float = SETTLE_S) -> Idle:
-        """Return what the service uses with nothing to do."""
-        time.sleep(settle_s)
-        load = os.getloadavg()[0]
-        return Idle(queries, load, cores_used(self.process.pid, seconds))
+        names = sorted(name for (_, name) in times if name != service)
+        took = {"answers_s": answers_s, "result_s": result_s, "cpu_s": sum(times.values())}
+        return took | {"load": self.load, "processes": names}
 
 
 def write_file(directory: Path, number: int) -> None:
     """Put a file of each stream where the service finds it; rows of one file have results among them."""
     for stream, name in enumerate(("A", "B")):
-        (directory / name).mkdir(exist_ok=True)
+        (directory / name).mkdir(exist_ok=True, parents=True)
         generator = np.random.default_rng((number, stream))
         ts = 1_700_000_000_000_000 + number * 600_000_000 + np.arange(ROWS) * 10_000
         columns = {
@@ -169,14 +132,13 @@ def write_file(directory: Path, number: int) -> None:
         fresh.rename(directory / name / f"{number}.parquet")
 
 
-def start_cold(directory: Path, environment: dict[str, str]) -> Start:
+def start_cold(directory: Path, environment: Mapping[str, str]) -> Start:
     """Start on a fresh data directory, once."""
-    directory.mkdir()
     write_file(directory, 0)
     with Service(directory, environment) as running:
         answers_s = running.answers()
         running.begin(1)
-        return running.measured(answers_s, 0)
+        return running.measured(answers_s)
 
 
 def start_again(directory: Path) -> Start:
@@ -188,81 +150,55 @@ def start_again(directory: Path) -> Start:
         return running.measured(answers_s, running.rows())
 
 
-def idling(directory: Path, queries: int, seconds: float) -> dict[int, Idle]:
-    """Measure a service with nothing to do, before and after queries were registered and their input read."""
-    directory.mkdir()
+def idling(directory: Path, queries: int, seconds: float, settle_s: float = SETTLE_S) -> dict[str, Any]:
+    """Return the cores used with nothing to do, before and after queries came and their input was read."""
     write_file(directory, 0)
     with Service(directory, {}) as running:
         running.answers()
         running.until("not ready", lambda: running.http.get("/health/ready").is_success)
-        before = running.idle(0, seconds)
+        time.sleep(settle_s)
+        before = cores_used(running.process.pid, seconds)
         running.begin(queries)
         running.until("no result", lambda: running.rows() > 0)
-        return {0: before, queries: running.idle(queries, seconds)}
+        time.sleep(settle_s)
+        return {"0": before, str(queries): cores_used(running.process.pid, seconds)}
 
 
-def figures(starts: dict[str, list[Start]], idles: dict[int, Idle]) -> str:
-    """Return both tables as Markdown."""
-    rows: list[tuple[str, ...]] = []
+def tables(starts: Mapping[str, list[Start]], idle: Mapping[str, Mapping[str, float]]) -> dict[str, str]:
+    """Return the tables of the report."""
+    lines = []
     for name, runs in starts.items():
-        medians = (statistics.median(getattr(run, key) for run in runs) for key in _START_COLUMNS)
-        rows.append((name, *(f"{value:.1f}" for value in medians)))
-    header = ("start, medians", "API answers, s", "first result, s", "CPU time, s", "load before")
-    text = table(header, rows)
-    if not idles:
-        return text
-    rows = []
-    for kind in sorted({kind for idle in idles.values() for kind in idle.cores}):
-        shares = [idle.cores.get(kind, 0.0) for idle in idles.values()]
-        if max(shares) >= _SHOWN_CORES:
-            rows.append((kind, *(f"{100 * share:.1f}" for share in shares)))
-    rows.append(("**all**", *(f"{100 * idle.total:.1f}" for idle in idles.values())))
-    return f"{text}\n\n{table(('idle, % of a core', *(f'{n} queries' for n in idles)), rows)}"
-
-
-_START_COLUMNS = ("answers_s", "result_s", "cpu_s", "load")
-_SHOWN_CORES = 0.0005
-
-
-def write_report(out: Path, starts: dict[str, list[Start]], idles: dict[int, Idle]) -> str:
-    """Write start.json and the tables of start.md, and return the page."""
-    document = {
-        "machine": machine(),
-        "starts": {name: [asdict(run) for run in done] for name, done in starts.items()},
-        "idle": {str(queries): asdict(idle) for queries, idle in idles.items()},
-    }
-    out.mkdir(parents=True, exist_ok=True)
-    write_figures(out / "start.json", document)
-    runs = f"{machine()}; starts: medians of {max(map(len, starts.values()))} runs; idling: once"
-    return fill_page(out / "start.md", {"machine": runs, "figures": figures(starts, idles)})
+        medians = pd.DataFrame(runs)[["answers_s", "result_s", "cpu_s", "load"]].median()
+        lines.append((name, len(runs), *medians))
+    header = ("start, medians", "runs", "API answers, s", "first result, s", "CPU time, s", "load before")
+    found = {"starts": table(header, lines)}
+    if idle:
+        shares = 100 * pd.DataFrame(idle).fillna(0.0)
+        some = shares[shares.max(axis=1) >= 100 * _SHOWN_CORES].sort_index()
+        some.loc["**all**"] = shares.sum()
+        header = ("idle, % of a core", *(f"{n} queries" for n in idle))
+        found["idle"] = table(header, some.itertuples())
+    return found
 
 
 def main(
-    runs: Annotated[int, typer.Option(min=1, help="Runs; medians are reported.")] = 3,
+    runs: Runs = 3,
     idle_s: Annotated[float, typer.Option(min=0, help="Seconds of idling that are measured; 0: none.")] = 30,
-    out: Annotated[Path, typer.Option(help="Directory of the report.")] = Path("docs/bench"),
+    out: Out = DOCS,
 ) -> None:
     """Measure starts and idling and write the tables and their JSON."""
     starts: dict[str, list[Start]] = {"cold": [], "second": [], "cold, without the archive of classes": []}
-    idles: dict[int, Idle] = {}
+    figures: dict[str, Any] = {"starts": starts, "idle": {}}
     with tempfile.TemporaryDirectory(prefix="sluice-start-") as scratch:
         for run in range(runs):
-            cold = Path(scratch) / f"cold-{run}"
-            takes: dict[str, Callable[[], Start]] = {
-                "cold": partial(start_cold, cold, {}),
-                "second": partial(start_again, cold),
-                "cold, without the archive of classes": partial(
-                    start_cold, Path(scratch) / f"bare-{run}", NO_ARCHIVE
-                ),
-            }
-            for name, take in takes.items():
-                starts[name].append(take())
-                last = starts[name][-1]
-                typer.echo(f"{name}: answers {last.answers_s:.1f} s, result {last.result_s:.1f} s", err=True)
-            write_report(out, starts, idles)
+            cold, bare = (Path(scratch) / f"{name}-{run}" for name in ("cold", "bare"))
+            starts["cold"].append(start_cold(cold, {}))
+            starts["second"].append(start_again(cold))
+            starts["cold, without the archive of classes"].append(start_cold(bare, NO_ARCHIVE))
+            publish(out, "start", figures, tables(starts, {}))
         if idle_s:
-            idles = idling(Path(scratch) / "idle", QUERIES, idle_s)
-    typer.echo(write_report(out, starts, idles))
+            figures["idle"] = idling(Path(scratch) / "idle", QUERIES, idle_s)
+    typer.echo(publish(out, "start", figures, tables(starts, figures["idle"])))
 
 
 if __name__ == "__main__":

@@ -17,8 +17,7 @@ def test_skimmed_is_more_accurate_at_smoke_size_and_the_report_is_whole(tmp_path
     figures = pd.read_csv(tmp_path / "sketches.csv")
     assert set(figures["zipf"]) == set(SETTINGS)
     assert len(figures) == 2 * 3 * 5 * 5
-    assert (figures["counters"] == figures["buckets"] * TABLES).all()
-    assert "| Zipf 1.5 |" in (tmp_path / "sketches.md").read_text(encoding="utf-8")
+    assert "| 1.5 |" in (tmp_path / "sketches.md").read_text(encoding="utf-8")
     assert (tmp_path / "sketches.png").stat().st_size > 10_000
 
 

@@ -10,11 +10,14 @@ query holds its own rows, they are some five times as many.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from functools import cached_property
+from typing import Any
 
 from catalog.values.query import Backfill, Query
 from catalog.values.stream import Column, GeneratedColumn, GeneratorSource, Stream
 from planner.bind.bind import bind
+from tests.builders import stream_document
 
 SECOND_US = 1_000_000
 START_US = 1_700_000_000 * SECOND_US
@@ -68,13 +71,9 @@ class Load:
         """Distinct keys: one row in eight finds a partner, so that results are not what takes the time."""
         return 4 * self.state_rows
 
-    def streams(self, batches: int | None) -> dict[str, Stream]:
-        """Return the two streams by name, with rows for so many batches.
-
-        Args:
-            batches: Batches; None for as many as anybody reads.
-        """
-        rows = 10**12 if batches is None else batches * self.batch_rows // 2
+    def streams(self, batches: int) -> dict[str, Stream]:
+        """Return the two streams by name, with rows for so many batches."""
+        rows = batches * self.batch_rows // 2
         columns = (Column("ts", "timestamp"), Column("k", "bigint"), Column("v", "double"))
         values = (
             GeneratedColumn("k", low=0, high=self.keys),
@@ -91,6 +90,17 @@ class Load:
             )
             for number, name in ((1, "A"), (2, "B"))
         }
+
+    def documents(self) -> list[dict[str, Any]]:
+        """Return the bodies that register these streams, with as many rows as anybody reads."""
+        start = datetime.fromtimestamp(START_US // SECOND_US, UTC).isoformat()
+        generated = {"k": {"low": 0, "high": self.keys}, "v": {"low": 0, "high": 1}}
+        source = {"type": "generator", "rate_per_s": self.rate_per_s, "start": start, "columns": generated}
+        columns = {"ts": "timestamp", "k": "bigint", "v": "double"}
+        return [
+            stream_document(name, columns) | {"source": source | {"seed": self.seed + number}}
+            for number, name in ((1, "A"), (2, "B"))
+        ]
 
     @cached_property
     def texts(self) -> tuple[str, ...]:
@@ -110,10 +120,9 @@ class Load:
         windows = ", ".join(f"{s} [RANGE {round(window_s * 1000)} MILLISECONDS]" for s in "AB")
         return f"SELECT A.ts AS ats, B.ts AS bts, A.k, A.v AS av, B.v AS bv FROM {windows} WHERE {where}"
 
-    def bound(self, text: str, query_id: int, backfill: Backfill = "none", name: str = "") -> Query:
-        """Return a query with an id of its own, named ``q<id>`` unless it has another name."""
-        named = name or f"q{query_id}"
-        return bind(text, self.streams(1), name=named, query_id=query_id, backfill=backfill)
+    def bound(self, text: str, query_id: int, backfill: Backfill = "none") -> Query:
+        """Return a query with an id of its own, named ``q<id>``."""
+        return bind(text, self.streams(1), name=f"q{query_id}", query_id=query_id, backfill=backfill)
 
     @cached_property
     def bound_queries(self) -> tuple[Query, ...]:

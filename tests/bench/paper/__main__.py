@@ -17,6 +17,7 @@ from typing import Annotated
 
 import typer
 
+from tests.bench.options import Out, ReportOnly, chosen
 from tests.bench.paper.experiments import EXPERIMENTS, run
 from tests.bench.paper.measure import Shape
 from tests.bench.paper.report import FIGURE_11, SPARK, write_report
@@ -32,27 +33,24 @@ def main(
     only: Annotated[
         list[str] | None, typer.Option(help=f"Only these: {', '.join([*EXPERIMENTS, SPARK])}.")
     ] = None,
-    out: Annotated[Path, typer.Option(help="Directory of the report.")] = Path("docs/paper"),
+    out: Out = Path("docs/paper"),
     quick: Annotated[bool, typer.Option("--quick", help="Small sizes, without Spark.")] = False,
-    report_only: Annotated[bool, typer.Option("--report-only", help="Measure nothing.")] = False,
+    report_only: ReportOnly = False,
     jobs: Annotated[int, typer.Option(help="Settings measured at a time.")] = os.cpu_count() or 2,
 ) -> None:
     """Measure the chosen experiments and write the report."""
-    known = {*EXPERIMENTS, SPARK}
-    chosen = set() if report_only else set(only or known)
-    if unknown := chosen - known:
-        raise typer.BadParameter(f"no such experiment: {', '.join(sorted(unknown))}")
+    asked = [] if report_only else chosen(only, [*EXPERIMENTS, SPARK], "experiment")
     out.mkdir(parents=True, exist_ok=True)
     write_rows(out / f"{FIGURE_11}.csv", figure_11())
     shape, part = (QUICK, QUICK_PART) if quick else (Shape(), 1.0)
     for name, experiment in EXPERIMENTS.items():
-        if name in chosen:
+        if name in asked:
             typer.echo(name, err=True)
             write_rows(out / f"{name}.csv", run(experiment, shape, part, jobs))
-    if SPARK in chosen and not quick:
+    if SPARK in asked and not quick:
         with tempfile.TemporaryDirectory(prefix="sluice-paper-") as directory:
             write_rows(out / f"{SPARK}.csv", run_subset(Path(directory)))
-    if chosen:
+    if asked:
         fill_page(out / "README.md", {"machine": machine()})
     write_report(out)
 

@@ -1,8 +1,7 @@
 """The experiments: which settings, and which plans race in each.
 
 Figures 17 and 18 join three queries in all combinations of Table 3. Figure 19 joins 12, 24 and 36 queries
-over the windows of Table 4. Two more are not in the paper: service rate against load, and CPU-Opt's savings
-against C_sys at the paper's own rates.
+over the windows of Table 4. One more is not in the paper: service rate against load.
 """
 
 from __future__ import annotations
@@ -15,7 +14,6 @@ from itertools import product
 from catalog.values.plan import Plan, Strategy
 from planner.costs.cost import CostModelName
 from tests.bench.paper.measure import Measurement, Shape, measure
-from tests.bench.paper.plans import plan_of
 from tests.bench.paper.setting import (
     FILTER_SELECTIVITIES,
     JOIN_SELECTIVITIES,
@@ -28,6 +26,7 @@ from tests.bench.paper.setting import (
     TWELVE_WINDOWS_S,
     Setting,
     many_windows_s,
+    plan_of,
 )
 from tests.bench.worker import spread
 
@@ -37,8 +36,6 @@ C_SYS_AT_PAPER_RATES = 0.5
 #: Two neighbours are merged where λ ΔW S_1 < 1 + C_sys: at higher rates this one merges where that one does.
 #: (Not at the start of a chain: merging saves a union there, too, whatever C_sys is.)
 C_SYS = RATE_FACTOR[MANY_QUERIES_JOIN_SELECTIVITY] * (1 + C_SYS_AT_PAPER_RATES) - 1
-#: C_sys that are tried at the paper's own rates.
-C_SYS_TRIED = (0.5, 2.0, 5.0, 20.0)
 LOAD_FACTORS = (1.0, 2.0, 4.0, 8.0)
 
 
@@ -55,11 +52,6 @@ class PlanBy:
         return plan_of(setting, self.strategy, batch_s, self.c_sys, self.cost_model)
 
 
-def cpu_opt_at(c_sys: float) -> str:
-    """Return the name of CPU-Opt with a C_sys."""
-    return f"cpu-opt (C_sys = {c_sys:g})"
-
-
 #: The paper's names of the strategies. State-slice is Mem-Opt, as in its Figures 17 and 18.
 THREE = {"pullup": PlanBy("pullup"), "pushdown": PlanBy("pushdown"), "state-slice": PlanBy("mem-opt")}
 MEM_OPT, CPU_OPT_PAPER, CPU_OPT_CALIBRATED = "mem-opt", "cpu-opt (paper)", "cpu-opt (calibrated)"
@@ -68,7 +60,6 @@ MANY = {
     CPU_OPT_PAPER: PlanBy("cpu-opt", C_SYS),
     CPU_OPT_CALIBRATED: PlanBy("cpu-opt", cost_model="calibrated"),
 }
-OVERHEAD = {MEM_OPT: PlanBy("mem-opt")} | {cpu_opt_at(c): PlanBy("cpu-opt", c) for c in C_SYS_TRIED}
 
 
 def table_3() -> Iterator[Setting]:
@@ -89,7 +80,7 @@ def growing_load() -> Iterator[Setting]:
         yield Setting(name, windows_s, RATES_PER_S[-1], factor, 0.1, 0.5)
 
 
-def table_4(factor: float = RATE_FACTOR[MANY_QUERIES_JOIN_SELECTIVITY]) -> Iterator[Setting]:
+def table_4() -> Iterator[Setting]:
     """Yield the windows of Table 4 at both ends of the rates, without selection and with one (not on Q1)."""
     for sigma, name, queries, rate in product(
         (None, MANY_QUERIES_FILTER_SELECTIVITY),
@@ -97,8 +88,8 @@ def table_4(factor: float = RATE_FACTOR[MANY_QUERIES_JOIN_SELECTIVITY]) -> Itera
         QUERY_COUNTS,
         (RATES_PER_S[0], RATES_PER_S[-1]),
     ):
-        windows_s = many_windows_s(name, queries)
-        yield Setting(name, windows_s, rate, factor, MANY_QUERIES_JOIN_SELECTIVITY, sigma)
+        windows_s, join = many_windows_s(name, queries), MANY_QUERIES_JOIN_SELECTIVITY
+        yield Setting(name, windows_s, rate, RATE_FACTOR[join], join, sigma)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +105,6 @@ EXPERIMENTS = {
     "figure17_18": Experiment(table_3, THREE),
     "figure18_load": Experiment(growing_load, THREE),
     "figure19": Experiment(table_4, MANY),
-    "figure19_c_sys": Experiment(partial(table_4, 1.0), OVERHEAD),
 }
 
 

@@ -9,14 +9,7 @@ import numpy as np
 import pandas as pd
 from scipy.optimize import nnls
 
-from tests.bench.paper.experiments import (
-    C_SYS,
-    C_SYS_TRIED,
-    CPU_OPT_CALIBRATED,
-    CPU_OPT_PAPER,
-    MEM_OPT,
-    cpu_opt_at,
-)
+from tests.bench.paper.experiments import C_SYS, CPU_OPT_CALIBRATED, CPU_OPT_PAPER, MEM_OPT
 from tests.bench.paper.savings import savings
 from tests.bench.paper.setting import RATES_PER_S, THREE_WINDOWS_S
 from tests.bench.plots import grid_of_lines, surfaces
@@ -24,20 +17,21 @@ from tests.bench.reports import fill_page, table
 
 FIGURE_11, SPARK = "figure11", "figure18_spark"
 SLICE, OTHERS = "state-slice", ["pullup", "pushdown"]
-#: Columns that name a setting.
+#: Columns that name a setting, and how tables call them.
 SETTING = ["distribution", "queries", "filter_selectivity", "join_selectivity", "rate_per_s", "factor"]
-NAMES = {"distribution": "windows", "filter_selectivity": "S_σ", "join_selectivity": "S₁", "factor": "load"}
+NAMES = {"filter_selectivity": "S_σ", "join_selectivity": "S₁", "factor": "load", "distribution": "windows"}
 #: Service rates closer than this are equal: repeated measurements differ as much.
 SAME = 0.03
 RATE_LABEL = "rate of each stream (the paper's, rows/s)"
+
+#: Draws the pictures of a CSV file and yields its tables.
+Section = Callable[[Path, pd.DataFrame], Iterator[tuple[str, str]]]
 
 
 def read(directory: Path, name: str) -> pd.DataFrame:
     """Return the measurements of a CSV file, none without the file; no selection passes all rows, S_σ = 1."""
     path = directory / f"{name}.csv"
-    if not path.exists():
-        return pd.DataFrame()
-    rows = pd.read_csv(path)
+    rows = pd.read_csv(path) if path.exists() else pd.DataFrame()
     if "wall_s" in rows:
         rows["filter_selectivity"] = rows["filter_selectivity"].fillna(1.0)
         rows["service_rate"] = rows["input_rows"] / rows["wall_s"]
@@ -49,32 +43,26 @@ def by_strategy(rows: pd.DataFrame, value: str) -> pd.DataFrame:
     return rows.pivot(index=SETTING, columns="strategy", values=value)
 
 
-def savings_over(rows: pd.DataFrame, value: str, of: str, over: Sequence[str]) -> pd.DataFrame:
-    """Return by which fraction a strategy needs less than each of some others."""
+def above(rows: pd.DataFrame, value: str, of: str, over: Sequence[str]) -> pd.DataFrame:
+    """Return by which fraction a strategy's value is above those of some others."""
     wide = by_strategy(rows, value)
-    return 1 - wide[[of] * len(over)].set_axis(list(over), axis=1) / wide[list(over)]
-
-
-def gains_over(rows: pd.DataFrame, of: str, over: Sequence[str]) -> pd.DataFrame:
-    """Return by which fraction a strategy's service rate is above those of some others."""
-    wide = by_strategy(rows, "service_rate")
     return wide[[of] * len(over)].set_axis(list(over), axis=1) / wide[list(over)] - 1
 
 
-def percent(fraction: float, *, signed: bool = False) -> str:
-    """Return a fraction in percent: ``12%``."""
-    return f"{round(100 * fraction):{'+' if signed else ''}d}%"
+def below(rows: pd.DataFrame, value: str, of: str, over: Sequence[str]) -> pd.DataFrame:
+    """Return by which fraction a strategy's value is below those of some others."""
+    return -above(rows, value, of, over)
 
 
-def percents(fractions: pd.Series, *, signed: bool = False) -> str:
+def percents(fractions: pd.Series, form: str = "z.0%") -> str:
     """Return smallest to largest in percent: ``8 to 27%``."""
-    low, high = percent(fractions.min(), signed=signed), percent(fractions.max(), signed=signed)
+    low, high = f"{fractions.min():{form}}", f"{fractions.max():{form}}"
     return low if low == high else f"{low.removesuffix('%')} to {high}"
 
 
-def spread_of(fractions: pd.Series, *, signed: bool = False) -> str:
+def spread_of(fractions: pd.Series, form: str = "z.0%") -> str:
     """Return smallest to largest, and the mean."""
-    return f"{percents(fractions, signed=signed)} (mean {percent(fractions.mean(), signed=signed)})"
+    return f"{percents(fractions, form)} (mean {fractions.mean():{form}})"
 
 
 def write_report(directory: Path) -> str:
@@ -97,61 +85,47 @@ def _figure_11(directory: Path, rows: pd.DataFrame) -> Iterator[tuple[str, str]]
         if column.startswith("cpu") or join == rows["join_selectivity"].iloc[0]
     }
     surfaces(directory / f"{FIGURE_11}.png", panels, ("ρ = W1/W2", "S_σ", "saving, %"))
-    means = [percent(rows[column].mean()) for column in columns]
+    means = [f"{rows[column].mean():.0%}" for column in columns]
     yield "mean savings by Equation 4", table([c.replace("_over_", ", over ") for c in columns], [means], 0)
 
 
 def _three_queries(directory: Path, rows: pd.DataFrame) -> Iterator[tuple[str, str]]:
-    middle = rows[rows["join_selectivity"] == 0.1]
-    by_filter = {"row": "distribution", "column": "filter_selectivity", "x_label": RATE_LABEL}
-    grid_of_lines(directory / "figure17.png", middle, "rate_per_s", "state_rows", y_label="rows", **by_filter)
-    grid_of_lines(
-        *(directory / "figure17_comparisons.png", middle, "rate_per_s", "comparisons"),
-        **by_filter,
-        y_label="comparisons per s of event time",
-    )
-    grid_of_lines(
-        directory / "figure18_filter.png", middle, "rate_per_s", "service_rate", y_label="rows/s", **by_filter
-    )
-    grid_of_lines(
-        *(directory / "figure18_join.png", rows[rows["filter_selectivity"] == 0.5]),
-        *("rate_per_s", "service_rate"),
-        **by_filter | {"column": "join_selectivity"},
-        y_label="rows/s",
-    )
+    middle, half = rows[rows["join_selectivity"] == 0.1], rows[rows["filter_selectivity"] == 0.5]
+    for name, own, value, column, label in (
+        ("figure17", middle, "state_rows", "filter_selectivity", "rows"),
+        ("figure17_comparisons", middle, "comparisons", "filter_selectivity", "comparisons per s"),
+        ("figure18_filter", middle, "service_rate", "filter_selectivity", "rows/s"),
+        ("figure18_join", half, "service_rate", "join_selectivity", "rows/s"),
+    ):
+        labels = {"x_label": RATE_LABEL, "y_label": label}
+        grid_of_lines(directory / f"{name}.png", own, "rate_per_s", value, column=column, **labels)
     highest, lowest = (rows[rows["rate_per_s"] == rate] for rate in (RATES_PER_S[-1], RATES_PER_S[0]))
-    yield "three queries", _verdict(rows, highest)
-    saved = savings_over(rows, "state_rows", SLICE, OTHERS)
-    yield "rows held", _pairs(saved, ["distribution"], "filter_selectivity")
-    yield "off the model", _off_the_model(rows)
+    lines = []
+    for what in ("rows", "comparisons"):
+        saved = below(rows, "state_rows" if what == "rows" else what, SLICE, OTHERS)
+        spreads = (spread_of(saved[o]) for o in OTHERS)
+        lines.append((f"fewer {what} than", f"{(saved.min(axis=1) > 0).sum()} of {len(saved)}", *spreads))
+    for what, some in (("all rates", rows), ("the highest rate", highest)):
+        gained = above(some, "service_rate", SLICE, OTHERS)
+        first = f"{(gained.min(axis=1) >= -SAME).sum()} of {len(gained)}"
+        lines.append((f"service rate, {what}, over", first, *(spread_of(gained[o], "+z.0%") for o in OTHERS)))
+    yield "three queries", table(("state-slice", "settings in which it is first", *OTHERS), lines)
     both = ["distribution", "filter_selectivity"]
-    saved = savings_over(highest, "comparisons", SLICE, OTHERS)
+    yield "rows held", _pairs(below(rows, "state_rows", SLICE, OTHERS), both[:1], both[1])
+    yield "off the model", _off_the_model(rows)
+    saved = below(highest, "comparisons", SLICE, OTHERS)
     yield "comparisons at the highest rate", _pairs(saved, both, "join_selectivity")
     for name, some in (("highest", highest), ("lowest", lowest)):
-        gained = gains_over(some, SLICE, OTHERS)
-        yield f"service rate at the {name} rate", _pairs(gained, both, "join_selectivity", signed=True)
-
-
-def _verdict(rows: pd.DataFrame, highest: pd.DataFrame) -> str:
-    lines = []
-    for what in ("state_rows", "comparisons"):
-        least = (by_strategy(rows, what).idxmin(axis=1) == SLICE).sum()
-        saved = savings_over(rows, what, SLICE, OTHERS)
-        what = f"fewer {what.replace('state_', '')} than"
-        lines.append((what, f"{least} of {len(saved)}", *(spread_of(saved[o]) for o in OTHERS)))
-    for what, some in (("all rates", rows), ("the highest rate", highest)):
-        gained = gains_over(some, SLICE, OTHERS)
-        first = (gained.min(axis=1) >= -SAME).sum()
-        shown = (spread_of(gained[o], signed=True) for o in OTHERS)
-        lines.append((f"service rate, {what}, over", f"{first} of {len(gained)}", *shown))
-    return table(("state-slice", "settings in which it is first", *OTHERS), lines)
+        gained = above(some, "service_rate", SLICE, OTHERS)
+        yield f"service rate at the {name} rate", _pairs(gained, both, "join_selectivity", "+z.0%")
+    yield "prices", _prices(pd.concat([rows, *(read(directory, n) for n in ("figure18_load", "figure19"))]))
 
 
 def _off_the_model(rows: pd.DataFrame) -> str:
     lines = []
     for what in ("state_rows", "comparisons"):
         off = rows[what] / rows[f"expected_{what}"] - 1
-        lines.append((what.replace("_", " "), percents(off, signed=True)))
+        lines.append((what.replace("_", " "), percents(off, "+z.0%")))
     settings = rows[["distribution", "filter_selectivity", "join_selectivity"]].drop_duplicates()
     found = pd.DataFrame(
         savings(THREE_WINDOWS_S[d][0] / THREE_WINDOWS_S[d][-1], sigma, join)
@@ -162,135 +136,17 @@ def _off_the_model(rows: pd.DataFrame) -> str:
     return table(("counted, off the paper's model", ""), lines)
 
 
-def _pairs(fractions: pd.DataFrame, down: list[str], across: str, *, signed: bool = False) -> str:
+def _pairs(fractions: pd.DataFrame, down: list[str], across: str, form: str = "z.0%") -> str:
     """Return means as ``over pull-up / over push-down``, some columns of the setting by another one."""
     grouped = fractions.groupby([*down, across], sort=False).mean()
-    cells = grouped.apply(lambda row: " / ".join(percent(v, signed=signed) for v in row), axis=1)
-    wide = cells.unstack(across, sort=False).fillna("")
-    names = {
-        "filter_selectivity": "S_σ",
-        "join_selectivity": "S₁",
-        "factor": "load",
-        "distribution": "windows",
-    }
-    header = [*(names[c] for c in down), *(f"{names[across]} = {value:g}" for value in wide.columns)]
-    lines = [(*(key if isinstance(key, tuple) else (key,)), *row) for key, *row in wide.itertuples()]
-    return table(header, lines)
+    cells = grouped.apply(lambda row: " / ".join(f"{v:{form}}" for v in row), axis=1)
+    wide = cells.unstack(across, sort=False)
+    header = [*(NAMES[c] for c in down), *(f"{NAMES[across]} = {value:g}" for value in wide.columns)]
+    return table(header, wide.reset_index().itertuples(index=False))
 
 
-def _load(directory: Path, rows: pd.DataFrame) -> Iterator[tuple[str, str]]:
-    grid_of_lines(
-        *(directory / "figure18_load.png", rows, "factor", "service_rate"),
-        row="distribution",
-        column="filter_selectivity",
-        x_label="times 80 rows/s of each stream",
-        y_label="rows/s",
-    )
-    yield "load", _pairs(gains_over(rows, SLICE, OTHERS), ["distribution"], "factor", signed=True)
-
-
-def _with_c_sys(rows: pd.DataFrame, c_sys: float) -> pd.DataFrame:
-    return rows.assign(comparisons=rows["comparisons"] + c_sys * rows["operator_males"])
-
-
-def _many_queries(directory: Path, rows: pd.DataFrame) -> Iterator[tuple[str, str]]:
-    every = pd.DataFrame(
-        {
-            "slices": by_strategy(rows, "slices")[CPU_OPT_PAPER],
-            "fewer": savings_over(_with_c_sys(rows, C_SYS), "comparisons", CPU_OPT_PAPER, [MEM_OPT])[MEM_OPT],
-            "same": by_strategy(rows, "slices")[CPU_OPT_PAPER] == by_strategy(rows, "slices")[MEM_OPT],
-        }
-    )
-    own = (CPU_OPT_PAPER, CPU_OPT_CALIBRATED)
-    gained = {name: gains_over(rows, name, [MEM_OPT])[MEM_OPT] for name in own}
-    lines = [
-        (f"comparisons of {CPU_OPT_PAPER}, fewer", spread_of(every["fewer"]), (every["fewer"] < -0.001).sum())
-    ]
-    for name, found in gained.items():
-        lines.append((f"service rate of {name}", spread_of(found, signed=True), (found < -SAME).sum()))
-    noise = gained[CPU_OPT_PAPER][every["same"]]
-    if len(noise):
-        lines.append(
-            (
-                f"noise: service rate in the {len(noise)} settings whose chain is Mem-Opt's own",
-                *(spread_of(noise, signed=True), (noise < -SAME).sum()),
-            )
-        )
-    yield "many queries", table(("CPU-Opt over Mem-Opt", "", f"worse in, of {len(every)}"), lines)
-    for name, chosen in (
-        ("figure19", rows[rows["filter_selectivity"] == 1.0]),
-        ("figure19_selection", rows[rows["filter_selectivity"] != 1.0]),
-    ):
-        if not len(chosen):
-            continue
-        grid_of_lines(
-            *(directory / f"{name}.png", chosen, "rate_per_s", "service_rate"),
-            row="distribution",
-            column="queries",
-            x_label=RATE_LABEL,
-            y_label="rows/s",
-        )
-        yield name, _chains(chosen)
-
-
-def _chains(rows: pd.DataFrame) -> str:
-    own = (CPU_OPT_PAPER, CPU_OPT_CALIBRATED)
-    lines = []
-    for (distribution, queries), some in rows.groupby(["distribution", "queries"], sort=False):
-        slices = by_strategy(some, "slices").sort_index(level="rate_per_s")
-        fewer = savings_over(_with_c_sys(some, C_SYS), "comparisons", CPU_OPT_PAPER, [MEM_OPT])[MEM_OPT]
-        held = [savings_over(some, "state_rows", name, [MEM_OPT])[MEM_OPT] for name in own]
-        speeds = [gains_over(some, name, [MEM_OPT])[MEM_OPT] for name in own]
-        lines.append(
-            (
-                *(distribution, queries, slices[MEM_OPT].iloc[0]),
-                *(", ".join(map(str, dict.fromkeys(slices[name]))) for name in own),
-                *(percents(-f, signed=True) for f in (fewer, *held)),
-                *(percents(f, signed=True) for f in speeds),
-            )
-        )
-    header = ("windows", "queries", "slices: mem-opt", "paper", "calibrated", "comparisons (paper)")
-    header += tuple(
-        f"{what} ({by})" for what in ("rows held", "service rate") for by in ("paper", "calibrated")
-    )
-    return table(header, lines)
-
-
-def _system_overhead(directory: Path, rows: pd.DataFrame) -> Iterator[tuple[str, str]]:
-    lines = []
-    for (distribution, queries), some in rows.groupby(["distribution", "queries"], sort=False):
-        cells = []
-        for c_sys in C_SYS_TRIED:
-            saved = savings_over(_with_c_sys(some, c_sys), "comparisons", cpu_opt_at(c_sys), [MEM_OPT])
-            cells.append(percents(saved[MEM_OPT]))
-        lines.append((distribution, queries, *cells))
-    yield (
-        "comparisons and C_sys",
-        table(("windows", "queries", *(f"C_sys = {c:g}" for c in C_SYS_TRIED)), lines),
-    )
-
-
-def _through_spark(directory: Path, rows: pd.DataFrame) -> Iterator[tuple[str, str]]:
-    columns = [
-        "distribution",
-        "queries",
-        "strategy",
-        "slices",
-        "state_rows",
-        "service_rate",
-        "cpu_s",
-        "wall_s",
-    ]
-    lines = [
-        (*row[:4], f"{row[4]:,.0f}", f"{row[5] / 1e3:.1f}", f"{row[6]:.1f}", f"{row[7]:.1f}")
-        for row in rows[columns].itertuples(index=False)
-    ]
-    header = ("windows", "queries", "strategy", "slices", "rows held", "1,000 rows/s", "CPU s", "wall s")
-    yield "through Spark", table(header, lines)
-
-
-def prices(rows: pd.DataFrame) -> tuple[dict[str, float], float]:
-    """Fit the CPU time of a micro-batch, by least squares: seconds of each kind of work, and the error."""
+def _prices(rows: pd.DataFrame) -> str:
+    """Fit the CPU time of a micro-batch by least squares: what each kind of work costs."""
     work = pd.DataFrame(
         {
             "batch": 1.0,
@@ -304,33 +160,77 @@ def prices(rows: pd.DataFrame) -> tuple[dict[str, float], float]:
     cpu_s = (rows["cpu_s"] / rows["batches"]).to_numpy()
     # Each measurement weighs the same, whatever its size.
     constants, _ = nnls(work.to_numpy() / cpu_s[:, None], np.ones(len(rows)))
-    error = float(np.median(np.abs(work.to_numpy() @ constants / cpu_s - 1)))
-    return dict(zip(work.columns, constants.tolist(), strict=True)), error
+    error = np.median(np.abs(work.to_numpy() @ constants / cpu_s - 1))
+    header = (f"{len(rows)} measurements, median error {error:.0%}", "µs of CPU time")
+    return table(header, zip(work.columns, 1e6 * constants, strict=True))
 
 
-def _prices(directory: Path, rows: pd.DataFrame) -> Iterator[tuple[str, str]]:
-    others = [read(directory, name) for name in ("figure18_load", "figure19")]
-    rows = pd.concat([rows, *others])
-    constants, error = prices(rows)
-    lines = [(name, f"{seconds * 1e6:,.3g}") for name, seconds in constants.items()]
-    yield (
-        "prices",
-        table((f"{len(rows)} measurements, median error {percent(error)}", "µs of CPU time"), lines),
+def _load(directory: Path, rows: pd.DataFrame) -> Iterator[tuple[str, str]]:
+    labels = {"x_label": "times 80 rows/s of each stream", "y_label": "rows/s"}
+    grid_of_lines(
+        directory / "figure18_load.png", rows, "factor", "service_rate", column="filter_selectivity", **labels
     )
+    gained = above(rows, "service_rate", SLICE, OTHERS)
+    yield "load", _pairs(gained, ["distribution"], "factor", "+z.0%")
 
 
-def _three_and_prices(directory: Path, rows: pd.DataFrame) -> Iterator[tuple[str, str]]:
-    yield from _three_queries(directory, rows)
-    yield from _prices(directory, rows)
+def _many_queries(directory: Path, rows: pd.DataFrame) -> Iterator[tuple[str, str]]:
+    rows = rows.assign(comparisons=rows["comparisons"] + C_SYS * rows["operator_males"])
+    own = (CPU_OPT_PAPER, CPU_OPT_CALIBRATED)
+    fewer = below(rows, "comparisons", CPU_OPT_PAPER, [MEM_OPT])[MEM_OPT]
+    gained = {name: above(rows, "service_rate", name, [MEM_OPT])[MEM_OPT] for name in own}
+    lines = [(f"comparisons of {CPU_OPT_PAPER}, fewer", spread_of(fewer), (fewer < -0.001).sum())]
+    for name, found in gained.items():
+        lines.append((f"service rate of {name}", spread_of(found, "+z.0%"), (found < -SAME).sum()))
+    slices = by_strategy(rows, "slices")
+    noise = gained[CPU_OPT_PAPER][slices[CPU_OPT_PAPER] == slices[MEM_OPT]]
+    if len(noise):
+        what = f"noise: service rate in the {len(noise)} settings whose chain is Mem-Opt's own"
+        lines.append((what, spread_of(noise, "+z.0%"), (noise < -SAME).sum()))
+    yield "many queries", table(("CPU-Opt over Mem-Opt", "", f"worse in, of {len(fewer)}"), lines)
+    for name, chosen in (
+        ("figure19", rows[rows["filter_selectivity"] == 1.0]),
+        ("figure19_selection", rows[rows["filter_selectivity"] != 1.0]),
+    ):
+        if len(chosen):
+            labels = {"x_label": RATE_LABEL, "y_label": "rows/s"}
+            grid_of_lines(
+                directory / f"{name}.png", chosen, "rate_per_s", "service_rate", column="queries", **labels
+            )
+            yield name, _chains(chosen, own)
 
 
-Section = Callable[[Path, pd.DataFrame], Iterator[tuple[str, str]]]
+def _chains(rows: pd.DataFrame, own: Sequence[str]) -> str:
+    lines = []
+    for (distribution, queries), some in rows.groupby(["distribution", "queries"], sort=False):
+        slices = by_strategy(some, "slices").sort_index(level="rate_per_s")
+        values = [("comparisons", CPU_OPT_PAPER)]
+        values += [(value, name) for value in ("state_rows", "service_rate") for name in own]
+        shown = (percents(above(some, value, name, [MEM_OPT])[MEM_OPT], "+z.0%") for value, name in values)
+        chains = (", ".join(map(str, dict.fromkeys(slices[name]))) for name in own)
+        lines.append((distribution, queries, slices[MEM_OPT].iloc[0], *chains, *shown))
+    header = ("windows", "queries", "slices: mem-opt", "paper", "calibrated", "comparisons (paper)")
+    header += (
+        "rows held (paper)",
+        "rows held (calibrated)",
+        "service rate (paper)",
+        "service rate (calibrated)",
+    )
+    return table(header, lines)
+
+
+def _through_spark(directory: Path, rows: pd.DataFrame) -> Iterator[tuple[str, str]]:
+    rows = rows.assign(thousand=rows["service_rate"] / 1e3)
+    columns = ["distribution", "queries", "strategy", "slices", "state_rows", "thousand", "cpu_s", "wall_s"]
+    header = ("windows", "queries", "strategy", "slices", "rows held", "1,000 rows/s", "CPU s", "wall s")
+    yield "through Spark", table(header, rows[columns].itertuples(index=False))
+
+
 #: What is told of each CSV file.
 SECTIONS: dict[str, Section] = {
     FIGURE_11: _figure_11,
-    "figure17_18": _three_and_prices,
+    "figure17_18": _three_queries,
     "figure18_load": _load,
     "figure19": _many_queries,
-    "figure19_c_sys": _system_overhead,
     SPARK: _through_spark,
 }

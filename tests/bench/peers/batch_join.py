@@ -10,9 +10,10 @@ Run as a process of its own: ``python -m tests.bench.peers.batch_join JOB.json``
 
 from __future__ import annotations
 
+import json
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import duckdb
@@ -23,19 +24,37 @@ from tests.bench.peers.workloads import Query, Streams
 
 #: With more candidates per row than this, pairs out of reach are worth avoiding.
 _MANY_CANDIDATES = 20
+#: Counts that were taken, beside the files.
+_KEPT = "expected.json"
+
+
+def expected_counts(directory: Path, streams: Streams, queries: Sequence[Query]) -> dict[str, int]:
+    """Return the number of results of every query by name; it is taken once and kept beside the files."""
+    path = directory / _KEPT
+    known: dict[str, int] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    identities = {q.name: f"{q.window_us} {q.a_below} {q.b_below}" for q in queries}
+    if missing := [q for q in queries if identities[q.name] not in known]:
+        found = count_results(directory, missing, streams)
+        known |= {identities[name]: count for name, count in found.items()}
+        path.write_text(json.dumps(known), encoding="utf-8")
+    return {name: known[identity] for name, identity in identities.items()}
+
+
+def differences(found: Mapping[str, int], wanted: Mapping[str, int]) -> str:
+    """Return in words where counts differ, or nothing."""
+    wrong = [
+        f"{name}: {found.get(name, 0):,} instead of {count:,}"
+        for name, count in wanted.items()
+        if found.get(name, 0) != count
+    ]
+    more = f"; and {len(wrong) - 3} more" if len(wrong) > 3 else ""
+    return "; ".join(wrong[:3]) + more
 
 
 def count_results(
     directory: Path, queries: Sequence[Query], streams: Streams, threads: int | None = None
 ) -> dict[str, int]:
-    """Return the number of results of every query.
-
-    Args:
-        directory: Of both streams.
-        queries: Queries.
-        streams: What the files hold.
-        threads: DuckDB's; None is its default, all cores.
-    """
+    """Return the number of results of every query; ``threads`` are DuckDB's, None is all cores."""
     windows = sorted({q.window_us for q in queries})
     bounds = {
         "av": sorted({q.a_below for q in queries if q.a_below is not None}),

@@ -20,7 +20,7 @@ import threading
 import time
 from pathlib import Path
 
-from tests.bench.peers.job import Batch, Job, Ran, answer, read_job
+from tests.bench.peers.job import Job, Ran, answer, batches_between, read_job
 from tests.bench.peers.workloads import STREAMS, Query
 
 #: What the print sink makes of a count: ``q1> +I[7]``, or ``q1:2> +I[7]`` of a parallel one.
@@ -171,21 +171,10 @@ def run(job: Job) -> Ran:
         results={q.name: printed.counts.get(q.name, 0) for q in job.queries},
         input_rows=sum(printed.counts.get(name, 0) for name in STREAMS),
         job_s=ended_s - began_s,
-        batches=[_progress(printed.read, began_s, ended_s)],
+        # What is read is not joined yet, so the last rows are taken to be worked on until the end.
+        batches=[batches_between(began_s, [*printed.read[:-1], (ended_s, printed.read[-1][1])])],
         versions={"Flink": version, "Java": java, "Python": sys.version.split()[0]},
     )
-
-
-def _progress(read: list[tuple[float, int]], began_s: float, ended_s: float) -> list[Batch]:
-    """Return what was read between one line and the next, as if that were a batch.
-
-    What is read is not joined yet, so the last rows are taken to be worked on until the end.
-    """
-    starts_s = [began_s, *(when for when, _ in read)]
-    ends_s = [*(when for when, _ in read[:-1]), ended_s]
-    return [
-        Batch(start_s, end_s, rows) for start_s, end_s, (_, rows) in zip(starts_s, ends_s, read, strict=False)
-    ]
 
 
 if __name__ == "__main__":

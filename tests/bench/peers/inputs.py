@@ -11,9 +11,7 @@ Pathway wants a header, Flink cannot skip one.
 
 from __future__ import annotations
 
-import json
 import shutil
-from dataclasses import asdict
 from pathlib import Path
 
 import duckdb
@@ -23,32 +21,27 @@ import pyarrow.parquet as pq
 
 from tests.bench.peers.workloads import SECOND_US, START_US, STREAMS, Streams
 
-_WRITTEN = "streams.json"
-
 
 def write_streams(root: Path, streams: Streams) -> Path:
     """Write both streams' files, unless they are there already, and return their directory."""
-    directory = root / streams.name
-    done = directory / _WRITTEN
-    if done.exists() and json.loads(done.read_text(encoding="utf-8")) == asdict(streams):
+    directory, unfinished = root / streams.name, root / f"{streams.name}.unfinished"
+    if directory.exists():
         return directory
-    shutil.rmtree(directory, ignore_errors=True)
+    shutil.rmtree(unfinished, ignore_errors=True)
     per_file = streams.rows // streams.files
     for seed, name in enumerate(STREAMS):
         rng = np.random.default_rng(seed)
         ranks = _ranks(streams)
-        (directory / name).mkdir(parents=True)
+        (unfinished / name).mkdir(parents=True)
         for number in range(streams.files):
             places = np.arange(number * per_file, (number + 1) * per_file, dtype=np.int64)
-            table = pa.table(
-                {
-                    "ts": pa.array(START_US + places * SECOND_US // streams.rate_per_s, pa.timestamp("us")),
-                    "k": _keys(streams, rng, per_file, ranks),
-                    "v": rng.random(per_file),
-                }
-            )
-            pq.write_table(table, directory / name / f"part-{number:05d}.parquet")
-    done.write_text(json.dumps(asdict(streams)), encoding="utf-8")
+            columns = {
+                "ts": pa.array(START_US + places * SECOND_US // streams.rate_per_s, pa.timestamp("us")),
+                "k": _keys(streams, rng, per_file, ranks),
+                "v": rng.random(per_file),
+            }
+            pq.write_table(pa.table(columns), unfinished / name / f"part-{number:05d}.parquet")
+    unfinished.rename(directory)
     return directory
 
 
@@ -73,11 +66,10 @@ def write_csv(directory: Path, *, header: bool) -> Path:
     with duckdb.connect() as connection:
         for name in STREAMS:
             finished, unfinished = copies / f"{name}.csv", copies / f"{name}.unfinished"
-            if finished.exists():
-                continue
-            connection.execute(
-                f"COPY (SELECT epoch_us(ts) AS us, k, v FROM '{directory / name}/*.parquet' ORDER BY us) "
-                f"TO '{unfinished}' (FORMAT csv, HEADER {str(header).lower()})"
-            )
-            unfinished.rename(finished)
+            if not finished.exists():
+                connection.execute(
+                    f"COPY (SELECT epoch_us(ts) AS us, k, v FROM '{directory / name}/*.parquet' ORDER BY us) "
+                    f"TO '{unfinished}' (FORMAT csv, HEADER {str(header).lower()})"
+                )
+                unfinished.rename(finished)
     return copies

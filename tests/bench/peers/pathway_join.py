@@ -18,7 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tests.bench.peers.job import Batch, Job, Ran, answer, read_job
+from tests.bench.peers.job import Job, Ran, answer, batches_between, read_job
 from tests.bench.peers.workloads import STREAMS, Query
 
 #: Milliseconds between two commits of what was read: the size of a batch.
@@ -30,7 +30,7 @@ class Counts:
 
     Attributes:
         counts: Last count by name.
-        done: Clock, and rows of both streams that are read and joined by then.
+        done: Clock, and rows of both streams that were read and joined since the moment before.
         finished: Set when those are all rows.
     """
 
@@ -60,8 +60,8 @@ class Counts:
                 while read and read[0][0] <= over:
                     self._joined[stream] = read.popleft()[1]
             joined = sum(self._joined.values())
-            if joined > (self.done[-1][1] if self.done else 0):
-                self.done.append((time.time(), joined))
+            if fresh := joined - sum(rows for _, rows in self.done):
+                self.done.append((time.time(), fresh))
             if joined == 2 * self._rows:
                 self.finished.set()
 
@@ -137,18 +137,9 @@ def run(job: Job) -> Ran:
         results={q.name: counts.counts[q.name] for q in job.queries},
         input_rows=2 * job.streams.rows,
         job_s=ended_s - began_s,
-        batches=[_progress(counts.done, began_s)],
+        batches=[batches_between(began_s, counts.done)],
         versions={"Pathway": pw.__version__, "Python": sys.version.split()[0]},
     )
-
-
-def _progress(done: list[tuple[float, int]], began_s: float) -> list[Batch]:
-    """Return what was done between one moment and the next, as if that were a batch."""
-    before = [(began_s, 0), *done]
-    return [
-        Batch(start_s, end_s, rows - seen)
-        for (start_s, seen), (end_s, rows) in zip(before, done, strict=False)
-    ]
 
 
 if __name__ == "__main__":

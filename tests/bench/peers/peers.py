@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
-from tests.bench.peers.workloads import Sharing, Workload
-
-Kind = Literal["sluice", "peer", "limit"]
+from tests.bench.peers.workloads import Workload
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,8 +16,7 @@ class Peer:
     Attributes:
         name: Name on the command line.
         says: What it is, for the report.
-        kind: Sluice, a peer, or a limit: something that is no stream join, or none at all.
-        sharing: What it is given of the queries.
+        queries: Most queries that it is given; None: all of them.
         rows_per_s: What it does of many-keys, roughly, on two cores: its part of the rows rests on that.
         program: Module that runs it; none for Sluice, which is run as its users do.
         environment: Virtual environment of its own; empty means that of the project.
@@ -29,108 +26,81 @@ class Peer:
 
     name: str
     says: str
-    kind: Kind
-    sharing: Sharing
-    rows_per_s: float
+    queries: int | None
+    rows_per_s: float = 1_000_000
     program: str = ""
     environment: str = ""
     of: str = ""
     options: Mapping[str, Any] = field(default_factory=dict)
 
 
-def _sluice(name: str, says: str, sharing: Sharing = "all", of: str = "", **options: Any) -> Peer:
-    return Peer(name, says, "sluice", sharing, 1_000_000, of=of, options=options)
+def _sluice(name: str, says: str, queries: int | None = None, of: str = "", **options: Any) -> Peer:
+    return Peer(name, says, queries, of=of, options=options)
 
 
-def _spark(
-    name: str, says: str, sharing: Sharing, rows_per_s: float, *, rocksdb: bool = False, files: int = 1
-) -> Peer:
-    kept = "RocksDB, state format 4" if rocksdb else "default state store"
-    size = "" if files == 1 else f", batches {files} times as large"
+def _spark(name: str, says: str, queries: int | None, rows_per_s: float, **options: Any) -> Peer:
+    options = {"rocksdb": False, "files_per_batch": 1, "by_hand": queries is None} | options
+    kept = "RocksDB, state format 4" if options["rocksdb"] else "default state store"
+    many = options["files_per_batch"]
+    says = f"{says}; {kept}" + (f", batches {many} times as large" if many > 1 else "")
+    return Peer(name, says, queries, rows_per_s, program="spark_join", options=options)
+
+
+def _flink(name: str, says: str, queries: int, rows_per_s: float, state: str) -> Peer:
     return Peer(
-        name=name,
-        says=f"{says}; {kept}{size}",
-        kind="peer",
-        sharing=sharing,
-        rows_per_s=rows_per_s,
-        program="spark_join",
-        options={"sharing": sharing, "rocksdb": rocksdb, "files_per_batch": files},
+        name, says, queries, rows_per_s, program="flink_join", environment="flink", options={"state": state}
     )
-
-
-def _flink(
-    name: str, says: str, state: str, rows_per_s: float, kind: Kind = "peer", sharing: Sharing = "each"
-) -> Peer:
-    return Peer(
-        name=name,
-        says=says,
-        kind=kind,
-        sharing=sharing,
-        rows_per_s=rows_per_s,
-        program="flink_join",
-        environment="flink",
-        options={"state": state},
-    )
-
-
-def _shuffle(name: str, says: str, *, streaming: bool) -> Peer:
-    options = {"streaming": streaming}
-    return Peer(name, says, "limit", "none", 1_000_000, program="spark_shuffle", options=options)
 
 
 _LARGEST = "one native join of the largest window alone"
 _BY_HAND = "one native join of the largest window, a filter per query"
 _EACH = "a native join, and a streaming query, for each query"
 _FLINK = "Flink SQL, an interval join for each query in one StatementSet"
-_SHUFFLE = "Spark, rows read and shuffled by key"
+#: Queries of a peer with a join for each.
+JOINS = 12
 
 PEERS = {
     peer.name: peer
     for peer in (
         _sluice("sluice", "`sluice run --results shared`, all queries"),
         _sluice("sluice-auto", "the same, batches as large as Sluice chooses", files_per_batch=None),
-        _sluice("sluice-100", "Sluice, a hundred of the queries", "hundred"),
-        _sluice("sluice-12", "Sluice, twelve of the queries", "twelve"),
-        _sluice("sluice-one", "Sluice, the largest window alone", "largest"),
+        _sluice("sluice-100", "Sluice, a hundred of the queries", 100),
+        _sluice("sluice-12", "Sluice, twelve of the queries", 12),
+        _sluice("sluice-one", "Sluice, the largest window alone", 1),
         _sluice("sluice-short", "Sluice on `long-window-1`", of="long-window-1"),
         _sluice(
             "sluice-small-cache",
             "Sluice whose workers keep 8 MB of segments, the smallest part of the state",
             environment={"SLUICE_CACHE_MB": "8"},
         ),
-        _spark("spark-one", _LARGEST, "largest", 110_000),
-        _spark("spark-one-x5", _LARGEST, "largest", 130_000, files=5),
-        _spark("spark-one-rocksdb", _LARGEST, "largest", 60_000, rocksdb=True),
-        _spark("spark-hand", _BY_HAND, "hand", 110_000),
-        _spark("spark-hand-x5", _BY_HAND, "hand", 150_000, files=5),
-        _spark("spark-hand-rocksdb", _BY_HAND, "hand", 45_000, rocksdb=True),
-        _spark("spark-each", _EACH, "each", 12_000),
-        _spark("spark-each-x5", _EACH, "each", 20_000, files=5),
-        _spark("spark-each-rocksdb", _EACH, "each", 10_000, rocksdb=True),
-        _flink("flink-heap", f"{_FLINK}; state on the heap", "hashmap", 10_000),
-        _flink("flink-rocksdb", f"{_FLINK}; state in RocksDB", "rocksdb", 1_500),
+        _spark("spark-one", _LARGEST, 1, 110_000),
+        _spark("spark-one-x5", _LARGEST, 1, 130_000, files_per_batch=5),
+        _spark("spark-one-rocksdb", _LARGEST, 1, 60_000, rocksdb=True),
+        _spark("spark-hand", _BY_HAND, None, 110_000),
+        _spark("spark-hand-x5", _BY_HAND, None, 150_000, files_per_batch=5),
+        _spark("spark-hand-rocksdb", _BY_HAND, None, 45_000, rocksdb=True),
+        _spark("spark-each", _EACH, JOINS, 12_000),
+        _spark("spark-each-x5", _EACH, JOINS, 20_000, files_per_batch=5),
+        _spark("spark-each-rocksdb", _EACH, JOINS, 10_000, rocksdb=True),
+        _flink("flink-heap", f"{_FLINK}; state on the heap", JOINS, 10_000, "hashmap"),
+        _flink("flink-rocksdb", f"{_FLINK}; state in RocksDB", JOINS, 1_500, "rocksdb"),
         Peer(
-            name="pathway",
-            says="Pathway, an `interval_join` for each query in one graph; every row is kept",
-            kind="peer",
-            sharing="each",
-            rows_per_s=10_000,
+            "pathway",
+            "Pathway, an `interval_join` for each query in one graph; every row is kept",
+            JOINS,
+            10_000,
             program="pathway_join",
             environment="pathway",
         ),
+        Peer("duckdb", "DuckDB's batch join, all queries counted from it", None, 5e6, program="batch_join"),
         Peer(
-            name="duckdb",
-            says="DuckDB's batch join, all queries counted from it",
-            kind="limit",
-            sharing="all",
-            rows_per_s=5_000_000,
-            program="batch_join",
+            "spark-shuffle",
+            "Spark, rows read and shuffled by key in the same batches; no join",
+            0,
+            program="spark_join",
+            options={"rocksdb": False},
         ),
-        _shuffle("spark-shuffle", f"{_SHUFFLE} in the same batches; no join", streaming=True),
-        _shuffle("spark-shuffle-batch", f"{_SHUFFLE} in one batch; no join", streaming=False),
-        _flink(
-            "flink-read", "Flink, CSV read, parsed and counted; no join", "hashmap", 500_000, "limit", "none"
-        ),
+        _flink("flink-read", "Flink, CSV read, parsed and counted; no join", 0, 500_000, "hashmap"),
     )
 }
 
@@ -138,13 +108,20 @@ PEERS = {
 REFERENCE = PEERS["sluice"]
 #: Run where a workload names them, not where it names nobody.
 _NAMED = ("sluice-100", "sluice-12", "sluice-short", "sluice-small-cache")
-#: Run of the other workloads with ``--quick``: enough to see that these work.
-_QUICK = ("sluice", "spark-hand", "duckdb")
+SHARES = (1.0, 0.5, 0.2, 0.1, 0.05, 0.02, 0.01)
 
 
-def peers_of(workload: Workload, *, quick: bool) -> list[Peer]:
+def peers_of(workload: Workload) -> list[Peer]:
     """Return who runs a workload where nobody is named."""
-    if not workload.peers:
-        return [peer for peer in PEERS.values() if peer.name not in _NAMED]
-    peers = [PEERS[name] for name in workload.peers]
-    return [p for p in peers if p.kind == "sluice" or p.name in _QUICK] if quick else peers
+    names = workload.peers or [name for name in PEERS if name not in _NAMED]
+    return [PEERS[name] for name in names]
+
+
+def share_of(workload: Workload, peer: Peer) -> float:
+    """Return the part of the workload's rows that a peer does in the time that is enough.
+
+    It rests on rates written down once, not on this machine's, so that it is the same in every bench.
+    """
+    rows_per_s = workload.rows_per_s.get(peer.name, peer.rows_per_s / workload.weight)
+    wanted_s = 2 * workload.streams.rows / rows_per_s
+    return next((share for share in SHARES if wanted_s * share <= workload.enough_s), SHARES[-1])

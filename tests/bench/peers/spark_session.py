@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import pyspark
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -26,12 +27,10 @@ _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProv
 
 
 @contextmanager
-def spark_session(job: Job, *, rocksdb: bool = False) -> Iterator[SparkSession]:
+def spark_session(job: Job) -> Iterator[SparkSession]:
     """Yield a session with the peer's best settings.
 
-    Args:
-        job: Cores, memory and scratch directory.
-        rocksdb: State in RocksDB, with the joins' newest format; else Spark's default store and format.
+    State is in Spark's default store and format, or in RocksDB with the joins' newest format.
     """
     use_java()
     os.environ["PYSPARK_PYTHON"] = sys.executable
@@ -52,7 +51,7 @@ def spark_session(job: Job, *, rocksdb: bool = False) -> Iterator[SparkSession]:
         # Queries that run beside each other get a pool each: else their jobs follow one another.
         "spark.scheduler.mode": "FAIR",
     }
-    if rocksdb:
+    if job.options["rocksdb"]:
         settings |= {
             "spark.sql.streaming.stateStore.providerClass": _ROCKSDB,
             "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
@@ -70,11 +69,11 @@ def spark_session(job: Job, *, rocksdb: bool = False) -> Iterator[SparkSession]:
         spark.stop()
 
 
-def read_stream(spark: SparkSession, job: Job, name: str, files_per_batch: int) -> DataFrame:
+def read_stream(spark: SparkSession, job: Job, name: str) -> DataFrame:
     """Return a stream of the job's files."""
     return (
         spark.readStream.schema(SCHEMA)
-        .option("maxFilesPerTrigger", files_per_batch)
+        .option("maxFilesPerTrigger", job.options["files_per_batch"])
         .parquet(str(Path(job.directory) / name))
     )
 
@@ -120,10 +119,7 @@ def versions(spark: SparkSession) -> dict[str, str]:
     return {"Spark": pyspark.__version__, "Java": str(java), "Python": platform.python_version()}
 
 
-def _batch(progress: dict[str, object]) -> Batch:
-    began_s = datetime.fromisoformat(str(progress["timestamp"]).replace("Z", "+00:00")).timestamp()
-    took = progress["durationMs"]
-    assert isinstance(took, dict)
-    rows = progress["numInputRows"]
-    assert isinstance(rows, int)
-    return Batch(began_s, began_s + took["triggerExecution"] / 1000, rows)
+def _batch(progress: dict[str, Any]) -> Batch:
+    began_s = datetime.fromisoformat(progress["timestamp"].replace("Z", "+00:00")).timestamp()
+    took_s = progress["durationMs"]["triggerExecution"] / 1000
+    return Batch(began_s, began_s + took_s, progress["numInputRows"])

@@ -10,60 +10,54 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import duckdb
 
-from tests.bench.peers.job import Held
 from tests.bench.peers.workloads import Query
 
-#: A timestamp and a bigint.
-ARROW_ROW_BYTES = 16
-#: A double.
-ARROW_FILTERED_BYTES = 8
+#: A timestamp and a bigint; a double.
+ARROW_ROW_BYTES, ARROW_FILTERED_BYTES = 16, 8
 
 
-def state_ratios(
-    directory: Path, queries: Sequence[Query], held: Sequence[Held]
-) -> tuple[float | None, float | None]:
-    """Return rows and bytes held over the reference's, each of the batch where that is largest.
+class Held(NamedTuple):
+    """Rows and encoded bytes of both streams at the end of a batch, and the newest event time of each."""
 
-    Args:
-        directory: Of both streams' files.
-        queries: Queries.
-        held: State at the end of the batches; with none there is no ratio.
-    """
-    if not held:
-        return None, None
+    rows: int
+    bytes: int
+    a_us: int
+    b_us: int
+
+
+def state_ratios(directory: Path, queries: Sequence[Query], held: Sequence[Held]) -> dict[str, float]:
+    """Return rows and bytes held over the reference's, each of the batch where that is largest."""
     wanted = usable_rows(directory, queries, held)
-    if not all(wanted):
-        raise ValueError("after a batch of both streams some row is always of use")
     filtered = any(bound is not None for query in queries for bound in (query.a_below, query.b_below))
     row_bytes = ARROW_ROW_BYTES + filtered * ARROW_FILTERED_BYTES
-    return (
-        max(h.rows / rows for h, rows in zip(held, wanted, strict=True)),
-        max(h.bytes / (row_bytes * rows) for h, rows in zip(held, wanted, strict=True)),
-    )
+    return {
+        "state_rows": max(h.rows / rows for h, rows in zip(held, wanted, strict=True)),
+        "state_bytes": max(h.bytes / (row_bytes * rows) for h, rows in zip(held, wanted, strict=True)),
+    }
 
 
 def usable_rows(directory: Path, queries: Sequence[Query], held: Sequence[Held]) -> list[int]:
     """Return how many rows of both streams are still of use at the end of each batch."""
+    a, b = [(h.a_us, h.b_us) for h in held], [(h.b_us, h.a_us) for h in held]
+    of_streams = {
+        "A": (a, [(q.window_us, q.a_below) for q in queries]),
+        "B": (b, [(q.window_us, q.b_below) for q in queries]),
+    }
+    totals = [0] * len(held)
     with duckdb.connect() as connection:
-        totals = [0] * len(held)
-        for stream, bounds in (
-            ("A", [(q.window_us, q.a_below) for q in queries]),
-            ("B", [(q.window_us, q.b_below) for q in queries]),
-        ):
+        for stream, (newest, bounds) in of_streams.items():
             counts = ", ".join(
-                "count(*) FILTER (us <= {} AND us > {} - reach)".format(
-                    *((h.a_us, h.b_us) if stream == "A" else (h.b_us, h.a_us))
-                )
-                for h in held
+                f"count(*) FILTER (us <= {own} AND us > {other} - reach)" for own, other in newest
             )
-            rows = connection.sql(
+            (rows,) = connection.sql(
                 f"SELECT {counts} FROM (SELECT epoch_us(ts) AS us, {_reach(bounds)} AS reach "
                 f"FROM '{directory / stream}/*.parquet')"
             ).fetchall()
-            totals = [total + int(more) for total, more in zip(totals, rows[0], strict=True)]
+            totals = [total + int(more) for total, more in zip(totals, rows, strict=True)]
     return totals
 
 

@@ -1,8 +1,7 @@
 """``python -m tests.bench.soak``: an hour under load, with queries coming and going.
 
-python -m tests.bench.soak                      65 minutes
-python -m tests.bench.soak --minutes 3          too short to tell what grows; results are compared
-python -m tests.bench.soak --report-only --work DIR    judge what was recorded again
+    python -m tests.bench.soak                  65 minutes
+    python -m tests.bench.soak --minutes 3      too short to tell what grows; results are compared
 
 Writes docs/bench/soak.md and soak.json. The exit status is 1 where results differ or something grew.
 """
@@ -11,82 +10,71 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import pandas as pd
 import typer
 
-from catalog.durations import parse_duration_us
-from tests.bench.reports import machine
-from tests.bench.soak.expected import batches_of, compare
-from tests.bench.soak.load import read_posted
-from tests.bench.soak.report import SoakReport, write_report
-from tests.bench.soak.rows import STREAMS
-from tests.bench.soak.sampler import read_lines
-from tests.bench.soak.soak import FOLLOWED, SoakSetting, read_soaked, soak, visits_file
-from tests.bench.soak.verdict import changes, minutes
-from tests.bench.soak.visitors import read_visits
+from tests.bench.options import DOCS, Out
+from tests.bench.reports import publish, table
+from tests.bench.soak.expected import compare
+from tests.bench.soak.soak import Soaked, soak
+from tests.bench.soak.verdict import stretches, verdict
 
-STRETCH_S = 600
+STRETCH_S = 600.0
 
 
 def main(
-    work: Annotated[
-        Path | None, typer.Option(help="Directory for what is recorded; by default a new one.")
-    ] = None,
-    out: Annotated[Path, typer.Option(help="Directory of the report.")] = Path("docs/bench"),
-    length: Annotated[float, typer.Option("--minutes", min=0.5, help="How long rows are posted.")] = 60,
+    out: Out = DOCS,
+    minutes: Annotated[float, typer.Option(min=0.1, help="How long rows are posted.")] = 60,
     rate: Annotated[int, typer.Option(min=2, help="Rows per second, both streams.")] = 20_000,
     warm_up: Annotated[
         int, typer.Option(min=0, help="Stretches of ten minutes that are not judged: caches and files fill.")
     ] = 2,
-    report_only: Annotated[bool, typer.Option("--report-only", help="Measure nothing.")] = False,
-    conditions: Annotated[str, typer.Option(help="Who else uses the machine, for the report.")] = "",
+    work: Annotated[
+        Path | None, typer.Option(help="Directory for data and log; by default a new one that is kept.")
+    ] = None,
 ) -> None:
     """Run the soak and write the report."""
     directory = Path(tempfile.mkdtemp(prefix="sluice-soak-") if work is None else work.absolute())
-    if not report_only:
-        typer.echo(f"recording in {directory}", err=True)
-        soak(SoakSetting(duration_s=round(length * 60), rate_per_s=rate // 2), directory)
-    report = judge(directory, warm_up, conditions)
-    typer.echo(write_report(out, report))
-    if report.wrong or report.grown:
+    typer.echo(f"data and log of the service are in {directory}", err=True)
+    soaked = soak(minutes * 60, rate // 2, directory)
+    figures, tables, fails = report(soaked, warm_up)
+    typer.echo(publish(out, "soak", figures, tables))
+    if fails:
         raise typer.Exit(1)
 
 
-def judge(directory: Path, warm_up: int = 2, conditions: str = "") -> SoakReport:
-    """Compare and measure what a soak has recorded in a directory."""
-    soaked = read_soaked(directory)
-    lines = {name: read_lines(directory / f"{name}.jsonl") for name in ("samples", "batches")}
-    samples, batches = (pd.DataFrame(of) for of in lines.values())
-    visits = read_visits(visits_file(directory))
-    acknowledged = {name: int(read_posted(directory, name)["end"][-1]) for name in STREAMS}
-    start_s, duration_s = soaked.start_us / 1e6, soaked.setting.duration_s
-    by_minute = minutes(directory, start_s, duration_s, FOLLOWED, samples, batches)
-    retention_s = parse_duration_us(soaked.setting.retention) / 1e6
-    stretches = duration_s // STRETCH_S
-    # With one stretch after the warm-up there is nothing to compare it with.
-    judged = stretches >= warm_up + 2
-    return SoakReport(
-        soaked=soaked,
-        machine=machine(),
-        conditions=conditions,
-        facts={
-            "rows posted": sum(acknowledged.values()),
-            "late rows": int(batches["late_rows"].sum()),
-            "results of all batches": int(batches["results"].sum()),
-            "batches": len(batches),
-            "plan versions in force": batches["plan_version"].nunique(),
-            "queries that came": len(visits),
-        },
-        compared=compare(directory, soaked.rows, acknowledged, batches_of(lines["batches"]), visits),
-        minutes=by_minute,
-        warm_up=warm_up,
-        stretch_s=STRETCH_S,
-        changes=changes(samples, batches, by_minute, start_s, retention_s, STRETCH_S, stretches)
-        if judged
-        else pd.DataFrame(),
-    )
+def report(soaked: Soaked, warm_up: int) -> tuple[dict[str, Any], dict[str, str], bool]:
+    """Return figures and tables, and whether results differ or something grew."""
+    compared = compare(soaked)
+    wrong = compared[compared.drop(columns="expected").any(axis=1)]
+    figures = stretches(soaked, STRETCH_S)
+    text, grown = verdict(figures, STRETCH_S, warm_up) if len(figures.columns) else ("", [])
+    began = pd.Timestamp(soaked.rows.start_us, unit="us").strftime("%Y-%m-%d %H:%M UTC")
+    facts = {
+        "began": began,
+        "rows posted": sum(int(posted["end"][-1]) for posted in soaked.posted.values()),
+        "rows/s of both streams": 2 * int(soaked.rows.rate_per_s),
+        "late rows": int(soaked.batches["late_rows"].sum()),
+        "results of all batches": int(soaked.batches["results"].sum()),
+        "batches": len(soaked.batches),
+        "plan versions in force": int(soaked.batches["plan_version"].nunique()),
+        "queries that came": sum(name.startswith("visitor") for name in soaked.phases),
+        "results expected by DuckDB": int(compared["expected"].sum()),
+        "queries with other results": f"{len(wrong)} of {len(compared)}",
+        "figures that grew": ", ".join(grown) or "none",
+    }
+    tables = {"facts": table(("", ""), facts.items()), "figures": text or "The run was too short to say."}
+    if len(wrong):
+        tables["wrong"] = table(("", *wrong.columns), wrong.itertuples())
+    document = {
+        "facts": facts,
+        "wrong": wrong.to_dict("index"),
+        "stretch_s": STRETCH_S,
+        "figures": {str(name): medians for name, *medians in figures.itertuples()},
+    }
+    return document, tables, bool(len(wrong) or grown)
 
 
 if __name__ == "__main__":

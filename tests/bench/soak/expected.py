@@ -7,164 +7,96 @@ plan versions are what the service committed. That these ends cover the input is
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import duckdb
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 
-from tests.bench.soak.queries import STANDING, SoakQuery
-from tests.bench.soak.readers import read_pairs
-from tests.bench.soak.rows import DISORDER_US, STREAMS, SoakRows
-from tests.bench.soak.visitors import Phase
+from tests.bench.feeding import STREAMS
+from tests.bench.soak.queries import STANDING, Phase
+from tests.bench.soak.soak import Soaked
 
-_WIDEST_US = max(max(q.a_us, q.b_us) for q in STANDING.values())
+_WIDEST_US = max(query.window_us for query in STANDING.values())
 #: Rows of A joined at a time.
 _STRETCH = 1_000_000
 #: Packs a pair into one number: row numbers are below.
 _SHIFT = np.uint64(32)
 
 
-@dataclass(frozen=True, slots=True)
-class Compared:
-    """Results of a query beside what they must be.
-
-    Attributes:
-        name: The query.
-        expected: Pairs that it must have.
-        missing: Of these, not read.
-        extra: Read, but none of these.
-        doubled: Read more than once.
-    """
-
-    name: str
-    expected: int
-    missing: int
-    extra: int
-    doubled: int
-
-    @property
-    def equal(self) -> bool:
-        """Tell whether each pair was read once, and nothing else."""
-        return not (self.missing or self.extra or self.doubled)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class SoakBatches:
-    """Batches that the service committed.
-
-    Attributes:
-        versions: Plan version of each, ascending.
-        ends: By stream, number after its last row in each batch.
-    """
-
-    versions: np.ndarray
-    ends: Mapping[str, np.ndarray]
-
-    def first_of(self, version: int | None) -> int:
-        """Return the first batch under a plan version or a later one; None is later than all."""
-        return len(self.versions) if version is None else int(np.searchsorted(self.versions, version))
-
-    def of_rows(self, stream: str, numbers: np.ndarray) -> np.ndarray:
-        """Return the batch of each row."""
-        return np.searchsorted(self.ends[stream], numbers, side="right")
-
-
-def batches_of(lines: Sequence[Mapping[str, object]]) -> SoakBatches:
-    """Return what the sampler wrote down of batches."""
-    ends = np.array([line["ends"] for line in lines], np.int64)
-    versions = np.array([line["plan_version"] for line in lines], np.int64)
-    return SoakBatches(versions, {name: ends[:, n] for n, name in enumerate(STREAMS)})
-
-
-def compare(
-    directory: Path,
-    rows: SoakRows,
-    acknowledged: Mapping[str, int],
-    batches: SoakBatches,
-    visits: Mapping[str, Sequence[Phase]],
-) -> list[Compared]:
-    """Compare the pairs of every query.
-
-    Args:
-        directory: Of the pairs that were read.
-        rows: The rows.
-        acknowledged: How many of each stream were.
-        batches: The batches.
-        visits: Phases of the visitors.
+def compare(soaked: Soaked) -> pd.DataFrame:
+    """Return of each query how many pairs it must have, and how many are missing, extra or doubled.
 
     Raises:
         RuntimeError: The batches do not end where the input does.
     """
-    for name, end in acknowledged.items():
-        if batches.ends[name][-1] != end:
-            raise RuntimeError(f"the batches end at row {batches.ends[name][-1]:,} of {name}, not {end:,}")
-    lives = {name: (Phase(query, "state", 0),) for name, query in STANDING.items()} | dict(visits)
-    found: dict[str, list[np.ndarray]] = {name: [] for name in lives}
-    for near in _near_pairs(rows, acknowledged, batches):
-        for name, phases in lives.items():
-            found[name] += [near.of(phase, batches) for phase in phases]
-    return [_compared(name, np.concatenate(parts), directory) for name, parts in found.items()]
+    for name in STREAMS:
+        end, posted = soaked.batches[f"end {name}"].iloc[-1], soaked.posted[name]["end"][-1]
+        if end != posted:
+            raise RuntimeError(f"the batches end at row {end:,} of {name}, not {posted:,}")
+    expected: dict[str, list[np.ndarray]] = {name: [] for name in soaked.phases}
+    for near in _near_pairs(soaked):
+        for name, phases in soaked.phases.items():
+            expected[name] += [near.of(phase, soaked.batches["plan_version"]) for phase in phases]
+    found = {}
+    for name, parts in expected.items():
+        wanted, pairs = np.concatenate(parts), soaked.pairs.get(name)
+        read = np.empty(0, np.uint64) if pairs is None else _packed(pairs["a"], pairs["b"])
+        unique = np.unique(read)
+        found[name] = {
+            "expected": len(wanted),
+            "missing": len(np.setdiff1d(wanted, unique)),
+            "extra": len(np.setdiff1d(unique, wanted)),
+            "doubled": len(read) - len(unique),
+        }
+    return pd.DataFrame(found).T
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Near:
     """Pairs of equal key that some window may hold, by the batch of their later row."""
 
-    columns: Mapping[str, np.ndarray]
+    columns: dict[str, np.ndarray]
     older: np.ndarray
     newer: np.ndarray
 
-    def of(self, phase: Phase, batches: SoakBatches) -> np.ndarray:
+    def of(self, phase: Phase, versions: pd.Series) -> np.ndarray:
         """Return the pairs that a query gets in a phase, packed."""
-        begin, end = batches.first_of(phase.from_version), batches.first_of(phase.to_version)
+        # The first batch under a plan version or a later one.
+        begin = int(versions.searchsorted(phase.from_version))
+        end = len(versions) if phase.to_version is None else int(versions.searchsorted(phase.to_version))
         part = slice(*np.searchsorted(self.newer, (begin, end)).tolist())
-        d, av, bv, a, b = (self.columns[name][part] for name in ("d", "av", "bv", "a", "b"))
-        query: SoakQuery = phase.query
-        fits = ((d >= 0) & (d < query.a_us)) | ((d <= 0) & (-d < query.b_us))
-        fits &= (av < query.a_below) & (bv < query.b_below)
+        apart, av, bv, a, b = (self.columns[name][part] for name in ("apart", "av", "bv", "a", "b"))
+        query = phase.query
+        fits = (apart < query.window_us) & (av < (query.a_below or 1.0)) & (bv < (query.b_below or 1.0))
         if phase.backfill == "none":
             fits &= self.older[part] >= begin
         return _packed(a[fits], b[fits])
 
 
-def _near_pairs(rows: SoakRows, acknowledged: Mapping[str, int], batches: SoakBatches) -> Iterator[_Near]:
-    around = (_WIDEST_US + 2 * DISORDER_US) * rows.rate_per_s // 1_000_000
+def _near_pairs(soaked: Soaked) -> Iterator[_Near]:
+    rows, (end_a, end_b) = soaked.rows, (int(soaked.posted[name]["end"][-1]) for name in STREAMS)
+    around = int((_WIDEST_US + 2 * rows.disorder_us) * rows.rate_per_s / 1e6)
     with duckdb.connect() as connection:
-        for first in range(0, acknowledged["A"], _STRETCH):
-            end = min(first + _STRETCH, acknowledged["A"])
-            connection.register("a", _table(rows.of("A", first, end)))
-            beside = max(0, first - around), min(end + around, acknowledged["B"])
-            connection.register("b", _table(rows.of("B", *beside)))
+        for first in range(0, end_a, _STRETCH):
+            end = min(first + _STRETCH, end_a)
+            connection.register("a", pa.table(rows.of("A", first, end)))
+            connection.register("b", pa.table(rows.of("B", max(0, first - around), min(end + around, end_b))))
             columns = connection.sql(
-                f"""SELECT a.id AS a, b.id AS b, b.ts - a.ts AS d, a.v AS av, b.v AS bv
+                f"""SELECT a.id AS a, b.id AS b, abs(b.ts - a.ts) AS apart, a.v AS av, b.v AS bv
                     FROM a JOIN b USING (k) WHERE abs(b.ts - a.ts) < {_WIDEST_US}"""
             ).fetchnumpy()
-            of_a, of_b = batches.of_rows("A", columns["a"]), batches.of_rows("B", columns["b"])
+            of_a, of_b = (
+                np.searchsorted(soaked.batches[f"end {name}"], columns[name.lower()], side="right")
+                for name in STREAMS
+            )
             older, newer = np.minimum(of_a, of_b), np.maximum(of_a, of_b)
             order = np.argsort(newer, kind="stable")
             yield _Near({n: values[order] for n, values in columns.items()}, older[order], newer[order])
 
 
-def _table(columns: Mapping[str, np.ndarray]) -> pa.Table:
-    return pa.table(dict(columns))
-
-
 def _packed(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     packed: np.ndarray = (a.astype(np.uint64) << _SHIFT) | b.astype(np.uint64)
     return packed
-
-
-def _compared(name: str, expected: np.ndarray, directory: Path) -> Compared:
-    pairs = read_pairs(directory, name)
-    read = _packed(pairs["a"], pairs["b"])
-    unique = np.unique(read)
-    return Compared(
-        name=name,
-        expected=len(expected),
-        missing=len(np.setdiff1d(expected, unique)),
-        extra=len(np.setdiff1d(unique, expected)),
-        doubled=len(read) - len(unique),
-    )

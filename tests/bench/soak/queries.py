@@ -1,6 +1,6 @@
 """Queries of the soak: those that stand for its whole length, and those that visit.
 
-Every query that enters with ``backfill: state`` has windows and filters within those of the standing
+Every query that enters with ``backfill: state`` has a window and filters within those of the standing
 ``WIDEST``. So each earlier row that it can use is held, and what it must give is simple to say: all its pairs
 whose later row was processed while it was in force.
 """
@@ -11,89 +11,52 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from catalog.values.query import Backfill
+from tests.bench.peers.workloads import Query
+
+#: Window in seconds, filters on A.v and B.v: 50 to 150 results a second each at 10,000 rows/s and stream.
+_STANDING = (
+    *((0.5, 1.0, 1.0), (1.0, 1.0, 1.0), (1.5, 1.0, 1.0), (2.0, 0.5, 1.0), (5.0, 0.4, 0.5)),
+    *((3.0, 0.6, 0.6), (10.0, 0.3, 0.3), (8.0, 0.5, 0.25), (15.0, 0.25, 0.25), (20.0, 0.2, 0.25)),
+    *((15.0, 0.3, 0.2), (30.0, 0.2, 0.2), (30.0, 0.15, 0.2), (45.0, 0.15, 0.15), (60.0, 0.12, 0.15)),
+    *((45.0, 0.2, 0.15), (60.0, 0.1, 0.2), (90.0, 0.1, 0.1), (90.0, 0.15, 0.1), (120.0, 0.1, 0.1)),
+)
+STANDING = {
+    f"standing{n}": Query(f"standing{n}", round(window_s * 1e6), *below)
+    for n, (window_s, *below) in enumerate(_STANDING, 1)
+}
+WIDEST = STANDING["standing20"]
 
 
 @dataclass(frozen=True, slots=True)
-class SoakQuery:
-    """A query over both streams.
+class Phase:
+    """A stretch of a query's life in which its text was the same.
 
     Attributes:
-        a_us: Window of A, µs.
-        b_us: Window of B, µs.
-        a_below: It takes rows of A whose value is below.
-        b_below: The same of B.
+        query: The query.
+        backfill: Whether earlier rows took part: ``state`` or ``none``.
+        from_version: Plan version that it came with.
+        to_version: Plan version without it; None: it stayed.
     """
 
-    a_us: int
-    b_us: int
-    a_below: float
-    b_below: float
-
-    def cql(self) -> str:
-        """Return its text."""
-        filters = "".join(
-            f" AND {name}.v < {below}"
-            for name, below in (("A", self.a_below), ("B", self.b_below))
-            if below < 1
-        )
-        return (
-            f"SELECT A.id AS a, B.id AS b FROM A [RANGE {self.a_us // 1000} MILLISECONDS], "
-            f"B [RANGE {self.b_us // 1000} MILLISECONDS] WHERE A.k = B.k{filters}"
-        )
+    query: Query
+    backfill: str
+    from_version: int
+    to_version: int | None = None
 
 
-def _query(a_s: float, b_s: float, a_below: float = 1.0, b_below: float = 1.0) -> SoakQuery:
-    return SoakQuery(round(a_s * 1e6), round(b_s * 1e6), a_below, b_below)
-
-
-WIDEST = _query(120, 120, 0.1, 0.1)
-
-#: 50 to 150 results a second each at 10,000 rows a second and stream.
-STANDING = {
-    f"standing{number}": query
-    for number, query in enumerate(
-        (
-            _query(0.5, 0.5),
-            _query(1, 1),
-            _query(2, 1),
-            _query(2, 2, 0.5),
-            _query(5, 5, 0.4, 0.5),
-            _query(5, 2, 0.6, 0.6),
-            _query(10, 10, 0.3, 0.3),
-            _query(10, 5, 0.5, 0.25),
-            _query(15, 15, 0.25, 0.25),
-            _query(20, 20, 0.2, 0.25),
-            _query(20, 10, 0.3, 0.2),
-            _query(30, 30, 0.2, 0.2),
-            _query(30, 30, 0.15, 0.2),
-            _query(45, 45, 0.15, 0.15),
-            _query(60, 60, 0.12, 0.15),
-            _query(60, 30, 0.2, 0.15),
-            _query(60, 60, 0.1, 0.2),
-            _query(90, 90, 0.1, 0.1),
-            _query(120, 60, 0.15, 0.1),
-            WIDEST,
-        ),
-        1,
-    )
-}
-
-
-def visitor(rng: np.random.Generator) -> tuple[SoakQuery, Backfill]:
-    """Return a query that nobody had before."""
-    a_s, b_s = rng.choice((1, 3, 7, 12, 25, 40), 2).tolist()
+def visitor(name: str, rng: np.random.Generator) -> tuple[Query, str]:
+    """Return a query that nobody had before, and how it begins."""
+    query = Query(name, int(rng.choice((1, 3, 7, 12, 25, 40))) * 1_000_000)
     if rng.random() < 0.5:
-        return _query(a_s, b_s, *_filters(rng, 0.15)), "none"
-    return _query(a_s, b_s, *_filters(rng, WIDEST.a_below)), "state"
+        return _filtered(query, rng, 0.15), "none"
+    return changed(query, rng), "state"
 
 
-def changed(query: SoakQuery, rng: np.random.Generator) -> SoakQuery:
+def changed(query: Query, rng: np.random.Generator) -> Query:
     """Return the query with other filters, within those of ``WIDEST``."""
-    a_below, b_below = _filters(rng, WIDEST.a_below)
-    return replace(query, a_below=a_below, b_below=b_below)
+    return _filtered(query, rng, 0.1)
 
 
-def _filters(rng: np.random.Generator, most: float) -> tuple[float, float]:
+def _filtered(query: Query, rng: np.random.Generator, most: float) -> Query:
     a_below, b_below = (most * (0.5 + 0.5 * rng.random(2))).round(6).tolist()
-    return a_below, b_below
+    return replace(query, a_below=a_below, b_below=b_below)

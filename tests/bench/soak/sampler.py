@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sqlite3
 import time
@@ -10,14 +9,13 @@ from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import TextIO
 
+import httpx
 import psutil
 
-from catalog.store.store import Store
-from tests.bench.peers.feeding import Worker
+from tests.bench.feeding import STREAMS, Worker
+from tests.bench.loaded import LoadedService
 from tests.bench.processes import of_each
-from tests.bench.soak.rows import STREAMS
 
 EVERY_S = 10.0
 #: Names of processes here, by those of ``kind_of``; all others start workers, or wait for the end of one.
@@ -27,107 +25,79 @@ _BATCHES = 200
 
 
 class Sampler(Worker):
-    """Writes ``samples.jsonl`` and ``batches.jsonl``.
-
-    Args:
-        pid: Process of the service.
-        data_dir: Its data directory.
-        directory: Of what is written.
+    """Looks at a service.
 
     Attributes:
-        rows: Rows in committed batches.
+        samples: What was seen, with ``at_s``; names say whether a figure is in bytes.
+        batches: The committed batches.
     """
 
-    def __init__(self, pid: int, data_dir: Path, directory: Path) -> None:
-        super().__init__()
-        self.rows = 0
-        self._pid, self._data_dir, self._directory = pid, data_dir, directory
-        self._next_batch = 0
+    def __init__(self, loaded: LoadedService) -> None:
+        super().__init__(loaded.root)
+        self.samples: list[dict[str, float]] = []
+        self.batches: list[dict[str, float]] = []
+        self._loaded = loaded
 
-    def _work(self) -> None:
-        store = Store.open(f"sqlite:///{self._data_dir / 'catalog.db'}", migrate=False)
-        with (
-            closing(store),
-            (self._directory / "samples.jsonl").open("w", encoding="utf-8") as samples,
-            (self._directory / "batches.jsonl").open("w", encoding="utf-8") as batches,
-        ):
-            due_s = time.monotonic()
-            while not self._stopped.wait(max(0.0, due_s - time.monotonic())):
-                _write(samples, {"at_s": time.time(), "load": os.getloadavg()[0], **self._sample()})
-                self._follow(store, batches)
-                due_s += EVERY_S
-            self._follow(store, batches)
+    def _work(self, http: httpx.Client) -> None:
+        data_dir = self._loaded.service.data_dir
+        while not self._stopped.is_set():
+            began_s = time.time()
+            sample = {"at_s": began_s, "load": os.getloadavg()[0]}
+            sample |= _processes(self._loaded.service.process.pid) | _files(data_dir)
+            for name in ("catalog", "events"):
+                sample |= dict(_database(data_dir / f"{name}.db", name))
+            self.samples.append(sample)
+            self._follow()
+            self._stopped.wait(max(0.0, began_s + EVERY_S - time.time()))
+        self._follow()
 
-    def _sample(self) -> dict[str, float]:
-        figures = dict(_processes(self._pid))
-        figures |= dict(_files(self._data_dir))
-        for name in ("catalog", "events"):
-            figures |= dict(_database(self._data_dir / f"{name}.db", name))
-        return figures
-
-    def _follow(self, store: Store, out: TextIO) -> None:
-        """Write down the batches committed since the last look."""
+    def _follow(self) -> None:
+        """Take the batches committed since the last look."""
+        store = self._loaded.store
         ids = {stream.name: str(stream.id) for stream in store.streams.all()}
-        while found := store.batches.manifests(self._next_batch, self._next_batch + _BATCHES - 1):
+        while found := store.batches.manifests(len(self.batches), len(self.batches) + _BATCHES - 1):
             results = store.counts.of_batches(found[0].batch, found[-1].batch + 1)
             for manifest in found:
-                if manifest.batch != self._next_batch:
-                    raise RuntimeError(f"batch {self._next_batch} was dropped before it was seen")
+                if manifest.batch != len(self.batches):
+                    raise RuntimeError(f"batch {len(self.batches)} was dropped before it was seen")
                 ends = dict(manifest.input_end)
-                self.rows += sum(counters.rows for counters in manifest.streams)
-                _write(
-                    out,
+                self.batches.append(
                     {
-                        "batch": manifest.batch,
+                        **{f"end {name}": ends.get(ids[name], 0) for name in STREAMS},
                         "plan_version": manifest.plan_version,
-                        "ends": [ends.get(ids[name], 0) for name in STREAMS],
-                        "rows": sum(counters.rows for counters in manifest.streams),
                         "late_rows": sum(counters.late_rows for counters in manifest.streams),
                         "results": results.get(manifest.batch, 0),
                         "state_rows": manifest.state_rows,
                         "state_bytes": manifest.state_bytes,
                         "segments": sum(counters.segments for counters in manifest.slices),
-                        "committed_us": manifest.committed_at_us,
-                    },
+                        "at_s": manifest.committed_at_us / 1e6,
+                    }
                 )
-                self._next_batch += 1
 
 
-def read_lines(path: Path) -> list[dict[str, float]]:
-    """Return the objects of a file of the sampler."""
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-
-
-def _write(out: TextIO, document: dict[str, object]) -> None:
-    out.write(json.dumps(document) + "\n")
-    out.flush()
-
-
-def _processes(pid: int) -> Iterator[tuple[str, float]]:
-    """Yield figures of the service's processes, added up by kind, and of all of them."""
+def _processes(pid: int) -> dict[str, float]:
+    """Return figures of the service's processes, added up by kind, and of all of them."""
     added: defaultdict[str, float] = defaultdict(float)
     for (_, kind), figures in of_each(pid, _figures):
         for name, value in figures.items():
             added[f"{_KINDS.get(kind, 'helpers')} {name}"] += value
             added[f"all {name}"] += value
-    yield from added.items()
+    return added
 
 
 def _figures(process: psutil.Process) -> dict[str, float]:
-    memory, times = process.memory_full_info(), process.cpu_times()
+    memory = process.memory_full_info()
     return {
         "processes": 1,
         "private_bytes": memory.uss,
         "pss_bytes": memory.pss,
-        "rss_bytes": memory.rss,
         "handles": process.num_fds(),
         "threads": process.num_threads(),
-        "cpu_s": times.user + times.system,
     }
 
 
-def _files(data_dir: Path) -> Iterator[tuple[str, float]]:
-    """Yield numbers and bytes of files by the directory that they are in."""
+def _files(data_dir: Path) -> dict[str, float]:
+    """Return numbers and bytes of files by the directory that they are in."""
     added: defaultdict[str, float] = defaultdict(float)
     for directory, _, names in os.walk(data_dir):
         parts = Path(directory).relative_to(data_dir).parts
@@ -138,7 +108,7 @@ def _files(data_dir: Path) -> Iterator[tuple[str, float]]:
             with suppress(FileNotFoundError):  # removed meanwhile
                 added[f"{kind or name} files_bytes"] += (Path(directory) / name).stat().st_size
                 added[f"{kind or name} files"] += 1
-    yield from added.items()
+    return added
 
 
 def _database(path: Path, name: str) -> Iterator[tuple[str, float]]:

@@ -2,148 +2,98 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
-from tests.api.running_service import RunningService, default_settings, free_port
-from tests.bench.peers.feeding import Worker
-from tests.bench.soak.queries import STANDING
-from tests.bench.soak.readers import EventFollower, PageFollower, Sweeper
-from tests.bench.soak.rows import COLUMNS, LATENESS, STREAMS, SoakRows
+import numpy as np
+import pandas as pd
+
+from tests.bench.feeding import COLUMNS, SELECTED, STREAMS, Feeder, Follower, LiveRows, now_us
+from tests.bench.loaded import loaded_service
+from tests.bench.soak.queries import STANDING, Phase
+from tests.bench.soak.readers import EventFollower, Sweeper
 from tests.bench.soak.sampler import Sampler
 from tests.bench.soak.visitors import Visitors
-from tests.waiting import until
 
 #: Queries whose latency is measured: a small window, a large one, and one by server-sent events.
 PAGED, EVENTS = ("standing2", "standing20"), "standing12"
 FOLLOWED = (*PAGED, EVENTS)
-#: Until the first row is posted; the load process starts meanwhile.
-_HEAD_START_S = 3.0
+#: How long results are kept.
+RETENTION_S = 600
+#: Rows are up to so much out of order, which is less than the lateness of their stream.
+DISORDER_US = 300_000
+#: Keys per row a second and stream: rates of results then do not depend on how much the machine can take.
+KEYS_PER_RATE = 200
 #: How long the service may take for what is left when the load ends.
 _REST_S = 300.0
-_STARTED_S = 120.0
+_SEED = 61
 
 
-@dataclass(frozen=True, slots=True)
-class SoakSetting:
-    """A soak.
-
-    Attributes:
-        duration_s: How long rows are posted.
-        rate_per_s: Rows of each stream per second.
-        change_every_s: Between two changes of queries.
-        retention: How long results are kept.
-        seed: Of the visitors.
-    """
-
-    duration_s: int = 3600
-    rate_per_s: int = 10_000
-    change_every_s: float = 5.0
-    retention: str = "10m"
-    seed: int = 61
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Soaked:
-    """A soak that was carried through; its directory has all else.
+    """What a soak has recorded.
 
     Attributes:
-        setting: What it was.
-        start_us: Event time and wall clock of the first row, µs UTC.
-        began: When it began, UTC.
+        rows: The rows.
+        posted: Requests of each stream, ``POSTED``.
+        phases: Phases of each query, standing and visiting.
+        pairs: Results that were read of each, ``PAIR``.
+        samples: What the sampler saw.
+        batches: Batches that were committed.
     """
 
-    setting: SoakSetting
-    start_us: int
-    began: str
-
-    @property
-    def rows(self) -> SoakRows:
-        """The rows that were posted."""
-        return SoakRows(self.start_us, self.setting.rate_per_s)
+    rows: LiveRows
+    posted: Mapping[str, np.ndarray]
+    phases: Mapping[str, tuple[Phase, ...]]
+    pairs: Mapping[str, np.ndarray]
+    samples: pd.DataFrame
+    batches: pd.DataFrame
 
 
-def soak(setting: SoakSetting, directory: Path) -> Soaked:
+def soak(duration_s: float, rate_per_s: int, directory: Path, change_every_s: float = 5.0) -> Soaked:
     """Run the service under load and record everything.
 
     Args:
-        setting: What to do.
-        directory: An empty one, for the data of the service and for what is recorded.
-
-    Raises:
-        RuntimeError: Somebody who posts, reads or changes queries was refused.
-        AssertionError: The service did not get done with what was posted.
+        duration_s: How long rows are posted.
+        rate_per_s: Rows of each stream per second.
+        directory: For data and log of the service.
+        change_every_s: Between two changes of queries.
     """
     directory.mkdir(parents=True, exist_ok=True)
-    log = directory / "serve.log"
-    settings = default_settings(log) | {"SLUICE_RESULT_RETENTION": setting.retention}
-    with RunningService(directory / "data", log, free_port(), settings=settings) as service:
-        service.register(COLUMNS, *STREAMS, lateness=LATENESS)
-        added = [{"add": {"name": name, "cql": query.cql()}} for name, query in STANDING.items()]
-        service.ok("POST", f"/changes?wait={_STARTED_S:.0f}", 200, json={"changes": added})
-        start_us = round((time.time() + _HEAD_START_S) * 1e6)
-        began = time.strftime("%Y-%m-%d %H:%M", time.gmtime())
-        _under_load(setting, directory, service, start_us)
-    soaked = Soaked(setting, start_us, began)
-    (directory / "soak.json").write_text(json.dumps(asdict(soaked)), encoding="utf-8")
-    return soaked
-
-
-def read_soaked(directory: Path) -> Soaked:
-    """Return a soak that was carried through in a directory."""
-    document = json.loads((directory / "soak.json").read_text(encoding="utf-8"))
-    return Soaked(**document | {"setting": SoakSetting(**document["setting"])})
-
-
-def visits_file(directory: Path) -> Path:
-    """Return the file with the phases of the visitors."""
-    return directory / "visits.json"
-
-
-def _under_load(setting: SoakSetting, directory: Path, service: RunningService, start_us: int) -> None:
-    root = f"{service.root}/api/v1"
-    visitors = Visitors(root, setting.change_every_s, setting.seed)
-    swept = [name for name in STANDING if name not in FOLLOWED]
-    with ExitStack() as stack:
+    with (
+        loaded_service(directory, SLUICE_RESULT_RETENTION=f"{RETENTION_S}s") as loaded,
+        ExitStack() as stack,
+    ):
+        loaded.service.register(COLUMNS, *STREAMS, lateness="1s")
+        loaded.add_all({name: query.cql(SELECTED) for name, query in STANDING.items()})
+        rows = LiveRows(now_us(), rate_per_s, rate_per_s * KEYS_PER_RATE, DISORDER_US)
+        visitors = Visitors(loaded, change_every_s, _SEED)
+        sampler = Sampler(loaded)
+        followers = {name: Follower(loaded.root, name) for name in PAGED}
+        followers[EVENTS] = EventFollower(loaded.root, EVENTS)
+        sweeper = Sweeper(loaded.root, [name for name in STANDING if name not in FOLLOWED], visitors)
+        feeders = {name: Feeder(loaded.root, rows, name) for name in STREAMS}
+        readers = [sampler, *followers.values(), sweeper]
         # Those entered first are stopped last: they see the end of the input.
-        sampler = stack.enter_context(Sampler(service.process.pid, service.data_dir, directory))
-        workers = [
-            *(PageFollower(root, directory, name) for name in PAGED),
-            EventFollower(root, directory, EVENTS),
-            Sweeper(root, directory, swept, visitors.snapshot),
-        ]
-        for worker in workers:
-            stack.enter_context(worker)
-        with visitors:
-            _load(setting, directory, root, start_us, [sampler, visitors, *workers])
-        visitors.save(visits_file(directory))
-        total = len(STREAMS) * setting.rate_per_s * setting.duration_s
-        until(
-            lambda: service.ok("GET", "/statistics", 200)["input_rows"] >= total,
-            lambda: f"{total:,} rows were not read",
-            _REST_S,
-        )
-
-
-def _load(setting: SoakSetting, directory: Path, root: str, start_us: int, others: Sequence[Worker]) -> None:
-    """Run the load process to its end, as long as nobody else has failed."""
-    arguments = (root, directory, start_us, setting.rate_per_s, setting.duration_s)
-    command = [sys.executable, "-m", "tests.bench.soak.load", *map(str, arguments)]
-    process = subprocess.Popen(command)
-    try:
-        while process.poll() is None:
-            for other in others:
-                other.check()
-            time.sleep(1.0)
-    finally:
-        if process.poll() is None:
-            process.terminate()
-            process.wait()
-    if process.returncode:
-        raise RuntimeError(f"the load process ended with status {process.returncode}")
+        for reader in readers:
+            stack.enter_context(reader)
+        a, b = feeders.values()
+        with visitors, a, b:
+            while time.time() < rows.start_us / 1e6 + duration_s:
+                time.sleep(min(1.0, duration_s))
+                for worker in (*readers, visitors, a, b):
+                    worker.check()
+        loaded.wait_for_rows(a.end + b.end, _REST_S)
+    pairs = {name: follower.reading.pairs for name, follower in followers.items()}
+    pairs |= {name: reading.pairs for name, reading in sweeper.readings.items()}
+    return Soaked(
+        rows=rows,
+        posted={name: feeder.posted for name, feeder in feeders.items()},
+        phases={name: (Phase(query, "state", 0),) for name, query in STANDING.items()} | visitors.phases,
+        pairs=pairs,
+        samples=pd.DataFrame(sampler.samples),
+        batches=pd.DataFrame(sampler.batches),
+    )

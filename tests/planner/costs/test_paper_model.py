@@ -19,12 +19,12 @@ from planner.costs.family_cost import family_cost
 from planner.costs.paper_model import PaperModel
 from planner.costs.rates import FamilyRates
 from planner.families.families import Family
-from tests.bench.paper.savings import merge_difference
 from tests.builders import SECOND_US, a_query_s
 from tests.planner.costs.paper import (
     PaperCost,
     TwoQueries,
     loads_of_family,
+    merge_difference,
     pullup_cost,
     pushdown_cost,
     state_slice_cost,
@@ -200,6 +200,16 @@ def test_merging_differs_by_what_section_5_2_says(
         found = getattr(one.comparisons, term) - getattr(other.comparisons, term)
         size = max(abs(getattr(one.comparisons, term)), 1.0)
         assert found == pytest.approx(getattr(difference, term), rel=1e-9, abs=1e-9 * size), term
+
+
+def test_the_merge_difference_is_the_printed_one_but_for_the_operator_that_stays() -> None:
+    """State-Slice §5.2, (a) less (b) for three slices of 6 s, λ = 20/s each, S_1 = 0.05, C_sys = 1.5."""
+    printed = 40 * 2 - 2 * 20 * 20 * 6 * 0.05 * 2 + 1.5 * 3 * 40
+    found = merge_difference(20, [1, 2, 3], 0.05, c_sys=1.5)
+    assert (found.purge, found.route, found.system) == (-80, pytest.approx(480), -120)
+    assert -found.total == pytest.approx(printed - 1.5 * 40)
+    # Two slices: 2 λ (1 + C_sys) saved, 2 λ² ΔW S_1 paid: even at ΔW = (1 + C_sys) / (λ S_1).
+    assert merge_difference(20, [1, 1.5], 0.05, c_sys=1.5).total == pytest.approx(0)
 
 
 def test_section_5_2_with_two_rates() -> None:
