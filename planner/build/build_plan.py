@@ -252,6 +252,7 @@ def _family(
                 preserved=q.preserved,
                 grouping=q.grouping,
                 hands_on=q.hands_on,
+                expires_a=q.a.expires,
             )
         )
     return Family(family_id, tuple(planned), filters_a, filters_b)

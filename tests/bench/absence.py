@@ -23,7 +23,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import duckdb
 import typer
@@ -35,7 +35,7 @@ from planner.build.objective import Objective
 from service.calibrate.workload import SyntheticWorkload, WindowQuery
 from tests.bench.measuring import Batches
 from tests.bench.peers.workloads import WORKLOADS
-from tests.bench.reports import table, write_page
+from tests.bench.reports import publish, table
 from tests.pipeline import race
 
 MANY_KEYS = WORKLOADS["many-keys"]
@@ -165,25 +165,26 @@ def _below(connection: duckdb.DuckDBPyConnection, values: str, *, at_least: bool
     return dict(zip(steps["number"].tolist(), counts, strict=True))
 
 
-def figures(groups: Sequence[Mapping[Load, Batches]]) -> str:
-    """Return the figures as a Markdown table; ratios are to the first load of each group."""
-    rows = []
+def figures(groups: Sequence[Mapping[Load, Batches]]) -> list[dict[str, Any]]:
+    """Return the figures of each load, and ratios to the first load of its group."""
+    found = []
     for group in groups:
         first = next(iter(group.values()))
         for load, m in group.items():
-            cpu = f"{m.cpu_ms:,.1f}", f"{m.cpu_ms / first.cpu_ms:.2f}"
-            held = f"{m.held:,}", f"{m.held / first.held:.2f}"
-            rows.append((load.name, *cpu, *held, f"{m.stored:,}", f"{m.stored / first.stored:.2f}"))
-    header = (
-        "queries",
-        "CPU time of a batch, ms",
-        "ratio",
-        "rows held",
-        "ratio",
-        "result rows stored",
-        "ratio",
-    )
-    return table(header, rows)
+            ratios = {f"{name} ratio": getattr(m, name) / getattr(first, name) for name in _FIGURES}
+            found.append({"queries": load.name} | {name: getattr(m, name) for name in _FIGURES} | ratios)
+    return found
+
+
+def report(found: Sequence[Mapping[str, Any]]) -> str:
+    """Return the figures as a Markdown table."""
+    header = ["queries", *(cell for text in _FIGURES.values() for cell in (text, "ratio"))]
+    names = ["queries", *(cell for name in _FIGURES for cell in (name, f"{name} ratio"))]
+    return table(header, ([line[name] for name in names] for line in found))
+
+
+#: Figures of ``Batches``, and what tables call them.
+_FIGURES = {"cpu_ms": "CPU time of a batch, ms", "held": "rows held", "stored": "result rows stored"}
 
 
 def main(
@@ -196,26 +197,11 @@ def main(
 ) -> None:
     """Measure all loads, print the table, and write it with its JSON."""
     parts = (part, part, thousand_part)
-    measured = [measure(loads, of, turns) for loads, of in zip(GROUPS, parts, strict=True)]
-    text = figures(measured)
-    typer.echo(text)
-    if out is None:
-        return
-    facts = {
-        load.name: {"cpu_ms": m.cpu_ms, "held": m.held, "stored": m.stored, "results": m.results.total()}
-        for group in measured
-        for load, m in group.items()
-    }
-    write_page(
-        out,
-        "absence",
-        "# Outer, semi and anti joins beside inner ones\n\nWritten by `python -m tests.bench.absence "
-        f"--part {part} --thousand-part {thousand_part} --turns {turns}`; many-keys, {part:.0%} of its rows "
-        f"for twelve queries and {thousand_part:.1%} where a thousand are compared with one; dense: a tenth "
-        "of the keys, so 12 partners for 1.2. Ratios are to the first load of each group; all counts are "
-        f"DuckDB's.\n\n{text}",
-        facts,
-    )
+    found = figures([measure(loads, of, turns) for loads, of in zip(GROUPS, parts, strict=True)])
+    typer.echo(report(found))
+    if out is not None:
+        setting = {"part": part, "thousand_part": thousand_part, "turns": turns}
+        publish(out, "absence", setting | {"figures": found}, {"figures": report(found)})
 
 
 if __name__ == "__main__":

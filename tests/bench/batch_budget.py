@@ -16,7 +16,6 @@ after the windows have filled.
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections import defaultdict
 from collections.abc import Iterator
@@ -29,14 +28,13 @@ import typer
 from tests.bench.options import DOCS, Out
 from tests.bench.peers.inputs import write_streams
 from tests.bench.peers.workloads import WORKLOADS, Streams
-from tests.bench.processes import run_program
 from tests.bench.reports import publish, table
 from tests.bench.runs import (
     batches_of_stages,
     event_log,
     events_of,
     manifests_of,
-    run_command,
+    run_workload,
     write_workload,
 )
 
@@ -46,7 +44,6 @@ LOADS = {
     "a million rows": (MANY_KEYS.streams, 8),
     "2,000 rows": (replace(MANY_KEYS.streams, rows=60_000, files=60, keys=5_000), 30),
 }
-TIMEOUT_S = 600.0
 #: Parts of a batch, ms: wall clock, then CPU time of our own code.
 PARTS = {
     "plan": "plan: what to read, Spark's planning",
@@ -98,8 +95,7 @@ def measure(streams: Streams, first: int) -> dict[str, float]:
         root = Path(directory)
         queries = {query.name: query.cql() for query in MANY_KEYS.queries}
         workload = write_workload(root / "workload.yaml", write_streams(root, streams), queries)
-        environment = {**os.environ, **event_log(root / "events")}
-        run_program(run_command(workload, root / "out", 2), TIMEOUT_S, environment)
+        run_workload(workload, root / "out", environment=event_log(root / "events"))
         return pd.DataFrame(batches(root / "out", root / "events")).iloc[first:].median().to_dict()
 
 

@@ -33,6 +33,7 @@ from service.calibrate.fit import fit
 from service.calibrate.pipeline import measure
 from service.calibrate.runs import calibration_runs, warm_up
 from service.calibrate.workload import Selection, SyntheticWorkload, WindowQuery
+from tests.bench.options import DOCS, Out
 from tests.bench.plots import predicted_against_measured
 from tests.bench.reports import fill_page, table
 from tests.bench.worker import spread
@@ -217,7 +218,7 @@ def _summary(
 def main(
     workloads: Annotated[int, typer.Option(help="Random workloads.")] = 30,
     seed: Annotated[int, typer.Option(help="Of the workloads.")] = SEED,
-    out: Annotated[Path, typer.Option(help="Directory of the report.")] = Path("docs/bench"),
+    out: Out = DOCS,
     jobs: Annotated[int, typer.Option(help="Workloads compared at a time.")] = os.cpu_count() or 2,
 ) -> None:
     """Calibrate, compare, and write the report."""

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, get_args
 
@@ -92,41 +92,36 @@ def rows_by_key(times_us: Int64s, keys: Int64s, places: Int64s) -> pa.Table:
     return pa.table(columns | {"_pos": pa.array(places)})
 
 
-def whj(rate: float) -> None:
-    """Print Figures 4 to 8."""
+def whj(rate: float) -> Iterator[str]:
+    """Yield the tables of Figures 4 to 8."""
     lines: list[tuple[object, ...]] = []
     probes = [Probe(), Probe("loops"), *(Probe("hash", n) for n in (10, 100, 1000))]
     probes += [Probe("hash", 100, how) for how in INVALIDATIONS[1:]]
-    for rates in ((rate, rate), (rate, 2 * rate)):
-        merged: tuple[float, int] | None = None
-        expected = JoinRates(*rates, WINDOW_S, WINDOW_S)
-        for probe in probes if rates == (rate, rate) else probes[:4]:
-            counted, cpu_s, results = ring_run(probe, *rates)
-            merged = merged or (cpu_s, results)
-            assert results == merged[1], probe
-            shown = ("", "")
+    for rates, raced in (((rate, rate), probes), ((rate, 2 * rate), probes[:4])):
+        expected, seconds = JoinRates(*rates, WINDOW_S, WINDOW_S), SECONDS / 2
+        ran = {probe: ring_run(probe, *rates) for probe in raced}
+        _, merged_s, pairs = ran[probes[0]]
+        for probe, (counted, cpu_s, results) in ran.items():
+            assert results == pairs, probe
+            scanned = removing = None
             if probe.has_rings:
                 # More rings than keys scan no less: the equation has no such end.
                 wanted = ring_work(expected, replace(probe, cells=min(probe.cells, KEYS)))
-                looked, seconds = ring_work(expected, probe), SECONDS / 2
+                looked = ring_work(expected, probe)
+                scanned = counted["scanned"] / seconds / wanted.scanned
                 removing = counted["looked"] + counted["removed"]
-                shown = (
-                    f"{counted['scanned'] / seconds / wanted.scanned:.3f}",
-                    f"{removing / seconds / (looked.looked + looked.removed):.3f}",
-                )
-            pair = f"{rates[0]:g}, {rates[1]:g}"
-            lines.append((probe_text(probe), pair, *shown, f"{cpu_s:.2f}", f"{cpu_s / merged[0]:.2f}"))
+                removing = removing / seconds / (looked.looked + looked.removed)
+            pair = "{:g}, {:g}".format(*rates)
+            lines.append((probe_text(probe), pair, scanned, removing, cpu_s, cpu_s / merged_s))
     header = ("probe", "rates /s", "scanned / Eq.", "invalidation / Eq.", "CPU s", "CPU / merge")
-    print(table(header, lines, texts=2), flush=True)
-    lines = []
+    yield table(header, lines, texts=2)
+    lines, slow = [], rate / 10
     for how in INVALIDATIONS:
-        probe, slow = Probe("hash", 100, how), rate / 10
+        probe = Probe("hash", 100, how)
         counted, _, _ = ring_run(probe, slow, 100 * slow)
-        wanted_rows = expired_rows(JoinRates(slow, 100 * slow, WINDOW_S, WINDOW_S), probe, "b")
-        lines.append((how, f"{counted['live']:,}", f"{counted['expired']:,}", f"{wanted_rows:,.0f}"))
-    print(
-        "\n" + table(("invalidation", "live rows of B", "expired rows held", "predicted"), lines), flush=True
-    )
+        predicted = expired_rows(JoinRates(slow, 100 * slow, WINDOW_S, WINDOW_S), probe, "b")
+        lines.append((how, counted["live"], counted["expired"], predicted))
+    yield table(("invalidation", "live rows of B", "expired rows held", "predicted"), lines)
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,23 +191,22 @@ def query_1(streams: dict[int, Stream]) -> Plan:
     return build_plan([query], streams)
 
 
-def wo(runs: int, end_s: float = 100.0) -> None:
-    """Print Figure 5: rows held, the optimum and the prediction, and the accuracy."""
+def wo(runs: int, end_s: int = 100) -> Iterator[str]:
+    """Yield the table of Figure 5: rows held, the optimum and the prediction, and the accuracy."""
+    settings = {
+        "declared": (True, Memory()),
+        "monitored": (False, Memory()),
+        "declared, dbf, C = 100": (True, Memory("dbf", read_ahead=100)),
+    }
     lines = []
-    for name, declared, memory in (
-        ("declared", True, Memory()),
-        ("monitored", False, Memory()),
-        ("declared, dbf, C = 100", True, Memory("dbf", read_ahead=100)),
-    ):
+    for name, (declared, memory) in settings.items():
         figures = np.array([_wo_run(seed, end_s, memory, declared=declared) for seed in range(runs)])
-        means = (f"{mean:,.0f}" for mean in figures[:, :5].mean(axis=0))
-        lines.append((name, *means, f"{figures[:, 5].min():.2%}"))
+        lines.append((name, *figures[:, :5].mean(axis=0).round().astype(int), f"{figures[:, 5].min():.2%}"))
     header = ("k", "rows of the optimum, peak", "rows in memory", "of S3")
-    header += ("pairs of the first step in memory", "rows predicted", "accuracy")
-    print("\n" + table(header, lines), flush=True)
+    yield table((*header, "pairs of the first step in memory", "rows predicted", "accuracy"), lines)
 
 
-def _wo_run(seed: int, end_s: float, memory: Memory, *, declared: bool) -> tuple[float, ...]:
+def _wo_run(seed: int, end_s: int, memory: Memory, *, declared: bool) -> tuple[float, ...]:
     random = np.random.default_rng(seed)
     drawn = [arriving(random, int(random.integers(0, 500)), n == 1, n == 2, end_s) for n in range(3)]
     factors = [scrambling_factor(stream.values) for stream in drawn]
@@ -222,40 +216,42 @@ def _wo_run(seed: int, end_s: float, memory: Memory, *, declared: bool) -> tuple
     }
     runner, plan = Runner(streams), query_1(streams)
     plan = replace(plan, families=tuple(replace(family, memory=memory) for family in plan.families))
-    held_peak = held_of_3 = pairs_peak = predicted_peak = 0.0
-    for second in range(round(end_s)):
-        tables = {}
-        ends = [int(np.searchsorted(s.times_s, second + 1)) for s in drawn]
-        begins = [int(np.searchsorted(s.times_s, second)) for s in drawn]
-        for n, (stream, begin, stop) in enumerate(zip(drawn, begins, ends, strict=True), 1):
-            tables[n] = rows_of(streams[n], stream, begin, stop)
+    peaks = Counter[str]()
+    for second in range(end_s):
+        begins, ends = ([int(np.searchsorted(s.times_s, at)) for s in drawn] for at in (second, second + 1))
+        tables = {n: rows_of(streams[n], drawn[n - 1], begins[n - 1], ends[n - 1]) for n in streams}
         runner.step(tables, [plan] if second == 0 else [])
-        (bucket,) = runner.state
-        held = Counter[int]()
-        for joins in bucket.families.values():
-            of = {"a": joins.family.plan.stream_a, "b": joins.family.plan.stream_b}
-            for _, side, _, state in joins.slices():
-                held[of[side]] += state.rows
-            for side, parked in joins.parked.items():
-                # Segments that are not stored here are closed where they are.
-                held[of[side]] += parked.tail.rows
+        held = _held(runner)
         pairs = sum(rows for stream, rows in held.items() if stream < 0)
-        held_peak, pairs_peak = max(held_peak, held.total() - pairs), max(pairs_peak, pairs)
-        held_of_3 = max(held_of_3, held[3])
-        recent = [np.searchsorted(s.times_s, max(second - 4, 0)) for s in drawn]
-        known = [
-            OrderedStream(factors[n], max(ends[n] - int(recent[n]), 1) / min(second + 1, 5)) for n in range(3)
-        ]
+        peaks |= {"rows": held.total() - pairs, "of S3": held[3], "pairs": pairs}
         if all(ends):
+            since_s, seconds = max(second - 4, 0), min(second + 1, 5)
+            before = [int(np.searchsorted(s.times_s, since_s)) for s in drawn]
+            recent = zip(factors, before, ends, strict=True)
+            known = [OrderedStream(k, max(end - begin, 1) / seconds) for k, begin, end in recent]
             lags = [
                 [lag(drawn[i].values, ends[i], drawn[j].values, ends[j]) for j in range(3)] for i in range(3)
             ]
-            predicted = sum(buffer_rows_of(known, i, lags[i]) for i in range(3))
-            predicted_peak = max(predicted_peak, predicted)
+            peaks |= {"predicted": round(sum(buffer_rows_of(known, i, lags[i]) for i in range(3)))}
     counts = [Counter(stream.values.tolist()) for stream in drawn]
     possible = sum(counts[0][v] * counts[1][v] * counts[2][v] for v in counts[0])
-    made = sum(runner.results.values())
-    return optimum(drawn, end_s), held_peak, held_of_3, pairs_peak, predicted_peak, made / possible
+    accuracy = sum(runner.results.values()) / possible
+    found = (peaks[name] for name in ("rows", "of S3", "pairs", "predicted"))
+    return optimum(drawn, end_s), *found, accuracy
+
+
+def _held(runner: Runner) -> Counter[int]:
+    """Return the rows held in memory by stream; what the first step joined has a negative number."""
+    (bucket,) = runner.state
+    held = Counter[int]()
+    for joins in bucket.families.values():
+        of = {"a": joins.family.plan.stream_a, "b": joins.family.plan.stream_b}
+        for _, side, _, state in joins.slices():
+            held[of[side]] += state.rows
+        for side, parked in joins.parked.items():
+            # Segments that are not stored here are closed where they are.
+            held[of[side]] += parked.tail.rows
+    return held
 
 
 def rows_of(stream: Stream, arrived: Arriving, begin: int, end: int) -> pa.Table:
@@ -276,10 +272,9 @@ def main(
     runs: Annotated[int, typer.Option(help="Runs of WO-Join.")] = 3,
 ) -> None:
     """Run the experiments and print their tables."""
-    if figures in ("whj", "all"):
-        whj(rate)
-    if figures in ("wo", "all"):
-        wo(runs)
+    for name, tables in (("whj", whj(rate)), ("wo", wo(runs))):
+        for text in tables if figures in (name, "all") else ():
+            typer.echo(f"{text}\n")
 
 
 if __name__ == "__main__":

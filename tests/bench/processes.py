@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import subprocess
 import tempfile
-import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -59,64 +58,43 @@ def run_program(
         ProgramFailed: It did not end well, or took too long; none of its processes is left.
     """
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as errors:
-        began_s = time.monotonic()
+        began_s, peak_bytes = time.monotonic(), 0
         process = subprocess.Popen(command, stdout=out, stderr=errors, text=True, env=environment)
-        watch = _Watch(process.pid, look)
+        known = {process.pid: psutil.Process(process.pid)}
         try:
-            status = process.wait(timeout_s)
-        except subprocess.TimeoutExpired:
-            raise ProgramFailed(f"not done after {timeout_s:,.0f} s") from None
-        finally:
+            while process.poll() is None:
+                if time.monotonic() > began_s + timeout_s:
+                    raise ProgramFailed(f"not done after {timeout_s:,.0f} s")
+                peak_bytes = max(peak_bytes, _held_bytes(process.pid, known))
+                with contextlib.suppress(psutil.NoSuchProcess):  # it ended between both looks
+                    if look is not None:
+                        look(process.pid)
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(_LOOK_EVERY_S)
             seconds = time.monotonic() - began_s
-            watch.stop()
-            watch.kill_rest()
+        finally:
+            for one in known.values():  # no JVM may stay behind
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    one.kill()
             process.wait()
         out.seek(0)
         errors.seek(0)
-        if status != 0:
-            raise ProgramFailed(f"exit status {status}\n{out.read()[-4000:]}\n{errors.read()[-8000:]}")
-        return Finished(out.read(), seconds, watch.peak_bytes)
+        if process.returncode != 0:
+            raise ProgramFailed(
+                f"exit status {process.returncode}\n{out.read()[-4000:]}\n{errors.read()[-8000:]}"
+            )
+        return Finished(out.read(), seconds, peak_bytes)
 
 
-class _Watch:
-    """Looks at a process and its children now and then."""
-
-    def __init__(self, pid: int, look: Callable[[int], None] | None) -> None:
-        self.peak_bytes = 0
-        self._pid, self._also = pid, look
-        self._known = {pid: psutil.Process(pid)}
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._watch, daemon=True)
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Look no more."""
-        self._stopped.set()
-        self._thread.join()
-
-    def kill_rest(self) -> None:
-        """End what is left of the program: no JVM may stay behind."""
-        self._look()
-        for process in self._known.values():
-            with contextlib.suppress(psutil.NoSuchProcess):  # it ended by itself
-                process.kill()
-
-    def _watch(self) -> None:
-        while not self._stopped.wait(_LOOK_EVERY_S):
-            self._look()
-            if self._also is not None:
-                with contextlib.suppress(psutil.NoSuchProcess):  # it ended between both looks
-                    self._also(self._pid)
-
-    def _look(self) -> None:
-        held_bytes = 0
-        with contextlib.suppress(psutil.NoSuchProcess):  # ended between two looks; its children are known
-            children = self._known[self._pid].children(recursive=True)
-            self._known |= {child.pid: child for child in children}
-        for process in self._known.values():
-            with contextlib.suppress(psutil.NoSuchProcess):
-                held_bytes += process.memory_info().rss
-        self.peak_bytes = max(self.peak_bytes, held_bytes)
+def _held_bytes(pid: int, known: dict[int, psutil.Process]) -> int:
+    """Return the resident memory of a process and all that it was ever seen to start, which is noted."""
+    with contextlib.suppress(psutil.NoSuchProcess):  # ended since; its children are known
+        known |= {child.pid: child for child in known[pid].children(recursive=True)}
+    held_bytes = 0
+    for process in known.values():
+        with contextlib.suppress(psutil.NoSuchProcess):
+            held_bytes += process.memory_info().rss
+    return held_bytes
 
 
 def of_each(pid: int, value: Callable[[psutil.Process], Value]) -> Iterator[tuple[Process, Value]]:

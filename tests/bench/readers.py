@@ -13,7 +13,8 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -51,25 +52,6 @@ FORMATS: dict[str, Callable[[ResultPage], bytes]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Figure:
-    """Reading of some results.
-
-    Attributes:
-        form: Format.
-        page_rows: Rows of a page.
-        first_ms: CPU of the first page.
-        rows_per_s: Of all pages but the first, per second of CPU.
-        all_rows_per_s: Of all pages, per second of CPU.
-    """
-
-    form: str
-    page_rows: int
-    first_ms: float
-    rows_per_s: float
-    all_rows_per_s: float
-
-
 def pairs(batch: int, bucket: int, rows: int) -> pa.RecordBatch:
     """Joined pairs of a bucket, as a job writes them: in no order."""
     rng = np.random.default_rng((batch, bucket))
@@ -105,30 +87,26 @@ def commit(store: Store, directory: Path, query: Query, rows: int, batches: int)
             store.batches.commit(made, routes if batch == 0 else None)
 
 
-def read(store: Store, directory: Path, query: Query, form: str, page_rows: int, pages: int) -> Figure:
-    """Read so many pages, with a reader that knows nothing yet."""
-    reader = ResultReader(store, directory)
+def read(reader: ResultReader, query: Query, form: str, page_rows: int, pages: int) -> tuple[float, ...]:
+    """Return the CPU of the first page, ms, and rows per second of CPU of the others, and of all."""
     after: str | None = None
     took_s: list[float] = []
     rows: list[int] = []
-    try:
-        for _ in range(pages):
-            began_s = time.process_time()
-            page = reader.page(query.id, after, page_rows)
-            FORMATS[form](page)
-            took_s.append(time.process_time() - began_s)
-            rows.append(page.table.num_rows)
-            after = page.next_cursor
-            if not page.has_more:
-                break
-    finally:
-        reader.close()
+    for _ in range(pages):
+        began_s = time.process_time()
+        page = reader.page(query.id, after, page_rows)
+        FORMATS[form](page)
+        took_s.append(time.process_time() - began_s)
+        rows.append(page.table.num_rows)
+        after = page.next_cursor
+        if not page.has_more:
+            break
     later_s = max(sum(took_s[1:]), 1e-9)
-    return Figure(form, page_rows, 1_000 * took_s[0], sum(rows[1:]) / later_s, sum(rows) / sum(took_s))
+    return 1_000 * took_s[0], sum(rows[1:]) / later_s, sum(rows) / sum(took_s)
 
 
-def measured(rows: int, batches: int, pages: int) -> Iterator[Figure]:
-    """Yield the figures of so many rows in so many batches."""
+def measured(rows: int, batches: int, pages: int) -> Iterator[tuple[str | int | float, ...]]:
+    """Yield a line for each format and size of pages, of so many rows in so many batches."""
     with tempfile.TemporaryDirectory() as directory:
         results = Path(directory) / "results"
         results.mkdir()
@@ -139,14 +117,10 @@ def measured(rows: int, batches: int, pages: int) -> Iterator[Figure]:
         commit(store, results, query, rows, batches)
         for form in FORMATS:
             for page_rows in PAGE_SIZES:
-                yield read(store, results, query, form, page_rows, pages)
+                # A reader that knows nothing yet.
+                with closing(ResultReader(store, results)) as reader:
+                    yield (form, page_rows, *read(reader, query, form, page_rows, pages))
         store.close()
-
-
-def line(figure: Figure) -> tuple[str, ...]:
-    """Return a figure as a line of a table."""
-    facts = (figure.first_ms, figure.rows_per_s, figure.all_rows_per_s)
-    return (figure.form, f"{figure.page_rows:,}", *(f"{fact:,.0f}" for fact in facts))
 
 
 def main(
@@ -155,10 +129,10 @@ def main(
     pages: Annotated[int, typer.Option(help="Pages read at most.")] = 200,
 ) -> None:
     """Print a table for one large batch and one for many small ones."""
+    header = ("format", "rows of a page", "first page, ms", "rows/s after it", "rows/s of all")
     for number in (1, batches):
-        print(f"\n{rows:,} results in {number:,} batches, up to {pages} pages\n", flush=True)
-        header = ("format", "rows of a page", "first page, ms", "rows/s after it", "rows/s of all")
-        print(table(header, map(line, measured(rows, number, pages))), flush=True)
+        typer.echo(f"\n{rows:,} results in {number:,} batches, up to {pages} pages\n")
+        typer.echo(table(header, measured(rows, number, pages)))
 
 
 if __name__ == "__main__":

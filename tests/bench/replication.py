@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, get_args
+from typing import Annotated, Any, get_args
 
 import pyarrow.parquet as pq
 import typer
@@ -35,28 +35,6 @@ from tests.pipeline import check_results, race
 
 #: Batches that compile, fill caches and windows before the others are measured.
 WARM_UP = 1
-
-
-@dataclass(frozen=True, slots=True)
-class Cost:
-    """CPU seconds of the measured batches.
-
-    Attributes:
-        pack_s: Of packing, for all buckets.
-        bucket_s: Of joining, storing and writing, by bucket.
-        results: Joined pairs.
-        heavy: Keys of several fragments.
-    """
-
-    pack_s: float
-    bucket_s: tuple[float, ...]
-    results: int
-    heavy: int
-
-    @property
-    def imbalance(self) -> float:
-        """CPU of the hottest bucket over the mean."""
-        return max(self.bucket_s) * len(self.bucket_s) / sum(self.bucket_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +71,7 @@ def streams_and_queries(workload: Workload) -> tuple[tuple[Stream, Stream], tupl
     return (a, b), tuple(bind(q.cql(), {"A": a, "B": b}, name=q.name, query_id=n) for n, q in queries)
 
 
-def costs(workload: Workload, buckets: int, batches: int) -> Iterator[tuple[Partitioning, Cost]]:
+def costs(workload: Workload, buckets: int, batches: int) -> Iterator[dict[str, Any]]:
     """Measure each way of partitioning, in turn over the same rows.
 
     Raises:
@@ -113,15 +91,18 @@ def costs(workload: Workload, buckets: int, batches: int) -> Iterator[tuple[Part
     check_results(ran)
     for way, plan in plans.items():
         measured = ran[way][WARM_UP:]
-        yield (
-            way,
-            Cost(
-                pack_s=sum(batch.pack_s for batch in measured),
-                bucket_s=tuple(map(sum, zip(*(batch.bucket_s for batch in measured), strict=True))),
-                results=sum(batch.pairs for batch in ran[way]),
-                heavy=sum(len(family.replication.heavy) for family in plan.families),
-            ),
-        )
+        # CPU seconds of joining, storing and writing, by bucket.
+        bucket_s = [sum(of_bucket) for of_bucket in zip(*(batch.bucket_s for batch in measured), strict=True)]
+        yield {
+            "buckets": buckets,
+            "keys": way,
+            "heavy keys": sum(len(family.replication.heavy) for family in plan.families),
+            "hottest / mean": max(bucket_s) * buckets / sum(bucket_s),
+            "hottest s": max(bucket_s),
+            "all s": sum(bucket_s),
+            "pack s": sum(batch.pack_s for batch in measured),
+            "pairs": sum(batch.pairs for batch in ran[way]),
+        }
 
 
 def main(
@@ -129,17 +110,13 @@ def main(
     buckets: Annotated[list[int] | None, typer.Option(help="Numbers of buckets; 2, 8 and 32.")] = None,
 ) -> None:
     """Print a table in Markdown."""
-    header = ("workload", "buckets", "keys", "heavy keys", "hottest / mean", "hottest s", "all s", "pack s")
-    rows = [
-        (
-            *(name, count, way, cost.heavy, f"{cost.imbalance:.2f}", f"{max(cost.bucket_s):.2f}"),
-            *(f"{sum(cost.bucket_s):.2f}", f"{cost.pack_s:.2f}", cost.results),
-        )
+    found = [
+        {"workload": name} | cost
         for name in ("few-keys", "skew")
         for count in buckets or (2, 8, 32)
-        for way, cost in costs(WORKLOADS[name], count, batches)
+        for cost in costs(WORKLOADS[name], count, batches)
     ]
-    print(table((*header, "pairs"), rows))
+    typer.echo(table(list(found[0]), (line.values() for line in found)))
 
 
 if __name__ == "__main__":

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Iterable, Iterator, Mapping
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,8 @@ import yaml
 
 from catalog.store.store import Store
 from catalog.values.batch import BatchManifest
+from tests.bench.processes import Finished, run_program
+from tests.sluice_run import command
 
 COLUMNS = {"ts": "timestamp", "k": "bigint", "v": "double"}
 
@@ -53,10 +55,23 @@ def write_workload(
     return path
 
 
-def run_command(workload: Path, out: Path, buckets: int) -> list[str]:
-    """Return the command that runs a workload in a process of its own."""
-    sluice = str(Path(sys.executable).parent / "sluice")
-    return [sluice, "run", str(workload), "--out", str(out), "--results", "shared", "--buckets", str(buckets)]
+def run_workload(
+    workload: Path,
+    out: Path,
+    buckets: int = 2,
+    *,
+    timeout_s: float = 600.0,
+    environment: Mapping[str, str] | None = None,
+    look: Callable[[int], None] | None = None,
+) -> tuple[Finished, dict[str, Any]]:
+    """Run a workload in a process of its own; return how that went, and the summary that it printed.
+
+    Raises:
+        ProgramFailed: It did not end well, or not in time.
+    """
+    line = command("run", workload, "--out", out, "--results", "shared", "--buckets", str(buckets))
+    finished = run_program(line, timeout_s, {**os.environ, **(environment or {})}, look)
+    return finished, json.loads(finished.stdout.strip().splitlines()[-1])
 
 
 def manifests_of(out: Path) -> list[BatchManifest]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.bench.absence import GROUPS, Load, figures, measure
+from tests.bench.absence import GROUPS, Load, figures, measure, report
 
 
 @pytest.mark.parametrize("loads", GROUPS[:2], ids=("many-keys", "dense"))
@@ -13,4 +13,4 @@ def test_outer_semi_and_anti_joins_are_measured_over_right_results(loads: tuple[
     results = {load.kind: m.results for load, m in measured.items()}
     assert results["left"] == results["inner"] + results["anti"]
     assert all(results["semi"][n] <= results["inner"][n] for n in results["inner"])
-    assert figures([measured]).count("\n") == 1 + len(loads)
+    assert report(figures([measured])).count("\n") == 1 + len(loads)

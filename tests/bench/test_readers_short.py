@@ -2,15 +2,14 @@
 
 import pytest
 
-from tests.bench.readers import FORMATS, PAGE_SIZES, line, main, measured
+from tests.bench.readers import FORMATS, PAGE_SIZES, main, measured
 
 
 def test_readers_are_measured() -> None:
-    figures = list(measured(240, 3, 1_000))
+    lines = list(measured(240, 3, 1_000))
 
-    assert [(f.form, f.page_rows) for f in figures] == [(f, size) for f in FORMATS for size in PAGE_SIZES]
-    assert all(f.first_ms > 0 and f.all_rows_per_s > 0 for f in figures)
-    assert line(figures[0])[:2] == ("Arrow", "100")
+    assert [line[:2] for line in lines] == [(f, size) for f in FORMATS for size in PAGE_SIZES]
+    assert all(first_ms > 0 and all_rows_per_s > 0 for _, _, first_ms, _, all_rows_per_s in lines)
 
 
 @pytest.mark.bench

@@ -39,6 +39,7 @@ from service.inputs.inputs import Inputs
 from service.inputs.partitions import ROW_BITS
 from service.inputs.retention import InputRetention
 from service.inputs.sources.http_log import Sending
+from service.planning.changes import several
 from service.recovery.move import Place, move
 from service.recovery.opening import open_catalog
 from service.results.results import ResultReader
@@ -558,7 +559,7 @@ class World:
         workspace = self.workspace
         answer = workspace.answers.recall(key, repr(change))
         if answer is None:
-            with workspace.queries.changing((change,)) as outcome:
+            with workspace.queries.changing(several((change,))) as outcome:
                 found = {"series": outcome.statuses[0].series, "version": outcome.version}
                 body = json.dumps(found)
                 workspace.answers.remember(key, repr(change), 202, body)

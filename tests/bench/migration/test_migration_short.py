@@ -9,8 +9,7 @@ import pandas as pd
 import pytest
 
 from tests.bench.migration.__main__ import main, tables
-from tests.bench.migration.carrying import carried, scheduled, through_spark
-from tests.bench.migration.changes import TURNS, steps
+from tests.bench.migration.carrying import TURNS, carried, scheduled, steps, through_spark
 from tests.bench.migration.load import Load
 from tests.bench.migration.under_load import ORDER, STANDING, activations, alternate, changing_service
 from tests.bench.options import DOCS

@@ -21,11 +21,12 @@ from planner.costs.loads import join_input, slice_loads
 from planner.costs.paper_model import PaperModel
 from planner.costs.rates import FamilyRates, family_rates
 from planner.families.families import SIDES, side_chain
-from tests.bench.paper.plans import profile_of
-from tests.bench.paper.setting import Setting
+from tests.bench.paper.setting import Setting, profile_of
 from tests.pipeline import Ran
 
 _PAPER = PaperModel()
+#: Counters that add up.
+_ADDED = ("touched", "males", "inserted", "moved_in", "filtered", "results", "candidates")
 #: Join, side, number of the slice.
 _Place = tuple[str, str, int]
 
@@ -94,16 +95,7 @@ def _by_place(batches: Sequence[Ran]) -> dict[_Place, SliceCounters]:
 
 
 def _sum(x: SliceCounters, y: SliceCounters) -> SliceCounters:
-    return replace(
-        x,
-        touched=x.touched + y.touched,
-        males=x.males + y.males,
-        inserted=x.inserted + y.inserted,
-        moved_in=x.moved_in + y.moved_in,
-        filtered=x.filtered + y.filtered,
-        results=x.results + y.results,
-        candidates=x.candidates + y.candidates,
-    )
+    return replace(x, **{name: getattr(x, name) + getattr(y, name) for name in _ADDED})
 
 
 def _as_counted(load: SliceLoad, counters: SliceCounters, chain_males: int, seconds: float) -> SliceLoad:

@@ -14,7 +14,6 @@ from itertools import product
 from catalog.values.plan import Plan, Strategy
 from planner.costs.cost import CostModelName
 from tests.bench.paper.measure import Measurement, Shape, measure
-from tests.bench.paper.plans import plan_of
 from tests.bench.paper.setting import (
     FILTER_SELECTIVITIES,
     JOIN_SELECTIVITIES,
@@ -27,6 +26,7 @@ from tests.bench.paper.setting import (
     TWELVE_WINDOWS_S,
     Setting,
     many_windows_s,
+    plan_of,
 )
 from tests.bench.worker import spread
 

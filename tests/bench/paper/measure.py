@@ -9,19 +9,66 @@ time of the largest window.
 from __future__ import annotations
 
 import tempfile
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, median
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
+
 from catalog.values.plan import Plan
 from planner.families.families import SIDES, side_chain
-from tests.bench.paper.arrivals import STREAMS, arrivals
 from tests.bench.paper.counted import counted_terms, expected_cost, operator_males_per_s
-from tests.bench.paper.plans import BY_NAME
-from tests.bench.paper.setting import Setting
+from tests.bench.paper.setting import BY_NAME, STREAMS, Setting, key_shares
 from tests.pipeline import Ran, Rows, check_results, race
+
+START_US = 1_700_000_000_000_000
+SECOND_US = 1_000_000
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Arrivals:
+    """Rows of one stream.
+
+    Attributes:
+        ts: int64[n], µs after ``START_US``, ascending.
+        k: int64[n], key.
+        v: float64[n].
+    """
+
+    ts: np.ndarray[tuple[int], np.dtype[np.int64]]
+    k: np.ndarray[tuple[int], np.dtype[np.int64]]
+    v: np.ndarray[tuple[int], np.dtype[np.float64]]
+
+    def table(self, from_s: float, to_s: float, *, positions: bool = True) -> pa.Table:
+        """Return the rows that arrive in [from_s, to_s)."""
+        low, high = np.searchsorted(self.ts, [round(from_s * SECOND_US), round(to_s * SECOND_US)])
+        columns = {
+            "ts": pa.array(START_US + self.ts[low:high], pa.timestamp("us")),
+            "k": pa.array(self.k[low:high]),
+            "v": pa.array(self.v[low:high]),
+        }
+        if positions:
+            columns["_pos"] = pa.array(np.arange(low, high))
+        return pa.table(columns)
+
+
+def arrivals(stream: str, rate_per_s: float, join_selectivity: float, seconds: float, seed: int) -> Arrivals:
+    """Draw the rows of a stream: the same for the same arguments, whatever the plan is that joins them."""
+    rng = np.random.default_rng(
+        [seed, zlib.crc32(stream.encode()), round(rate_per_s * 1000), round(join_selectivity * 1000)]
+    )
+    times = np.empty(0)
+    while not len(times) or times[-1] < seconds:
+        gaps = rng.exponential(1 / rate_per_s, max(16, round(rate_per_s * seconds)))
+        times = np.concatenate([times, (times[-1] if len(times) else 0.0) + gaps.cumsum()])
+    times = times[times < seconds]
+    shares = key_shares(join_selectivity)
+    keys = rng.choice(len(shares), len(times), p=shares).astype(np.int64)
+    return Arrivals((times * SECOND_US).astype(np.int64), keys, rng.random(len(times)))
 
 
 @dataclass(frozen=True, slots=True)

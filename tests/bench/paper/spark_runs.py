@@ -13,12 +13,10 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from catalog.values.plan import Strategy
-from tests.bench.paper.arrivals import STREAMS, arrivals
 from tests.bench.paper.experiments import THREE
-from tests.bench.paper.measure import Shape
-from tests.bench.paper.setting import RATE_FACTOR, THREE_WINDOWS_S, Setting, many_windows_s
-from tests.bench.runs import manifests_of, write_workload
-from tests.sluice_run import run
+from tests.bench.paper.measure import Shape, arrivals
+from tests.bench.paper.setting import RATE_FACTOR, STREAMS, THREE_WINDOWS_S, Setting, many_windows_s
+from tests.bench.runs import manifests_of, run_workload, write_workload
 
 #: Larger micro-batches than elsewhere: one costs Spark about 0.5 s here, whatever is in it.
 SHAPE = Shape(seconds=60.0, batch_s=5.0)
@@ -67,9 +65,7 @@ def _run(inputs: Path, setting: Setting, name: str, strategy: Strategy, shape: S
     out = inputs / f"out-{strategy}"
     queries = {f"q{number}": setting.cql(number) for number in range(1, len(setting.windows_s) + 1)}
     path = write_workload(inputs / f"{strategy}.yaml", inputs, queries, strategy=strategy)
-    outcome = run(path, out, mode="shared", buckets=2)
-    if outcome.returncode != 0:
-        raise RuntimeError(f"sluice run failed with exit {outcome.returncode}:\n{outcome.stderr[-4000:]}")
+    _, summary = run_workload(path, out)
     manifests = manifests_of(out)
     first = round(max(setting.windows_s) / shape.batch_s)
     steady = manifests[first:]
@@ -81,7 +77,7 @@ def _run(inputs: Path, setting: Setting, name: str, strategy: Strategy, shape: S
         "state_rows": sum(m.state_rows for m in steady) / len(steady),
         # Within buckets: fewer than nested loops compare.
         "comparisons": sum(s.candidates for m in steady for s in m.slices) / seconds,
-        "results": sum(outcome.summary["results"].values()),
+        "results": sum(summary["results"].values()),
         "input_rows": sum(s.rows for m in steady for s in m.streams),
         "wall_s": (manifests[-1].committed_at_us - manifests[first - 1].committed_at_us) / 1e6,
         "cpu_s": sum(m.cpu.pack_us + m.cpu.chain_us for m in steady) / 1e6,

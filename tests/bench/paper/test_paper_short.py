@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal
 
 import duckdb
 import pandas as pd
@@ -13,24 +12,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from catalog.values.plan import Plan, Strategy
 from planner.families.families import side_chain
-from tests.bench.paper.arrivals import STREAMS
 from tests.bench.paper.counted import expected_cost
 from tests.bench.paper.experiments import C_SYS_AT_PAPER_RATES, MANY, MEM_OPT, THREE, measured_in, table_3
 from tests.bench.paper.measure import Shape, batches_of, measure
-from tests.bench.paper.plans import BY_NAME, plan_of
 from tests.bench.paper.report import FIGURE_11, SLICE, below, by_strategy, read, write_report
 from tests.bench.paper.savings import figure_11, savings
 from tests.bench.paper.setting import (
+    BY_NAME,
     FILTER_SELECTIVITIES,
     MANY_QUERIES_JOIN_SELECTIVITY,
     RATES_PER_S,
+    STREAMS,
     THREE_WINDOWS_S,
     TWELVE_WINDOWS_S,
     Setting,
-    key_shares,
     many_windows_s,
+    plan_of,
 )
 from tests.bench.reports import write_rows
 from tests.pipeline import race
@@ -65,25 +63,6 @@ def test_equation_4_follows_from_equations_1_to_3_at_large_rates(
     assert found.cpu_over_pushdown == pytest.approx(saved(down, "cpu_comparisons_per_s"), abs=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("strategy", "joins"),
-    [("pullup", [(30,)]), ("pushdown", [(5,), (30,)]), ("mem-opt", [(5, 10, 30)])],
-)
-def test_three_queries_have_the_joins_of_section_7_2(
-    strategy: Strategy, joins: list[tuple[float, ...]]
-) -> None:
-    """Pull-up joins A[W3] and B[W3]; push-down A[W1], B[W1] and A[W3], B[W3]; Mem-Opt has three slices."""
-    setting = Setting("mostly-small", THREE_WINDOWS_S["mostly-small"], 20, 1.0, 0.1, 0.5)
-    for side in ("a", "b"):
-        assert sorted(_ends_s(plan_of(setting, strategy, SHAPE.batch_s), side)) == joins
-
-
-def _ends_s(plan: Plan, side: Literal["a", "b"] = "a") -> list[tuple[float, ...]]:
-    """Return the ends of the slices of each join, seconds."""
-    (family,) = plan.families
-    return [tuple(s.w_end_us / 1e6 for s in side_chain(join, side)) for join in family.joins]
-
-
 @pytest.mark.parametrize("distribution", THREE_WINDOWS_S)
 @pytest.mark.parametrize("sigma", FILTER_SELECTIVITIES)
 def test_state_of_three_queries_saves_what_equation_4_says(distribution: str, sigma: float) -> None:
@@ -110,8 +89,9 @@ def test_no_c_sys_gives_all_chains_that_section_7_3_reports(rate_per_s: float) -
     def ends_s(distribution: str, c_sys: float) -> tuple[float, ...]:
         windows_s = TWELVE_WINDOWS_S[distribution]
         setting = Setting(distribution, windows_s, rate_per_s, 1.0, MANY_QUERIES_JOIN_SELECTIVITY, None)
-        (found,) = _ends_s(plan_of(setting, "cpu-opt", SHAPE.batch_s, c_sys))
-        return found
+        (family,) = plan_of(setting, "cpu-opt", SHAPE.batch_s, c_sys).families
+        (join,) = family.joins
+        return tuple(s.w_end_us / 1e6 for s in side_chain(join, "a"))
 
     assert ends_s("uniform", C_SYS_AT_PAPER_RATES) == TWELVE_WINDOWS_S["uniform"], "as in Figure 19 (a)"
     largest = rate_per_s * 5 * MANY_QUERIES_JOIN_SELECTIVITY - 2
@@ -183,10 +163,3 @@ def test_results_are_those_of_duckdb(tmp_path: Path) -> None:
                 f"AND abs(epoch_us(A.ts) - epoch_us(B.ts)) < {round(window_s * 1_000_000)}"
             ).fetchone()
             assert counted == (sum(batch.results.get(number, 0) for batch in ran),)
-
-
-@pytest.mark.parametrize("join_selectivity", [0.025, 0.1, 0.4, 0.3, 1.0])
-def test_shares_of_keys_give_the_join_selectivity_exactly(join_selectivity: float) -> None:
-    shares = key_shares(join_selectivity)
-    assert sum(shares) == pytest.approx(1)
-    assert sum(share**2 for share in shares) == pytest.approx(join_selectivity)

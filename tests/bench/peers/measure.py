@@ -27,9 +27,8 @@ import numpy as np
 
 from tests.bench.peers.batch_join import differences, expected_counts
 from tests.bench.peers.inputs import write_csv, write_streams
-from tests.bench.peers.job import Job, Ran, read_answer, write_job
+from tests.bench.peers.job import KINDS, Job, Ran, batch_times_s, rates_of, read_answer, write_job
 from tests.bench.peers.peers import Peer
-from tests.bench.peers.rates import KINDS, batch_times_s, rates_of
 from tests.bench.peers.sluice_join import run_sluice
 from tests.bench.peers.workloads import WORKLOADS, Workload
 from tests.bench.processes import Finished, ProgramFailed, run_program

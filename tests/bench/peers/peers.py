@@ -52,15 +52,10 @@ def _flink(name: str, says: str, queries: int, rows_per_s: float, state: str) ->
     )
 
 
-def _shuffle(name: str, says: str, *, streaming: bool) -> Peer:
-    return Peer(name, says, 0, program="spark_shuffle", options={"streaming": streaming})
-
-
 _LARGEST = "one native join of the largest window alone"
 _BY_HAND = "one native join of the largest window, a filter per query"
 _EACH = "a native join, and a streaming query, for each query"
 _FLINK = "Flink SQL, an interval join for each query in one StatementSet"
-_SHUFFLE = "Spark, rows read and shuffled by key"
 #: Queries of a peer with a join for each.
 JOINS = 12
 
@@ -98,8 +93,13 @@ PEERS = {
             environment="pathway",
         ),
         Peer("duckdb", "DuckDB's batch join, all queries counted from it", None, 5e6, program="batch_join"),
-        _shuffle("spark-shuffle", f"{_SHUFFLE} in the same batches; no join", streaming=True),
-        _shuffle("spark-shuffle-batch", f"{_SHUFFLE} in one batch; no join", streaming=False),
+        Peer(
+            "spark-shuffle",
+            "Spark, rows read and shuffled by key in the same batches; no join",
+            0,
+            program="spark_join",
+            options={"rocksdb": False},
+        ),
         _flink("flink-read", "Flink, CSV read, parsed and counted; no join", 0, 500_000, "hashmap"),
     )
 }

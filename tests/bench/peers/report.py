@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from tests.bench.peers.job import KINDS
 from tests.bench.peers.peers import PEERS
-from tests.bench.peers.rates import KINDS
 from tests.bench.peers.workloads import WORKLOADS
 from tests.bench.reports import fill_page, read_figures, shown, table, write_figures
 

@@ -5,8 +5,6 @@ What each batch took is read from the manifests it left in its catalog.
 
 from __future__ import annotations
 
-import json
-import os
 import platform
 from pathlib import Path
 
@@ -16,8 +14,8 @@ from catalog.store.store import Store
 from tests.bench.peers.job import Job, Ran, batches_between
 from tests.bench.peers.state import Held, state_ratios
 from tests.bench.peers.workloads import STREAMS
-from tests.bench.processes import Finished, run_program
-from tests.bench.runs import manifests_of, run_command, write_workload
+from tests.bench.processes import Finished
+from tests.bench.runs import manifests_of, run_workload, write_workload
 
 
 def run_sluice(job: Job, timeout_s: float) -> tuple[Ran, Finished, dict[str, float]]:
@@ -34,9 +32,8 @@ def run_sluice(job: Job, timeout_s: float) -> tuple[Ran, Finished, dict[str, flo
         files_per_batch=job.options["files_per_batch"],
     )
     settings = {"SLUICE_CORES": str(job.cores), "SLUICE_LOG_LEVEL": "WARNING"}
-    environment = {**os.environ, **settings, **job.options.get("environment", {})}
-    finished = run_program(run_command(workload, out, job.cores), timeout_s, environment)
-    summary = json.loads(finished.stdout.strip().splitlines()[-1])
+    settings |= job.options.get("environment", {})
+    finished, summary = run_workload(workload, out, job.cores, timeout_s=timeout_s, environment=settings)
     # Spark writes this file when the job starts, and every batch ends with a commit.
     began_s = (out / "_sluice" / "checkpoint" / "metadata").stat().st_mtime
     with Store.open(f"sqlite:///{out / '_sluice' / 'catalog.db'}") as store:

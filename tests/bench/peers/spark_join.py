@@ -1,5 +1,7 @@
 """Spark's own stream-stream joins: one of the largest window, one for all queries by hand, or one for each.
 
+Where no query is asked, the limit of Spark itself: the rows read and shuffled by key in the same batches.
+
 By hand is what an engineer would write: one join of the largest window, then a filter per query. The counts
 of the filters are observed on the way into a sink that keeps nothing, so that nothing is written, where
 Sluice writes every result; that favours Spark.
@@ -17,11 +19,11 @@ from pyspark.sql import functions as F  # noqa: N812  # as Spark's own documenta
 
 from tests.bench.peers.job import Job, Ran, answer, read_job
 from tests.bench.peers.spark_session import finish, observed, read_stream, spark_session, start, versions
-from tests.bench.peers.workloads import Query
+from tests.bench.peers.workloads import STREAMS, Query
 
 
 def _side(spark: SparkSession, job: Job, name: str, below: float | None) -> DataFrame:
-    rows = read_stream(spark, job, name, job.options["files_per_batch"])
+    rows = read_stream(spark, job, name)
     if below is not None:
         rows = rows.where(F.col("v") < below)
     return rows.select(
@@ -63,17 +65,29 @@ def _condition(query: Query) -> Column:
     return condition
 
 
+def _shuffled(spark: SparkSession, job: Job) -> DataFrame:
+    """Return all rows, shuffled by key: no join, no state."""
+    a, b = (read_stream(spark, job, name) for name in STREAMS)
+    return observed(a.unionByName(b).repartition(job.cores, "k"), {"rows": F.lit(True)})
+
+
 def run(job: Job) -> Ran:
     """Run the job's queries to their end."""
-    with spark_session(job, rocksdb=job.options["rocksdb"]) as spark:
+    with spark_session(job) as spark:
         began_s = time.time()
-        frames = [_by_hand(spark, job)] if job.options["by_hand"] else _each(spark, job)
+        if not job.queries:
+            frames = [_shuffled(spark, job)]
+        else:
+            frames = [_by_hand(spark, job)] if job.options["by_hand"] else _each(spark, job)
         running = [start(frame, job, f"join-{number}") for number, frame in enumerate(frames)]
         ended_s, batches, counts = finish(running)
         results = {name: count for of_one in counts for name, count in of_one.items()}
+        rows = sum(b.rows for b in batches[0])
+        if results.pop("rows", rows) != rows:
+            raise RuntimeError(f"not all of {rows} rows came through the shuffle")
         return Ran(
             results=results,
-            input_rows=sum(b.rows for b in batches[0]),
+            input_rows=rows,
             job_s=ended_s - began_s,
             batches=batches,
             paced=True,

@@ -27,12 +27,10 @@ _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProv
 
 
 @contextmanager
-def spark_session(job: Job, *, rocksdb: bool = False) -> Iterator[SparkSession]:
+def spark_session(job: Job) -> Iterator[SparkSession]:
     """Yield a session with the peer's best settings.
 
-    Args:
-        job: Cores, memory and scratch directory.
-        rocksdb: State in RocksDB, with the joins' newest format; else Spark's default store and format.
+    State is in Spark's default store and format, or in RocksDB with the joins' newest format.
     """
     use_java()
     os.environ["PYSPARK_PYTHON"] = sys.executable
@@ -53,7 +51,7 @@ def spark_session(job: Job, *, rocksdb: bool = False) -> Iterator[SparkSession]:
         # Queries that run beside each other get a pool each: else their jobs follow one another.
         "spark.scheduler.mode": "FAIR",
     }
-    if rocksdb:
+    if job.options["rocksdb"]:
         settings |= {
             "spark.sql.streaming.stateStore.providerClass": _ROCKSDB,
             "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
@@ -71,11 +69,11 @@ def spark_session(job: Job, *, rocksdb: bool = False) -> Iterator[SparkSession]:
         spark.stop()
 
 
-def read_stream(spark: SparkSession, job: Job, name: str, files_per_batch: int) -> DataFrame:
+def read_stream(spark: SparkSession, job: Job, name: str) -> DataFrame:
     """Return a stream of the job's files."""
     return (
         spark.readStream.schema(SCHEMA)
-        .option("maxFilesPerTrigger", files_per_batch)
+        .option("maxFilesPerTrigger", job.options["files_per_batch"])
         .parquet(str(Path(job.directory) / name))
     )
 

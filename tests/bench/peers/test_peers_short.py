@@ -12,9 +12,8 @@ import pytest
 from tests.bench.peers.__main__ import main
 from tests.bench.peers.batch_join import count_results, expected_counts
 from tests.bench.peers.inputs import write_csv, write_streams
-from tests.bench.peers.job import Batch, Ran
+from tests.bench.peers.job import Batch, Ran, rates_of
 from tests.bench.peers.peers import PEERS, share_of
-from tests.bench.peers.rates import rates_of
 from tests.bench.peers.report import TARGETS, frame, ratio, read_report
 from tests.bench.peers.state import Held, state_ratios, usable_rows
 from tests.bench.peers.workloads import START_US, WORKLOADS, Query, Streams
@@ -120,7 +119,7 @@ def test_ratios_are_medians_of_ratios_that_were_each_taken_within_a_run() -> Non
 def test_sluice_and_a_native_join_count_the_same_at_smoke_size(tmp_path: Path) -> None:
     main(
         workload=["many-keys", "live"],
-        peer=["spark-hand", "duckdb"],
+        peer=["spark-hand", "spark-shuffle", "duckdb"],
         runs=1,
         scale=0.01,
         out=tmp_path / "out",
@@ -132,7 +131,7 @@ def test_sluice_and_a_native_join_count_the_same_at_smoke_size(tmp_path: Path) -
     report = read_report(tmp_path / "out")
     found = {(m["peer"], m["share"]): m for m in report["measurements"]}
     assert {key: m["error"] for key, m in found.items()} == dict.fromkeys(found, "")
-    assert {peer for peer, _ in found} == {"sluice", "spark-hand", "duckdb"}
+    assert {peer for peer, _ in found} == {"sluice", "spark-hand", "spark-shuffle", "duckdb"}
     assert found["duckdb", 1.0]["results"] == found["sluice", 1.0]["results"] > 0
     assert found["sluice", 1.0]["state_rows"] >= 1
     (live,) = report["live"]

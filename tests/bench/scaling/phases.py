@@ -17,7 +17,6 @@ last batch; what tasks take in the JVM, and what is shuffled, is in Spark's even
 
 from __future__ import annotations
 
-import os
 import tempfile
 import time
 from collections import Counter, defaultdict
@@ -33,13 +32,13 @@ import pyarrow.parquet as pq
 
 from catalog.values.batch import BatchManifest
 from service.calibrate.workload import WindowQuery
-from tests.bench.processes import cpu_times, run_program
+from tests.bench.processes import cpu_times
 from tests.bench.runs import (
     batches_of_stages,
     event_log,
     events_of,
     manifests_of,
-    run_command,
+    run_workload,
     write_workload,
 )
 from tests.sluice_run import link_home
@@ -49,7 +48,6 @@ FILES = 8
 SHARED_ROWS = 100
 #: Batches at the beginning of each phase that are left out, and of the first, while the JVM compiles.
 SETTLE, WARM_UP = 2, 6
-TIMEOUT_S = 300
 QUERIES, LONGEST_S = 12, 6.0
 #: Distinct keys: a row of the largest batches has 0.1 partners in the longest window.
 KEYS = 6_000_000
@@ -212,19 +210,18 @@ class _Samples:
 def _sampled(run: SparkRun, document: Path, root: Path) -> _Samples:
     """Run the job and look at its processes."""
     environment = {
-        **os.environ,
         "SLUICE_SPARK_MASTER": run.master,
         "SLUICE_CORES": str(run.tasks),
         "SLUICE_ROWS_PER_PARTITION": str(SHARED_ROWS),
-        **event_log(root / "events"),
         "SLUICE_PARTITIONING": "hash",
         "SLUICE_ROWS_FILE_KB": str(NO_FILES_KB),
         "SLUICE_LOG_LEVEL": "WARNING",
+        **event_log(root / "events"),
     }
     if run.master.startswith("local-cluster"):  # its executors work below Spark's home
         environment["SPARK_HOME"] = str(link_home(root / "spark"))
     samples = _Samples()
-    run_program(run_command(document, root / "out", run.buckets), TIMEOUT_S, environment, samples.look)
+    run_workload(document, root / "out", run.buckets, environment=environment, look=samples.look)
     return samples
 
 
