@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -54,6 +55,28 @@ def has_ranges(kind: str) -> bool:
     return kind in _RANGED
 
 
+def mark_of(on: Collection[str]) -> str:
+    """Return the mark of a punctuation that fixes a set of columns; that of a range begins with it.
+
+    >>> mark_of(["seq", "item_id"])
+    '["item_id", "seq"]'
+    """
+    return json.dumps(sorted(on))
+
+
+def marks_of(on: Collection[str], patterns: pa.ChunkedArray) -> int:
+    """Return how many punctuations fix a set of columns.
+
+    Args:
+        on: The columns.
+        patterns: ``PUNCTUATION_COLUMN``.
+
+    >>> marks_of(["a"], pa.chunked_array([['["a"]', None, '["a"]<9', '["a", "b"]']]))
+    2
+    """
+    return pc.sum(pc.starts_with(patterns, mark_of(on))).as_py() or 0
+
+
 def promises_in(stream: Stream, table: pa.Table, patterns: pa.ChunkedArray) -> list[Promise]:
     """Return the punctuations of a table, grouped by the columns that they fix.
 
@@ -62,6 +85,9 @@ def promises_in(stream: Stream, table: pa.Table, patterns: pa.ChunkedArray) -> l
         table: Rows and punctuations.
         patterns: ``PUNCTUATION_COLUMN`` of the table.
     """
+    texts = pc.unique(patterns)
+    if len(texts) == 1 and not texts.null_count and not pc.match_substring(texts, RANGE_MARK)[0].as_py():
+        return [Promise(frozenset(json.loads(texts[0].as_py())), table)]
     parts = pc.split_pattern(patterns, RANGE_MARK, max_splits=1)
     names = pc.list_element(parts, 0)
     ranged = pc.fill_null(pc.greater(pc.list_value_length(parts), 1), False)

@@ -9,6 +9,11 @@ event time of the two rows. For each of these queries it has a boolean column th
 belongs to the query. So a pair goes on as one row, whatever the number of queries, and the boolean column of
 a query is the query's filter in the next step.
 
+Its event time is the newest one of its rows. A later row must be near enough to all rows of the intermediate.
+So an intermediate has the column ``oldest`` besides, the oldest event time of its rows. If the windows of
+these streams are equally long, this time says which later rows it meets and when it expires. Otherwise
+``expires`` is the event time up to which some query can use it.
+
     A.k = B.k AND A.j = C.j     step 2 has another key: its rows of (A, B) come from other buckets
 
 A step finds the pairs of the step before in its own bucket and batch if both have the same key. With another
@@ -26,7 +31,7 @@ from functools import lru_cache
 
 from catalog.sql_text import quoted
 from catalog.values.plan import FamilyPlan, Plan
-from catalog.values.query import Output, Query, Side
+from catalog.values.query import OLDEST, Output, Query, Side
 from catalog.values.stream import Column, HttpSource, Stream
 
 #: Most streams of one query.
@@ -34,6 +39,9 @@ MOST_STREAMS = 8
 
 #: Event-time column of an intermediate.
 TIME = "time"
+
+#: Column of an intermediate: event time of the last row that it can meet, whichever query takes it, µs UTC.
+EXPIRES = "expires"
 
 _ID_BYTES = 6
 
@@ -216,6 +224,7 @@ def intermediate_name(a: str, b: str) -> str:
 
 
 def _intermediate(stream_id: int, name: str, outputs: Iterable[Output], members: Iterable[str]) -> Stream:
-    columns = [Column(TIME, "timestamp"), *(Column(output.name, output.type) for output in outputs)]
+    columns = [Column(TIME, "timestamp"), Column(OLDEST, "bigint"), Column(EXPIRES, "bigint")]
+    columns += [Column(output.name, output.type) for output in outputs]
     columns += [Column(member, "boolean") for member in members]
     return Stream(stream_id, name, tuple(columns), TIME, 0, HttpSource())

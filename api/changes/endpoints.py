@@ -16,6 +16,7 @@ from api.queries.schemas import QueryOut
 from api.routes import OnceDep, SluiceRoute
 from catalog.errors import InvalidInput, NameTaken, StalePlanVersion, Unavailable
 from service.errors import SinkInUse
+from service.planning.changes import several
 from service.workspace.queries import Outcome
 
 router = APIRouter(tags=["queries"], route_class=SluiceRoute)
@@ -56,7 +57,7 @@ async def change_queries(
     changes = [change.to_change() for change in body.changes]
 
     def make() -> Outcome:
-        with workspace.queries.changing(changes, actor=actor, if_match=if_match) as outcome:
+        with workspace.queries.changing(several(changes), actor=actor, if_match=if_match) as outcome:
             keep_answer(once, outcome, _answer(outcome), response.headers)
         return outcome
 

@@ -14,6 +14,7 @@ from api.queries.schemas import QueryOut
 from api.routes import Once
 from catalog.errors import NotFound
 from catalog.values.change import Change
+from service.planning.changes import one
 from service.statistics.query_status import QueryStatus
 from service.workspace.queries import Outcome
 from service.workspace.workspace import Workspace
@@ -40,14 +41,14 @@ class QueryChange:
     async def make(
         self, request: Request, response: Response, once: Once | None, *, location: str | None = None
     ) -> QueryOut:
-        """Make the change and answer with the query; errors of ``WorkspaceQueries.changing_one``."""
+        """Make the change and answer with the query; errors of ``WorkspaceQueries.changing``."""
         workspace = get_workspace(request)
         if location is not None:
             response.headers["Location"] = location
 
         def make() -> Outcome:
-            with workspace.queries.changing_one(
-                self.change, actor=self.actor, if_match=self.if_match
+            with workspace.queries.changing(
+                one(self.change), actor=self.actor, if_match=self.if_match
             ) as outcome:
                 keep_answer(once, outcome, QueryOut.of_status(outcome.statuses[0]), response.headers)
             return outcome

@@ -78,7 +78,7 @@ class LimitedProtocol(NamedConnection):
         """Refuse one connection too many; give any other time to send a request."""
         super().connection_made(transport)
         if len(self.connections) > self.limits.connections:
-            self._tell()
+            self.tell_too_many()
             self._refuse(TooManyConnections("there are too many connections", hint="Try again later."))
             return
         self._begin_head()
@@ -218,7 +218,8 @@ class LimitedProtocol(NamedConnection):
             self._reader_timer.cancel()
             self._reader_timer = None
 
-    def _tell(self) -> None:
+    def tell_too_many(self) -> None:
+        """Log that a connection was refused, now and then."""
         now_s = time.monotonic()
         if now_s - LimitedProtocol._told_s > TELL_EVERY_S:
             LimitedProtocol._told_s = now_s

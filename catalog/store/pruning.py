@@ -11,6 +11,9 @@ A query that was removed goes with its last trace once no result of its series i
 says how long that is); what is needed to read kept results (queries, totals, routes) stays with them. What
 former queries of a living series gave is added to the totals of its first one when they go. The history of
 plans is cut to its last ``HISTORY_ENTRIES``.
+
+A stream that was removed goes, with its totals, once no query and no listed file names it, and the base does
+not either: a batch that replays then reads nothing of it.
 """
 
 from __future__ import annotations
@@ -20,13 +23,16 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection, and_, bindparam, delete, exists, func, insert, or_, select, update
 
+from catalog.steps import stream_sides
 from catalog.store import tables
 from catalog.store.codec import decode
 from catalog.store.counts import fold_counts
 from catalog.store.database import Database
 from catalog.store.repositories.control_log import ControlLogRepository
-from catalog.store.repository import Repository
+from catalog.store.repositories.streams import OF_MANY
+from catalog.store.repository import ASKED_AT_ONCE, Repository
 from catalog.values.batch import BatchManifest
+from catalog.values.query import Query
 
 #: Spark keeps the offsets of so many batches (``spark.sql.streaming.minBatchesToRetain``). Only the last one
 #: replays after a crash; the others can where a checkpoint is restored that is older than the catalog.
@@ -62,6 +68,7 @@ _DROP_PLANS = delete(tables.plans).where(
 _newest = tables.queries.alias("newest")
 _member = tables.queries.alias("member")
 _totals = tables.query_totals.c
+_st = tables.stream_totals.c
 _NEWEST_OF_SERIES = (
     select(func.max(_newest.c.id))
     .where(_newest.c.series == _q.series)
@@ -95,6 +102,12 @@ _TOTALS_OF = select(
     _totals.dropped_batch,
     _totals.dropped_of_batch,
 ).outerjoin(tables.query_totals, _totals.query_id == _q.id)
+_s = tables.streams.c
+_GONE_STREAMS = select(_s.id).where(
+    _s.removed_at_us <= bindparam("until_us"),
+    ~exists().where(or_(_q.stream_a == _s.id, _q.stream_b == _s.id)),
+    ~exists().where(tables.inputs.c.stream_id == _s.id),
+)
 _DROP_HISTORY = delete(tables.plan_history).where(
     _h.version <= select(func.max(_h.version) - bindparam("kept")).scalar_subquery()
 )
@@ -109,15 +122,17 @@ class Pruned:
         plans: Plan versions.
         queries: Removed queries without kept results.
         history: Entries of the history.
+        streams: Removed streams that nothing names.
     """
 
     records: int = 0
     plans: int = 0
     queries: int = 0
     history: int = 0
+    streams: int = 0
 
     def __bool__(self) -> bool:
-        return bool(self.records or self.plans or self.queries or self.history)
+        return bool(self.records or self.plans or self.queries or self.history or self.streams)
 
 
 class Pruning(Repository):
@@ -160,11 +175,17 @@ class Pruning(Repository):
                     known = {"stream": stream.stream_id, "watermark": stream.watermark_us}
                     records += connection.execute(_DROP_HEARTBEATS, known).rowcount
             self._control_log.make_whole(base)
+            plans = connection.execute(_DROP_PLANS, {"base": base}).rowcount
+            queries = _drop_queries(connection, self._forgotten(connection, base, grace_us))
+            streams = self._unnamed_streams(connection, base, grace_us)
+            connection.execute(delete(tables.stream_totals).where(_st.stream_id.in_(streams)))
+            connection.execute(delete(tables.streams).where(_s.id.in_(streams)))
             return Pruned(
                 records=records,
-                plans=connection.execute(_DROP_PLANS, {"base": base}).rowcount,
-                queries=_drop_queries(connection, self._forgotten(connection, base, grace_us)),
+                plans=plans,
+                queries=queries,
                 history=connection.execute(_DROP_HISTORY, {"kept": HISTORY_ENTRIES}).rowcount,
+                streams=len(streams),
             )
 
     def oldest_replayed(self) -> BatchManifest | None:
@@ -187,12 +208,26 @@ class Pruning(Repository):
             or beats > _HEARTBEATS_KEPT
             or history > HISTORY_ENTRIES
             or self._forgotten(connection, base, grace_us)
+            or self._unnamed_streams(connection, base, grace_us)
         )
 
     def _forgotten(self, connection: Connection, base: int, grace_us: int) -> list[int]:
         """Return the ids of the queries that went before the base and whose going nobody can notice."""
         until_us = self._now_us() - grace_us
         return list(connection.scalars(_FORGOTTEN, {"base": base, "until_us": until_us}))
+
+    def _unnamed_streams(self, connection: Connection, base: int, grace_us: int) -> list[int]:
+        """Return the ids of some removed streams that no query, no listed file and not the base names."""
+        until_us = self._now_us() - grace_us
+        found = list(connection.scalars(_GONE_STREAMS, {"until_us": until_us}))
+        if not found:
+            return []
+        plan = self._control_log.plan(base) if base else None
+        named = set() if plan is None else {stream.id for stream in plan.streams}
+        # The columns of a query over more than two streams name two of them.
+        for text in connection.scalars(select(_q.document).where(_q.document.contains(OF_MANY))):
+            named |= {side.stream_id for side in stream_sides(decode(Query, text))}
+        return [stream_id for stream_id in found if stream_id not in named][:ASKED_AT_ONCE]
 
 
 def _drop_queries(connection: Connection, ids: Sequence[int]) -> int:

@@ -2,7 +2,8 @@
 
 Times are int64 µs UTC. Values are JSON documents (``store.codec``) beside the columns that are searched
 for; routes and counts are Arrow tables (``catalog.values.routes``). Rows that others may still name (streams,
-queries, plans, routes) are not deleted, and ids come from ``counters``, so none is given twice.
+queries, plans, routes) are not deleted before those (``store.pruning``), and ids come from ``counters``: none
+is given twice.
 """
 
 from __future__ import annotations

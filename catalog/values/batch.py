@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields, replace
 from operator import add, attrgetter
 from typing import Any, ClassVar, NamedTuple, TypeVar
@@ -188,6 +188,21 @@ class AbsenceCounters:
     absent: int
     matched: int = 0
     marks: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class UnmatchedCounters:
+    """Results of an outer join in a batch that are rows without a partner.
+
+    Attributes:
+        query_id: Query id.
+        rows: How many, of both sides.
+    """
+
+    KEY: ClassVar[tuple[str, ...]] = ("query_id",)
+
+    query_id: int
+    rows: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -431,6 +446,7 @@ class BatchManifest:
         filters: Counters per distinct filter, likewise.
         keys: Counters per family side, likewise.
         absence: Counters per family side whose rows are judged for absence, likewise.
+        unmatched: Counters per outer join, likewise.
         punctuations: Counters per family side whose stream has a contract, likewise.
         received: Punctuations per stream, likewise.
         groups: Counters of each family whose results are groups, likewise.
@@ -469,6 +485,7 @@ class BatchManifest:
     probes: tuple[ProbeCounters, ...] = ()
     held: tuple[HeldTimes, ...] = ()
     memory: tuple[MemoryCounters, ...] = ()
+    unmatched: tuple[UnmatchedCounters, ...] = ()
 
     @property
     def progress(self) -> BatchProgress:
@@ -489,6 +506,7 @@ class BatchManifest:
             filters=(),
             keys=(),
             absence=(),
+            unmatched=(),
             punctuations=(),
             received=(),
             groups=(),
@@ -532,6 +550,7 @@ Counters = TypeVar(
     FilterCounters,
     KeyCounters,
     AbsenceCounters,
+    UnmatchedCounters,
     GroupCounters,
     ProbeCounters,
     MemoryCounters,
@@ -545,6 +564,8 @@ def add_up(counters: Iterable[Counters], key: tuple[str, ...]) -> tuple[Counters
 
     >>> add_up([FilterCounters("f", "a", 0, 2, 1), FilterCounters("f", "a", 0, 3, 0)], FilterCounters.KEY)
     (FilterCounters(family='f', side='a', bit=0, rows=5, passed=1),)
+    >>> add_up([UnmatchedCounters(7, 2), UnmatchedCounters(7, 1)], UnmatchedCounters.KEY)
+    (UnmatchedCounters(query_id=7, rows=3),)
 
     Args:
         counters: Values of one class.
@@ -554,10 +575,8 @@ def add_up(counters: Iterable[Counters], key: tuple[str, ...]) -> tuple[Counters
     if not counted:
         return ()
     kind = type(counted[0])
-    # For a single name attrgetter returns the value itself, not a tuple.
-    key_of = attrgetter(*key) if len(key) > 1 else lambda each: (getattr(each, key[0]),)
-    summed: list[str] = [field.name for field in fields(kind) if field.name not in key]
-    numbers_of = attrgetter(*summed)
+    summed: tuple[str, ...] = tuple(field.name for field in fields(kind) if field.name not in key)
+    key_of, numbers_of = _values_of(key), _values_of(summed)
     sums: dict[tuple[Any, ...], tuple[int, ...]] = {}
     for each in counted:
         # As tuples: a batch has thousands of them, and each value made anew takes its time.
@@ -566,3 +585,8 @@ def add_up(counters: Iterable[Counters], key: tuple[str, ...]) -> tuple[Counters
         sums[place] = numbers if before is None else tuple(map(add, before, numbers))
     names = (*key, *summed)
     return tuple(kind(**dict(zip(names, place + sums[place], strict=True))) for place in sorted(sums))
+
+
+def _values_of(names: tuple[str, ...]) -> Callable[[Any], tuple[Any, ...]]:
+    """Return what gives the values of some fields; attrgetter returns that of a single one itself."""
+    return attrgetter(*names) if len(names) > 1 else lambda each: (getattr(each, names[0]),)

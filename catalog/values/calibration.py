@@ -35,6 +35,7 @@ class Calibration:
         per_ring_look: Per male and segment in rings: its head is found.
         per_scanned_row: Per row that a male is compared with in its ring.
         per_ring_row: Per row that is sorted into rings, or comes to them.
+        per_searched_row: Per stored row that is searched for its key among those that are closed.
     """
 
     per_batch: float
@@ -61,3 +62,4 @@ class Calibration:
     per_ring_look: float = 5.5e-9
     per_scanned_row: float = 9e-10
     per_ring_row: float = 8.8e-8
+    per_searched_row: float = 2e-9

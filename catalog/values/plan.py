@@ -14,7 +14,7 @@ from typing import Literal
 
 from catalog.durations import format_duration
 from catalog.values.groups.grouping import Grouping
-from catalog.values.query import PUNCTUATION_OUTPUT, Backfill, Clock, JoinKind, Output
+from catalog.values.query import OLDEST, PUNCTUATION_OUTPUT, Backfill, Clock, JoinKind, Output
 from catalog.values.stream import Stream
 
 Strategy = Literal["unshared", "pullup", "pushdown", "mem-opt", "cpu-opt"]
@@ -84,6 +84,7 @@ class PlannedQuery:
         preserved: Sides whose rows it judges.
         grouping: Groups that are its results; None if its results are pairs.
         hands_on: Whether its pairs are rows of its next step (``catalog.steps``) and not results.
+        expires_a: When it needs a row of a no longer (``catalog.values.query.Side``).
     """
 
     id: int
@@ -102,11 +103,17 @@ class PlannedQuery:
     preserved: tuple[Literal["a", "b"], ...] = ()
     grouping: Grouping | None = None
     hands_on: bool = False
+    expires_a: tuple[tuple[str, int], ...] = ()
 
     @property
     def announces(self) -> bool:
         """Return whether its results have result punctuations among them."""
         return any(output.name == PUNCTUATION_OUTPUT for output in self.outputs)
+
+    @property
+    def alike_us(self) -> int | None:
+        """How much later than the oldest row of an intermediate another row may be, if that is the rule."""
+        return self.expires_a[0][1] if [name for name, _ in self.expires_a] == [OLDEST] else None
 
     @property
     def gives_pairs(self) -> bool:
@@ -371,6 +378,23 @@ class PunctuationPolicy:
 
 
 @dataclass(frozen=True, slots=True)
+class PurgePrices:
+    """CPU seconds that decide when stored rows are searched for those whose key is closed.
+
+    The defaults are those of the constants that Sluice comes with, for slices that are merged.
+
+    Attributes:
+        per_searched_row: Per stored row that is searched.
+        per_probed_row: Per male and stored row, where rows lie in rings.
+        per_probed_segment: Per male and segment.
+    """
+
+    per_searched_row: float = 2e-09
+    per_probed_row: float = 0.0
+    per_probed_segment: float = 5.27e-09
+
+
+@dataclass(frozen=True, slots=True)
 class FamilyPlan:
     """Queries over one pair of streams and one join key, and how they are joined.
 
@@ -399,6 +423,7 @@ class FamilyPlan:
         probe: How its slices are searched.
         punctuations: When it acts on closed keys.
         memory: Where rows wait; not plain only if the clock is the order of its streams.
+        purge_prices: Prices that decide when it removes rows of closed keys, unless its policy does.
     """
 
     id: str
@@ -423,6 +448,7 @@ class FamilyPlan:
     probe: Probe = Probe()
     punctuations: PunctuationPolicy = PunctuationPolicy()
     memory: Memory = Memory()
+    purge_prices: PurgePrices = PurgePrices()
 
     def clock(self, side: str) -> Clock:
         """Return the clock that measures the windows of a side."""
@@ -455,6 +481,11 @@ class FamilyPlan:
         return any(q.hands_on for q in self.queries)
 
     @property
+    def rows_expire(self) -> bool:
+        """Tell whether each row of side a, which is an intermediate, leaves at a time of its own."""
+        return all(q.expires_a for q in self.queries)
+
+    @property
     def keyless_sides(self) -> frozenset[str]:
         """Sides of which rows without a key can be results: NULL equals nothing, so they are absent."""
         return frozenset(side for q in self.queries if q.kind in ("outer", "anti") for side in q.preserved)
@@ -463,7 +494,9 @@ class FamilyPlan:
         """Tell which slices of a side have a lazy end: by the filters no row stays behind there, and no male.
 
         Rows may then lie in the slice for longer than its interval says, since to cut them apart would save
-        nothing. The end of a chain is never lazy: rows leave there.
+        nothing. The end of a chain is never lazy: rows leave there. What stops rows of an intermediate does
+        not count: each of them expires wherever it lies, and mostly one that serves a short window serves a
+        longer one as well.
 
         Args:
             join: One of the family's joins.
@@ -476,7 +509,8 @@ class FamilyPlan:
             reached[males] = max(slices, reached.get(males, 0))
         every, ends = reached.get(None, 0), set(reached.values())
         lazy = [
-            piece.keep == following.keep and (every > number or number not in ends)
+            ((self.rows_expire and side == "a") or piece.keep == following.keep)
+            and ((self.rows_expire and side == "b") or every > number or number not in ends)
             for number, (piece, following) in enumerate(pairwise(chain), start=1)
         ]
         return (*lazy, False)

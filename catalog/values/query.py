@@ -23,6 +23,9 @@ from catalog.values.groups.grouping import Grouping
 #: Window of ``[RANGE UNBOUNDED]``: beyond every event time, and a sum with one still fits int64.
 UNBOUNDED_US = 2**61
 
+#: Column of an intermediate (``catalog.steps``): the oldest event time of its rows, µs UTC.
+OLDEST = "oldest"
+
 Backfill = Literal["none", "state"]
 
 #: Result column by which a query asks for result punctuations: rows that name a key without later results.
@@ -80,6 +83,9 @@ class Side:
         columns: Columns that the query needs of a stored row: outputs, residual and filter.
         clock: Clock that measures the window. With ``rows`` the age of a row is the number of rows of its
             stream that come after it, up to the other row; ``key rows`` counts only those with its key.
+        expires: Where the rows are those of an intermediate: each row meets no later row of the other side
+            whose event time is above the least of these columns, each with µs added (``catalog.steps``).
+            Empty where the window alone says it.
     """
 
     stream_id: int
@@ -90,6 +96,7 @@ class Side:
     filter_columns: tuple[str, ...]
     columns: tuple[str, ...]
     clock: Clock = "time"
+    expires: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

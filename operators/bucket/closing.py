@@ -116,6 +116,7 @@ class BatchClosings:
         if arrived is not None:
             broken |= matching(came, layout, arrived, behind=True)
         if not broken.any():
+            closed.males += len(came)
             return came, None
         rows = came.filter(broken)
         if closed.contract.stops:
@@ -126,6 +127,7 @@ class BatchClosings:
             rows = rows.filter(own)
         closed.violating = len(rows)
         remaining = came.filter(~broken)
+        closed.males += len(remaining)
         return (remaining if len(remaining) else None), (kept_columns(layout, rows) if len(rows) else None)
 
     def resting(self, side: str, came: Segment, females: Segment | None) -> Segment | None:
@@ -144,9 +146,10 @@ class BatchClosings:
         meets_nobody = closed.closed(came, layout)
         if not meets_nobody.any():
             return females
-        # Use all new rows, whichever bucket stores them, so that all buckets of a key forget its closing at
-        # the same time.
-        self.extended[other].append(closings_of(came, layout, meets_nobody))
+        if not closed.lasts:
+            # Use all new rows, whichever bucket stores them, so that all buckets of a key forget its closing
+            # at the same time.
+            self.extended[other].append(closings_of(came, layout, meets_nobody))
         if females is None or not len(females):
             return females
         dead: Bools = meets_nobody if females is came else closed.closed(females, layout)
@@ -182,6 +185,7 @@ class BatchClosings:
             self.finished = self.joins.waiting.finish(watermarks, together=together)
             self.joins.waiting.closings = 0
         newest = max((time for time in newest_us.values() if time is not None), default=None)
+        plan = self.joins.family.plan
         for side, closed in self.joins.closed.items():
             closed.remember(self.arrived[side], closed.see(newest), self.extended[side])
             other = "b" if side == "a" else "a"
@@ -189,9 +193,10 @@ class BatchClosings:
                 for chain in self.joins.chains.values():
                     rows = chain.admitted(other, self.discarded[other])
                     chain.slices[other][0].counts.discarded = 0 if rows is None else len(rows)
-            held = sum(state.rows for chain in self.joins.chains.values() for state in chain.slices[other])
-            purge_after = self.joins.family.plan.punctuations.purge_after
-            if closed.is_look_due(held, purge_after):
+            slices = [state for chain in self.joins.chains.values() for state in chain.slices[other]]
+            held, segments = sum(s.rows for s in slices), sum(len(s.segments) for s in slices)
+            purge_after = plan.punctuations.purge_after
+            if closed.is_search_due(held, segments, plan.purge_prices, purge_after):
                 self.joins.purge_closed(other, all_rows=purge_after is not None)
             # A key that is finished and not taken out yet must not return as a new one.
             if self.joins.waiting is None or finish:

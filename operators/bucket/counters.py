@@ -20,6 +20,7 @@ from catalog.values.batch import (
     ProbeCounters,
     PunctuationCounters,
     SliceCounters,
+    UnmatchedCounters,
 )
 from catalog.values.plan import FamilyPlan
 from catalog.values.stream import Stream
@@ -108,6 +109,19 @@ def absence_counters(families: Mapping[str, FamilyJoins], clocks: Clocks) -> Ite
                 yield AbsenceCounters(
                     family_id, side, undecided, absence.given[side], absence.found[side], marks
                 )
+
+
+def unmatched_counters(families: Mapping[str, FamilyJoins]) -> Iterator[UnmatchedCounters]:
+    """Yield how many rows without a partner a bucket gave to each outer join in the last batch.
+
+    Args:
+        families: Joins per family id, as a bucket has them.
+    """
+    for joins in families.values():
+        if joins.absence is not None:
+            for query_id, rows in joins.absence.unmatched.items():
+                if rows:
+                    yield UnmatchedCounters(query_id, rows)
 
 
 def punctuation_counters(families: Mapping[str, FamilyJoins]) -> Iterator[PunctuationCounters]:

@@ -153,7 +153,7 @@ class FamilyBatch:
             return arrived(self.exchanged, family.plan, family.layouts[side], self.version)
         if is_intermediate(stream_id):
             rows = self.handed[stream_id]
-            return rows.rows(family.plan.filters_a, family.layouts[side], self.version)
+            return rows.rows(family.plan, family.layouts[side], self.version)
         if family.plan.ordered:
             came, broken = joins.in_order(side, self._arrived(side, None), self.before[side], self.place)
             violating = None if broken is None else kept_columns(family.layouts[side], broken)

@@ -22,15 +22,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from math import isqrt
 
 import numpy as np
 import pyarrow as pa
 
 from catalog.durations import MIN_TIME_US
+from catalog.values.plan import PurgePrices
 from catalog.values.query import UNBOUNDED_US
 from operators.closings.closing_rows import collapsed, folded, known, matching
 from operators.closings.contract import SideContract
+from operators.closings.search_time import closings_until_search
 from operators.kernels.keys import Bools
 from operators.segments.layout import SideLayout
 from operators.segments.row_codec import TS
@@ -38,8 +39,6 @@ from operators.segments.segment import Segment
 
 #: Two segments are merged unless the older one has more than this many times the closings of the newer one.
 _MERGED_RATIO = 2
-#: Stored rows are searched for dead ones after at least this many closings.
-_LEAST_CLOSINGS = 16
 
 
 @dataclass(slots=True, eq=False)
@@ -54,6 +53,8 @@ class ClosedKeys:
         floor_us: Closings up to this time are forgotten; None: no closing is.
         newest_us: Newest event time of either stream ever, even if a watermark has been reset since.
         unpurged: Closings since the rows of the other side were last searched.
+        males: Rows of the side since then.
+        killed: Rows of the other side that died with each closing before that search; 1 before the first one.
         discarded: Rows of the other side that were not stored in this batch.
         purged: Rows of the other side that were removed from the state in this batch.
         violating: Rows of the side that broke a promise in this batch.
@@ -71,6 +72,8 @@ class ClosedKeys:
     floor_us: int | None = None
     newest_us: int | None = None
     unpurged: int = 0
+    males: int = 0
+    killed: float = 1.0
     discarded: int = 0
     purged: int = 0
     violating: int = 0
@@ -91,7 +94,11 @@ class ClosedKeys:
     def take_over(self, former: ClosedKeys) -> None:
         """Take over what was remembered under the previous plan version."""
         self.segments, self.floor_us, self.newest_us = former.segments, former.floor_us, former.newest_us
-        self.unpurged, self.dead = former.unpurged, former.dead
+        self.unpurged, self.males, self.killed = former.unpurged, former.males, former.killed
+        self.dead = former.dead
+        if former.lasts and not self.lasts and self.newest_us is not None:
+            # Until now nothing was forgotten, so times were not extended.
+            self.segments = [Segment(_at(s.rows, self.newest_us), 0, ()) for s in self.segments]
         if former.contract.clustered:
             self.last = former.last
 
@@ -159,17 +166,31 @@ class ClosedKeys:
         self.floor_us = floor_us if self.floor_us is None else max(floor_us, self.floor_us)
         self.segments = [s for s in self.segments if s.t_max > self.floor_us]
 
-    def is_look_due(self, held: int, after: int | None = None) -> bool:
-        """Return whether to search the rows of the other side.
-
-        The cost of a search grows with the number of rows, its gain with the number of closings since the
-        last search. So the best number of closings between searches grows with the square root of the rows.
+    def is_search_due(self, rows: int, segments: int, prices: PurgePrices, after: int | None = None) -> bool:
+        """Return whether to search the rows of the other side for dead ones.
 
         Args:
-            held: Number of these rows.
-            after: Closings after which to search; None: the best number.
+            rows: Number of these rows.
+            segments: Number of segments in which they are.
+            prices: Prices of searching and probing.
+            after: Closings after which to search; None: the cheapest number.
         """
-        return self.unpurged >= (max(_LEAST_CLOSINGS, isqrt(held)) if after is None else after)
+        if after is None:
+            counts = (rows, segments, self.unpurged, self.males)
+            return self.unpurged >= closings_until_search(prices, *counts, self.killed)
+        return self.unpurged >= after
+
+    def end_search(self, found: int, left: int) -> None:
+        """Take over the result of a search.
+
+        Args:
+            found: Dead rows.
+            left: Those of them that stay in the state.
+        """
+        # One more of both, so that a search that finds no dead row is not the last one.
+        self.killed = (max(found - self.dead, 0) + 1) / (self.unpurged + 1)
+        self.unpurged = self.males = 0
+        self.dead = left
 
     @property
     def remembered(self) -> int:

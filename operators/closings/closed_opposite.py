@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from operators.closings.closed_keys import ClosedKeys
-from operators.closings.closing_rows import matching, places_of
+from operators.closings.closing_rows import matching
 from operators.kernels.keys import Bools, Int64s
 from operators.segments.layout import SideLayout
 from operators.segments.segment import Segment
@@ -51,7 +51,7 @@ class ClosedOpposite:
             return np.flatnonzero(found)
         if self.arrived is None:
             return _NOTHING
-        places = places_of(rows, self.layout, self.arrived)
+        places = np.flatnonzero(matching(rows, self.layout, self.arrived))
         return places[~self.ended_before(rows, places)] if len(places) else places
 
     def ended_before(self, rows: Segment, places: Int64s) -> Bools:

@@ -16,7 +16,7 @@ them. Rows are sorted by (key, position); ``_pos`` is the position of the punctu
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -101,13 +101,33 @@ def folded(parts: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
         # States of versions without ranges have no ends.
         parts = [p if TO in p.schema.names else p.append_column(TO, p.column(KEY)) for p in parts]
     batch = pa.concat_batches(list(parts))
-    if TO in batch.schema.names and (ends(batch) != batch.column(KEY).to_numpy()).any():
-        return _disjoint(batch)
+    if TO in batch.schema.names:
+        single = (ends(batch) == batch.column(KEY).to_numpy()).all()
+        return _each_key_once(batch) if single else _disjoint(batch)
     names = [name for name in batch.schema.names if name not in (TS, POS)]
     grouped = pa.Table.from_batches([batch]).group_by(names, use_threads=False)
     found = grouped.aggregate([(TS, "max"), (POS, "min")])
     found = found.rename_columns([*names, TS, POS]).select(batch.schema.names)
     return found.sort_by([(KEY, "ascending"), (POS, "ascending")]).combine_chunks().to_batches()[0]
+
+
+def _each_key_once(closings: pa.RecordBatch) -> pa.RecordBatch:
+    """Return closings of single numbers merged by number, ascending."""
+    key = closings.column(KEY).to_numpy()
+    if (key[1:] > key[:-1]).all():
+        return closings
+    order = np.argsort(key, kind="stable")
+    key = key[order]
+    first = np.concatenate(([0], np.flatnonzero(key[1:] != key[:-1]) + 1))
+    arrays = {KEY: key[first], TO: key[first]}
+    arrays[TS] = np.maximum.reduceat(closings.column(TS).to_numpy()[order], first)
+    arrays[POS] = np.minimum.reduceat(closings.column(POS).to_numpy()[order], first)
+    return _with_columns(closings, arrays)
+
+
+def _with_columns(closings: pa.RecordBatch, arrays: Mapping[str, Int64s]) -> pa.RecordBatch:
+    names = closings.schema.names
+    return pa.RecordBatch.from_arrays([pa.array(arrays[name]) for name in names], names=names)
 
 
 def collapsed(closings: pa.RecordBatch, *, whenever: bool) -> pa.RecordBatch:
@@ -130,9 +150,7 @@ def collapsed(closings: pa.RecordBatch, *, whenever: bool) -> pa.RecordBatch:
     last = np.concatenate((first[1:], [len(key)])) - 1
     arrays = {KEY: key[first], TS: np.maximum.reduceat(ts, first), TO: to[last]}
     arrays[POS] = np.minimum.reduceat(closings.column(POS).to_numpy(), first)
-    return pa.RecordBatch.from_arrays(
-        [pa.array(arrays[n]) for n in closings.schema.names], closings.schema.names
-    )
+    return _with_columns(closings, arrays)
 
 
 def _disjoint(closings: pa.RecordBatch) -> pa.RecordBatch:
@@ -149,90 +167,79 @@ def _disjoint(closings: pa.RecordBatch) -> pa.RecordBatch:
     covered[piece] = True
     until = np.concatenate((starts[1:] - 1, [GREATEST]))
     arrays = {KEY: starts[covered], TS: ts[covered], POS: pos[covered], TO: until[covered]}
-    return pa.RecordBatch.from_arrays(
-        [pa.array(arrays[n]) for n in closings.schema.names], closings.schema.names
-    )
+    return _with_columns(closings, arrays)
 
 
 def matching(rows: Segment, own: SideLayout, closings: pa.RecordBatch, *, behind: bool = False) -> Bools:
     """Return which rows have a closed key, bool[n].
 
     Args:
-        rows: Rows of either side of a family.
+        rows: Rows of either side of a family, sorted by key.
         own: Their layout.
         closings: Sorted by (key, position).
         behind: Count only rows whose position is behind the closing.
     """
-    keys = closings.column(KEY).to_numpy()
-    if own.exact:
-        same, place = _containing(rows.key, closings)
-        return same & (closings.column(POS).to_numpy()[place] < rows.pos) if behind and len(keys) else same
-    row, entry = equal_numbers(rows.key, keys)
+    row, entry = _meeting(rows.key, closings)
     if behind:
         later = closings.column(POS).to_numpy()[entry] < rows.pos[row]
         row, entry = row[later], entry[later]
-    found = np.zeros(len(rows), dtype=np.bool_)
-    if len(row):
+    if len(row) and not own.exact:
         left = [own.read(rows, name, row) for name in own.key]
-        found[row[verify_equal(left, key_columns(closings, entry), own.key_types)]] = True
+        row = row[verify_equal(left, key_columns(closings, entry), own.key_types)]
+    found = np.zeros(len(rows), dtype=np.bool_)
+    found[row] = True
     return found
-
-
-def places_of(rows: Segment, own: SideLayout, closings: pa.RecordBatch) -> Int64s:
-    """Return the places of the rows that have a closed key, ascending, int64[n].
-
-    ``matching`` looks up every row; this looks up every closing, for segments with many more rows.
-
-    Args:
-        rows: Rows of either side of a family, sorted by key.
-        own: Their layout.
-        closings: Sorted by key.
-    """
-    first = np.searchsorted(rows.key, closings.column(KEY).to_numpy())
-    counts = np.maximum(np.searchsorted(rows.key, ends(closings), side="right") - first, 0)
-    entry = np.repeat(np.arange(len(first)), counts)
-    place = np.arange(len(entry)) + np.repeat(first - np.cumsum(counts) + counts, counts)
-    if not own.exact and len(place):
-        left = [own.read(rows, name, place) for name in own.key]
-        place = place[verify_equal(left, key_columns(closings, entry), own.key_types)]
-    return np.unique(place)
 
 
 def known(closings: pa.RecordBatch, others: pa.RecordBatch, key_types: Sequence[str]) -> Bools:
     """Return which closings have a key that one of the others has, too, bool[n].
 
     Args:
-        closings: Closings.
-        others: Closings, sorted by key.
+        closings: Closings, sorted by key.
+        others: The same.
         key_types: Common type of each key pair.
     """
-    if is_exact(key_types):
-        return _containing(closings.column(KEY).to_numpy(), others)[0]
-    row, entry = equal_numbers(closings.column(KEY).to_numpy(), others.column(KEY).to_numpy())
+    row, entry = _meeting(closings.column(KEY).to_numpy(), others)
     found = np.zeros(closings.num_rows, dtype=np.bool_)
-    if len(row):
+    if len(row) and not is_exact(key_types):
         same = verify_equal(key_columns(closings, row), key_columns(others, entry), key_types)
         row = row[same]
     found[row] = True
     return found
 
 
-def _containing(keys: Int64s, closings: pa.RecordBatch) -> tuple[Bools, Int64s]:
-    """Return which numbers an interval contains, and the place of that interval."""
-    if not closings.num_rows:
-        return np.zeros(len(keys), dtype=np.bool_), np.zeros(len(keys), dtype=np.int64)
-    place = np.searchsorted(closings.column(KEY).to_numpy(), keys, side="right") - 1
-    found = (place >= 0) & (ends(closings)[place] >= keys)
-    return found, np.maximum(place, 0)
+def _meeting(keys: Int64s, closings: pa.RecordBatch) -> tuple[Int64s, Int64s]:
+    """Return all pairs of a number and a closing that contains it: places in both.
+
+    Each of the fewer ones is looked up among the others.
+
+    Args:
+        keys: int64[n], ascending.
+        closings: Sorted by key; intervals are disjoint.
+    """
+    low, high = closings.column(KEY).to_numpy(), ends(closings)
+    if len(low) <= len(keys):
+        first = np.searchsorted(keys, low)
+        counts = np.searchsorted(keys, high, side="right") - first
+        entry, row = _repeated(first, counts)
+        return row, entry
+    if TO not in closings.schema.names:
+        return equal_numbers(keys, low)
+    entry = np.searchsorted(low, keys, side="right") - 1
+    row = np.flatnonzero((entry >= 0) & (high[entry] >= keys))
+    return row, entry[row]
+
+
+def _repeated(first: Int64s, counts: Int64s) -> tuple[Int64s, Int64s]:
+    """Return the places of runs as pairs: number of the run and place, run by run."""
+    run = np.repeat(np.arange(len(counts)), counts)
+    return run, np.arange(len(run)) + np.repeat(first - np.cumsum(counts) + counts, counts)
 
 
 def equal_numbers(keys: Int64s, ascending: Int64s) -> tuple[Int64s, Int64s]:
     """Return all pairs of equal numbers: places in both arrays, the latter sorted."""
     first = np.searchsorted(ascending, keys)
-    counts = np.searchsorted(ascending, keys, side="right") - first
-    row = np.repeat(np.arange(len(keys)), counts)
-    entry = np.arange(len(row)) - np.repeat(np.cumsum(counts) - counts, counts) + np.repeat(first, counts)
-    return row, entry
+    return _repeated(first, np.searchsorted(ascending, keys, side="right") - first)
 
 
 def key_columns(closings: pa.RecordBatch, rows: Int64s) -> list[pa.Array]:

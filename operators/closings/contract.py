@@ -40,6 +40,11 @@ class SideContract:
     stops: bool
     remember_us: int | None
 
+    @property
+    def derives(self) -> bool:
+        """Return whether rows close keys."""
+        return self.unique or self.clustered or self.slack is not None
+
 
 def side_contract(family: FamilyPlan, side: str, stream: Stream) -> SideContract | None:
     """Return the part of its stream's contract that a side can use; None if there is none.

@@ -24,6 +24,7 @@ queries that get a row at the same time share one result.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -89,6 +90,7 @@ class Absence:
         marks: Nearest matches per side.
         keyless: Rows per side whose key is NULL, until they are decided.
         given: Results of the last batch that are absent rows, per side and over all queries.
+        unmatched: The same of each outer join, by query id.
         found: Rows of a side that got their first match in the last batch, once for each condition group.
         unsearched: Marks per side that came since rows were last searched for those that leave early.
     """
@@ -98,6 +100,7 @@ class Absence:
     marks: dict[str, SliceState] = field(default_factory=lambda: {side: _unbounded() for side in SIDES})
     keyless: dict[str, SliceState] = field(default_factory=lambda: {side: _unbounded() for side in SIDES})
     given: dict[str, int] = field(default_factory=lambda: dict.fromkeys(SIDES, 0))
+    unmatched: Counter[int] = field(default_factory=Counter)
     found: dict[str, int] = field(default_factory=lambda: dict.fromkeys(SIDES, 0))
     unsearched: dict[str, int] = field(default_factory=lambda: dict.fromkeys(SIDES, 0))
 
@@ -181,6 +184,7 @@ class Absence:
             watermarks: Watermark per side at the end of the batch.
         """
         self.given, self.found = dict.fromkeys(SIDES, 0), dict.fromkeys(SIDES, 0)
+        self.unmatched.clear()
         matches = pairs.matches
         assert matches is not None, "the pairs of an absence family leave marks"
         for side in SIDES:
@@ -304,6 +308,7 @@ class Absence:
         self, classes: AbsentClasses, due: Sequence[DueRows], known: NearestMatches, pairs: PairTable
     ) -> None:
         given: list[Int64s] = []
+        of_classes = np.zeros(len(classes.windows_us), dtype=np.int64)
         for part in due:
             segment, rows = part.segment, part.rows
             pos = segment.pos[rows]
@@ -317,12 +322,15 @@ class Absence:
             runs = classes.runs
             row, starts, ends = runs.without_match(first, last, ahead, behind)
             row = rows[row]
-            self.given[classes.side] += runs.results(starts, ends)
+            of_classes += runs.rows(starts, ends)
             if len(row):
                 codes, routes = runs.routes(starts, ends)
                 # Each query's result is later by its window, which only its readers add.
                 times = segment.ts[row]
                 pairs.add(self._chunk(classes.side, routes, codes, segment, row, times, null=part.null))
+        self.given[classes.side] += classes.runs.results(of_classes)
+        for query_id, place in classes.outer:
+            self.unmatched[query_id] += int(of_classes[place])
 
     def _give_first(
         self,

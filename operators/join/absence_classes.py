@@ -62,6 +62,7 @@ class AbsentClasses:
         queries: Set of the queries of all classes.
         ids: Their ids.
         windows_us: int64[k], how far the opposite watermark has passed a row when it is decided, µs.
+        outer: For each outer join its query id, and the place of its class.
         runs: Runs of classes that get a row together.
     """
 
@@ -71,6 +72,7 @@ class AbsentClasses:
     queries: int
     ids: frozenset[int]
     windows_us: Int64s
+    outer: tuple[tuple[int, int], ...]
     runs: ClassRuns
 
 
@@ -78,8 +80,8 @@ class AbsentClasses:
 class ClassRuns:
     """Runs of neighbouring judged classes: a row that all of them get at once is stored once, or a few times.
 
-    No two classes have a query in common. So what is summed up to each class, be it sizes or bits, gives the
-    same of a run as a difference.
+    No two classes have a query in common. So bits that are summed up to each class give those of a run as a
+    difference.
 
     Attributes:
         query_ids: Query ids of the family in plan order.
@@ -98,6 +100,7 @@ class ClassRuns:
     # Of the classes before each one, and of all of them.
     _numbers: Int64s
     _words: UInt64s
+    # Queries of each class.
     _sizes: Int64s
 
     @classmethod
@@ -117,7 +120,7 @@ class ClassRuns:
             digits=_digits(len(classes), upto.words[0].nbytes),
             _numbers=route_numbers(upto, keys),
             _words=upto.words,
-            _sizes=np.cumsum([0, *(members.bit_count() for _, members in classes)]),
+            _sizes=np.array([members.bit_count() for _, members in classes], dtype=np.int64),
         )
 
     def without_match(
@@ -140,13 +143,19 @@ class ClassRuns:
         )
         return found
 
-    def results(self, starts: Int64s, ends: Int64s) -> int:
-        """Return how many queries the classes of some runs have, all together."""
-        return int((self._sizes[ends] - self._sizes[starts]).sum())
+    def rows(self, starts: Int64s, ends: Int64s) -> Int64s:
+        """Return how many of some runs have each class, int64[k]."""
+        classes = len(self.windows_a_us)
+        began, ended = (np.bincount(part, minlength=classes + 1) for part in (starts, ends))
+        return np.cumsum(began - ended)[:classes]
+
+    def results(self, rows: Int64s) -> int:
+        """Return the results of all queries, given the rows of each class."""
+        return int(self._sizes @ rows)
 
     def routes(self, starts: Int64s, ends: Int64s) -> tuple[Int64s, RouteTable]:
         """Return the place of each run's route, int64[n], and the routes, each once."""
-        classes = len(self._sizes)
+        classes = len(self._numbers)
         codes, distinct = pd.factorize(starts * classes + ends)
         start, end = np.divmod(distinct, classes)
         sets = QuerySets(self.query_ids, self._words[start] ^ self._words[end])
@@ -323,6 +332,12 @@ def compile_absence(family: FamilyPlan, keys: Int64s) -> CompiledAbsence | None:
             queries=queries,
             ids=frozenset(query_id for n, query_id in enumerate(query_ids) if queries >> n & 1),
             windows_us=np.array([both[own] for both in ordered], dtype=np.int64),
+            outer=tuple(
+                (query.id, place)
+                for place, both in enumerate(ordered)
+                for number, query in enumerate(family.queries)
+                if query.kind == "outer" and windows[both] >> number & 1
+            ),
             runs=ClassRuns.of(query_ids, keys, [(both, windows[both]) for both in ordered]),
         )
     return CompiledAbsence(

@@ -27,13 +27,14 @@ from operators.join.compiled_family import Admissible, CompiledJoin
 from operators.join.pairs import PairTable
 from operators.join.segment_classes import SegmentClasses
 from operators.join.sliced_join import SliceCounts, SliceState, compact, count_per_slice, purge
-from operators.kernels.keys import Bools, Int64s
+from operators.kernels.keys import Bools, Codes, Int64s
 from operators.lineage.lineage import RowClasses
 from operators.ranks.clocked_rows import as_males, by_time
 from operators.ranks.ranked_rows import RankedRows
 from operators.rings.rings import Arrivals, RingCounts, Rings, Scan
 from operators.segments.layout import SIDES
 from operators.segments.segment import Segment
+from operators.steps.expiry import Expiry
 
 #: A segment is rewritten once at least one in this many of its rows has left on the clock of its key.
 WORTH_A_REWRITE = 4
@@ -123,6 +124,8 @@ class Chain:
             self._purge(side, watermarks[other])
             if self.rings is not None:
                 self._empty_rings(self.rings[side], side, females[side], watermarks[other])
+            elif side == "a" and self.join.expiry is not None:
+                self._expire(self.join.expiry, watermarks[other])
             live = self.classes.family.lineages[side].live
             for state in self.slices[side]:
                 compact(state, self.join.slacks[side], live)
@@ -266,6 +269,33 @@ class Chain:
             for segment in purge(state, watermark_us, self.join.slacks[side], end_of):
                 self._propagate(side, segment, slices[index + 1])
 
+    def _expire(self, expiry: Expiry, reached: int | None) -> None:
+        """Remove rows of a, which are those of an intermediate, that no later row can meet."""
+        if reached is None:
+            return
+        slices = self.slices["a"]
+        held = [segment for state in slices for segment in state.segments]
+        expired = iter(expiry.expired(held, self._classes_of_a, reached))
+        for state in slices:
+            staying = []
+            for segment, gone in zip(state.segments, expired, strict=False):
+                if gone is None:
+                    staying.append(segment)
+                    continue
+                state.counts.purged += int(np.count_nonzero(gone))
+                if not gone.all():
+                    staying.append(self._kept(segment, ~gone))
+            state.segments = staying
+
+    def _classes_of_a(self, segment: Segment) -> tuple[Codes | None, tuple[int, ...]]:
+        classes = self.classes.of("a", segment)
+        return classes.codes, classes.masks
+
+    def _kept(self, segment: Segment, keep: Bools) -> Segment:
+        kept = segment.filter(keep)
+        self.classes.put(kept, self.classes.of("a", segment).select(keep))
+        return kept
+
     def _propagate(self, side: str, segment: Segment, following: SliceState) -> None:
         kept = self.reaching(side, segment, following.reach)
         moved = 0 if kept is None else len(kept)
@@ -305,6 +335,8 @@ class Chain:
         slices = self.slices[side]
         # The last end is not lazy. Of the queries that reach a slice all reach those before it, too.
         before = range(index, self.join.lazy_ends[side].index(False, index))
+        if side == "a" and self.join.expiry is not None:
+            return slices[before.stop].w_end_us
         number = bisect_left(
             before, True, key=lambda n: not self._all_reach(side, segment, slices[n + 1].reach)
         )

@@ -15,6 +15,7 @@ from itertools import accumulate
 from operator import or_
 from typing import Literal
 
+from catalog.steps import is_intermediate
 from catalog.values.plan import FamilyPlan, JoinPlan, PlannedQuery, Probe
 from catalog.values.query import UNBOUNDED_US
 from catalog.values.stream import Stream
@@ -31,6 +32,7 @@ from operators.lineage.lineage import SideLineage, query_set, side_lineage
 from operators.lineage.route_numbers import query_keys
 from operators.lineage.routes import router
 from operators.segments.layout import SIDES, SideLayout, side_layout
+from operators.steps.expiry import Expiry, expiry_of
 
 #: Segments may straddle a slice boundary by this part of the join's largest window (design: The chain).
 SLACK_DIVISOR = 40
@@ -64,6 +66,7 @@ class CompiledJoin:
         lazy_ends: Per side and slice whether segments are not split at its end.
         probe: How its slices are searched.
         band: Finds pairs by a band where there is no key; None: by the key.
+        expiry: When rows of a leave that are rows of an intermediate; None for others.
     """
 
     plan: JoinPlan
@@ -74,6 +77,7 @@ class CompiledJoin:
     lazy_ends: Mapping[str, tuple[bool, ...]]
     probe: Probe
     band: BandProbe | None = None
+    expiry: Expiry | None = None
 
     def slices(self, side: str) -> list[SliceState]:
         """Return the empty slices of a side."""
@@ -199,11 +203,13 @@ def _compile_join(
             tuple(sorted({c for q in queries if q.residual for c in q.columns_b})),
             silent,
             query_set([number for number in members if family.queries[number].hands_on]),
+            is_intermediate(family.stream_a),
         ),
         slacks=_slacks(family, queries) if slack_us is None else dict.fromkeys(SIDES, slack_us),
         lazy_ends={"a": family.lazy_ends(join, "a"), "b": family.lazy_ends(join, "b")},
         band=None if family.band is None else BandProbe(family.band, layouts),
         probe=family.probe,
+        expiry=None if family.ordered or not is_intermediate(family.stream_a) else expiry_of(family),
     )
 
 

@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from operators.closings.closed_keys import ClosedKeys
 from operators.closings.closed_opposite import ClosedOpposite
+from operators.closings.search_time import WORTH_A_REWRITE
 from operators.finishing.waiting_keys import WaitingKeys
 from operators.groups.open_groups import OpenGroups
 from operators.join.absence import Absence, Due, Waiting
@@ -42,9 +43,6 @@ from operators.segments.waiting_rows import WaitingRows
 
 #: What holds segments.
 Holder = SliceState | ClosedKeys | OpenGroups | WaitingKeys | Ranking | WaitingRows | ParkedRows
-
-#: A segment is rewritten once nobody needs at least one in this many of its rows.
-WORTH_A_REWRITE = 4
 
 _NO_WATERMARKS: Mapping[str, int | None] = MappingProxyType({"a": None, "b": None})
 _NO_ROWS: Mapping[str, Segment | None] = MappingProxyType({"a": None, "b": None})
@@ -327,8 +325,8 @@ class FamilyJoins:
         """
         closed = self.closed["b" if side == "a" else "a"]
         layout = self.family.layouts[side]
-        closed.unpurged = 0
-        slices, closed.dead = self._remove(side, lambda s: closed.closed(s, layout), all_rows=all_rows)
+        slices, left = self._remove(side, lambda s: closed.closed(s, layout), all_rows=all_rows)
+        closed.end_search(sum(removed for _, removed, _ in slices) + left, left)
         closed.dead_per_slice = [left for _, _, left in slices]
         for state, removed, _ in slices:
             state.counts.closed += removed

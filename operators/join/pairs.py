@@ -7,9 +7,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from catalog.steps import TIME
 from catalog.values.plan import FamilyPlan
+from catalog.values.query import OLDEST
 from catalog.values.routes.route_table import RouteTable
 from operators.join.candidates import CandidateSide
 from operators.join.marks import BatchMatches
@@ -41,6 +43,7 @@ class PairBuilder:
         residual_b: The same of b.
         silent: Set of the queries that pairs are no results of: semi and anti joins.
         handing: Set of the queries that hand on their pairs to a next step.
+        combines: Whether the rows of a are those of an intermediate.
     """
 
     layout_a: SideLayout
@@ -53,6 +56,7 @@ class PairBuilder:
     residual_b: tuple[str, ...]
     silent: int = 0
     handing: int = 0
+    combines: bool = False
 
     def build(
         self,
@@ -80,7 +84,9 @@ class PairBuilder:
             ahead = b.gathered(cross_clock) - a.gathered(own_clock)
             behind = a.gathered(cross_clock) - b.gathered(own_clock)
             distances, codes, within = self.router.one_way(one_way, ahead, behind, ts_a == ts_b)
-        codes, sets = self.router.masks_of(codes, within, a.classes(), b.classes())
+        times = ((bounds, self._times(a, name, ts_a)) for name, bounds in self.router.expiries)
+        near = [bounds.classes(ts_b - each) for bounds, each in times]
+        codes, sets = self.router.masks_of(codes, within, *near, a.classes(), b.classes())
         event_time = np.maximum(ts_a, ts_b) if self.layout_a.timed else self._event_time(a, b)
         chosen = np.arange(len(codes))
 
@@ -128,7 +134,11 @@ class PairBuilder:
         if self.handing:
             # In an ordered family that hands on pairs, both rows of a pair have the same clock.
             clock = event_time if self.layout_a.timed else a.ts()
-            handed = self._handed(a.key(), clock, codes, sets, arrays)
+            oldest = ts_a[chosen]
+            if self.combines and OLDEST in self.layout_a.stored:
+                oldest = self._times(a, OLDEST, oldest)
+            oldest = np.minimum(oldest, ts_b[chosen])
+            handed = self._handed(a.key(), clock, oldest, codes, sets, arrays)
             codes, sets, arrays = self._results(codes, sets, arrays)
         numbers, known = self.router.numbered(sets)
         counts = np.bincount(codes, minlength=len(sets))
@@ -139,7 +149,13 @@ class PairBuilder:
         return PairChunk([pa.array(numbers[codes]), *arrays], chosen, per_class, routes, handed)
 
     def _handed(
-        self, key: Int64s, clock: Int64s, codes: Int64s, sets: Sequence[int], arrays: Sequence[pa.Array]
+        self,
+        key: Int64s,
+        clock: Int64s,
+        oldest: Int64s,
+        codes: Int64s,
+        sets: Sequence[int],
+        arrays: Sequence[pa.Array],
     ) -> HandedChunk | None:
         """Return the pairs that go on to a next step; ``arrays`` as in a chunk, without routes."""
         rows = np.flatnonzero(_serving([mask & self.handing for mask in sets])[codes])
@@ -147,7 +163,10 @@ class PairBuilder:
             return None
         times, pos_a, pos_b, *columns = (array.take(pa.array(rows)) for array in arrays)
         names = [*(f"a.{name}" for name in self.columns_a), *(f"b.{name}" for name in self.columns_b)]
-        if not self.layout_a.timed:
+        if self.layout_a.timed:
+            names.append(OLDEST)
+            columns.append(pa.array(oldest[rows]))
+        else:
             names.append(TIME)
             columns.append(times)
         return HandedChunk(
@@ -158,6 +177,14 @@ class PairBuilder:
             tuple(sets),
             dict(zip(names, columns, strict=True)),
         )
+
+    def _times(self, a: CandidateSide, name: str, newest: Int64s) -> Int64s:
+        """Return event times of one stream in rows of an intermediate, int64[n], given the newest ones."""
+        column = a.read(self.layout_a, name)
+        # A row made before some query asked for the column is not for that query.
+        filled = pc.coalesce(column.cast(pa.int64()), pa.array(newest)) if column.null_count else column
+        times: Int64s = filled.cast(pa.int64()).to_numpy()
+        return times
 
     def _results(
         self, codes: Int64s, sets: Sequence[int], arrays: list[pa.Array]

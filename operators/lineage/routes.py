@@ -15,14 +15,31 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from catalog.values.plan import FamilyPlan
+from catalog.values.plan import FamilyPlan, PlannedQuery
 from catalog.values.routes.query_sets import QuerySets
 from operators.kernels.keys import Bools, Int64s
-from operators.lineage.lineage import RowClasses
+from operators.lineage.lineage import RowClasses, query_set
 from operators.lineage.route_numbers import query_keys, route_numbers
 
 #: Largest table of (distance, class, class) combinations that is indexed directly.
 MAX_DIRECT_COMBINATIONS = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TimeBounds:
+    """Bounds of queries on how much later a row of b may be than an event time in a row of a.
+
+    Attributes:
+        ends_us: Distinct bounds, inclusive, ascending, int64.
+        within: Queries whose bound is not exceeded, by class: up to each end, and beyond the last one.
+    """
+
+    ends_us: Int64s
+    within: tuple[int, ...]
+
+    def classes(self, later_us: Int64s) -> RowClasses:
+        """Return the classes of pairs by how much later b is, int64[n] in µs."""
+        return RowClasses(np.searchsorted(self.ends_us, later_us, side="left"), self.within)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -37,6 +54,7 @@ class Router:
         bounds_b: The same for b.
         within: Queries whose window covers a distance class: first ``len(bounds_a) + 1`` classes for d >= 0,
             then ``len(bounds_b) + 1`` for d < 0.
+        expiries: Bounds on rows of an intermediate, by the column of a that has the event time.
     """
 
     query_ids: tuple[int, ...]
@@ -44,6 +62,7 @@ class Router:
     bounds_a: Int64s
     bounds_b: Int64s
     within: tuple[int, ...]
+    expiries: tuple[tuple[str, TimeBounds], ...] = ()
 
     def numbered(self, sets: Sequence[int]) -> tuple[Int64s, QuerySets]:
         """Return the routes of sets of queries, int64[n], 0 for the empty one, and the sets as arrays."""
@@ -64,12 +83,16 @@ class Router:
         """
         return self.masks_of(self.distance_classes(distance), self.within, a, b)
 
-    def masks_of(
-        self, codes: Int64s, within: Sequence[int], a: RowClasses, b: RowClasses
-    ) -> tuple[Int64s, list[int]]:
-        """Find the queries of n candidate pairs with windows of ``within[codes]``; see ``masks``."""
+    def masks_of(self, codes: Int64s, within: Sequence[int], *parts: RowClasses) -> tuple[Int64s, list[int]]:
+        """Find the queries of n candidate pairs with windows of ``within[codes]``.
+
+        Args:
+            codes: int64[n].
+            within: Sets of queries.
+            parts: Classes of n things that belong to the pairs, such as their rows.
+        """
         sets = list(within)
-        for classes in (a, b):
+        for classes in parts:
             if classes.codes is not None:
                 codes, sets = _compact(codes * len(classes.masks) + classes.codes, sets, classes.masks)
             else:
@@ -144,7 +167,23 @@ def router(
         bounds_a=np.array(bounds_a, dtype=np.int64),
         bounds_b=np.array(bounds_b, dtype=np.int64),
         within=tuple(within),
+        expiries=_expiries(queries),
     )
+
+
+def _expiries(queries: Sequence[tuple[int, PlannedQuery]]) -> tuple[tuple[str, TimeBounds], ...]:
+    all_queries = query_set([number for number, _ in queries])
+    found: dict[str, dict[int, int]] = {}
+    for number, query in queries:
+        for name, us in query.expires_a:
+            found.setdefault(name, {})[number] = us
+    bounds = []
+    for name, us_of in sorted(found.items()):
+        unbounded = all_queries & ~query_set(list(us_of))
+        ends_us = sorted(set(us_of.values()))
+        within = [query_set([n for n, us in us_of.items() if us >= end]) | unbounded for end in ends_us]
+        bounds.append((name, TimeBounds(np.array(ends_us, dtype=np.int64), (*within, unbounded))))
+    return tuple(bounds)
 
 
 def _bounds(windows_us: Sequence[int], ends_us: Sequence[int]) -> list[int]:

@@ -24,14 +24,14 @@ from catalog.values.stream import Stream
 from operators.closings.closing_rows import ends
 from operators.closings.contract import SideContract
 from operators.kernels.fragments import Fragments
-from operators.kernels.keys import Bools, Int64s, bucket_of, join_key
+from operators.kernels.keys import Bools, Int64s, bucket_of, join_key, unpacked
 from operators.kernels.sort import sort_into_buckets
 from operators.lineage.lineage_words import count_passing, evaluate_lineage, passing_some
 from operators.orders.order_clock import order_clock
 from operators.orders.order_progress import OrderedRows, ordered_rows
 from operators.pack.pack_plan import PackPlan, SidePlan
 from operators.pack.payload import Payload, StreamHeader
-from operators.pack.punctuations import closings_of_side, parted
+from operators.pack.punctuations import Parted, closings_of_side, parted
 from operators.ranks.rank_rows import rank_rows
 from operators.segments.layout import SideLayout, side_layout
 from operators.segments.row_codec import KEY, POS, TS
@@ -87,7 +87,7 @@ class Packer:
             names |= {*part.layout.key, *part.layout.stored}
         promised = self.stream.punctuations
         if promised is not None:
-            names |= {name for on in promised.on for name in on}
+            # A punctuation that a family uses fixes its key columns.
             names |= set() if promised.column is None else {promised.column}
         if self.stream.order is not None:
             names.add(self.stream.order.column)
@@ -111,44 +111,39 @@ class Packer:
             One payload per bucket, by bucket.
         """
         table = table.combine_chunks()
-        promises: list[Promise] = []
+        found = Parted(table)
         if self.stream.punctuations is not None:
-            table, promises = parted(self.stream, self.stream.punctuations, table)
-        rows_read = table.num_rows
+            used = {part.contract.on for part in self.sides if part.contract is not None and part.contract.on}
+            found = parted(self.stream, self.stream.punctuations, table, used)
+        rows_read = table.num_rows - found.received
+        table, ts, taken = self._timed(found)
         times = table.column(self.stream.event_time)
-        if times.null_count:
-            table = table.filter(pc.is_valid(times)).combine_chunks()
-        ts = _int64(table.column(self.stream.event_time))
+        rows = table.num_rows - times.null_count
+        newest = int(ts.max()) if rows else None
         clock, placed, in_order = self._order(table)
-        header = StreamHeader(
-            self.stream.id,
-            rows_read,
-            rows_read - table.num_rows,
-            int(ts.max()) if len(ts) else None,
-            in_order,
-        )
+        header = StreamHeader(self.stream.id, rows_read, rows_read - rows, newest, in_order)
         suspects: dict[int, pa.RecordBatch] = {}
-        if late_bound_us is not None and len(ts) and int(ts.min()) < late_bound_us:
-            below = np.flatnonzero(ts < late_bound_us)
+        below = _below(ts, late_bound_us, taken) if rows and late_bound_us is not None else ts[:0]
+        if len(below):
             arrays = [*(_chunk(table.column(name)).take(pa.array(below)) for name in table.column_names)]
             arrays.append(pa.array(ts[below]))
             suspects[self.stream.id] = pa.RecordBatch.from_arrays(arrays, names=[*table.column_names, TS])
-        rows: list[dict[tuple[str, str], pa.RecordBatch]] = [{} for _ in range(self.buckets)]
+        packed_rows: list[dict[tuple[str, str], pa.RecordBatch]] = [{} for _ in range(self.buckets)]
         lineages = evaluate_lineage(table, [part.filters for part in self.sides])
         keyless: list[dict[tuple[str, str], pa.RecordBatch]] = [{} for _ in range(self.buckets)]
         for part, lineage in zip(self.sides, lineages, strict=True):
             if part.clock == "order":
                 with_key, without = self._pack_side(part, table, clock, lineage, placed)
             else:
-                with_key, without = self._pack_side(part, table, ts, lineage)
+                with_key, without = self._pack_side(part, table, ts, lineage, taken)
             for bucket, packed in enumerate(with_key):
                 if packed.num_rows:
-                    rows[bucket][part.family, part.side] = packed
+                    packed_rows[bucket][part.family, part.side] = packed
             for bucket, packed in enumerate(without):
                 if packed.num_rows:
                     keyless[bucket][part.family, part.side] = packed
         payloads = [
-            Payload(order, batch, (header,), (), rows[b], place=(b, self.buckets), keyless=keyless[b])
+            Payload(order, batch, (header,), (), packed_rows[b], place=(b, self.buckets), keyless=keyless[b])
             for b in range(self.buckets)
         ]
         counting = self.stream.id % self.buckets
@@ -158,11 +153,43 @@ class Packer:
             counted = self._counted(table, ts)
             payloads = [replace(p, counted=c) for p, c in zip(payloads, counted, strict=True)]
         if self.stream.has_contract:
-            closings, edges = self._closings(table, ts, promises)
+            closings, edges = self._closings(table, ts, found.promises)
             payloads = [replace(p, closings=c, edges=edges) for p, c in zip(payloads, closings, strict=True)]
-            received = self._received(promises)
-            payloads[counting] = replace(payloads[counting], received=received)
+            if found.received:
+                received = StreamPunctuations(self.stream.id, found.received, found.ignored)
+                payloads[counting] = replace(payloads[counting], received=received)
         return payloads
+
+    def _timed(self, found: Parted) -> tuple[pa.Table, Int64s, Bools | None]:
+        """Return a partition, the event times of its rows, and which of them take part; None for all.
+
+        A row without an event time takes no part, nor does a punctuation. They are left out at once only if
+        the rows are looked at for more than their keys and times, or if a punctuation has a time. Otherwise
+        that would cost more than all the rest of punctuations that nobody uses; those have the least time.
+        """
+        table, taken = found.table, found.rows
+        times = table.column(self.stream.event_time)
+        if times.null_count:
+            valid = unpacked(_chunk(pc.is_valid(times)))
+            taken = valid if taken is None else taken & valid
+        if taken is None:
+            return table, _int64(times), None
+        if self._looks_at_rows or np.count_nonzero(taken) < len(taken) - times.null_count:
+            table = table.filter(pa.array(taken)).combine_chunks()
+            return table, _int64(table.column(self.stream.event_time)), None
+        ts = _int64(times).copy()
+        ts[np.flatnonzero(~taken)] = np.iinfo(np.int64).min
+        return table, ts, taken
+
+    @property
+    def _looks_at_rows(self) -> bool:
+        """Return whether rows are filtered, counted or put in order, or close keys themselves."""
+        return self.stream.order is not None or any(
+            part.filters
+            or part.clock in ("rows", "key rows")
+            or (part.contract is not None and part.contract.derives)
+            for part in self.sides
+        )
 
     def _order(self, table: pa.Table) -> tuple[Int64s, Bools | None, OrderedRows | None]:
         """Return each row's clock by the order of the stream, which rows have a clock, and a summary."""
@@ -200,27 +227,24 @@ class Packer:
         for part in self.sides:
             if part.contract is None:
                 continue
+            used = any(promise.on == part.contract.on for promise in promises)
+            if not used and not part.contract.derives:
+                continue
             found, valid, edge = closings_of_side(part.layout, part.contract, table, ts, promises)
             if edge is not None:
                 edges[part.family, part.side] = edge
             key = found.column(KEY).to_numpy()
             wide = valid & (ends(found) != key)
             order, starts = self._into_buckets(part, key, valid & ~wide)
-            ordered, everywhere = found.take(pa.array(order)), found.filter(pa.array(wide))
+            ordered = found.take(pa.array(order))
+            everywhere = found.filter(pa.array(wide)) if wide.any() else None
             for bucket, (start, end) in enumerate(pairwise(starts.tolist())):
                 own = ordered.slice(start, end - start)
-                if everywhere.num_rows:
+                if everywhere is not None:
                     own = pa.concat_batches([own, everywhere])
                 if own.num_rows:
                     closings[bucket][part.family, part.side] = own
         return closings, edges
-
-    def _received(self, promises: Sequence[Promise]) -> StreamPunctuations | None:
-        """Count the punctuations, and those that no family uses."""
-        used = {part.contract.on for part in self.sides if part.contract is not None}
-        received = sum(len(promise) for promise in promises)
-        ignored = sum(len(promise) for promise in promises if promise.on not in used)
-        return StreamPunctuations(self.stream.id, received, ignored) if received else None
 
     def _into_buckets(self, part: PackedSide, key: Int64s, valid: Bools) -> tuple[Int64s, Int64s]:
         """Order rows by (bucket, key, row), with a copy for each bucket of their key."""
@@ -248,9 +272,10 @@ class Packer:
     ) -> tuple[list[pa.RecordBatch], list[pa.RecordBatch]]:
         """Return the rows of each bucket, and those without a key where they are wanted."""
         key, valid = join_key(table, part.layout.key, part.layout.key_types)
+        null = ~valid if part.keyless and not valid.all() else None
         if placed is not None:
             valid &= placed
-        null = ~valid if part.keyless and not valid.all() else None
+            null = null if null is None else null & placed
         if not part.takes_all:
             passing = passing_some(lineage, len(ts))
             valid &= passing
@@ -324,5 +349,15 @@ def _chunk(column: pa.ChunkedArray) -> pa.Array:
     return combined.chunk(0) if isinstance(combined, pa.ChunkedArray) else combined
 
 
+def _below(ts: Int64s, bound_us: int, taken: Bools | None) -> Int64s:
+    """Return the places of the rows that take part and are below a bound."""
+    if taken is not None:
+        return np.flatnonzero((ts < bound_us) & taken)
+    return np.flatnonzero(ts < bound_us) if int(ts.min()) < bound_us else ts[:0]
+
+
 def _int64(column: pa.ChunkedArray) -> Int64s:
-    return np.ascontiguousarray(_chunk(column).cast(pa.timestamp("us")).cast(pa.int64()).to_numpy())
+    """Return event times, µs; any number where there is none."""
+    chunk = _chunk(column).cast(pa.timestamp("us")).cast(pa.int64())
+    values = pa.Array.from_buffers(pa.int64(), len(chunk), [None, chunk.buffers()[1]], offset=chunk.offset)
+    return np.ascontiguousarray(values.to_numpy())

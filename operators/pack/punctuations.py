@@ -7,47 +7,73 @@ watermark and join nothing.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from catalog.arrow_types import POSITION_COLUMN, PUNCTUATION_COLUMN
-from catalog.punctuation_marks import Promise, promises_in
+from catalog.punctuation_marks import Promise, marks_of, promises_in
 from catalog.values.stream import Punctuations, Stream
 from operators.closings.closing_rows import closing_rows
 from operators.closings.contract import SideContract
 from operators.closings.derived import clustered_closings, ordered_closings
-from operators.kernels.keys import Bools, Int64s
+from operators.kernels.keys import Bools, Int64s, unpacked
 from operators.segments.layout import SideLayout
 from operators.segments.row_codec import POS
 
 
-def parted(stream: Stream, contract: Punctuations, table: pa.Table) -> tuple[pa.Table, list[Promise]]:
-    """Separate the rows of a partition from its punctuations.
+class Parted(NamedTuple):
+    """A partition whose rows are told from its punctuations.
+
+    Attributes:
+        table: Rows and punctuations, without the column of patterns.
+        rows: bool[n], which of them are rows; None: all.
+        promises: The punctuations; none if no family uses any of them.
+        received: Number of the punctuations.
+        ignored: Number of those that no family uses.
+    """
+
+    table: pa.Table
+    rows: Bools | None = None
+    promises: Sequence[Promise] = ()
+    received: int = 0
+    ignored: int = 0
+
+
+def parted(
+    stream: Stream, contract: Punctuations, table: pa.Table, used: Collection[frozenset[str]]
+) -> Parted:
+    """Tell the rows of a partition from its punctuations.
 
     Args:
         stream: The stream.
         contract: Its contract.
         table: All that was read, in one chunk.
-
-    Returns:
-        The rows, without the column of patterns, and the punctuations.
+        used: Sets of columns of the punctuations that a family uses.
     """
     if PUNCTUATION_COLUMN in table.column_names:
         patterns = table.column(PUNCTUATION_COLUMN)
         table = table.drop_columns(PUNCTUATION_COLUMN)
-        if patterns.null_count == len(patterns):
-            return table, []
-        return table.filter(pc.is_null(patterns)).combine_chunks(), promises_in(stream, table, patterns)
+        received = len(patterns) - patterns.null_count
+        if not received:
+            return Parted(table)
+        rows = _bools(pc.is_null(patterns))
+        places = pa.array(np.flatnonzero(~rows))
+        marks = patterns.take(places)
+        counted = sum(marks_of(on, marks) for on in used)
+        promises = promises_in(stream, table.take(places), marks) if counted else ()
+        return Parted(table, rows, promises, received, received - counted)
     if contract.column is None:
-        return table, []
+        return Parted(table)
     closes = pc.fill_null(table.column(contract.column), False)
     if not pc.any(closes).as_py():
-        return table, []
+        return Parted(table)
     promise = Promise(frozenset(contract.on[0]), table.filter(closes))
-    return table.filter(pc.invert(closes)).combine_chunks(), [promise]
+    ignored = 0 if promise.on in used else len(promise)
+    return Parted(table, ~_bools(closes), [promise], len(promise), ignored)
 
 
 def closings_of_side(
@@ -60,7 +86,7 @@ def closings_of_side(
         contract: Rules by which its keys are closed.
         rows: Rows of the partition.
         ts: int64[n], their event times.
-        promises: Its punctuations.
+        promises: Its punctuations; the side uses some, or its rows close keys.
 
     Returns:
         Closings and whether they close; the first and last row if the side is clustered and has rows
@@ -72,19 +98,19 @@ def closings_of_side(
         if promise.on == contract.on
     ]
     edges = None
-    derives = contract.clustered or contract.slack is not None
-    own, valid = _rows_by_position(layout, rows if contract.unique or derives else rows.slice(0, 0), ts)
-    parts.append((own, valid) if contract.unique else (own.slice(0, 0), valid[:0]))
-    if contract.slack is not None:
-        found = ordered_closings(own.filter(pa.array(valid)), contract.slack)
-        parts.append((found, np.ones(found.num_rows, dtype=np.bool_)))
-    if contract.clustered and own.num_rows:
-        found, closes, edges = clustered_closings(own, valid, layout.key_types)
-        parts.append((found, closes))
+    if contract.derives:
+        own, valid = _rows_by_position(layout, rows, ts)
+        parts.append((own, valid) if contract.unique else (own.slice(0, 0), valid[:0]))
+        if contract.slack is not None:
+            found = ordered_closings(own.filter(pa.array(valid)), contract.slack)
+            parts.append((found, np.ones(found.num_rows, dtype=np.bool_)))
+        if contract.clustered and own.num_rows:
+            found, closes, edges = clustered_closings(own, valid, layout.key_types)
+            parts.append((found, closes))
+    if len(parts) == 1:
+        return *parts[0], edges
     closings = pa.concat_batches([part for part, _ in parts])
     closes = np.concatenate([valid for _, valid in parts])
-    if len(parts) == 1:
-        return closings, closes, edges
     order = np.argsort(closings.column(POS).to_numpy(), kind="stable")
     return closings.take(pa.array(order)), closes[order], edges
 
@@ -102,3 +128,7 @@ def _rows_by_position(layout: SideLayout, rows: pa.Table, ts: Int64s) -> tuple[p
 def _positions(table: pa.Table) -> Int64s:
     positions: Int64s = np.ascontiguousarray(table.column(POSITION_COLUMN).to_numpy())
     return positions
+
+
+def _bools(column: pa.ChunkedArray) -> Bools:
+    return unpacked(pa.concat_arrays(column.chunks)) if len(column) else np.zeros(0, dtype=np.bool_)

@@ -69,7 +69,7 @@ def set_out(handed: HandedPairs, family: FamilyPlan, layout: SideLayout, buckets
         buckets: Number of buckets.
     """
     key_columns = tuple(name for name in layout.key if name not in layout.stored)
-    found = handed.taken(family.filters_a, (*layout.stored, *key_columns))
+    found = handed.taken(family, (*layout.stored, *key_columns))
     if found is None:
         return []
     # In the order of positions, so that rows of equal key stay in it.

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from catalog.steps import membership
+from catalog.steps import EXPIRES, membership
 from catalog.values.plan import FamilyPlan, PlannedFilter
 from operators.kernels.keys import Int64s, Words, mix
 from operators.segments.layout import SideLayout
@@ -62,15 +62,15 @@ class HandedPairs:
     family: FamilyPlan
     chunks: Sequence[HandedChunk]
 
-    def rows(self, filters: Sequence[PlannedFilter], layout: SideLayout, version: int) -> Segment | None:
+    def rows(self, following: FamilyPlan, layout: SideLayout, version: int) -> Segment | None:
         """Return the pairs as rows of side a of a next step, without pairs that no query there takes.
 
         Args:
-            filters: Filters of that side: the queries that take pairs.
-            layout: Layout of that side.
+            following: Family of that step.
+            layout: Layout of its side a.
             version: Plan version in force.
         """
-        found = self.taken(filters, layout.stored)
+        found = self.taken(following, layout.stored)
         if found is None:
             return None
         key, pos = (found.column(name).to_numpy() for name in (KEY, POS))
@@ -78,15 +78,17 @@ class HandedPairs:
             # A next step without a key meets these pairs under the one key that all rows have there.
             key = np.zeros(len(key), dtype=np.int64)
             found = found.set_column(0, KEY, pa.array(key))
-        return Segment(found.take(pa.array(np.lexsort((pos, key)))), version, tuple(f.bit for f in filters))
+        bits = tuple(f.bit for f in following.filters_a)
+        return Segment(found.take(pa.array(np.lexsort((pos, key)))), version, bits)
 
-    def taken(self, filters: Sequence[PlannedFilter], columns: Sequence[str]) -> pa.RecordBatch | None:
+    def taken(self, following: FamilyPlan, columns: Sequence[str]) -> pa.RecordBatch | None:
         """Return the pairs that some query of a next step takes, in no order; None without any.
 
         Args:
-            filters: Filters of side a there: the queries that take pairs.
+            following: Family of that step.
             columns: Columns of the intermediate that the rows have besides.
         """
+        filters = following.filters_a
         words = -(-len(filters) // WORD_BITS)
         takers = self._takers(filters)
         lineage: list[list[Words]] = [[] for _ in range(words)]
@@ -106,10 +108,31 @@ class HandedPairs:
         names = [KEY, TS, POS, *(f"{LINEAGE}{word}" for word in range(words))]
         arrays = [pa.array(values) for values in (key, ts, pos, *map(np.concatenate, lineage))]
         for name in columns:
-            parts = [c.columns[name].take(pa.array(r)) for c, r in zip(self.chunks, kept, strict=True)]
+            if name == EXPIRES:
+                until = [self._until(c, r, following) for c, r in zip(self.chunks, kept, strict=True)]
+                parts = [pa.array(each) for each in until]
+            else:
+                parts = [c.columns[name].take(pa.array(r)) for c, r in zip(self.chunks, kept, strict=True)]
             names.append(COLUMN + name)
             arrays.append(pa.concat_arrays(parts))
         return pa.RecordBatch.from_arrays(arrays, names=names)
+
+    def _until(self, chunk: HandedChunk, rows: Int64s, following: FamilyPlan) -> Int64s:
+        """Return the event time up to which some query of a next step needs pairs, int64[m]."""
+        places = {query.id: number for number, query in enumerate(self.family.queries)}
+        # Most queries say the same.
+        saying: dict[tuple[tuple[tuple[str, int], ...], int], int] = {}
+        for query in following.queries:
+            rule = (query.expires_a, 0 if query.expires_a else query.w_a_us)
+            saying[rule] = saying.get(rule, 0) | 1 << places[query.id]
+        codes = chunk.codes[rows]
+        found = np.full(len(rows), np.iinfo(np.int64).min)
+        for (expires, window_us), members in saying.items():
+            until = [_microseconds(chunk.columns[name], rows) + us for name, us in expires]
+            least = np.minimum.reduce(until) if until else chunk.ts[rows] + window_us - 1
+            serves = np.array([mask & members != 0 for mask in chunk.sets], dtype=np.bool_)[codes]
+            found = np.where(serves, np.maximum(found, least), found)
+        return found
 
     def _takers(self, filters: Sequence[PlannedFilter]) -> dict[int, int]:
         """Return the place of each query's filter in the next step, by the query's bit in sets."""
@@ -119,6 +142,12 @@ class HandedPairs:
             for number, query in enumerate(self.family.queries)
             if query.hands_on and (membership(query.id),) in places
         }
+
+
+def _microseconds(column: pa.Array, rows: Int64s) -> Int64s:
+    """Return event times at an index, int64[m], µs UTC."""
+    times: Int64s = column.take(pa.array(rows)).cast(pa.int64()).to_numpy()
+    return times
 
 
 def pair_positions(a: Int64s, b: Int64s) -> Int64s:

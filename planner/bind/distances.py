@@ -20,15 +20,15 @@ _ANY_US = UNBOUNDED_US - 1
 
 @dataclass(frozen=True, slots=True)
 class TimeBound:
-    """Bound on how much later the row of one stream may be than the oldest row of some other streams.
+    """Bound on how much later the row of one stream may be than that of another one.
 
     Attributes:
-        earlier: The other streams.
+        earlier: The other stream.
         later: The one stream.
-        most_us: ``T_later - T_earlier <= most_us``, for each of them.
+        most_us: ``T_later - T_earlier <= most_us``.
     """
 
-    earlier: tuple[int, ...]
+    earlier: int
     later: int
     most_us: int
 
@@ -81,19 +81,28 @@ class Distances:
         behind = max(self.most_us[right, i] for i in left)
         return _window_us(ahead), _window_us(behind)
 
+    def ahead(self, left: tuple[int, ...], right: int) -> dict[int, int]:
+        """Return how much later a row of one stream may be than one of each other stream, where bounded."""
+        return {i: us for i in left if (us := self.most_us[i, right]) < _ANY_US}
+
+    def alike(self, left: tuple[int, ...], right: int) -> int | None:
+        """Return the bound on how much later it may be than each of them; None if these bounds differ."""
+        ahead = self.ahead(left, right)
+        if len(left) == 1 or len(ahead) < len(left) or len(set(ahead.values())) > 1:
+            return None
+        return ahead[left[0]]
+
     def unsaid(self, left: tuple[int, ...], right: int) -> list[TimeBound]:
-        """Return the bounds between the same streams that these windows do not imply."""
+        """Return the bounds between the same streams that neither these windows nor ``ahead`` says."""
         ahead_us, behind_us = self.windows_us(left, right)
-        earlier: dict[int, list[int]] = {}
         found = []
         for i in left:
             ahead, behind = self.most_us[i, right], self.most_us[right, i]
-            # The newest row of the left streams may be the row of another stream than i.
-            if ahead < _ANY_US and (len(left) > 1 or ahead < ahead_us - 1):
-                earlier.setdefault(ahead, []).append(i)
+            if len(left) == 1 and ahead < ahead_us - 1:
+                found.append(TimeBound(i, right, ahead))
             if behind < behind_us - 1:
-                found.append(TimeBound((right,), i, behind))
-        return [*(TimeBound(tuple(streams), right, us) for us, streams in earlier.items()), *found]
+                found.append(TimeBound(right, i, behind))
+        return found
 
 
 def _window_us(most_us: int) -> int:

@@ -7,9 +7,10 @@
 
 A combination of rows is a result if every pair of rows in it is within the windows of both streams. An
 intermediate has the newest event time of its rows, and the narrowest window of its streams, so no combination
-is lost. A combination that violates a bound is dropped by a residual on the event times of all rows, which
-the intermediate carries (``Distances.unsaid``). If an intermediate kept one time only, results would depend
-on the order of the steps (Kostowski, Claypool).
+is lost. Besides, it carries the oldest event time of its rows, if their windows are equally long, or else the
+event time of each of them (``Side.expires``). These say how much later another row may be. How much earlier
+it may be is a residual if a bound is narrower than the window (``Distances.unsaid``). If an intermediate kept
+one time only, results would depend on the order of the steps (Kostowski, Claypool).
 
 Steps with one key find their rows in the same bucket and batch. Where a step has another key than the step
 before, the pairs between them are exchanged (``planner.bind.step_keys``).
@@ -20,8 +21,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from catalog.steps import TIME, exchanged_id, intermediate_id, intermediate_name
-from catalog.values.query import Clock, Output, Query, Side
+from catalog.steps import EXPIRES, TIME, exchanged_id, intermediate_id, intermediate_name
+from catalog.values.query import OLDEST, Clock, Output, Query, Side
 from catalog.values.stream import Stream
 from planner.bind.announcing import refuse_announcement
 from planner.bind.canonical import ALWAYS, NEVER, canonical
@@ -124,10 +125,11 @@ def bind_steps(
     never = NEVER in texts
     reads = [step.read for step in bound]
     reads[-1] |= {origin_of(scope, side, column) for side, column in read}
+    expiring = [_expiring(scope.at(step), distances) for step in range(1, last + 1)]
     query: Query | None = None
     for step in range(1, last + 1):
         here = scope.at(step)
-        later = frozenset().union(*reads[step:])
+        later = frozenset().union(*reads[step:], *expiring[step:])
         known = (*here.left, here.right)
         owners = {owner for key in keys[step:] for owner, _ in key.parts}
         handed = {o for o in later | owners if o[0] in known}
@@ -182,10 +184,12 @@ def _query(
     for side, window_us in windows_us.items():
         filter_ = Typed(NEVER, "boolean") if never else step.filters[side]
         needed = {scope.named(o)[1] for o in carried if o[0] in positions[side]}
+        handed_on = side == "a" and left is not None
         if clock == "order":
-            handed_on = side == "a" and left is not None
             needed.add(TIME if handed_on else scope.written[positions[side][0]].stream.event_time)
         made = _side(scope, side, positions[side], window_us, filter_, needed, left, exchanged=key.exchanged)
+        if clock == "time" and handed_on:
+            made = _expires(scope, made, distances)
         sides[side] = replace(made, clock=clock)
     return Query(
         id=0,
@@ -231,6 +235,33 @@ def _side(
     )
 
 
+def _expires(scope: StepScope, side: Side, distances: Distances) -> Side:
+    """Return side a of a later step with what says when its rows expire."""
+    alike_us = distances.alike(scope.left, scope.right)
+    later = (scope.at(step) for step in range(scope.step, len(scope.written)))
+    columns = set(side.columns)
+    if any(distances.alike(step.left, step.right) is not None for step in later):
+        columns.add(OLDEST)
+    if alike_us is not None:
+        expires: tuple[tuple[str, int], ...] = ((OLDEST, alike_us),)
+    else:
+        ahead = distances.ahead(scope.left, scope.right)
+        expires = tuple(sorted((scope.named(_time_of(scope, i))[1], us) for i, us in ahead.items()))
+        columns |= {EXPIRES, *(name for name, _ in expires)}
+    return replace(side, columns=tuple(sorted(columns)), expires=expires)
+
+
+def _expiring(scope: StepScope, distances: Distances | None) -> frozenset[Origin]:
+    """Return the event times that say when the rows of side a of a step expire."""
+    if distances is None or scope.step == 1 or distances.alike(scope.left, scope.right) is not None:
+        return frozenset()
+    return frozenset(_time_of(scope, i) for i in distances.ahead(scope.left, scope.right))
+
+
+def _time_of(scope: StepScope, position: int) -> Origin:
+    return position, scope.written[position].stream.event_time
+
+
 def _handed(scope: StepScope, handed: set[Origin]) -> tuple[Output, ...]:
     """Return the columns that a step hands on, by name."""
     outputs = []
@@ -264,19 +295,18 @@ def _step(scope: StepScope, conditions: Sequence[Condition], distances: Distance
             residuals.append(compiled(node, columns, scope, qualified))
             read |= columns
     for bound in distances.unsaid(scope.left, scope.right) if distances is not None else ():
-        times = [(p, scope.written[p].stream.event_time) for p in (*bound.earlier, bound.later)]
-        residuals.append(_no_later(scope, times[:-1], times[-1], bound.most_us))
-        read.update(times)
+        earlier, later = (_time_of(scope, p) for p in (bound.earlier, bound.later))
+        residuals.append(_no_later(scope, earlier, later, bound.most_us))
+        read |= {earlier, later}
     found = {side: canonical(parts) for side, parts in filters.items()}
     return _Step(found, canonical(residuals), frozenset(read))
 
 
-def _no_later(scope: StepScope, earlier: Sequence[Origin], later: Origin, us: int) -> Typed:
-    """Return the condition that one event time is at most ``us`` later than each of some others."""
-    columns = frozenset(scope.named(origin) for origin in (*earlier, later))
-    *before, after = (qualified(*scope.named(origin)) for origin in (*earlier, later))
-    oldest = before[0] if len(before) == 1 else f"least({', '.join(sorted(before))})"
-    text = f"TRY(epoch_us({after}) - epoch_us({oldest}))"
+def _no_later(scope: StepScope, earlier: Origin, later: Origin, us: int) -> Typed:
+    """Return the condition that one event time is at most ``us`` later than another one."""
+    columns = frozenset(scope.named(origin) for origin in (earlier, later))
+    before, after = (qualified(*scope.named(origin)) for origin in (earlier, later))
+    text = f"TRY(epoch_us({after}) - epoch_us({before}))"
     limit = Operand(str(us), constant=Constant.decimal(str(us)))
     predicate = compared(Operand(text, columns), "<=", limit)
     return Typed(f"{text} <= {us}", "boolean", columns, form="comparison", predicate=predicate)

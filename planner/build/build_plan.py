@@ -34,6 +34,7 @@ from catalog.values.plan import (
     PlannedQuery,
     Probe,
     PunctuationPolicy,
+    PurgePrices,
     Replication,
     Strategy,
 )
@@ -56,6 +57,7 @@ from planner.families.filters import assign_bits, first_bit, kept_counts
 from planner.predicates.limits import Types
 from planner.probes.asked_probe import probe_text
 from planner.probes.choose_probe import choose_probe, may_have_rings
+from planner.probes.purge_prices import purge_prices
 from planner.strategies.cpu_opt import cpu_opt
 from planner.strategies.mem_opt import mem_opt
 from planner.strategies.pullup import pullup
@@ -143,7 +145,8 @@ def build_plan(
             objective.partitioning, family, rates, choose=old is None or family_id not in keep
         )
         sides = (members[0].a.stream_id, members[0].b.stream_id)
-        if not is_theta(family_id) and any(streams[i].has_contract for i in sides if i in streams):
+        promised = any(streams[i].has_contract for i in sides if i in streams)
+        if not is_theta(family_id) and promised:
             # Buckets that a key later spreads to would not know that it is closed.
             asked = HASHED
         hands_on = any(q.hands_on for q in members)
@@ -176,7 +179,14 @@ def build_plan(
             )
             chosen_memory = choose_memory(old, objective, rates)
             memory = old.memory if chooses_memory(objective) else chosen_memory
-            changed = replace(old, replication=replication, probe=probe, memory=memory, punctuations=policy)
+            changed = replace(
+                old,
+                replication=replication,
+                probe=probe,
+                memory=memory,
+                punctuations=policy,
+                purge_prices=purge_prices(probe, calibration) if promised else PurgePrices(),
+            )
             planned.append(old if changed == old else changed)
             continue
         chosen = STRATEGIES[strategy](family, rates, model)
@@ -186,7 +196,8 @@ def build_plan(
         asked_here = own_probes.get(family_id, objective.probe)
         probe = _probe(built, asked_here, own_probes, rates, calibration)
         memory = choose_memory(built, objective, rates)
-        planned.append(replace(built, probe=probe, memory=memory, punctuations=policy))
+        prices = purge_prices(probe, calibration) if promised else PurgePrices()
+        planned.append(replace(built, probe=probe, memory=memory, punctuations=policy, purge_prices=prices))
 
     flowing, present = _streams(queries, streams, previous), {f.id for f in planned}
     plan = Plan(
@@ -241,6 +252,7 @@ def _family(
                 preserved=q.preserved,
                 grouping=q.grouping,
                 hands_on=q.hands_on,
+                expires_a=q.a.expires,
             )
         )
     return Family(family_id, tuple(planned), filters_a, filters_b)

@@ -7,7 +7,7 @@ The rate of a set of streams is the same for each order of joining: factors are 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, pairwise
 from math import prod
@@ -106,6 +106,22 @@ class OrderRates:
         a, b = self.shape.distances.windows_us(tuple(left), right)
         return _seconds(a), _seconds(b)
 
+    def held_s(self, left: Sequence[int], right: int) -> float:
+        """Return how long a combination of some streams waits for later rows of another one, seconds.
+
+        Of two streams it is the mean of min(T_a + W_a, T_b + W_b) - max(T_a, T_b) over all pairs in the
+        windows: [f(W_a, W_b) + f(W_b, W_a)] / (W_a + W_b), f(W, V) = mW - m²/2, m = min(W, V). Of n streams
+        with equal windows it is W / n.
+        """
+        window_s, _ = self.windows_s(left, right)
+        if len(left) != 2:
+            return window_s / len(left)
+        a, b = left
+        ahead_s = {i: self.windows_s((i,), right)[0] for i in left}
+        apart_s = dict(zip(left, self.windows_s((a,), b), strict=True))
+        waiting = _waiting(apart_s[a], ahead_s[a], ahead_s[b]) + _waiting(apart_s[b], ahead_s[b], ahead_s[a])
+        return waiting / sum(apart_s.values())
+
     def equal_fraction(self, columns: Equals, positions: Collection[int]) -> float:
         """Return the fraction of combinations of some streams that are equal in their columns of a set."""
         held = [origin for origin in sorted(columns) if origin[0] in positions]
@@ -122,6 +138,17 @@ def _type(shape: JoinShape, origin: Origin) -> str:
     column = shape.streams[origin[0]].column(origin[1])
     assert column is not None, "names were resolved"
     return column.type
+
+
+def _waiting(apart_s: float, own_s: float, other_s: float) -> float:
+    """Return the integral of min(own - x, other), where positive, over x from 0 to ``apart``.
+
+    >>> _waiting(30.0, 30.0, 30.0), _waiting(30.0, 30.0, 10.0)
+    (450.0, 250.0)
+    """
+    flat = min(max(own_s - other_s, 0.0), apart_s)
+    end = max(min(apart_s, own_s), flat)
+    return other_s * flat + own_s * (end - flat) - (end**2 - flat**2) / 2
 
 
 def _seconds(window_us: int) -> float:

@@ -16,8 +16,9 @@ Cost of a step, CPU seconds per second of event time:
     rows            λ_c that are packed and inserted, and λ_d that are inserted
     exchange        λ_d packed once more, and a file of each bucket for each batch
 
-Rows held: λ_d W_d + λ_c W_c. An intermediate of this engine rests by its newest event time in the narrowest
-window of its streams. A first step that runs already costs only what is new in the windows of this query.
+Rows held: λ_d H_d + λ_c W_c. A row of an intermediate expires when a later row is in the window of one of
+its rows no more, so it is held for less than W_d (``OrderRates.held_s``). A first step that runs already
+costs only what is new in the windows of this query.
 """
 
 from __future__ import annotations
@@ -129,7 +130,7 @@ class OrderCosts:
         cpu_s += price.per_packed_row * own + (price.per_inserted_row + price.per_male) * (many + own)
         if exchanged:
             cpu_s += price.per_packed_row * many + price.per_stored_segment * rates.buckets / rates.batch_s
-        rows = many * window_before + own * window_own
+        rows = many * rates.held_s(before, position) + own * window_own
         return JoinOrder(after, order.cpu_s + cpu_s, order.rows + rows, order.exchanges + exchanged)
 
     def _new_fraction(self, first: int, second: int) -> float:

@@ -12,8 +12,8 @@ from catalog.values.calibration import Calibration
 from planner.costs.calibrated import CONSTANTS
 from planner.costs.shipped import SHIPPED
 from service.calibrate.fit import Fit, MeasuredRun, fit
-from service.calibrate.ring_constants import RING_CONSTANTS, with_ring_constants
 from service.calibrate.runs import calibration_runs
+from service.calibrate.timed_constants import TIMED_CONSTANTS, with_timed_constants
 from service.config.calibration import store_calibration
 from service.config.settings import StorageSettings
 from service.recovery.opening import open_catalog
@@ -44,7 +44,7 @@ def calibrate_command(storage: StorageSettings, *, quick: bool, say: Callable[[s
         workloads, batches = (QUICK_RANDOM_WORKLOADS, QUICK_BATCHES) if quick else (RANDOM_WORKLOADS, BATCHES)
         runs = calibration_runs(workloads, batches, say=say)
         fitted = fit(runs, now_us=wall_clock_us())
-        fitted = replace(fitted, calibration=with_ring_constants(fitted.calibration))
+        fitted = replace(fitted, calibration=with_timed_constants(fitted.calibration))
         store_calibration(store, fitted.calibration)
     finally:
         store.close()
@@ -60,7 +60,7 @@ def report(fitted: Fit, runs: list[MeasuredRun]) -> list[str]:
     for name, own, shipped in zip(CONSTANTS, astuple(fitted.calibration), astuple(SHIPPED), strict=False):
         lines.append(f"{name:<20} {_time(own):>14} {_time(shipped):>14}")
     worst = int(np.argmax(errors))
-    for name in RING_CONSTANTS:
+    for name in TIMED_CONSTANTS:
         own, shipped = getattr(fitted.calibration, name), getattr(SHIPPED, name)
         lines.append(f"{name:<20} {_time(own):>14} {_time(shipped):>14}")
     lines += [

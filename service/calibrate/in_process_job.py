@@ -98,14 +98,18 @@ class InProcessJob:
             Packets by bucket.
         """
         packets: dict[int, list[bytes]] = defaultdict(list)
-        coming, self._coming = self._coming, None
-        records = () if coming is None else (encode(ControlRecord(coming.version, plan=coming)).decode(),)
+        records = tuple(encode(record).decode() for record in self.control_records(batch))
         # The job sends records with its first partition; here they come by themselves, for every plan alike.
         senders, self._senders = tuple(sorted(self._senders)), set()
         self._read(ControlPartition(batch=batch, records=compressed(records), senders=senders), packets)
         for order, piece in enumerate(pieces, 1):
             self._pack(order, batch, piece, late_bound_us, packets)
         return packets
+
+    def control_records(self, batch: int) -> list[ControlRecord]:
+        """Return the control records that a batch carries: the plan, if it is another one."""
+        coming, self._coming = self._coming, None
+        return [] if coming is None else [ControlRecord(coming.version, plan=coming)]
 
     def _pack(
         self,

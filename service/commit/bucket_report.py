@@ -30,6 +30,7 @@ from catalog.values.batch import (
     SliceCounters,
     StreamCounters,
     StreamPunctuations,
+    UnmatchedCounters,
 )
 from catalog.values.routes.query_sets import Int64s
 
@@ -55,6 +56,7 @@ class BucketReport:
         filters: Rows counted per filter; each partition of the input tells one bucket.
         keys: Keys of new rows; a key is counted in one bucket.
         absence: Counters of the families that judge rows for absence.
+        unmatched: Counters of outer joins.
         cpu: CPU time of packing what came, and of the chain.
         query_rows: Pairs by query id, in no order; queries may come more than once.
         punctuations: Counters of the family sides whose stream has a contract.
@@ -88,6 +90,7 @@ class BucketReport:
     probes: tuple[ProbeCounters, ...] = ()
     held: tuple[HeldTimes, ...] = ()
     memory: tuple[MemoryCounters, ...] = ()
+    unmatched: tuple[UnmatchedCounters, ...] = ()
 
 
 _encoder = msgspec.msgpack.Encoder()

@@ -32,6 +32,7 @@ from catalog.values.batch import (
     SliceCounters,
     StreamCounters,
     StreamPunctuations,
+    UnmatchedCounters,
     add_up,
 )
 from catalog.values.routes.query_sets import Int64s
@@ -164,6 +165,7 @@ class BatchCommitter:
             probes=add_up((c for r in reports for c in r.probes), ProbeCounters.KEY),
             held=tuple(c for report in reports for c in report.held),
             memory=add_up((c for r in reports for c in r.memory), MemoryCounters.KEY),
+            unmatched=add_up((c for r in reports for c in r.unmatched), UnmatchedCounters.KEY),
         )
         return replace(manifest, digest=_digest(manifest, ends[0]))
 

@@ -10,7 +10,8 @@ A listed file has to be known for as long as it may be found again, or it would 
 once no batch can read it and the file has been gone for a day, while others are there: a file system that is
 away shows none. A file that comes later under the name of a forgotten one is a new file.
 
-Of a stream that was removed everything goes.
+Of a stream that was removed everything goes: its events, its head, its listed files, and after that its row
+(``catalog.store.pruning``).
 """
 
 from __future__ import annotations
@@ -89,13 +90,18 @@ class InputRetention:
 
     def _drop_events(self, oldest: BatchManifest, positions: dict[int, int], live: dict[int, Stream]) -> int:
         dropped = 0
-        for stream_id in self.events.stream_ids():
-            if stream_id not in live:
-                if self._is_over(stream_id, oldest):
-                    dropped += self.events.drop_before(stream_id, self.events.end(stream_id))
-            elif stream_id in positions:
+        have_events = self.events.stream_ids()
+        for stream_id in have_events:
+            if stream_id in live and stream_id in positions:
                 sampled = self.events.end(stream_id) - self.sample_rows
                 dropped += self.events.drop_before(stream_id, min(positions[stream_id], sampled))
+        for stream_id in self.events.known_ids():
+            if stream_id not in live and self._is_over(stream_id, oldest):
+                if stream_id in have_events:
+                    dropped += self.events.drop_before(stream_id, self.events.end(stream_id))
+                else:
+                    self.events.forget(stream_id)
+                    self._removed_at.pop(stream_id, None)
         return dropped
 
     def _forget_removed(self, oldest: BatchManifest) -> int:
@@ -104,6 +110,7 @@ class InputRetention:
             if self._is_over(stream_id, oldest):
                 forgotten += self.store.source_files.forget_all(stream_id)
                 self.known.pop(stream_id, None)
+                self._removed_at.pop(stream_id, None)
         return forgotten
 
     def _is_over(self, stream_id: int, oldest: BatchManifest) -> bool:

@@ -40,6 +40,7 @@ from operators.bucket.counters import (
     probe_counters,
     punctuation_counters,
     slice_counters,
+    unmatched_counters,
 )
 from operators.join.compiled_family import CompiledFamily
 from operators.join.segment_cache import SegmentCache
@@ -294,6 +295,7 @@ def bucket_report(bucket: Bucket, output: BatchOutput, *, number: int, batch: in
         filters=tuple(output.filters),
         keys=tuple(output.keys),
         absence=tuple(absence_counters(bucket.families, bucket.clocks)),
+        unmatched=tuple(unmatched_counters(bucket.families)),
         cpu=CpuCounters(pack_us=output.pack_us),
         punctuations=tuple(punctuation_counters(bucket.families)),
         received=tuple(output.received),

@@ -10,6 +10,10 @@ Committed batches never change, so a run never does, wherever the files of its b
 
 A small run is in memory. A larger one is a file without a name, mapped into memory: the system drops its
 pages when it needs the memory, and the file itself when nobody reads it any more, or the process ends.
+
+Readers that follow a query have a run of nearly every batch, of a few rows each, and never come back. So a
+run in memory goes when nobody has used it for a minute: if it stayed until the limit is reached, a service
+would grow for hours. A small run takes less for its rows than for Arrow's objects, so these count.
 """
 
 from __future__ import annotations
@@ -17,11 +21,12 @@ from __future__ import annotations
 import mmap
 import tempfile
 import threading
+import time
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from itertools import accumulate, chain
+from itertools import accumulate, chain, takewhile
 from pathlib import Path
 
 import pyarrow as pa
@@ -33,6 +38,10 @@ FILE_FROM_BYTES = 8 << 20
 #: Bytes of runs that are kept in memory, and in files.
 MEMORY_BYTES = 64 << 20
 DISK_BYTES = 2 << 30
+#: How long a run in memory is kept that nobody uses.
+KEPT_S = 60.0
+#: What Arrow and Python take for a run without rows, for each column, and for each batch (measured).
+_RUN_BYTES, _COLUMN_BYTES, _BATCH_BYTES = 2048, 1024, 160
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -42,7 +51,7 @@ class Run:
     Attributes:
         table: The rows.
         starts: By batch, the number of its first row in the table; ascending.
-        memory_bytes: Bytes in memory.
+        memory_bytes: Bytes in memory, those of its objects included.
         disk_bytes: Bytes in a file.
     """
 
@@ -58,13 +67,14 @@ class Run:
 
 
 class Runs:
-    """Runs that were read lately; those that were not used for longest are let go.
+    """Runs that were read lately; those that were not used for long, or for longest, are let go.
 
     Args:
         directory: Where files of runs are; None: where the system has temporary files.
         file_from_bytes: A run of more bytes is a file.
         memory_bytes: Bytes of runs that are kept in memory.
         disk_bytes: Bytes of runs that are kept in files.
+        clock_s: Monotonic clock.
     """
 
     def __init__(
@@ -74,11 +84,15 @@ class Runs:
         file_from_bytes: int = FILE_FROM_BYTES,
         memory_bytes: int = MEMORY_BYTES,
         disk_bytes: int = DISK_BYTES,
+        clock_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self._directory = directory
         self._file_from_bytes = file_from_bytes
         self._most = (memory_bytes, disk_bytes)
+        self._clock_s = clock_s
+        #: In the order of their last use.
         self._runs: OrderedDict[tuple[int, int], Run] = OrderedDict()
+        self._used_s: dict[tuple[int, int], float] = {}
         self._of_batch: dict[tuple[int, int], Run] = {}
         self._bytes = (0, 0)
         self._lock = threading.Lock()
@@ -88,7 +102,9 @@ class Runs:
         with self._lock:
             run = self._of_batch.get((query_id, batch))
             if run is not None:
-                self._runs.move_to_end((query_id, next(iter(run.starts))))
+                key = (query_id, next(iter(run.starts)))
+                self._runs.move_to_end(key)
+                self._used_s[key] = self._clock_s()
             return run
 
     def keep(self, query_id: int, run: Run) -> None:
@@ -97,12 +113,14 @@ class Runs:
         with self._lock:
             self._forget(key)
             self._runs[key] = run
+            self._used_s[key] = self._clock_s()
             self._of_batch |= {(query_id, batch): run for batch in run.starts}
             self._bytes = (self._bytes[0] + run.memory_bytes, self._bytes[1] + run.disk_bytes)
             while len(self._runs) > 1 and any(
                 used > most for used, most in zip(self._bytes, self._most, strict=True)
             ):
                 self._forget(next(iter(self._runs)))
+            self._forget_unused()
 
     def clear(self) -> None:
         """Let go of all runs."""
@@ -125,6 +143,7 @@ class Runs:
         """
         rows = accumulate((rows for _, rows in batches), initial=0)
         starts = dict(zip((batch for batch, _ in batches), rows, strict=False))
+        overhead = _RUN_BYTES + _COLUMN_BYTES * len(schema) + _BATCH_BYTES * len(starts)
         waiting: list[pa.RecordBatch] = []
         size = 0
         parts = iter(parts)
@@ -133,8 +152,8 @@ class Runs:
             size += part.nbytes
             if size > self._file_from_bytes:
                 table, size = self._in_file(schema, waiting, parts)
-                return Run(table, starts, 0, size)
-        return Run(pa.Table.from_batches(waiting, schema), starts, size, 0)
+                return Run(table, starts, overhead, size)
+        return Run(pa.Table.from_batches(waiting, schema), starts, overhead + size, 0)
 
     def _in_file(
         self, schema: pa.Schema, first: list[pa.RecordBatch], parts: Iterable[pa.RecordBatch]
@@ -154,11 +173,20 @@ class Runs:
                 mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         return pa.ipc.open_file(pa.py_buffer(mapped)).read_all(), len(mapped)
 
+    def _forget_unused(self) -> None:
+        """Let go of runs in memory that nobody has used for long, under the lock."""
+        until_s = self._clock_s() - KEPT_S
+        unused = list(takewhile(lambda key: self._used_s[key] <= until_s, self._runs))
+        for key in unused:
+            if not self._runs[key].disk_bytes:
+                self._forget(key)
+
     def _forget(self, key: tuple[int, int]) -> None:
         """Let go of a run, if it is there, under the lock."""
         run = self._runs.pop(key, None)
         if run is None:
             return
+        del self._used_s[key]
         self._bytes = (self._bytes[0] - run.memory_bytes, self._bytes[1] - run.disk_bytes)
         for batch in run.starts:
             if self._of_batch.get((key[0], batch)) is run:

@@ -20,6 +20,7 @@ from catalog.values.batch import (
     PunctuationCounters,
     SliceCounters,
     StreamPunctuations,
+    UnmatchedCounters,
     add_up,
 )
 from catalog.values.statistics import FamilyProfile, Measure, Profile, StreamProfile
@@ -107,11 +108,20 @@ class FilterStatistics:
 
 @dataclass(frozen=True, slots=True)
 class QueryStatistics:
-    """Results of a query so far."""
+    """Results of a query.
+
+    Attributes:
+        query: Query name.
+        query_id: Immutable query id.
+        results: Results so far.
+        absent: Results of an outer join in the last batches that are rows without a partner, None without
+            any.
+    """
 
     query: str
     query_id: int
     results: int
+    absent: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,6 +307,8 @@ def read_statistics(store: Store, *, clock_us: Callable[[], int] = wall_clock_us
     recent = manifests[-RECENT_BATCHES:]
     totals = store.batches.totals()
     results = store.counts.totals()
+    unmatched = add_up((c for m in recent for c in m.unmatched), UnmatchedCounters.KEY)
+    absent = {counters.query_id: counters.rows for counters in unmatched}
     rows, seconds = _recent_rate(recent)
     names = {stream.id: stream.name for stream in store.streams.all()}
     return Statistics(
@@ -320,7 +332,7 @@ def read_statistics(store: Store, *, clock_us: Callable[[], int] = wall_clock_us
         filters=tuple(_filters(profile, names, now_us)),
         families=tuple(_families(recent, {f.family: f for f in profile.families}, names, now_us)),
         queries=tuple(
-            QueryStatistics(name, query_id, results.get(query_id, 0))
+            QueryStatistics(name, query_id, results.get(query_id, 0), absent.get(query_id))
             for query_id, name in store.queries.names().items()
         ),
         punctuations=tuple(_punctuations(recent, names)),

@@ -7,19 +7,19 @@ in the block of ``changing``, which is part of that transaction.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import count
 
 from catalog.errors import QueryNotFound
 from catalog.store.store import Store
-from catalog.values.change import AddQuery, Change
+from catalog.values.change import AddQuery
 from catalog.values.plan import Pull
 from catalog.values.query import Backfill, Query
 from service.config.failpoints import reached
 from service.errors import NoResultPunctuations
-from service.planning.changes import Wanted, changing, one, several
+from service.planning.changes import Wanted, changing, one
 from service.planning.versions import Versions
 from service.statistics.query_status import QueryStatus, query_statuses
 
@@ -139,46 +139,30 @@ class WorkspaceQueries:
         return found
 
     def add(self, name: str, cql: str, *, backfill: Backfill = "none", actor: str = "service") -> QueryStatus:
-        """Add a query to the shared plan; errors of ``changing_one``."""
-        with self.changing_one(AddQuery(name, cql, backfill), actor=actor) as outcome:
+        """Add a query to the shared plan; errors of ``changing``."""
+        with self.changing(one(AddQuery(name, cql, backfill)), actor=actor) as outcome:
             return outcome.statuses[0]
 
     @contextmanager
     def changing(
-        self, changes: Sequence[Change], *, actor: str = "service", if_match: int | None = None
+        self, wanted: Wanted, *, actor: str = "service", if_match: int | None = None
     ) -> Iterator[Outcome]:
-        """Make all changes of a list as one plan version, or none, in a transaction with the block.
+        """Make all wanted changes as one plan version, or none, in a transaction with the block.
+
+        Repeating what is in effect is success.
 
         Args:
-            changes: At most one of each query, in any order.
+            wanted: ``one`` change, or ``several``: at most one of each query, in any order.
             actor: Author of the changes, for the history.
             if_match: Plan version that must be the newest one; None takes any.
 
         Raises:
             StalePlanVersion: The newest plan is not ``if_match``.
-            InvalidChanges: Several changes cannot be made.
-            SluiceError: One change cannot be made; its ``path`` says which.
-        """
-        with self._applying(several(changes), actor, if_match) as outcome:
-            yield outcome
-
-    @contextmanager
-    def changing_one(
-        self, change: Change, *, actor: str = "service", if_match: int | None = None
-    ) -> Iterator[Outcome]:
-        """Make one change, in a transaction with the block; repeating what is in effect is success.
-
-        Raises:
-            StalePlanVersion: The newest plan is not ``if_match``.
             QueryNotFound: No query that runs or is paused has that name.
             NameTaken: One that is to be added has the name of another one.
-            InvalidInput: Its text or parts are invalid.
+            InvalidInput: A text or parts are invalid.
+            InvalidChanges: Several changes of a list cannot be made; of one, ``path`` says which.
         """
-        with self._applying(one(change), actor, if_match) as outcome:
-            yield outcome
-
-    @contextmanager
-    def _applying(self, wanted: Wanted, actor: str, if_match: int | None) -> Iterator[Outcome]:
         with changing(self._versions, wanted, actor=actor, if_match=if_match) as changed:
             statuses = query_statuses(self._store, changed.records)
             yield Outcome(changed.version, statuses, changed.effective)

@@ -38,8 +38,13 @@ def test_rows_without_a_partner_are_results_once_it_is_decided(service: RunningS
     assert service.ok("GET", "/queries/either", 200)["decided_until"] == at(2)
 
     (own,) = (f["id"] for f in service.ok("GET", "/plan", 200)["families"] if "placed" in f["title"])
-    families = service.ok("GET", "/statistics", 200)["families"]
-    (family,) = (f for f in families if f["family"] == own)
+    statistics = service.ok("GET", "/statistics", 200)
+    (family,) = (f for f in statistics["families"] if f["family"] == own)
+    assert {q["query"]: q["absent"] for q in statistics["queries"] if q["query"] in queries} == {
+        "either": 2,
+        "unsettled": None,
+        "settled_once": None,
+    }
     # Order 3 waits; two orders without a partner are results of two queries each.
     assert (family["undecided_a"], family["absent_a"]) == (1, 4)
     assert (family["undecided_b"], family["absent_b"]) == (None, None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -46,12 +47,14 @@ def test_a_request_of_events_from_the_future_alone_takes_no_offset(service: Serv
     assert service.made("POST", "/streams/A/events", events(0))["first_offset"] == 0
 
 
-def test_the_newest_are_kept_and_all_are_counted(service: Service) -> None:
+def test_the_newest_are_kept_and_all_are_counted(service: Service, tmp_path: Path) -> None:
     service.made("POST", "/streams", stream_document("A"))
     for number in range(110):
         service.made("POST", "/streams/A/events", events(2) if number % 2 else events(2, 3))
     shown = service.made("GET", "/streams/A/quarantine?limit=1000")
     assert (shown["rows"], len(shown["events"])) == (165, 150)
+    with sqlite3.connect(tmp_path / "data" / "events.db") as log:
+        assert log.execute("SELECT count(*), sum(rows) FROM quarantine").fetchone() == (101, 165)
 
 
 @pytest.mark.parametrize(("said", "kept"), [(None, None), ("1000 days", "1000d"), (0, "0s")])

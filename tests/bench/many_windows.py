@@ -31,6 +31,7 @@ from service.commit.commit import BatchCommitter
 from service.config.settings import load_settings
 from service.inputs.sources.http_log import Sending
 from service.job.source import Offset
+from service.planning.changes import one, several
 from service.workspace.workspace import Workspace
 from tests.bench.measuring import Stages
 from tests.bench.reports import table
@@ -139,7 +140,7 @@ def change_one(workspace: Workspace, windows: int) -> Stages:
     stages = Stages()
     with stages.timed("change: add a query"):
         workspace.queries.add("extra", query_text(7, windows).replace("A.v < 0.", "A.v < 0.7"))
-    with stages.timed("change: remove a query"), workspace.queries.changing([RemoveQuery("q17")]):
+    with stages.timed("change: remove a query"), workspace.queries.changing(one(RemoveQuery("q17"))):
         pass
     return stages
 
@@ -183,7 +184,7 @@ def main(
         with coming.timed("parse and bind all texts"):
             for text in dict.fromkeys(change.cql for change in changes):
                 bind(text, streams)
-        with coming.timed("change: add all queries"), workspace.queries.changing(changes):
+        with coming.timed("change: add all queries"), workspace.queries.changing(several(changes)):
             pass
         note("all queries come", coming)
         job = TimedSpark(workspace.settings, workspace.data_dir, workspace._store, Random(1), False, False)

@@ -10,30 +10,33 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
-from tests.crash.powered import a_job
+from tests.crash.powered import Job, a_job
 
 
-def main(root: str, batches: str, *steps: str) -> None:
-    """Let a process run the job until it kills itself at a step, for each of the steps."""
+def live_and_die(
+    opened: Callable[[Path, Callable[[str], None]], Job], root: str, batches: str, *steps: str
+) -> None:
+    """Let a process run a job until it kills itself at a step, for each of the steps."""
     for step in steps:
         pid = os.fork()
         if not pid:
-            _live(Path(root), int(batches), step)
+            _live(opened, Path(root), int(batches), step)
         _, status = os.waitpid(pid, 0)
         if not os.WIFSIGNALED(status) or os.WTERMSIG(status) != signal.SIGKILL:
             sys.exit(f"the process was not killed at the step {step!r}: status {status}")
 
 
-def _live(root: Path, batches: int, fatal: str) -> None:
+def _live(opened: Callable[[Path, Callable[[str], None]], Job], root: Path, batches: int, fatal: str) -> None:
     def reached(step: str) -> None:
         if step == fatal:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    a_job(root, reached).run(batches)
+    opened(root, reached).run(batches)
     os._exit(0)
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    live_and_die(a_job, *sys.argv[1:])

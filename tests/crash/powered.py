@@ -12,7 +12,7 @@ from __future__ import annotations
 import random
 import shutil
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -37,7 +37,7 @@ from service.results.result_check import check_files
 from service.results.result_files import ResultWriter
 from tests.bench.migration.carrying import scheduled
 from tests.bench.migration.load import Load
-from tests.pipeline import Pipeline, generated
+from tests.pipeline import Piece, Pipeline, generated
 from tests.service.recovery.lives import CHECKPOINT
 from tests.service.spark_logs import write_begun, write_done
 
@@ -75,8 +75,7 @@ class Job(Pipeline):
         Pipeline.__post_init__(self)
         shutil.rmtree(self._options.segments_dir)
         check_checkpoint(self.store, self.data_dir, unsynced=True)
-        changes, at, _ = scheduled(LOAD, gap=1)
-        self.carries = {n: c.plan for n, c in zip(at, changes, strict=True) if c.plan is not None}
+        self.carries = self.carried()
         if self.store.settings.get(CHECKPOINT_SETTING) is None:
             self.store.settings.set(CHECKPOINT_SETTING, {"id": CHECKPOINT, "sealed": True})
             for stream in self.plan.streams:
@@ -103,6 +102,15 @@ class Job(Pipeline):
         self._committer.sweep()
         self._load_state(log)
 
+    def carried(self) -> dict[int, Plan]:
+        """Return the plans by the batch in which they take effect."""
+        changes, at, _ = scheduled(LOAD, gap=1)
+        return {n: c.plan for n, c in zip(at, changes, strict=True) if c.plan is not None}
+
+    def pieces(self, batch: int) -> Sequence[Piece]:
+        """Return what a batch has to read."""
+        return [generated(stream, batch, LOAD.batch_s) for stream in self.plan.streams]
+
     def _load_state(self, log: SparkLog) -> None:
         """Go on as Spark does: with the state after the last batch of the commit log."""
         forget_checkpoint(CHECKPOINT)
@@ -114,6 +122,9 @@ class Job(Pipeline):
             handle.getValueState("manifest", "").update((manifest,))
         self.change(next(plan for n, plan in sorted(self.carries.items(), reverse=True) if n < self.batch))
         self._coming = None
+        before = self.store.batches.manifest(self.batch - 1)
+        assert before is not None
+        self._senders = {counters.bucket for counters in before.exchanged}
         self.watermark_us = self._watermark(self.batch - 1)
 
     def _watermark(self, batch: int) -> int:
@@ -135,8 +146,7 @@ class Job(Pipeline):
             if log.input_end(batch) is None:
                 write_begun(log, batch, {"1": batch + 1, "batch": batch + 1, "control": self.plan.version})
             self.reached(f"offset log of {batch}")
-            pieces = [generated(stream, batch, LOAD.batch_s) for stream in self.plan.streams]
-            packets = self.pack(batch, pieces, self.watermark_us)
+            packets = self.pack(batch, self.pieces(batch), self.watermark_us)
             reports = []
             for bucket in range(self.buckets):
                 reports.append(self.join(bucket, packets[bucket]))

@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from catalog.errors import SluiceError
+from tests.crash.exchanging import FILLED, LEAVES, expected, found, the_job
 from tests.crash.full import FullDisk
 from tests.crash.powered import Results, a_job
 
@@ -47,6 +48,36 @@ def test_a_process_that_is_killed_at_each_kind_of_step_goes_on(tmp_path: Path, w
     killed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert killed.returncode == 0, killed.stderr
     assert ended(tmp_path) == wanted
+
+
+#: Around an exchange and a horizon: pairs are written, named, read by the next batch, and dropped after it.
+EXCHANGING = [
+    *(
+        f"{step} of {n}"
+        for n in (1, 2)
+        for step in ("bucket 0", "bucket 1", "manifest", "state", "commit log")
+    ),
+    *(f"{step} of {LEAVES}" for step in ("offset log", "bucket 0", "manifest", "state")),
+    *(f"{step} of {FILLED}" for step in ("offset log", "bucket 1", "manifest", "commit log")),
+]
+
+
+def test_pairs_on_their_way_and_horizons_outlive_a_kill_at_every_step(tmp_path: Path) -> None:
+    """In batches 0 to ``FILLED - 1`` pairs set out; the last batch has nothing but these."""
+    command = [sys.executable, "-m", "tests.crash.exchanging", str(tmp_path), str(FILLED + 1), *EXCHANGING]
+    killed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert killed.returncode == 0, killed.stderr
+    job = the_job(tmp_path)
+    try:
+        job.run(FILLED + 1)
+        results = found(job)
+        sent = [len(job.store.batches.manifests(n, n + 1)[0].exchanged) for n in range(FILLED + 1)]
+    finally:
+        job.close()
+    assert [len(each) > 50 for each in results] == [True, True]
+    assert results == expected()
+    assert all(sent[:FILLED]), "pairs set out in every batch"
+    assert not sent[FILLED]
 
 
 def test_a_job_whose_disk_is_full_again_and_again_goes_on(tmp_path: Path, wanted: list[Results]) -> None:

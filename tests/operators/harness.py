@@ -177,9 +177,10 @@ class Runner:
             if bound is None or not compiled.may_have_late_rows(table, bound):
                 marks = [name for name in (PUNCTUATION_COLUMN,) if name in table.column_names]
                 table = table.select([*compiled.columns(), "_pos", *marks])
-            for number, payload in enumerate(compiled.pack(table, order, self.batch, bound)):
+            packed = compiled.pack(table, order, self.batch, bound)
+            for number, payload in enumerate(packed):
                 payloads[number].append(payload)
-            newest = _newest(table, self.streams[stream_id].event_time)
+            newest = packed[0].streams[0].max_event_time_us
             if newest is not None:
                 self.seen[stream_id] = max(newest, self.seen.get(stream_id, newest))
         for beat in heartbeats:
@@ -278,8 +279,3 @@ def _deeds(counters: SliceCounters) -> dict[str, int]:
     holds = {"family", "join", "side", "slice", "rows", "bytes", "segments", "own_bytes", "lying", "lazy_end"}
     holds.add("dead")
     return {name: count for name, count in asdict(counters).items() if name not in holds}
-
-
-def _newest(table: pa.Table, event_time: str) -> int | None:
-    times = [t for t in table.column(event_time).cast(pa.int64()).to_pylist() if t is not None]
-    return max(times, default=None)

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from catalog.values.batch import AbsenceCounters
 from catalog.values.plan import Strategy
 from catalog.values.query import JoinKind, Query
-from operators.bucket.counters import absence_counters, slice_counters
+from operators.bucket.counters import absence_counters, slice_counters, unmatched_counters
 from planner.build.build_plan import build_plan
 from planner.build.objective import Objective
 from tests.builders import QueryFacts, a_query, a_stream
@@ -49,10 +49,13 @@ def counted(runner: Runner) -> list[AbsenceCounters]:
 @given(cases(absence=True))
 def test_absent_rows_are_counted_as_results(case: Case) -> None:
     absent = 0
+    unmatched = Counter[int]()
 
     def count(runner: Runner, _oracle: NestedLoops) -> None:
         nonlocal absent
         absent += sum(c.absent for c in counted(runner))
+        for counters in (c for b in runner.state for c in unmatched_counters(b.families)):
+            unmatched[counters.query_id] += counters.rows
 
     queries = {
         query.id: query for step in case.steps for query in (*(step.between or ()), *(step.queries or ()))
@@ -61,6 +64,11 @@ def test_absent_rows_are_counted_as_results(case: Case) -> None:
     assert absent == sum(
         rows for (q, a, b), rows in found.items() if None in (a, b) and queries[q].kind != "semi"
     )
+    of_outer = Counter[int]()
+    for (q, a, b), rows in found.items():
+        if None in (a, b) and queries[q].kind == "outer":
+            of_outer[q] += rows
+    assert unmatched == of_outer
 
 
 def row(pos: int, ts: int, k: int | None = 1, v: int = 0) -> Row:

@@ -25,7 +25,9 @@ def test_routes_of_runs_have_the_queries_of_their_classes(classes: list[int], da
     wanted = [tuple(sorted(q for own in members[start:end] for q in own)) for start, end in runs]
     ids = routes.sets.ids()
     assert [ids[code] for code in codes.tolist()] == wanted
-    assert compiled.results(starts, stops) == sum(map(len, wanted))
+    rows = compiled.rows(starts, stops)
+    assert rows.tolist() == [sum(start <= n < end for start, end in runs) for n in range(10)]
+    assert compiled.results(rows) == sum(map(len, wanted))
     assert len(routes) == len(set(runs))
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from catalog.arrow_types import PUNCTUATION_COLUMN
 from catalog.values.batch import StreamPunctuations
-from catalog.values.plan import Heartbeat, Plan
+from catalog.values.plan import Heartbeat, Plan, PurgePrices
 from catalog.values.query import UNBOUNDED_US, Query
 from catalog.values.stream import Constraints, Punctuations, Stream
 from operators.bucket.bucket_state import SegmentIds, encode_manifest, store_segments
@@ -274,8 +274,12 @@ def move(runner: Runner, buckets: int) -> None:
 
 
 def run(promised: Promised, *, exactly: bool = False) -> Runner:
-    often = patch.object(closed_keys, "isqrt", lambda held: 1 if promised.eager else held)
-    with often, patch.object(closed_keys, "_LEAST_CLOSINGS", 1):
+    """Check a case whose stored rows are searched after each closing, or after as many as there are rows."""
+
+    def closings(prices: PurgePrices, rows: int, *counts: float) -> float:
+        return 1 if promised.eager else max(1, rows)
+
+    with patch.object(closed_keys, "closings_until_search", closings):
         return check_promised(promised, exactly=exactly)
 
 
@@ -501,6 +505,20 @@ def test_closed_keys_are_remembered_through_changes_of_plan_and_other_numbers_of
         scene.runner.buckets, scene.runner.segments = buckets, [{} for _ in range(buckets)]
     scene.batch(b=[(6, key) for key in range(9)])
     assert scene.violating == set(range(18, 28))
+
+
+def test_a_row_that_does_not_rest_is_covered_when_windows_become_bounded() -> None:
+    scene = Scene(query=a_query(1, UNBOUNDED_US, 10))
+    scene.batch(a=[(5, 7)], b=[(5, 7), [7]])
+    scene.batch(a=[(50, 7)])
+    scene.replan(a_query(2, 10))
+    scene.batch(b=[(55, 1)])
+    scene.batch(b=[(56, 7)])
+    assert scene.violating == {3}
+    # From 60 on no row of b that is not late can match the row of a that was not stored.
+    scene.batch(b=[(60, 1)])
+    scene.batch(b=[(61, 7)])
+    assert scene.violating == {3}
 
 
 def test_each_row_of_a_unique_stream_closes_its_key_unless_it_is_late() -> None:

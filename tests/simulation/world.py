@@ -39,6 +39,7 @@ from service.inputs.inputs import Inputs
 from service.inputs.partitions import ROW_BITS
 from service.inputs.retention import InputRetention
 from service.inputs.sources.http_log import Sending
+from service.planning.changes import several
 from service.recovery.move import Place, move
 from service.recovery.opening import open_catalog
 from service.results.results import ResultReader
@@ -47,7 +48,7 @@ from service.workspace.watcher import Watcher
 from service.workspace.workspace import Workspace
 from tests.operators.queries import Row
 from tests.simulation.death import Death, Died
-from tests.simulation.fast_catalog import fast_catalogs, write_empty_catalog
+from tests.simulation.fast import fast, write_empty_catalog
 from tests.simulation.spark import SimulatedSpark, read_manifests
 
 SECOND_US = 1_000_000
@@ -558,7 +559,7 @@ class World:
         workspace = self.workspace
         answer = workspace.answers.recall(key, repr(change))
         if answer is None:
-            with workspace.queries.changing((change,)) as outcome:
+            with workspace.queries.changing(several((change,))) as outcome:
                 found = {"series": outcome.statuses[0].series, "version": outcome.version}
                 body = json.dumps(found)
                 workspace.answers.remember(key, repr(change), 202, body)
@@ -650,7 +651,7 @@ def a_world(directory: Path, seed: int) -> Iterator[World]:
     retention.KEPT_BATCHES = 12
     world = World(directory, seed, time, death)
     try:
-        with fast_catalogs():
+        with fast():
             yield world
     finally:
         world.close()

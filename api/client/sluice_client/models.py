@@ -237,6 +237,7 @@ class QueryStatistics(Answer, frozen=True, kw_only=True):
     query: str
     query_id: int
     results: int
+    absent: int | None
 
 
 class Statistics(Answer, frozen=True, kw_only=True):

@@ -4,19 +4,29 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
-from sqlalchemy import bindparam, func, insert, select, update
+from sqlalchemy import bindparam, delete, func, insert, select, update
 
 from catalog.errors import KeyExists, KeyNotFound
 from catalog.store import tables
 from catalog.store.repository import Repository
+
+#: Revoked keys that are kept, the newest; whoever has an older one is told the same (``service.access``).
+REVOKED_KEPT: Final = 1000
 
 _k = tables.api_keys.c
 _COLUMNS = (_k.id, _k.name, _k.scopes, _k.secret_hash, _k.rate_per_s, _k.created_at_us, _k.revoked_at_us)
 _BY_ID = select(*_COLUMNS).where(_k.id == bindparam("id"))
 _LIVE = select(*_COLUMNS).where(_k.revoked_at_us.is_(None))
 _LIVE_NAMED = select(*_COLUMNS).where(_k.revoked_at_us.is_(None), _k.name == bindparam("name"))
+_NEWEST_REVOKED = (
+    select(_k.id)
+    .where(_k.revoked_at_us.is_not(None))
+    .order_by(_k.revoked_at_us.desc(), _k.id)
+    .limit(bindparam("kept"))
+)
+_DROP_REVOKED = delete(tables.api_keys).where(_k.revoked_at_us.is_not(None), _k.id.not_in(_NEWEST_REVOKED))
 _COUNT = select(func.count()).select_from(tables.api_keys).where(_k.revoked_at_us.is_(None))
 
 
@@ -76,7 +86,7 @@ class ApiKeyRepository(Repository):
             )
 
     def find(self, key_id: str) -> ApiKey | None:
-        """Return the key of an id, revoked or not; None if there is none."""
+        """Return the key of an id, also a revoked one; None if there is none, or it was revoked long ago."""
         with self._database.read() as connection:
             row = connection.execute(_BY_ID, {"id": key_id}).first()
         return None if row is None else _key(row)
@@ -105,6 +115,7 @@ class ApiKeyRepository(Repository):
             connection.execute(
                 update(tables.api_keys).where(_k.id == row.id).values(revoked_at_us=self._now_us())
             )
+            connection.execute(_DROP_REVOKED, {"kept": REVOKED_KEPT})
 
 
 def _key(row: Any) -> ApiKey:  # Any: a row of SQLAlchemy's

@@ -6,11 +6,17 @@ engine that was thought dead cannot make anything visible.
 
 from __future__ import annotations
 
-from sqlalchemy import Connection, func, insert, select
+from typing import Final
+
+from sqlalchemy import Connection, delete, func, insert, select
 
 from catalog.errors import FencedOut
 from catalog.store import tables
 from catalog.store.repository import Repository, next_id
+
+#: Epochs that are kept for people, besides those that batches name. Once in as many starts the older ones go,
+#: since it takes a look at all batches to know which of them are named.
+KEPT: Final = 1000
 
 _EPOCH = select(func.coalesce(func.max(tables.epochs.c.epoch), 0))
 
@@ -46,6 +52,13 @@ class EpochRepository(Repository):
             connection.execute(
                 insert(tables.epochs).values(epoch=epoch, owner=owner, started_at_us=self._now_us())
             )
+            if epoch % KEPT == 0:
+                named = select(tables.batches.c.epoch).distinct()
+                connection.execute(
+                    delete(tables.epochs).where(
+                        tables.epochs.c.epoch <= epoch - KEPT, tables.epochs.c.epoch.not_in(named)
+                    )
+                )
         return epoch
 
     def current(self) -> int:

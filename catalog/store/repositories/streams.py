@@ -1,4 +1,7 @@
-"""Streams in the catalog: registered under a unique name, removed with a tombstone, ids never reused."""
+"""Streams in the catalog: registered under a unique name, removed with a tombstone, ids never reused.
+
+The tombstone goes once nothing that is kept names the stream (``catalog.store.pruning``).
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ _LIVE_BY_NAME = _LIVE.where(_s.folded_name == bindparam("name"))
 _BY_ID = select(_s.document).where(_s.id == bindparam("id"))
 
 #: Text that the document of every query over more than two streams contains.
-_OF_MANY = '"left":{'
+OF_MANY = '"left":{'
 
 #: Decoded streams kept per process: whatever is changed or planned asks for all of them.
 STREAMS_KEPT = 1024
@@ -127,7 +130,7 @@ class StreamRepository(Repository):
             The stream.
 
         Raises:
-            StreamNotFound: No stream ever had that id.
+            StreamNotFound: No stream ever had that id, or nothing that is kept names it any more.
         """
         with self._database.read() as connection:
             row = connection.execute(_BY_ID, {"id": stream_id}).first()
@@ -154,7 +157,7 @@ class StreamRepository(Repository):
             one_of_two = or_(_q.stream_a == stream.id, _q.stream_b == stream.id)
             found = connection.execute(
                 select(_q.name, _q.document)
-                .where(wanted, or_(one_of_two, _q.document.contains(_OF_MANY)))
+                .where(wanted, or_(one_of_two, _q.document.contains(OF_MANY)))
                 .order_by(_q.id)
             )
             users = [

@@ -198,7 +198,7 @@ class EventLog:
         return int(count), pa.concat_tables(tables).slice(0, limit), times_us[:limit]
 
     def _quarantine(self, connection: Connection, stream: Stream, rows: pa.Table) -> None:
-        """Keep rows apart; of old ones the number alone stays."""
+        """Keep rows apart; of old ones the number alone stays, in one record."""
         kept = self._tables.quarantine
         connection.execute(
             insert(kept),
@@ -209,17 +209,18 @@ class EventLog:
                 "data": encode(rows),
             },
         )
-        newest = (
-            select(kept.c.id)
-            .where(kept.c.stream_id == stream.id)
-            .order_by(kept.c.id.desc())
-            .limit(_QUARANTINE_KEPT)
-        )
-        connection.execute(
-            update(kept)
-            .where(kept.c.stream_id == stream.id, kept.c.id.not_in(newest), kept.c.data.is_not(None))
-            .values(data=None)
-        )
+        of_stream = kept.c.stream_id == stream.id
+        newest = select(kept.c.id).where(of_stream).order_by(kept.c.id.desc()).limit(_QUARANTINE_KEPT)
+        older = of_stream & (kept.c.id < select(func.min(newest.subquery().c.id)).scalar_subquery())
+        rows_of = {
+            row.id: row.rows for row in connection.execute(select(kept.c.id, kept.c.rows).where(older))
+        }
+        if rows_of:
+            counting = min(rows_of)
+            connection.execute(delete(kept).where(older, kept.c.id != counting))
+            connection.execute(
+                update(kept).where(kept.c.id == counting).values(rows=sum(rows_of.values()), data=None)
+            )
 
     def end(self, stream_id: int) -> int:
         """Return the offset after the last durable event."""
@@ -284,6 +285,18 @@ class EventLog:
             dropped += int(sum(rows))
             if len(rows) < _DROPPED_AT_ONCE or time.monotonic() > until_s:
                 return dropped
+
+    def known_ids(self) -> tuple[int, ...]:
+        """Return the ids of the streams of which anything is there, were it a number."""
+        heads, kept = self._tables.heads.c, self._tables.quarantine.c
+        with self._read() as connection:
+            return tuple(connection.execute(select(heads.stream_id).union(select(kept.stream_id))).scalars())
+
+    def forget(self, stream_id: int) -> None:
+        """Forget a stream without events that nobody will post to or read again."""
+        with self._write() as connection:
+            for table in (self._tables.quarantine, self._tables.heads):
+                connection.execute(delete(table).where(table.c.stream_id == stream_id))
 
     def pieces(self, stream_id: int, position: int, limit: int) -> tuple[Piece, ...]:
         """Return up to ``limit`` requests' events from an offset on, in order.

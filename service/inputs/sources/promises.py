@@ -7,7 +7,6 @@
 
 from __future__ import annotations
 
-import json
 from base64 import b64encode
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import product
@@ -18,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from catalog.arrow_types import BELOW_COLUMN, PUNCTUATION_COLUMN
-from catalog.punctuation_marks import RANGE_MARK, has_ranges, promises_in
+from catalog.punctuation_marks import RANGE_MARK, has_ranges, mark_of, promises_in
 from catalog.values.plan import Promises
 from catalog.values.stream import Punctuations, Stream
 from catalog.wording import did_you_mean
@@ -75,7 +74,7 @@ def posted_table(stream: Stream, events: Sequence[object]) -> pa.Table:
         done += before
         closing = _at([number] * len(constants), stream, constants, without_time=True)
         end = _range_end(stream, events[number], number, closing)
-        mark = pa.array([json.dumps(sorted(constants[0])) + end] * len(constants), pa.string())
+        mark = pa.array([mark_of(constants[0]) + end] * len(constants), pa.string())
         parts.append(closing.append_column(PUNCTUATION_COLUMN, mark))
     parts.append(table.slice(done))
     return pa.concat_tables(parts).combine_chunks()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 import threading
 import time
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ from starlette.types import Receive, Scope, Send
 from api.server.connections import ConnectionLimits, limited_protocol
 from api.server.loop import LOOP, HandshakeLoop
 from tests.api.certificates import Authority, Signed
+from tests.waiting import until
 
 QUICK = ConnectionLimits(
     connections=250,
@@ -286,3 +288,29 @@ def test_a_tls_handshake_that_does_not_come_is_ended(tmp_path: Path, monkeypatch
         with context.wrap_socket(server.connect(), server_hostname="127.0.0.1") as good:
             good.sendall(GET)
             assert good.recv(15) == b"HTTP/1.1 200 OK"
+
+
+def test_tls_handshakes_under_way_count_among_the_connections(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    limits = replace(QUICK, connections=6, head_s=LONG_S)
+
+    def is_answered(server: Server) -> bool:
+        try:
+            with authority.client().wrap_socket(server.connect(), server_hostname="127.0.0.1") as good:
+                good.sendall(GET)
+                return good.recv(15) == b"HTTP/1.1 200 OK"
+        except (ssl.SSLError, OSError):
+            return False
+
+    with serving(limits, authority.sign("service")) as server:
+        for _ in range(20):
+            assert is_answered(server), "a handshake that is over counts no more"
+        with ExitStack() as clients:
+            silent = [clients.enter_context(server.connect()) for _ in range(6)]
+            until(lambda: not is_answered(server), lambda: "one connection too many was answered", LONG_S)
+            with server.connect() as another:
+                assert answer(another) == b"", "it is closed without an answer"
+            silent[0].close()
+            silent[1].sendall(b"this is no handshake")
+            until(lambda: is_answered(server), lambda: "handshakes that have failed still count", LONG_S)
+        until(lambda: is_answered(server), lambda: "connections that have gone still count", LONG_S)

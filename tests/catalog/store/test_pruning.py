@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
 
-from catalog.errors import PlanVersionNotFound, QueryNotFound
+from catalog.errors import PlanVersionNotFound, QueryNotFound, StreamNotFound
 from catalog.store import pruning
 from catalog.store.pruning import REPLAYED_BATCHES, Pruned
 from catalog.store.store import Store
 from catalog.values.plan import Heartbeat
+from catalog.values.source_file import SourceFile
+from catalog.values.stream import Stream
+from planner.bind.bind import bind
 from tests.catalog import examples
 from tests.catalog.examples import add_query, manifest, plan, stream
 
@@ -180,3 +184,52 @@ def test_what_is_pruned_is_gone_for_other_processes_too(store: Store, url: str) 
     with Store.open(url, migrate=False) as other:
         assert [record.plan for record in other.control_log.records(0)] == [plan(50)]
         assert other.control_log.append(plan=plan(51)).seq == 51
+
+
+def removed_stream(store: Store, name: str) -> Stream:
+    """Register a stream and remove it."""
+    return store.streams.remove(store.streams.add(stream(name)).name)
+
+
+def known(store: Store, *streams: Stream) -> list[str]:
+    """Return the names of the streams that still have a row."""
+    names = []
+    for each in streams:
+        with suppress(StreamNotFound):
+            names.append(store.streams.by_id(each.id).name)
+    return names
+
+
+def test_a_removed_stream_goes_once_nothing_names_it(store: Store) -> None:
+    live, other = store.streams.add(stream("live")), store.streams.add(stream("other"))
+    unused, planned = removed_stream(store, "unused"), store.streams.add(stream("planned"))
+    gave, listed = store.streams.add(stream("gave")), store.streams.add(stream("listed"))
+    third = store.streams.add(stream("third"))
+    store.source_files.append(listed.id, [SourceFile(0, "x", 1, 1, 1, 0, 0)])
+    given = add_query(store, "given", live, gave).query.id
+    streams = {each.name: each for each in (live, other, third)}
+    of_three = "SELECT x.k FROM live [RANGE 9 SECONDS] x JOIN other [RANGE 9 SECONDS] y ON x.k = y.k "
+    text = f"{of_three}JOIN third [RANGE 9 SECONDS] z ON y.k = z.k"
+    joined = bind(text, streams, name="joined", query_id=store.queries.reserve_ids(1)[0])
+    store.queries.add(joined, 1)
+    store.control_log.append(plan=plan(1, (live, planned)))
+    store.control_log.append(plan=plan(2, (live,)))
+    commit(store, 1, 1, {given: 2})
+    for name, version in (("given", 1), ("joined", 2)):
+        store.queries.remove(name, version)
+    for each in (planned, gave, listed, third):
+        store.streams.remove(each.name)
+    removed = (unused, planned, gave, listed, third)
+    commit(store, 1, REPLAYED_BATCHES)
+    assert store.pruning.prune(grace_us=10**9).streams == 0
+    assert store.pruning.prune().streams == 1
+    assert known(store, *removed) == ["planned", "gave", "listed", "third"]
+    assert store.pruning.prune() == Pruned()
+    commit(store, 2, REPLAYED_BATCHES + 1)
+    assert store.pruning.prune().streams == 2
+    assert known(store, *removed) == ["gave", "listed"], "a query with results, and a file"
+    store.source_files.forget_all(listed.id)
+    assert store.pruning.prune().streams == 1
+    assert known(store, live, other, *removed) == ["live", "other", "gave"]
+    assert store.streams.add(stream("unused")).id == third.id + 1
+    assert {counters.stream_id for counters in store.batches.stream_totals()} <= {live.id, other.id, gave.id}

@@ -72,8 +72,9 @@ constants = st.builds(
 
 
 def test_every_constant_has_its_unit_of_work() -> None:
-    of_rings = ("per_ring_look", "per_scanned_row", "per_ring_row")  # ``planner.probes`` prices these
-    assert tuple(f.name for f in fields(Calibration) if f.name.startswith("per_")) == CONSTANTS + of_rings
+    # ``planner.probes`` prices these.
+    timed = ("per_ring_look", "per_scanned_row", "per_ring_row", "per_searched_row")
+    assert tuple(f.name for f in fields(Calibration) if f.name.startswith("per_")) == CONSTANTS + timed
     units = [f.name for f in fields(Work)]
     for unit, name in zip(units, CONSTANTS, strict=True):
         singular = {"per_batch": "batches", "per_match": "matches"}.get(name, f"{name.removeprefix('per_')}s")

@@ -10,6 +10,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from catalog.clock import wall_clock_us
 from catalog.errors import InternalError
 from catalog.store.pruning import REPLAYED_BATCHES
 from catalog.store.store import Store
@@ -159,6 +160,24 @@ def test_input_of_a_removed_stream_goes_once_no_plan_reads_it(
     assert service.events.begin(posted.id) == 10
     assert service.store.source_files.count(files.id) == 0
     assert service.look() == (0, 0)
+    assert service.events.known_ids() == ()
+    assert service.store.pruning.prune().streams == 2
+
+
+def test_what_was_kept_apart_of_a_removed_stream_goes(service: Service) -> None:
+    now_us = wall_clock_us()
+    live, removed = (service.store.streams.add(stream_of(stream_id=0, name=n)) for n in ("L", "R"))
+    for stream in (live, removed):
+        service.events.append(replace(stream, max_ahead_us=0), [{"ts": now_us + DAY_US, "k": 1}])
+    service.plan(live)
+    service.store.streams.remove("R")
+    service.commit({}, REPLAYED_BATCHES + 1)
+    service.look()
+    assert service.events.known_ids() == (live.id, removed.id)
+    service.commit({}, REPLAYED_BATCHES)
+    service.look()
+    assert service.events.known_ids() == (live.id,)
+    assert service.events.quarantined(live, 10)[0] == 1
 
 
 def listed_names(service: Service, stream: Stream) -> list[str]:

@@ -16,7 +16,7 @@ from catalog.values.query import Output
 from service.errors import CorruptResults, DiskFailed
 from service.results.pages import run_maker, spans
 from service.results.results import SORTED_BYTES, ResultReader
-from service.results.runs import Run, Runs
+from service.results.runs import KEPT_S, Run, Runs
 from tests.service.compacting import compact, compactor_of
 from tests.service.pairs import Batches, add_query, open_store
 from tests.service.results.test_results import pair
@@ -177,3 +177,26 @@ def test_runs_that_were_not_used_for_longest_go_first() -> None:
     assert [runs.find(1, 2), runs.find(2, 0) is not None] == [None, True]
     runs.clear()
     assert runs.find(2, 0) is None
+
+
+def test_runs_in_memory_that_nobody_uses_go_and_those_in_files_stay() -> None:
+    now_s = 0.0
+    runs = Runs(clock_s=lambda: now_s)
+    table = pa.table({"k": [1]})
+    runs.keep(1, Run(table, {0: 0}, 8, 0))
+    runs.keep(1, Run(table, {1: 0}, 8, 0))
+    runs.keep(1, Run(table, {2: 0}, 0, 8))
+    now_s = KEPT_S - 1
+    assert runs.find(1, 1) is not None
+    now_s = KEPT_S
+    runs.keep(1, Run(table, {3: 0}, 8, 0))
+    assert [runs.find(1, batch) is not None for batch in range(4)] == [False, True, True, True]
+
+
+def test_a_small_run_counts_what_its_objects_take() -> None:
+    schema = pa.schema([("k", pa.int64()), ("l", pa.int64())])
+    row = pa.record_batch([pa.array([1]), pa.array([2])], schema=schema)
+    one = Runs().written(schema, [row], [(3, 1)])
+    ten = Runs().written(schema, [row] * 10, [(n, 1) for n in range(10)])
+    assert one.memory_bytes > 2_000
+    assert ten.memory_bytes > one.memory_bytes + 9 * 100

@@ -1,6 +1,7 @@
-"""Constants of the search in rings, timed on the loops themselves.
+"""Constants of rings and of the search for closed keys, timed on the loops themselves.
 
-The runs of ``sluice calibrate`` have no rings, because the planner chooses rings by these very constants.
+The runs of ``sluice calibrate`` have no rings, because the planner chooses rings by these very constants, and
+no punctuations.
 """
 
 from __future__ import annotations
@@ -10,19 +11,25 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
+import pyarrow as pa
 
 from catalog.values.calibration import Calibration
+from operators.closings.closing_rows import constants, matching
 from operators.rings.ring_kernel import heads_behind, remove_expired
 from operators.rings.rings import NOTHING, Arrivals, Scan
 from operators.segments.cell_index import CellIndex
+from operators.segments.layout import SideLayout
+from operators.segments.row_codec import KEY, POS, TS
+from operators.segments.segment import Segment
 
 #: Names of these constants in ``Calibration``.
-RING_CONSTANTS = ("per_ring_look", "per_scanned_row", "per_ring_row")
-_ROWS, _MALES, _RINGS, _REPEATS = 100_000, 4_000, 64, 5
+TIMED_CONSTANTS = ("per_ring_look", "per_scanned_row", "per_ring_row", "per_searched_row")
+_ROWS, _MALES, _RINGS, _CLOSINGS, _REPEATS = 100_000, 4_000, 64, 1_000, 5
+_LAYOUT = SideLayout({"k": "bigint"}, "ts", ("k",), ("bigint",), (), None)
 
 
-def with_ring_constants(calibration: Calibration) -> Calibration:
-    """Return a calibration with constants of rings that are timed now.
+def with_timed_constants(calibration: Calibration) -> Calibration:
+    """Return a calibration with constants that are timed now.
 
     Args:
         calibration: All other constants.
@@ -52,11 +59,17 @@ def with_ring_constants(calibration: Calibration) -> Calibration:
 
     scan_s, look_s = _least_s(scan), _least_s(look)
     sort_s = _least_s(lambda: CellIndex.of(keys, times, _RINGS))
+    arrays = [pa.array(each) for each in (np.sort(keys), times, times)]
+    stored = Segment(pa.RecordBatch.from_arrays(arrays, names=[KEY, TS, POS]), 0, ())
+    # Every second key is closed, so that no two closings are one.
+    closings = constants(np.arange(0, 2 * _CLOSINGS, 2))
+    search_s = _least_s(lambda: matching(stored, _LAYOUT, closings))
     return replace(
         calibration,
         per_ring_look=look_s / _MALES,
         per_scanned_row=scan_s / scanned,
         per_ring_row=sort_s / _ROWS,
+        per_searched_row=search_s / _ROWS,
     )
 
 

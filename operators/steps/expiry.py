@@ -1,0 +1,86 @@
+"""Expiry of the rows of an intermediate: when no later row can meet all rows of a combination.
+
+    a1 b1   oldest 10:00:00, newest 10:00:50      windows of a minute: c rows meet it up to 10:00:59.999999
+    a2 b2   oldest 10:00:50, newest 10:00:50                                    up to 10:01:49.999999
+
+A slice follows the newest event time, by which both rows would stay up to 10:01:50. So rows leave their
+slices earlier, each at its own time, and a segment is rewritten now and then. Which segments are rewritten
+depends on the rows and the watermark alone, so a repeated batch does the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from catalog.steps import EXPIRES
+from catalog.values.plan import FamilyPlan
+from catalog.values.query import OLDEST, UNBOUNDED_US
+from operators.kernels.keys import Bools, Codes, Int64s
+from operators.segments.segment import Segment
+
+#: At the end of a batch at most one in so many of the held rows has expired.
+MOST_EXPIRED = 25
+
+
+#: Class of each row, None where all rows are of one, and for each class a set of queries.
+Classes = tuple[Codes | None, Sequence[int]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Expiry:
+    """Times up to which the queries of a family need the rows of its side a.
+
+    Attributes:
+        alike_us: How much later than the oldest event time of a row it is still needed, by the set of the
+            one query that says so; other queries need the column ``expires``.
+    """
+
+    alike_us: Mapping[int, int]
+
+    def expired(
+        self, segments: Sequence[Segment], classes_of: Callable[[Segment], Classes], reached: int
+    ) -> list[Bools | None]:
+        """Return which rows of segments are to leave, bool[n]; None: all of them stay for now.
+
+        Args:
+            segments: Rows held.
+            classes_of: Returns the class of each row, None where all rows are of one, and for each class the
+                set of queries that may use its rows.
+            reached: Event time that no later row of the other side is below.
+        """
+        gone = [self._needed_until(rows, *classes_of(rows)) < reached for rows in segments]
+        counts = [int(np.count_nonzero(each)) for each in gone]
+        left, most = sum(counts), sum(map(len, segments))
+        found: list[Bools | None] = [None] * len(segments)
+        # Rewriting pays most where most rows go.
+        for place in sorted(range(len(segments)), key=lambda p: -counts[p] / max(len(segments[p]), 1)):
+            if left * MOST_EXPIRED <= most - left:
+                break
+            found[place] = gone[place]
+            left, most = left - counts[place], most - counts[place]
+        return found
+
+    def _needed_until(self, rows: Segment, codes: Codes | None, sets: Sequence[int]) -> Int64s:
+        """Return event times up to which rows are needed, int64[n], or int64[1] for all rows."""
+        expires, oldest = rows.column(EXPIRES), rows.column(OLDEST)
+        if expires is not None:
+            until: Int64s = expires.to_numpy()
+            return until
+        if oldest is None:
+            # Rows of an older version.
+            return np.full(1, UNBOUNDED_US)
+        longest = np.array([self._longest_us(members) for members in sets], dtype=np.int64)
+        first: Int64s = oldest.to_numpy()
+        return first + (longest[0] if codes is None else longest[codes])
+
+    def _longest_us(self, members: int) -> int:
+        return max((us for query, us in self.alike_us.items() if query & members), default=0)
+
+
+def expiry_of(family: FamilyPlan) -> Expiry:
+    """Return the expiry of side a of a family, which is an intermediate."""
+    alike = {1 << number: query.alike_us for number, query in enumerate(family.queries)}
+    return Expiry({query: us for query, us in alike.items() if us is not None})

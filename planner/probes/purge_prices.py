@@ -1,0 +1,19 @@
+"""Prices by which a family decides when to search its stored rows for those whose key is closed."""
+
+from __future__ import annotations
+
+from catalog.values.calibration import Calibration
+from catalog.values.plan import Probe, PurgePrices
+
+
+def purge_prices(probe: Probe, constants: Calibration) -> PurgePrices:
+    """Return the prices of a family, by the way in which its slices are searched for partners.
+
+    Args:
+        probe: That way.
+        constants: Calibrated constants.
+    """
+    if not probe.has_rings:
+        return PurgePrices(constants.per_searched_row, 0.0, constants.per_male_segment)
+    per_row = constants.per_scanned_row / probe.cells
+    return PurgePrices(constants.per_searched_row, per_row, 2 * constants.per_ring_look)
