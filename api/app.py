@@ -95,7 +95,7 @@ def guard_of(settings: Settings) -> Guard:
 
 
 def needs_key(settings: Settings) -> bool:
-    """Tell whether a client must prove who it is."""
+    """Return whether a client must prove who it is."""
     access = settings.access
     return access.require_keys or not (is_loopback(settings.server.host) or access.insecure)
 

@@ -1,4 +1,4 @@
-"""The rows of all buckets, hashed anew into another number of them.
+"""The rows of all buckets, hashed again into another number of them.
 
     2 buckets    | 0: keys 3 8 | 1: keys 1 5 |
     3 buckets    | 0: keys 8 | 1: keys 3 5 | 2: keys 1 |
@@ -56,7 +56,7 @@ def rehashed(old: Iterable[Bucket], number: int, buckets: int) -> Bucket:
         for family_id, joins in bucket.families.items():
             _take(joins, new.families[family_id], number, buckets)
     if new is None:
-        raise InvariantBroken("there is no bucket whose rows could be hashed anew")
+        raise InvariantBroken("there is no bucket whose rows could be hashed again")
     for joins in new.families.values():
         if has_copies(joins.family.plan):
             for chain in joins.chains.values():

@@ -277,7 +277,7 @@ class FamilyJoins:
     def forget_undecided(self, stream_id: int) -> None:
         """Stop judging rows that rest opposite a stream whose watermark goes back.
 
-        With windows of rows, no resting row is joined any more, because ranks begin anew.
+        With windows of rows, no resting row is joined any more, because ranks begin again.
         """
         plan = self.family.plan
         if stream_id in (plan.stream_a, plan.stream_b):

@@ -197,7 +197,7 @@ class SparkSettings(SettingGroup):
 
     @property
     def one_machine(self) -> bool:
-        """Tell whether Spark's workers are processes of this machine."""
+        """Return whether Spark's workers are processes of this machine."""
         return self.master.startswith("local[")
 
 

@@ -217,7 +217,7 @@ class Judge:
         self.may_violate: set[tuple[Family, str, int]] = set()
 
     def has_closed(self, family: Family, side: str, key: tuple[object, ...]) -> bool:
-        """Tell whether a side of a family has closed a key so far."""
+        """Return whether a side of a family has closed a key so far."""
         number = 0 if side == "a" else 1
         slack = self._streams[family[number]].constraints.slack(frozenset(pair[number] for pair in family[2]))
         greatest = self._greatest.get((family, side))
