@@ -223,7 +223,9 @@ def _due_us(
                 served[masks] = np.array(
                     [[mask >> number & 1 for number in numbers] for mask in masks], dtype=bool
                 )
-            codes = np.zeros(len(row), dtype=np.int64) if classes.codes is None else classes.codes[row]
+            codes = np.zeros(len(row), dtype=np.int64)
+            if classes.codes is not None:
+                codes = classes.codes[row].astype(np.int64)
             latest = np.full((len(keys), len(masks)), AT_ONCE_US, dtype=np.int64)
             raise_to_newest(latest, (closing, codes), segment.ts[row])
             for code, serves in enumerate(served[masks]):
