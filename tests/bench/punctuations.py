@@ -575,11 +575,12 @@ streams are made. [Punctuations](../punctuations.md#figures) says what the figur
 
 {table}
 
-**Rows of a unique side.** Each row of a `unique` stream closes its own key, so its key is stored twice: in the row and in the
-closing. For 600 auctions of the demo in two buckets, these closings take 21 kB of the 63 kB of the state of both families. They are
-not derived from the stored rows, because a closing outlives its row: the row leaves when the other stream closes its key, when
-a filter stops it or when its window ends, and each of these places would have to hand over a key. The closing also has a time of its own,
-which rows of the other stream extend.
+**Rows of a unique side.** Each row of a `unique` stream closes its own key, so its key is stored twice: in
+the row and in the closing. For 600 auctions of the demo in two buckets, these closings take 21 kB of the 63
+kB of the state of both families. They are not derived from the stored rows, because a closing outlives its
+row: the row leaves when the other stream closes its key, when a filter stops it or when its window ends,
+and each of these places would have to hand over a key. The closing also has a time of its own, which rows
+of the other stream extend.
 """
 
 
