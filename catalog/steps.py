@@ -72,7 +72,7 @@ def intermediate_id(stream_a: int, stream_b: int, key: Key, *, ordered: bool = F
 
 
 def is_intermediate(stream_id: int) -> bool:
-    """Tell whether a stream id is that of an intermediate."""
+    """Return whether a stream id is that of an intermediate."""
     return stream_id < 0
 
 

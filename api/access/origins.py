@@ -84,7 +84,7 @@ class Origins:
 
 
 def is_loopback(host: str) -> bool:
-    """Tell whether an address to listen on is reached from this machine alone.
+    """Return whether an address to listen on is reached from this machine alone.
 
     >>> is_loopback("127.0.0.1"), is_loopback("::1"), is_loopback("0.0.0.0"), is_loopback("example.org")
     (True, True, False, False)

@@ -121,7 +121,7 @@ def show_plan(
 
 
 def _names(header: str, tag: str) -> bool:
-    """Tell whether ``If-None-Match`` names a tag, which it compares weakly (RFC 9110)."""
+    """Return whether ``If-None-Match`` names a tag, which it compares weakly (RFC 9110)."""
     given = [part.strip().removeprefix("W/") for part in header.split(",")]
     return "*" in given or tag in given
 

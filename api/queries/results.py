@@ -386,6 +386,6 @@ async def _next_page(
 
 
 def _is_over(workspace: Workspace, series: int) -> bool:
-    """Tell whether the query was removed and the removal is in force, so that no batch adds results to it."""
+    """Return whether the query was removed, and no batch adds results to it any more."""
     removed = workspace.queries.removed_with(series)
     return removed is not None and workspace.wait_for_version(removed, 0)

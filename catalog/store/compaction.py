@@ -89,7 +89,7 @@ class Compaction(Repository):
                 return False  # results were dropped
             rows = connection.execute(_DOCUMENTS, {"first": first, "end": end}).all()
             if tuple((row.batch, row.document) for row in rows) != old.documents:
-                return False  # a repetition wrote a file anew
+                return False  # a repetition wrote a file again
             connection.execute(_THIN, thin)
             add_merged(connection, files)
             connection.execute(update(tables.batch_totals).values(merged_until=end))

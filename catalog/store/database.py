@@ -4,7 +4,7 @@
     one writer            BEGIN IMMEDIATE                an advisory lock, the transaction's first statement
     a read's snapshot     WAL mode                       REPEATABLE READ
     commit is on disk     synchronous=FULL               synchronous_commit, unless the server has fsync off
-    connection lost       -                              found at the next use, which connects anew
+    connection lost       -                              found at the next use, which connects again
     writer hangs          until it goes on               its transaction is undone after 10 s
 
 Readers never wait for the writer. What a write transaction reads is still true when it writes, and log
@@ -204,7 +204,7 @@ class Database:
 
     @property
     def keeps_others_out(self) -> bool:
-        """Tell whether a transaction behind the guard is open that no other process can write beside.
+        """Return whether a transaction behind the guard is open that no other process can write beside.
 
         PostgreSQL ends the transaction of a client that hangs, SQLite does not.
         """
@@ -212,7 +212,7 @@ class Database:
 
     @property
     def in_transaction(self) -> bool:
-        """Tell whether this thread is inside a write transaction."""
+        """Return whether this thread is inside a write transaction."""
         return getattr(self._of_thread, "connection", None) is not None
 
     def use_wal(self) -> None:
@@ -373,7 +373,7 @@ class Database:
             "catalog is damaged",
             detail=f"{self.file}: {said}.",
             hint="Move the data directory away and restore a backup with sluice restore. Without one, start "
-            "anew in an empty directory; the results of the old one are Parquet files.",
+            "again in an empty directory; the results of the old one are Parquet files.",
         )
 
     @contextmanager

@@ -180,7 +180,7 @@ def add_merged(connection: Connection, files: Iterable[MergedFile]) -> None:
 
 
 def are_merged(connection: Connection, files: Iterable[MergedFile]) -> bool:
-    """Tell whether all of some files are in the table."""
+    """Return whether all of some files are in the table."""
     return all(connection.execute(_IS_THERE, _key(each)).first() is not None for each in files)
 
 

@@ -209,7 +209,7 @@ class Store:
 
     @property
     def keeps_others_out(self) -> bool:
-        """Tell whether a transaction of the lease's holder is open that no other process can write beside."""
+        """Return whether an open transaction of the lease holder keeps other processes from writing."""
         return self._database.keeps_others_out
 
     @contextmanager

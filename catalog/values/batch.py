@@ -579,7 +579,7 @@ def add_up(counters: Iterable[Counters], key: tuple[str, ...]) -> tuple[Counters
     key_of, numbers_of = _values_of(key), _values_of(summed)
     sums: dict[tuple[Any, ...], tuple[int, ...]] = {}
     for each in counted:
-        # As tuples: a batch has thousands of them, and each value made anew takes its time.
+        # As tuples: a batch has thousands of them, and each value made again takes its time.
         place, numbers = key_of(each), numbers_of(each)
         before = sums.get(place)
         sums[place] = numbers if before is None else tuple(map(add, before, numbers))

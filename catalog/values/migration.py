@@ -134,5 +134,5 @@ class OnLeave:
 
     @property
     def keeps(self) -> bool:
-        """Tell whether anything stays beyond the version in which a query leaves."""
+        """Return whether anything stays beyond the version in which a query leaves."""
         return self.policy != "auto"

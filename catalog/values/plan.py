@@ -121,7 +121,7 @@ class PlannedQuery:
         return self.kind not in ("semi", "anti")
 
     def needs_one_match(self, side: str) -> bool:
-        """Tell whether it judges the rows of a side and needs each of them only until its first match."""
+        """Return whether it judges the rows of a side and needs each of them only until its first match."""
         return not self.gives_pairs and self.preserved == (side,)
 
 
@@ -213,7 +213,7 @@ class Replication:
 
     @property
     def replicates(self) -> bool:
-        """Tell whether any key has more than one fragment."""
+        """Return whether any key has more than one fragment."""
         return self.every > 1 or bool(self.heavy)
 
     def grown(self, other: Replication) -> Replication:
@@ -462,12 +462,12 @@ class FamilyPlan:
 
     @property
     def ordered(self) -> bool:
-        """Tell whether its clock is the order of its streams, so that windows count steps of the order."""
+        """Return whether its clock is the order of its streams, so that windows count steps of the order."""
         return self.clock_a == "order"
 
     @property
     def judges_absence(self) -> bool:
-        """Tell whether its queries are outer, semi and anti joins: a family has these or inner ones."""
+        """Return whether its queries are outer, semi and anti joins: a family has these or inner ones."""
         return any(q.kind != "inner" for q in self.queries)
 
     @property
@@ -477,12 +477,12 @@ class FamilyPlan:
 
     @property
     def hands_on(self) -> bool:
-        """Tell whether some of its queries hand on their pairs to a next step."""
+        """Return whether some of its queries hand on their pairs to a next step."""
         return any(q.hands_on for q in self.queries)
 
     @property
     def rows_expire(self) -> bool:
-        """Tell whether each row of side a, which is an intermediate, leaves at a time of its own."""
+        """Return whether each row of side a, which is an intermediate, leaves at a time of its own."""
         return all(q.expires_a for q in self.queries)
 
     @property

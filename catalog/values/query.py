@@ -148,7 +148,7 @@ class Query:
 
     @property
     def counts_rows(self) -> bool:
-        """Tell whether a window is of rows."""
+        """Return whether a window is of rows."""
         return not {self.a.clock, self.b.clock}.isdisjoint(("rows", "key rows"))
 
     @property
@@ -200,20 +200,20 @@ class QueryRecord:
 
     @property
     def running(self) -> bool:
-        """Tell whether the query is desired to run."""
+        """Return whether the query is desired to run."""
         return self.removed_version is None
 
     @property
     def paused(self) -> bool:
-        """Tell whether the query is paused, if it is the newest of its series."""
+        """Return whether the query is paused, if it is the newest of its series."""
         return self.left_by == "pause"
 
     @property
     def entered(self) -> bool:
-        """Tell whether any plan version has had the query; none has if it was replaced while paused."""
+        """Return whether any plan version has had the query; none has if it was replaced while paused."""
         return self.removed_version != self.added_version
 
     @property
     def wanted(self) -> bool:
-        """Tell whether its name is taken, if it is the newest of its series."""
+        """Return whether its name is taken, if it is the newest of its series."""
         return self.running or self.paused

@@ -195,10 +195,10 @@ class SinkRecord:
 
     @property
     def losing(self) -> bool:
-        """Tell whether it has lost results since it took something last."""
+        """Return whether it has lost results since it took something last."""
         return self.lost_at_us is not None and self.lost_at_us > (self.delivered_at_us or 0)
 
     @property
     def failing(self) -> bool:
-        """Tell whether the last attempt failed."""
+        """Return whether the last attempt failed."""
         return self.error_at_us is not None and self.error_at_us > (self.delivered_at_us or 0)

@@ -60,7 +60,7 @@ class Confinement:
     kept_out: str
 
     def allows(self, real_path: str) -> bool:
-        """Tell whether a file may be read, given its path without links.
+        """Return whether a file may be read, given its path without links.
 
         >>> inside = Confinement("/data", "/data/sluice")
         >>> [inside.allows(path) for path in ("/data/in/1.csv", "/data/sluice/events.db", "/database")]

@@ -60,9 +60,9 @@ FORMAT_WITH_EXCHANGES = 8
 #: The same, with closed segments of rows that wait on disk, and with all that the others have.
 FORMAT_WITH_PARKED = 9
 
-#: A view of so many steps is not viewed again but written anew: names stay short, views quick to open.
+#: A view of so many steps is not viewed again but written again: names stay short, views quick to open.
 MOST_STEPS = 4
-#: Rows are written anew if more rows than so many would stay stored for each one that is needed.
+#: Rows are written again if more rows than so many would stay stored for each one that is needed.
 MOST_ROWS_PER_NEEDED = 2
 
 
@@ -194,7 +194,7 @@ def _worth_viewing(bucket: Bucket) -> frozenset[str]:
 
 
 def _viewable(segment: Segment, origin: Origin, worth_viewing: frozenset[str]) -> bool:
-    """Tell whether a segment is to be stored as a view of its origin."""
+    """Return whether a segment is to be stored as a view of its origin."""
     name = origin.segment.id
     if stored_id(name) not in worth_viewing or len(steps(name)) >= MOST_STEPS:
         return False
@@ -202,7 +202,7 @@ def _viewable(segment: Segment, origin: Origin, worth_viewing: frozenset[str]) -
 
 
 def _left_over(segment: Segment, worth_viewing: frozenset[str]) -> bool:
-    """Tell whether a selection keeps rows stored that were chosen for queries that have gone since."""
+    """Return whether a selection keeps rows stored that were chosen for queries that have gone since."""
     return KEPT in segment.id and stored_id(segment.id) not in worth_viewing
 
 
@@ -284,7 +284,7 @@ def encode_manifest(bucket: Bucket, dropped: Iterable[str] = (), dropped_before:
                 keys.dead,
                 None if keys.last is None else b64encode(encode_rows(keys.last)).decode(),
                 keys.dead_per_slice,
-                [keys.males, keys.killed],
+                [keys.males, keys.killed, keys.kept],
                 [segment.id for segment in keys.segments],
             ]
             for side, keys in joins.closed.items()
@@ -519,7 +519,8 @@ def load_bucket(
             if len(last) > 1:
                 closed.dead_per_slice = list(last[1])
             if len(last) > 2:
-                closed.males, closed.killed = last[2]
+                closed.males, closed.killed, *kept = last[2]
+                closed.kept = kept[0] if kept else 0
             closed.segments = [segment(segment_id) for segment_id in ids]
         if joins.groups is not None:
             facts, ids = document["groups"][family.id]
@@ -549,7 +550,7 @@ def _document(manifest: bytes) -> dict[str, Any]:
         raise UnknownStateFormat(
             f"the stored state has format {document['format']}, "
             f"this version reads {FORMAT} to {FORMAT_WITH_PARKED}",
-            hint="Go on with the version of Sluice that wrote it, or start anew from a fresh checkpoint.",
+            hint="Go on with the version of Sluice that wrote it, or start again from a fresh checkpoint.",
         )
     return document
 

@@ -1,4 +1,4 @@
-"""The rows of all buckets, hashed anew into another number of them.
+"""The rows of all buckets, hashed again into another number of them.
 
     2 buckets    | 0: keys 3 8 | 1: keys 1 5 |
     3 buckets    | 0: keys 8 | 1: keys 3 5 | 2: keys 1 |
@@ -56,7 +56,7 @@ def rehashed(old: Iterable[Bucket], number: int, buckets: int) -> Bucket:
         for family_id, joins in bucket.families.items():
             _take(joins, new.families[family_id], number, buckets)
     if new is None:
-        raise InvariantBroken("there is no bucket whose rows could be hashed anew")
+        raise InvariantBroken("there is no bucket whose rows could be hashed again")
     for joins in new.families.values():
         if has_copies(joins.family.plan):
             for chain in joins.chains.values():
@@ -184,7 +184,7 @@ def _take(old: FamilyJoins, new: FamilyJoins, number: int, buckets: int) -> None
         target_keys.floor_us, target_keys.newest_us = closed.floor_us, closed.newest_us
         target_keys.unpurged = max(closed.unpurged, target_keys.unpurged)
         target_keys.males = max(closed.males, target_keys.males)
-        target_keys.killed = closed.killed
+        target_keys.killed, target_keys.kept = closed.killed, closed.kept
         for segment in closed.segments:
             comes_here = old.family.fragments.comes_to(segment.key, number, buckets)
             comes_here |= ends(segment.rows) != segment.key

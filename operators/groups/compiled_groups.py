@@ -56,7 +56,7 @@ class _Argument:
 
     @property
     def sums_doubles(self) -> bool:
-        """Tell whether sums of the argument are kept as limbs."""
+        """Return whether sums of the argument are kept as limbs."""
         return self.type == "double" and bool(self.functions & {"sum", "avg"})
 
 
@@ -80,7 +80,7 @@ class CompiledGroups:
 
     @property
     def waits_for_keys(self) -> bool:
-        """Tell whether a query has groups without intervals, which come out when their key is finished."""
+        """Return whether a query has groups without intervals, which come out when their key is finished."""
         return any(grouping.tumble_us is None for grouping in self.queries.values())
 
     @cached_property

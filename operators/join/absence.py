@@ -264,7 +264,7 @@ class Absence:
         self.keyless[side].segments = []
 
     def is_look_due(self, side: str, held: int) -> bool:
-        """Tell whether so many marks came that rows must be searched; restart the count then.
+        """Return whether so many marks came that rows must be searched; restart the count then.
 
         Args:
             side: Side of the rows.

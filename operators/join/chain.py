@@ -343,7 +343,7 @@ class Chain:
         return slices[index + number].w_end_us
 
     def _all_reach(self, side: str, rows: Segment, queries: int) -> bool:
-        """Tell whether ``reaching`` would return all of these rows."""
+        """Return whether ``reaching`` would return all of these rows."""
         if self.join.admission is None:
             return True
         return self.classes.of(side, rows).serving(len(rows), queries) is None
@@ -468,7 +468,7 @@ class Chain:
 
     @staticmethod
     def _can_meet(reach: Reach, female: Segment, oldest: int, newest: int) -> bool:
-        """Tell whether any window reaches between the segment's event times and those of the males."""
+        """Return whether any window reaches between the segment's event times and those of the males."""
         return oldest - female.t_max < reach.behind_us and female.t_min - newest < reach.ahead_us
 
     def _reach(self, side: str) -> Reach:

@@ -277,7 +277,7 @@ class FamilyJoins:
     def forget_undecided(self, stream_id: int) -> None:
         """Stop judging rows that rest opposite a stream whose watermark goes back.
 
-        With windows of rows, no resting row is joined any more, because ranks begin anew.
+        With windows of rows, no resting row is joined any more, because ranks begin again.
         """
         plan = self.family.plan
         if stream_id in (plan.stream_a, plan.stream_b):
@@ -326,7 +326,8 @@ class FamilyJoins:
         closed = self.closed["b" if side == "a" else "a"]
         layout = self.family.layouts[side]
         slices, left = self._remove(side, lambda s: closed.closed(s, layout), all_rows=all_rows)
-        closed.end_search(sum(removed for _, removed, _ in slices) + left, left)
+        kept = sum(state.rows for state, _, _ in slices)
+        closed.end_search(sum(removed for _, removed, _ in slices) + left, left, kept)
         closed.dead_per_slice = [left for _, _, left in slices]
         for state, removed, _ in slices:
             state.counts.closed += removed

@@ -258,7 +258,7 @@ def _held(
     marked = list(before.values())
     if marks:
         marked = [_with_marks(segment, layout.kept(segment), marks) for segment in marked]
-    # What is written anew anyhow forgets what only departed queries asked, or rows that stay forever would
+    # What is written again anyhow forgets what only departed queries asked, or rows that stay forever would
     # gather the filters of all who ever came.
     known = {
         id(segment): found if found is segment else found.slimmed(live)
@@ -293,7 +293,7 @@ def _with_new_filters(
     """Evaluate on old rows the filters of queries that may use them and that these rows do not know.
 
     The watermark has passed the rows of a slice by its start, so a query of no longer window finds no partner
-    for them any more: they need no bit, and are not written anew. Of all segments at once that lack the same
+    for them any more: they need no bit, and are not written again. Of all segments at once that lack the same
     filters: a call of the evaluator takes milliseconds, whatever the number of rows.
     """
     filters = {f.bit: f for f in (family.plan.filters_a if side == "a" else family.plan.filters_b)}

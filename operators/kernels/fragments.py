@@ -53,7 +53,7 @@ class Fragments:
 
     @property
     def replicates(self) -> bool:
-        """Tell whether any key has more than one fragment."""
+        """Return whether any key has more than one fragment."""
         return self.every > 1 or len(self.heavy) > 0
 
     def of_rows(self, key: Int64s, buckets: int) -> Int64s:

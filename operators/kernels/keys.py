@@ -32,7 +32,7 @@ MAX_EXACT_DECIMAL_DIGITS = 18
 
 
 def is_exact(key_types: Sequence[str]) -> bool:
-    """Tell whether equal int64 keys imply equal key columns, so that no verification is needed.
+    """Return whether equal int64 keys imply equal key columns, so that no verification is needed.
 
     >>> is_exact(("bigint",)), is_exact(("string",)), is_exact(("int", "int")), is_exact(())
     (True, False, False, True)

@@ -52,7 +52,7 @@ class Term:
     t_max_us: int = NO_NEWEST
 
     def implies(self, other: Term) -> bool:
-        """Tell whether every row of this term is also one of ``other``."""
+        """Return whether every row of this term is also one of ``other``."""
         return (
             other.bits <= self.bits
             and other.epoch_min <= self.epoch_min
@@ -62,7 +62,7 @@ class Term:
         )
 
     def reaches(self, window_us: int, opposite_watermark_us: int | None) -> bool:
-        """Tell whether a window still reaches from the opposite watermark to a row of this term."""
+        """Return whether a window still reaches from the opposite watermark to a row of this term."""
         return opposite_watermark_us is None or self.t_max_us + window_us > opposite_watermark_us
 
 

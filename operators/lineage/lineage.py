@@ -349,7 +349,7 @@ def _words_of(places: Sequence[int], filters: int) -> tuple[int, ...]:
 
 
 def _passes(kind: Kind, places: tuple[int, ...]) -> bool:
-    """Tell whether the rows of a kind pass all filters at some places."""
+    """Return whether the rows of a kind pass all filters at some places."""
     return all(not wanted & ~answers for answers, wanted in zip(kind[1:], places, strict=True))
 
 

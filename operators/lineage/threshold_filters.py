@@ -57,7 +57,7 @@ class Thresholds:
     whole: bool
 
     def answerable(self, table: pa.Table) -> bool:
-        """Tell whether ``count`` means of this table what the filters mean; what fails is left to DuckDB."""
+        """Return whether ``count`` judges this table as the filters do; DuckDB judges what fails."""
         if self.column not in table.schema.names:
             return False
         column = table.column(self.column)

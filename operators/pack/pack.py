@@ -94,7 +94,7 @@ class Packer:
         return frozenset(names)
 
     def may_have_late_rows(self, table: pa.Table, late_bound_us: int) -> bool:
-        """Tell whether some row is below the bound."""
+        """Return whether some row is below the bound."""
         oldest = pc.min(table.column(self.stream.event_time)).cast(pa.int64()).as_py()
         return oldest is not None and oldest < late_bound_us
 

@@ -47,7 +47,7 @@ class SideLayout:
 
     @property
     def exact(self) -> bool:
-        """Tell whether equal int64 keys are equal keys."""
+        """Return whether equal int64 keys are equal keys."""
         return is_exact(self.key_types)
 
     def kept(self, segment: Segment) -> frozenset[str]:

@@ -42,12 +42,12 @@ def concat(segments: Iterable[Segment], live: Collection[int] | None = None) -> 
 
 
 def _follow_each_other(parts: Sequence[Segment]) -> bool:
-    """Tell whether every row of a part comes before those of the next in the source, as it mostly does."""
+    """Return whether every row of a part comes before those of the next in the source, as it mostly does."""
     return all(int(one.pos.max()) < int(next_one.pos.min()) for one, next_one in pairwise(parts))
 
 
 def mergeable(one: Segment, other: Segment, live: Collection[int] | None = None) -> bool:
-    """Tell whether two segments keep the same columns and know the same filters, of ``live`` if given."""
+    """Return whether two segments keep the same columns and know the same filters, of ``live`` if given."""
     if one.columns != other.columns:
         return False
     if one.filters == other.filters:

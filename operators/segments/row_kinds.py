@@ -39,7 +39,7 @@ class RowKinds:
     kinds: tuple[Kind, ...] = ()
 
     def tells(self, lives: tuple[int, ...]) -> bool:
-        """Tell whether rows are told apart by these live places already."""
+        """Return whether rows are told apart by these live places already."""
         return self.lives is not None and not any(
             live & ~before for live, before in zip(lives, self.lives, strict=True)
         )

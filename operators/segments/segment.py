@@ -11,7 +11,7 @@ filter stands in which place:
 
     filters  (4, 17, 90)      _l0 = 0b101: passes 4 and 90, fails 17, of all others nothing is known
 
-A filter's number (``PlannedFilter.bit``) is given once and grows forever; places are given anew with every
+A filter's number (``PlannedFilter.bit``) is given once and grows forever; places are given again with every
 plan version, densely, and mean nothing outside their segment. So the bits of filters that have gone are used
 again at once, and no row can pass a filter that it never met: neither resting, nor backfilled, nor replayed
 does a word part from the numbers it was written with. A row's words grow with the filters in force, not with
@@ -302,7 +302,7 @@ class Segment:
 
     def _with(self, **given: object) -> Segment:
         """Return a segment with the same keys, times and versions that differs in the fields given."""
-        # Not made anew: finding the first and last times again would cost as much as a state write.
+        # Not made again: finding the first and last times again would cost as much as a state write.
         other = object.__new__(Segment)
         for name in Segment.__slots__:
             object.__setattr__(other, name, given[name] if name in given else getattr(self, name))

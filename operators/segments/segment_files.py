@@ -242,5 +242,5 @@ def _corrupt(stored_id: str, detail: str) -> CorruptSegment:
     return CorruptSegment(
         f'segment "{stored_id}" cannot be read as it was written',
         detail=detail,
-        hint="Restore the data directory from a backup, or let sluice repair build the state anew.",
+        hint="Restore the data directory from a backup, or let sluice repair build the state again.",
     )

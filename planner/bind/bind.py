@@ -351,7 +351,7 @@ def _check_joined(scope: Scope, statement: Statement, found: _Conditions) -> Non
 
 
 def _joins(name: str, type_: str, other: Stream) -> bool:
-    """Tell whether a column of that name in the other stream could be its key."""
+    """Return whether a column of that name in the other stream could be its key."""
     column = other.column(name)
     return column is not None and key_type(type_, column.type) is not None
 

@@ -105,7 +105,7 @@ def build_plan(
         profile: Statistics that ``cpu-opt`` weighs; what it does not say is assumed (``costs.rates``).
         left: Boundaries that stay in the chains of families that are not pinned, although no query has such a
             window any more.
-        keep: Ids of families whose joins are not chosen anew while their queries are the same.
+        keep: Ids of families whose joins are not chosen again while their queries are the same.
 
     Returns:
         The next plan version, checked.
@@ -284,7 +284,7 @@ def _probe(
 
 
 def _is_whole(query: PlannedQuery) -> bool:
-    """Tell whether a planned query has all that this version says of one."""
+    """Return whether a planned query has all that this version says of one."""
     return all(output.columns is not None for output in query.outputs)
 
 

@@ -115,7 +115,7 @@ def rows_moved(before: Mapping[JoinKey, Shape], steps: Iterable[Primitive]) -> f
     """Return how many rows change their slice when primitives are carried out, at most.
 
     A split moves the older part of its slice, a merge the later slice's rows, and every row of a closed join
-    is looked at anew. Where a slice is unbounded it is not known where its rows lie, and all are counted.
+    is looked at again. Where a slice is unbounded it is not known where its rows lie, and all are counted.
 
     Args:
         before: Joins before, with the rows they hold.
@@ -266,7 +266,7 @@ def _cut(piece: MovedPiece, at_us: int, keep: Keep) -> tuple[MovedPiece, MovedPi
 
 
 def _drops(step: Primitive | None, split: Split) -> bool:
-    """Tell whether a step drops the later part of the slice that was split just before."""
+    """Return whether a step drops the later part of the slice that was split just before."""
     place = (split.family, split.join, split.side, split.at_us)
     return isinstance(step, Truncate) and (step.family, step.join, step.side, step.to_us) == place
 

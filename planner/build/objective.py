@@ -201,12 +201,12 @@ class Objective:
     def weighs_keys(
         self, previous: Plan | None, queries: Iterable[Query], anew: Collection[str] = ()
     ) -> bool:
-        """Return whether the next plan depends on the keys of a family, which comes or is planned anew.
+        """Return whether the next plan depends on the keys of a family, which comes or is planned again.
 
         Args:
             previous: Plan in force.
             queries: Queries that run in the version to come.
-            anew: Ids of families that are planned anew.
+            anew: Ids of families that are planned again.
         """
         if self.partitioning != "auto":
             return False

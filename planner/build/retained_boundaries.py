@@ -42,7 +42,7 @@ def boundaries_of(family: FamilyPlan) -> Boundaries:
 
 
 def kept_families(previous: Plan | None, anew: Collection[str]) -> frozenset[str]:
-    """Return the ids of the families in force that are not to be planned anew."""
+    """Return the ids of the families in force that are not to be planned again."""
     return frozenset() if previous is None else frozenset(f.id for f in previous.families) - frozenset(anew)
 
 

@@ -46,7 +46,7 @@ class RowClass:
 
     @property
     def is_plain(self) -> bool:
-        """Tell whether the rows are neither split nor let in unjudged."""
+        """Return whether the rows are neither split nor let in unjudged."""
         return not self.whole and not self.split
 
     def share(self, bits: Bits, *, whole: bool = True) -> float:

@@ -228,7 +228,7 @@ def _decided_by(
 
 
 def _differ(one: float, other: float) -> bool:
-    """Tell whether two costs are more than rounding apart."""
+    """Return whether two costs are more than rounding apart."""
     return abs(one - other) > 1e-9 * max(abs(one), abs(other))
 
 

@@ -179,7 +179,7 @@ def _short_facts(run: Sequence[Primitive], names: _Names) -> dict[str, Any]:
 
 
 def _alike(one: Primitive, other: Primitive) -> bool:
-    """Tell whether two steps change the filters of neighbouring slices in the same way."""
+    """Return whether two steps change the filters of neighbouring slices in the same way."""
     return (
         isinstance(one, SetFilter)
         and isinstance(other, SetFilter)

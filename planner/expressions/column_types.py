@@ -23,17 +23,17 @@ def decimal_parts(type_: str) -> tuple[int, int] | None:
 
 
 def is_integer(type_: str) -> bool:
-    """Tell whether the type is int or bigint."""
+    """Return whether the type is int or bigint."""
     return type_ in _INTEGER_DIGITS
 
 
 def is_numeric(type_: str) -> bool:
-    """Tell whether the type is a number."""
+    """Return whether the type is a number."""
     return is_integer(type_) or type_ == "double" or decimal_parts(type_) is not None
 
 
 def is_time(type_: str) -> bool:
-    """Tell whether the type is date or timestamp."""
+    """Return whether the type is date or timestamp."""
     return type_ in ("date", "timestamp")
 
 

@@ -129,7 +129,7 @@ def time_literal(value: str, type_: str) -> Typed | None:
 
 
 def is_date_text(value: str) -> bool:
-    """Tell whether a text is written as a date alone."""
+    """Return whether a text is written as a date alone."""
     return _DATE.fullmatch(value.strip()) is not None
 
 

@@ -67,7 +67,7 @@ def _check_literal(compiler: Compiler, node: exp.Cast, text: str, type_: str) ->
 
 
 def _is_number(text: str) -> bool:
-    """Tell whether DuckDB may read a text as a number; it also knows hexadecimal ones."""
+    """Return whether DuckDB may read a text as a number; it also knows hexadecimal ones."""
     if re.fullmatch(r"\s*[+-]?0[xXbB][0-9a-fA-F_]+\s*", text):
         return True
     try:
@@ -78,7 +78,7 @@ def _is_number(text: str) -> bool:
 
 
 def _casts(from_: str, to: str) -> bool:
-    """Tell whether DuckDB has a cast at all."""
+    """Return whether DuckDB has a cast at all."""
     if from_ in (to, "null", "string") or to == "string":
         return True
     if ct.is_time(from_) or ct.is_time(to):

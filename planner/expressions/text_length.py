@@ -36,7 +36,7 @@ def longest_text(node: exp.Expr) -> int:
 
 
 def grows(to: exp.Expr, part: exp.Expr) -> bool:
-    """Tell whether replacing one text by another can make a text longer."""
+    """Return whether replacing one text by another can make a text longer."""
     if isinstance(to, exp.Literal) and to.is_string:
         least = len(part.name) if isinstance(part, exp.Literal) and part.is_string else 1
         return len(to.name) > least > 0

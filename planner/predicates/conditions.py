@@ -47,7 +47,7 @@ class Operand:
 
     @property
     def is_null(self) -> bool:
-        """Tell whether it is the literal NULL."""
+        """Return whether it is the literal NULL."""
         return self.text == "NULL"
 
 

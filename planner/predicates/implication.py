@@ -42,7 +42,7 @@ class _ParsedFilter:
 
 
 def implies(f: str, g: str) -> bool:
-    """Tell whether every row that passes one filter is known to pass the other.
+    """Return whether every row that passes one filter is known to pass the other.
 
     Args:
         f: Canonical predicate.

@@ -177,7 +177,7 @@ def _merged(atoms: list[Atom], values: ValueSet) -> Atom:
 
 
 def clause_implies(strong: Group, weak: Group) -> bool:
-    """Tell whether each atom of one clause implies one of the other."""
+    """Return whether each atom of one clause implies one of the other."""
     return all(
         (other := weak.get(subject)) is not None and atom.values <= other.values
         for subject, atom in strong.items()
@@ -185,12 +185,12 @@ def clause_implies(strong: Group, weak: Group) -> bool:
 
 
 def clause_follows(weak: Group, strong: Group) -> bool:
-    """Tell whether a clause follows from a stronger one."""
+    """Return whether a clause follows from a stronger one."""
     return clause_implies(strong, weak)
 
 
 def term_implies(strong: Group, weak: Group) -> bool:
-    """Tell whether each atom of the weaker term is implied by one of the stronger."""
+    """Return whether each atom of the weaker term is implied by one of the stronger."""
     return all(
         (other := strong.get(subject)) is not None and other.values <= atom.values
         for subject, atom in weak.items()
@@ -198,7 +198,7 @@ def term_implies(strong: Group, weak: Group) -> bool:
 
 
 def term_implies_clause(term: Group, clause: Group) -> bool:
-    """Tell whether an atom of the term implies one of the clause."""
+    """Return whether an atom of the term implies one of the clause."""
     for subject, atom in clause.items():
         other = term.get(subject)
         if other is not None and other.values <= atom.values:
@@ -261,7 +261,7 @@ def _consequences(left: Group, right: Group) -> list[Group]:
 
 
 def _contradicts(all_of: Sequence[Group], clause: Group) -> bool:
-    """Tell whether clauses leave some subject no value where another clause is false, so that they imply it.
+    """Return whether clauses imply another one: where it is false, some subject has no value left.
 
     Unit propagation only: an implication that needs a case distinction is missed.
     """

@@ -48,7 +48,7 @@ class ValueSet:
         return self._combined(other, lambda x, y: x and y)
 
     def __le__(self, other: ValueSet) -> bool:
-        """Tell whether every value is in the other too.
+        """Return whether every value is in the other too.
 
         >>> below(Decimal(5)) <= below(Decimal(10)), below(Decimal(10)) <= below(Decimal(5))
         (True, False)
@@ -100,11 +100,11 @@ class ValueSet:
         return filled
 
     def contains_before(self, cut: Cut) -> bool:
-        """Tell whether the values that end at a place are in the set."""
+        """Return whether the values that end at a place are in the set."""
         return self.low != (sum(each < cut for each in self.cuts) % 2 == 1)
 
     def contains_behind(self, cut: Cut) -> bool:
-        """Tell whether the values that start at a place are in the set."""
+        """Return whether the values that start at a place are in the set."""
         return self.low != (sum(each <= cut for each in self.cuts) % 2 == 1)
 
     @property

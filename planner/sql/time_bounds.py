@@ -42,7 +42,7 @@ class Bounds:
 
     @property
     def empty(self) -> bool:
-        """Tell whether no distance is left."""
+        """Return whether no distance is left."""
         return self.low_us is not None and self.high_us is not None and self.low_us > self.high_us
 
 
@@ -78,7 +78,7 @@ def time_bounds(node: exp.Expr, scope: Scope) -> Bounds | None:
 
 
 def compares_times(node: exp.Expr, scope: Scope) -> bool:
-    """Tell whether a conjunct compares the event times of both streams, in whatever form."""
+    """Return whether a conjunct compares the event times of both streams, in whatever form."""
     if not isinstance(node, _COMPARISONS):
         return False
     columns = (column for column in node.find_all(exp.Column) if not isinstance(column.this, exp.Star))

@@ -115,7 +115,7 @@ def figures(now: Sight, before: Sight | None) -> dict[str, Any]:
     seconds = None if before is None else now.at_s - before.at_s
 
     def rate(count: int, counted: int | None) -> float | None:
-        # A service that begins anew counts from zero.
+        # A service that begins again counts from zero.
         return None if not seconds or counted is None else max(count - counted, 0) / seconds
 
     statistics = now.statistics

@@ -215,7 +215,7 @@ class Compactor:
                 yield group
 
     def _fit(self, group: Sequence[MergedFile]) -> bool:
-        """Tell whether files may become one."""
+        """Return whether files may become one."""
         span_us = max(f.last_at_us for f in group) - min(f.first_at_us for f in group)
         if self.retention_us is not None and span_us * _PART_OF_RETENTION > self.retention_us:
             return False

@@ -98,11 +98,11 @@ class SparkLog:
         return (self.input_end(batch - 1) or {}) if batch else {}, end
 
     def is_whole(self, batch: int) -> bool:
-        """Tell whether the commit log's entry of a batch has all its bytes."""
+        """Return whether the commit log's entry of a batch has all its bytes."""
         return _parsed(self._done(batch)) is not None
 
     def cut(self, done: int, begun: Collection[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Remove batches from both logs, so that Spark repeats them or begins them anew.
+        """Remove batches from both logs, so that Spark repeats them or begins them again.
 
         Args:
             done: Last batch that stays in the commit log.
@@ -120,7 +120,7 @@ class SparkLog:
         return not_done, not_begun
 
     def forget_after(self, batch: int) -> None:
-        """Remove all that follows a batch (-1: Spark's empty first one): Spark begins it anew."""
+        """Remove all that follows a batch (-1: Spark's empty first one): Spark begins it again."""
         self.cut(batch, [begun for begun in self.begun() if begun <= batch])
 
     def _begun(self, batch: int) -> Path:

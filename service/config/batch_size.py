@@ -194,7 +194,7 @@ class BatchSizing:
 
     @property
     def grows(self) -> bool:
-        """Tell whether the next batch could be larger than the first, if there is room for it."""
+        """Return whether the next batch could be larger than the first, if there is room for it."""
         return self._size.rows > self.fixed_rows
 
     def has_room(self, rows: int) -> None:

@@ -178,7 +178,7 @@ class CatalogLease:
         """Wait until nobody has renewed the lease for its whole expiry, by this machine's monotonic clock.
 
         Returns:
-            The lease as it is then; None if a stand-by is told to stop, or has to begin anew.
+            The lease as it is then; None if a stand-by is told to stop, or has to begin again.
 
         Raises:
             CatalogInUse: Somebody renews it, and this is no stand-by.
@@ -260,7 +260,7 @@ def _in_use(holder: Holder) -> CatalogInUse:
 
 
 def _is_dead(holder: Holder, me: Holder) -> bool:
-    """Tell whether a holder has gone for sure: it was a process that this one would see."""
+    """Return whether a holder has gone for sure: it was a process that this one would see."""
     if not holder.boot or (holder.boot, holder.processes) != (me.boot, me.processes):
         return False
     try:

@@ -40,7 +40,7 @@ def check_buckets(store: Store, settings: Settings) -> None:
             f"this data directory has {facts['buckets']} buckets, not {wanted}",
             detail="The number of buckets is fixed by the first batch.",
             hint=f"Set SLUICE_BUCKETS (--buckets) to {facts['buckets']}, leave it out, or hash the state "
-            "anew with sluice move --buckets.",
+            "again with sluice move --buckets.",
         )
 
 

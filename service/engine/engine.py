@@ -160,7 +160,7 @@ class Engine:
 
     @property
     def fenced(self) -> bool:
-        """Tell whether another engine has the lease."""
+        """Return whether another engine has the lease."""
         return self._lease.fenced.is_set()
 
     def launch(self) -> None:
@@ -298,7 +298,7 @@ class Engine:
             return None
 
     def _has_begun(self, last: int | None) -> bool:
-        """Tell whether the batch after the last committed one was begun, as far as the log can tell now."""
+        """Return whether the batch after the last committed one was begun, as far as the log can tell now."""
         batch = 0 if last is None else last + 1
         try:
             return SparkLog(self.data_dir.checkpoint).input_end(batch) is not None
@@ -363,7 +363,7 @@ class Engine:
             raise CheckpointDamaged(
                 f'the state in "{self.data_dir.checkpoint}" cannot be read',
                 detail=reason,
-                hint=f'"sluice repair {self.data_dir.root}" says whether it can be built anew.',
+                hint=f'"sluice repair {self.data_dir.root}" says whether it can be built again.',
             )
 
     def _set_aside(self, trace: str, reason: str) -> bool:
@@ -385,7 +385,7 @@ class Engine:
         return True
 
     def _paused_failing(self, trace: str, reason: str) -> bool:
-        """Pause the queries whose expression cannot be evaluated, so that the batch can be begun anew.
+        """Pause the queries whose expression cannot be evaluated, so that the batch can be begun again.
 
         The batch was not committed. Spark's log has it with the plan that failed, so its entry goes; the
         queries are paused before, and if the engine dies in between they are found paused already.

@@ -106,7 +106,7 @@ def _this_process() -> dict[str, Any]:
 
 
 def _names(facts: dict[str, Any], holder: Holder) -> bool:
-    """Tell whether a lock file names the holder of a lease."""
+    """Return whether a lock file names the holder of a lease."""
     return (facts.get("pid"), facts.get("host")) == (holder.pid, holder.host)
 
 

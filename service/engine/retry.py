@@ -85,7 +85,7 @@ class Failures:
 
 
 def can_pass(reason: str) -> bool:
-    """Tell whether a cause can pass without a change of the input.
+    """Return whether a cause can pass without a change of the input.
 
     >>> can_pass("No space left on device"), can_pass("Conversion Error: no number")
     (True, False)

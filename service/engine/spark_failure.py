@@ -43,7 +43,7 @@ def with_causes(told: str, stack: str) -> str:
 
 
 def is_of_state(trace: str) -> bool:
-    """Tell whether a job failed since its stored state is damaged, which does not pass.
+    """Return whether a job failed since its stored state is damaged, which does not pass.
 
     >>> is_of_state("[CANNOT_LOAD_STATE_STORE.UNCATEGORIZED] An error occurred"), is_of_state("no number")
     (True, False)

@@ -63,12 +63,12 @@ class DiskSpace:
 
     @property
     def is_low(self) -> bool:
-        """Tell whether posted events are refused."""
+        """Return whether posted events are refused."""
         return self.free_bytes < self.least_bytes
 
     @property
     def is_out(self) -> bool:
-        """Tell whether batches take no input."""
+        """Return whether batches take no input."""
         return self.free_bytes < self.held_below_bytes
 
     def told(self, needed_bytes: int) -> str:

@@ -1,4 +1,4 @@
-"""Tell whether rows of a stream could be late, judged by what is listed of its input.
+"""Return whether rows of a stream could be late, judged by what is listed of its input.
 
 A row is late if it is older than the watermark at the start of its batch, so where input is cut decides which
 rows are. Watermarks move between batches only, and batches end where pieces do: if every piece begins at or

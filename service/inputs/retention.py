@@ -114,7 +114,7 @@ class InputRetention:
         return forgotten
 
     def _is_over(self, stream_id: int, oldest: BatchManifest) -> bool:
-        """Tell whether a removed stream is in no plan that a batch may still follow."""
+        """Return whether a removed stream is in no plan that a batch may still follow."""
         seen = self._removed_at.setdefault(stream_id, self.store.batches.last() or 0)
         if oldest.batch < seen:
             return False

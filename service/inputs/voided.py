@@ -51,7 +51,7 @@ class VoidedBatch:
     at_us: int
 
     def holds(self, stream_id: int) -> bool:
-        """Tell whether the rows of a stream are left out."""
+        """Return whether the rows of a stream are left out."""
         return not self.stream_ids or stream_id in self.stream_ids
 
 

@@ -1,7 +1,7 @@
 """News: whether somebody has written to the catalog or the event log, at the price of looking at some files.
 
 SQLite writes every commit to a file beside its database (``-wal``), whose size and time tell that there was
-one. A commit can go unseen where that file is begun anew within one tick of the file system's clock; so
+one. A commit can go unseen where that file is begun again within one tick of the file system's clock; so
 whoever waits for news does so for a while only and then looks for itself. An engine that stops touches its
 lock, so that its job is not kept waiting.
 """

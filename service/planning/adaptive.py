@@ -1,11 +1,11 @@
-"""The adaptive objective: where ``cpu-opt`` chose the chain, it is chosen anew once statistics have moved.
+"""The adaptive objective: where ``cpu-opt`` chose the chain, it is chosen again once statistics have moved.
 
     manifests ── measured profile ──┬── cost of the chain in force ─┐
                                     └── cpu-opt ── cost of the best ┴── worth_migrating ── a plan version
     slices ── rows, segments, bytes to move ── price of the migration ──┘
 
 The chain in force is the best one for the statistics it was planned with; the price of moving to another is
-paid once, the gain every second. So a family is planned anew when the gain
+paid once, the gain every second. So a family is planned again when the gain
 
 * is at least a part of what the chain in force costs (hysteresis: below that it may be noise),
 * pays for the migration within a horizon,
@@ -50,7 +50,7 @@ Reason = Literal["nothing is cheaper", "gain too small", "does not pay", "pays"]
 
 @dataclass(frozen=True, slots=True)
 class Replanning:
-    """Tell whether a chain should give way to another one, and the numbers that say so.
+    """Return whether a chain should give way to another one, and the numbers that say so.
 
     Attributes:
         migrate: Whether it should.
@@ -145,7 +145,7 @@ def proposal(
     slices: Iterable[SliceCounters],
     policy: AdaptiveSettings,
 ) -> Proposal:
-    """Plan one family anew under other statistics and say whether that is worth it.
+    """Plan one family again under other statistics and say whether that is worth it.
 
     Args:
         plan: Plan in force.
@@ -190,7 +190,7 @@ class Replanner:
     def consider(
         self, plan: Plan, profile: Profile, prices: Prices, slices: Sequence[SliceCounters], *, now_us: int
     ) -> tuple[Proposal, ...]:
-        """Look once; return the families that should be planned anew now.
+        """Look once; return the families that should be planned again now.
 
         Args:
             plan: Plan in force.
@@ -212,7 +212,7 @@ class Replanner:
             if not found.decision.migrate:
                 continue
             joins, looks = self._agreed.get(family.id, (family.joins, 0))
-            # Another chain in force, by whatever change, begins anew.
+            # Another chain in force, by whatever change, begins again.
             looks = looks + 1 if joins == family.joins else 1
             agreed[family.id] = (family.joins, looks)
             if looks >= LOOKS:
@@ -223,7 +223,7 @@ class Replanner:
 
 @dataclass(slots=True)
 class Adaptive:
-    """Plans families anew while a service runs; called from the watcher's loop.
+    """Plans families again while a service runs; called from the watcher's loop.
 
     Attributes:
         store: Catalog.

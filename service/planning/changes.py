@@ -81,7 +81,7 @@ class ChangeStep:
 
     @property
     def runs(self) -> bool:
-        """Tell whether the draft enters the plan: a paused query stays out of it, whatever its text is."""
+        """Return whether the draft enters the plan: a paused query stays out of it, whatever its text is."""
         return self.record is None or self.record.running or isinstance(self.change, ResumeQuery)
 
     @property

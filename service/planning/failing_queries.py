@@ -1,7 +1,7 @@
 """Queries whose expression cannot be evaluated leave the plan, so that the others go on.
 
 worker: ExpressionFailed ── trace ── engine: which queries have it? ── pause them, with the reason
-                                            └── the batch in hand is begun anew, under the new plan
+                                            └── the batch in hand is begun again, under the new plan
 """
 
 from __future__ import annotations

@@ -84,7 +84,7 @@ class PreviewRequest:
 
     @property
     def reprices(self) -> bool:
-        """Tell whether strategies are to weigh other prices or statistics than those of the service."""
+        """Return whether strategies are to weigh other prices or statistics than those of the service."""
         priced = (self.cost_model, self.c_sys) != (None, None)
         return priced or self.statistics != GivenStatistics()
 

@@ -109,7 +109,7 @@ class Versions:
             actor: Who changed it, for the history.
             at_batch: First batch that may admit it; None admits at once.
             profile: Statistics; None finds them where strategies weigh costs.
-            anew: Ids of families that are planned anew although queries and strategy stay. All others keep
+            anew: Ids of families that are planned again although queries and strategy stay. All others keep
                 their joins then: statistics are never the same again, and no chain should move because a
                 query of another family came or went.
             left: Boundaries of departed queries that stay, by family id; None leaves it to the policy.

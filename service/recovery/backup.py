@@ -39,7 +39,7 @@ from service.results.result_check import check_files
 
 #: How often the names are taken before a backup is given up.
 _ATTEMPTS = 50
-#: How often a backup is begun anew because results were dropped while it was made.
+#: How often a backup is begun again because results were dropped while it was made.
 _SNAPSHOTS = 3
 #: Directory of the names, inside the data directory: a file gets a second name on its own file system only.
 STAGING = ".backup"

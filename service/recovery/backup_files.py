@@ -147,7 +147,7 @@ def refuse_other(path: Path, found: tuple[int, int], wanted: tuple[int, int]) ->
 
 
 def is_taken(directory: Path) -> bool:
-    """Tell whether something is in the way of a new directory: a file, or anything in a directory."""
+    """Return whether something is in the way of a new directory: a file, or anything in a directory."""
     if directory.is_dir():
         return any(directory.iterdir())
     return directory.exists() or directory.is_symlink()

@@ -35,7 +35,7 @@ REPEATABLE = 2
 #: What Spark keeps in a checkpoint.
 SPARK_PARTS = ("offsets", "commits", "state", "metadata", "sources")
 
-#: In the checkpoint's mark: its state is built anew from the first batch on (``recovery.repair``).
+#: In the checkpoint's mark: its state is built again from the first batch on (``recovery.repair``).
 _ANEW = "anew"
 
 
@@ -136,7 +136,7 @@ def examine_checkpoint(store: Store, data_dir: DataDir, *, unsynced: bool = Fals
         found = replace(found, done=found.done - 1)
     none = found.first - 1
     if unsynced and found.committed == none:
-        found = replace(found, done=none, begun=())  # nothing of it is visible: begin anew
+        found = replace(found, done=none, begun=())  # nothing of it is visible: begin again
     elif found.done not in found.begun or (found.done > found.first and found.done - 1 not in found.begun):
         found = replace(found, done=none)
     if not _can_repeat(store, found, anew):
@@ -176,7 +176,7 @@ def _check_mark(store: Store, data_dir: DataDir) -> bool:
     """Refuse the checkpoint of another catalog, or one that was replaced since.
 
     Returns:
-        Whether all batches may be repeated because the state is built anew.
+        Whether all batches may be repeated because the state is built again.
     """
     mark, facts = read_mark(data_dir.checkpoint_identity), store.settings.get(CHECKPOINT_SETTING)
     identity = identity_of(store)
@@ -194,7 +194,7 @@ def _check_mark(store: Store, data_dir: DataDir) -> bool:
 
 
 def _damaged(store: Store, data_dir: DataDir) -> bool:
-    """Tell whether files of the last batch are damaged.
+    """Return whether files of the last batch are damaged.
 
     Raises:
         CorruptResults: Those of a batch before are.
@@ -215,7 +215,7 @@ def _damaged(store: Store, data_dir: DataDir) -> bool:
 
 
 def _can_repeat(store: Store, found: Standing, anew: bool) -> bool:
-    """Tell whether the batches that Spark will repeat have what they need."""
+    """Return whether the batches that Spark will repeat have what they need."""
     if len(found.repeated) > REPEATABLE and not anew:
         return False
     if anew:
@@ -252,7 +252,7 @@ def _clear(data_dir: DataDir, spark: SparkLog, found: Standing) -> None:
     for path in spark.leftovers():
         path.unlink(missing_ok=True)
         log.warning("leftover of Spark's log removed", extra={"path": str(path)})
-    # Spark repeats the last entry alone; the input of later batches is in the catalog, or chosen anew.
+    # Spark repeats the last entry alone; the input of later batches is in the catalog, or chosen again.
     kept = {batch for batch in found.begun if batch <= found.done + 1}
     for batch in spark.cut(found.done, kept)[0]:
         log.warning("batch will be repeated", extra={"batch": batch})
@@ -310,5 +310,5 @@ def _up_to(batch: int) -> str:
 def _hint(data_dir: DataDir) -> str:
     return (
         f'"sluice repair {data_dir.root}" says whether it can be repaired. Otherwise restore the data '
-        "directory as a whole from one backup, or start anew in an empty directory."
+        "directory as a whole from one backup, or start again in an empty directory."
     )

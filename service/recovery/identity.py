@@ -72,7 +72,7 @@ def read_mark(path: Path) -> dict[str, str]:
             f'"{path}" cannot be read',
             detail=f"It says which catalog the directory belongs to: {error}.",
             hint="Restore it from a backup. If nothing else was damaged, remove it: "
-            "then sluice repair writes it anew.",
+            "then sluice repair writes it again.",
         ) from error
 
 

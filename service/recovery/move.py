@@ -8,13 +8,13 @@
     setting "moved"                                                        neither
                                 move.json goes                             new
 
-All that is written is read back and compared before the catalog is. A move that ended early is begun anew by
+All that is written is read back and compared before the catalog is. A move that ended early is begun again by
 the same command, but for its last two steps, which are finished. The identity is kept: sinks know the service
 by it, and deliver no batch a second time. So of the two directories never both can start.
 
 The checkpoint is a new one (``recovery.moved_state``) that goes on after the last batch which the old one has
 done. Batches that the catalog has beyond it are repeated with the input that their manifests name, as after a
-crash; a batch that was only begun is chosen anew.
+crash; a batch that was only begun is chosen again.
 """
 
 from __future__ import annotations
@@ -215,7 +215,7 @@ def _taken_target(target: Place, identity: Identity) -> Iterator[Store]:
 
 
 def _begun(data_dir: DataDir) -> bool:
-    """Tell whether a data directory has nothing but the mark of an attempt that died while it wrote it."""
+    """Return whether a data directory has nothing but the mark of an attempt that died while it wrote it."""
     root, mark = data_dir.root, data_dir.move.name
     return root.is_dir() and all(
         path.name.startswith(f".{mark}.") and path.is_file() for path in root.iterdir()

@@ -1,4 +1,4 @@
-"""State of a checkpoint, hashed anew into the buckets of another one (``operators.bucket.rehash``).
+"""State of a checkpoint, hashed again into the buckets of another one (``operators.bucket.rehash``).
 
     old checkpoint   a manifest per bucket, Spark's state after batch n   -->  segments
     new checkpoint   <id>.<bucket>.begin, a file among the segments       -->  segments of its own

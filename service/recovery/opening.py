@@ -43,7 +43,7 @@ CATALOG_DOWN_HINT = "See that SLUICE_CATALOG_URL is right, and that the database
 
 _HINT = (
     "Restore the data directory as a whole from a backup, give the SLUICE_CATALOG_URL that it was used with, "
-    "or start anew in an empty directory."
+    "or start again in an empty directory."
 )
 _NOT_SHARED_HINT = (
     "All processes of a service need the same data directory: mount the one that the catalog was used with. "
@@ -253,7 +253,7 @@ def _check_events(store: Store, events: EventLog) -> None:
 
 
 def _keeps_nothing(data_dir: DataDir, events_url: str) -> bool:
-    """Tell whether catalog, events, segments and results are elsewhere, and no checkpoint is left here.
+    """Return whether catalog, events, segments and results are elsewhere, and no checkpoint is left here.
 
     Then a fresh directory loses nothing: whoever wants to go on with a checkpoint looks at it.
     """
@@ -262,7 +262,7 @@ def _keeps_nothing(data_dir: DataDir, events_url: str) -> bool:
 
 
 def _has_checkpoint_of(data_dir: DataDir, identity: Identity) -> bool:
-    """Tell whether the checkpoint proves that a directory without mark is the catalog's."""
+    """Return whether the checkpoint proves that a directory without mark is the catalog's."""
     return read_mark(data_dir.checkpoint_identity).get("id") == identity.id
 
 
@@ -304,7 +304,7 @@ def _has_events(path: Path) -> bool:
 
 
 def is_unused(store: Store) -> bool:
-    """Tell whether a catalog never was a service's or a run's."""
+    """Return whether a catalog never was a service's or a run's."""
     return store.epochs.current() == 0 and not store.streams.all()
 
 

@@ -91,7 +91,7 @@ def find_repair(
         raise NotRepairable(
             wrong,
             detail=f"The state cannot be built anew: {reason}.",
-            hint="Restore all of the data directory from one backup, or start anew in an empty one.",
+            hint="Restore all of the data directory from one backup, or start again in an empty one.",
         )
     aside = data_dir.checkpoint.with_name(f"checkpoint.before-{uuid.uuid4().hex[:8]}")
     return Repair(
@@ -107,7 +107,7 @@ def _wrong(store: Store, data_dir: DataDir) -> str | None:
     """Return what is wrong, None if nothing is.
 
     Raises:
-        NotRepairable: Nothing but files that cannot be made anew.
+        NotRepairable: Nothing but files that cannot be made again.
     """
     try:
         examine_checkpoint(store, data_dir)
@@ -123,7 +123,7 @@ def _wrong(store: Store, data_dir: DataDir) -> str | None:
     except CorruptResults as error:
         raise NotRepairable(
             error.primary,
-            detail=f"{error.detail} It has the rows of many batches, and no repetition of one makes it anew.",
+            detail=f"{error.detail} It has rows of many batches, so repeating one batch does not restore it.",
             hint="Restore the file from a backup, or all of the data directory.",
         ) from error
     return None

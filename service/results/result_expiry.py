@@ -14,7 +14,7 @@ from catalog.store.retention import DroppedOfSeries
 
 
 def has_lost(dropped: DroppedOfSeries | None, batch: int, returned: int) -> bool:
-    """Tell whether a result that follows a cursor was dropped.
+    """Return whether a result that follows a cursor was dropped.
 
     >>> has_lost(DroppedOfSeries(results=5, batch=6, of_batch=2), 6, 1)
     True

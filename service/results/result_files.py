@@ -118,5 +118,5 @@ def parquet_writer(
 
 
 def _counts(kind: pa.DataType) -> bool:
-    """Tell whether a column is one of whole numbers."""
+    """Return whether a column is one of whole numbers."""
     return bool(pa.types.is_integer(kind) or pa.types.is_timestamp(kind) or pa.types.is_date(kind))

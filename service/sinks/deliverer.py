@@ -196,7 +196,7 @@ class Deliverer:
         return True
 
     def _is_due(self) -> bool:
-        """Tell whether a sink that failed may be tried again, or a file does not wait for more batches."""
+        """Return whether a sink that failed may be tried again, or a file does not wait for more batches."""
         if self._file_due_us is not None and self.now_us() >= self._file_due_us:
             return True
         now_s = self.clock_s()
@@ -206,7 +206,7 @@ class Deliverer:
             )
 
     def _gives_up(self, record: SinkRecord) -> bool:
-        """Tell whether a sink has failed long enough after its end."""
+        """Return whether a sink has failed long enough after its end."""
         if record.ended_at_us is None or not record.failing:
             return False
         return self.now_us() - record.ended_at_us > GIVE_UP_S * 1e6
@@ -323,7 +323,7 @@ class Deliverer:
         self.store.sinks.failed(record.id, _in_words(error))
 
     def _has_moved(self, record: SinkRecord) -> bool:
-        """Tell whether a sink has got something since it was looked at."""
+        """Return whether a sink has got something since it was looked at."""
         now = (record.next_batch, record.next_row)
         kept = self.store.sinks.of_series(record.series)
         return any(r.id == record.id and (r.next_batch, r.next_row) != now for r in kept)
@@ -350,7 +350,7 @@ def _reason(record: SinkRecord) -> str:
 
 
 def _fills_files(record: SinkRecord) -> bool:
-    """Tell whether a sink gets several batches in a file: a turn leaves what may have to wait to the next."""
+    """Return whether a file of a sink may have several batches, so that a turn can leave some to the next."""
     return isinstance(record.sink, FilesSink) and record.sink.batches_per_file > 1
 
 

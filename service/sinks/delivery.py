@@ -165,7 +165,7 @@ class Delivery:
         return delivered
 
     def _is_due(self, record: SinkRecord, sink: FilesSink, cuts: Sequence[FileCut]) -> bool:
-        """Tell whether the last file, which is not full, is written now."""
+        """Return whether the last file, which is not full, is written now."""
         if len(cuts) > 1:
             return False  # More may wait than was looked up: the next turn begins with it.
         if record.file_end is not None or record.ended_at_us is not None or record.waiting_since_us is None:

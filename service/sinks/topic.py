@@ -131,7 +131,7 @@ def _key(sink: TopicSink, row: Mapping[str, Any]) -> bytes | None:
 
 
 def _is_there(store: Store, record: SinkRecord, sink: TopicSink, batch: int, prefix: bytes) -> bool:
-    """Tell whether the topic has a batch; for one that was never begun set the mark."""
+    """Return whether the topic has a batch; for one that was never begun set the mark."""
     mark, ends = _marks(store).get(str(record.id)), _ends(sink)
     if mark is not None and mark["batch"] == batch:
         return _found(sink, {int(p): int(offset) for p, offset in mark["ends"].items()}, ends, prefix)
@@ -171,7 +171,7 @@ def _ends(sink: TopicSink) -> dict[int, tuple[int, int]]:
 def _found(
     sink: TopicSink, mark: Mapping[int, int], ends: Mapping[int, tuple[int, int]], prefix: bytes
 ) -> bool:
-    """Tell whether a committed message with an id of a batch lies between a mark and the end.
+    """Return whether a committed message with an id of a batch lies between a mark and the end.
 
     A transaction of somebody else that is open hides what lies behind its beginning: that is waited for.
     """

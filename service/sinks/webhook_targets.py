@@ -70,7 +70,7 @@ class WebhookTargets:
         return cls(frozenset(names), tuple(networks), tuple(servers))
 
     def allows(self, host: str, address: Address) -> bool:
-        """Tell whether a host may be posted to at an address.
+        """Return whether a host may be posted to at an address.
 
         >>> private = ipaddress.ip_address("::ffff:10.0.0.1")
         >>> WebhookTargets().allows("hooks", private), WebhookTargets.of(["10.0.0.0/8"]).allows("h", private)

@@ -301,7 +301,7 @@ class _Term:
         return Deliverer(store, delivery, kept, faults=parts.faults)
 
     def _take_objective(self) -> None:
-        """Plan anew if the settings name other strategies than at the last start, or the plan has others."""
+        """Plan again if the settings name other strategies than at the last start, or the plan has others."""
         store, versions = self._parts.store, self._parts.versions
         with store.transaction():
             overruled = take_settings(store, versions.base)

@@ -146,7 +146,7 @@ class Watcher:
                 log.info("heartbeat", extra={"stream": stream.name, "watermark_us": target})
 
     def _waits(self, stream: Stream, read: Mapping[str, int]) -> bool:
-        """Tell whether rows of a stream wait to be read; where brokers do not answer, some may."""
+        """Return whether rows of a stream wait to be read; where brokers do not answer, some may."""
         try:
             return not self.inputs.is_read(stream, read)
         except KafkaDown:

@@ -1,4 +1,4 @@
-"""A running service plans its chain anew when its streams' rates change, and gives every result once."""
+"""A running service plans its chain again when its streams' rates change, and gives every result once."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@
 
 The synthetic experiment of Ganguly, Garofalakis, Rastogi (EDBT 2004, §5): a Zipf stream joins another whose
 values are shifted to the right, so the larger the shift the smaller the join. Per seed both streams are drawn
-anew and sketched with new signs.
+again and sketched with new signs.
 
 Sketches are linear in the frequency vector, so they are made from it and not row by row, which gives the
 same counters. The basic sketch of a smaller memory is the first part of the largest one's counters.
@@ -115,7 +115,7 @@ def _basic(a: AgmsSketch, b: AgmsSketch, averages: int, medians: int) -> float:
     products = a.counters[:, :averages].astype(np.float64) * b.counters[:, :averages]
     if medians == TABLES:
         return float(np.median(products.mean(axis=1)))
-    # Atomic sketches are independent, so they can be grouped anew; a rest that fills no group is left out.
+    # Atomic sketches are independent, so they can be grouped again; a rest that fills no group is left out.
     flat = products.reshape(-1)
     size = len(flat) // medians
     return float(np.median(flat[: size * medians].reshape(medians, size).mean(axis=1)))

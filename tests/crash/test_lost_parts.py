@@ -52,7 +52,7 @@ def test_a_run_whose_checkpoint_was_removed_is_refused_and_repaired(tmp_path: Pa
     assert refused.returncode == 1
     assert "the checkpoint none" in refused.stderr
     assert f'"sluice repair {out / "_sluice"}"' in refused.stderr
-    assert "build the state anew" in repair(out).stdout
+    assert "build the state again" in repair(out).stdout
     assert run(workload, out).returncode == 1, "without --yes nothing is changed"
     assert "repaired" in repair(out, "--yes").stdout
     assert_equals_oracle(run(workload, out), out, Oracle(spec, files), "per-query")

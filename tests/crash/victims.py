@@ -5,7 +5,7 @@
                             └─ worker daemon ── workers  read, pack, join
 
 Whoever dies, the others go on or go with it; where the engine lives it starts the job again by itself, else
-the service is started anew. A client posts meanwhile, and sends again what was not acknowledged.
+the service is started again. A client posts meanwhile, and sends again what was not acknowledged.
 """
 
 from __future__ import annotations

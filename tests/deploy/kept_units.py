@@ -3,7 +3,7 @@
     nsenter --net --target PID python -m tests.deploy.kept_units PID        PID: systemd of the machine
 
 The catalog is in SQLite first, and in PostgreSQL in the end. Requests and their keys are the same ones in
-each client, so a client says anew what the service has to have.
+each client, so a client says again what the service has to have.
 """
 
 from __future__ import annotations

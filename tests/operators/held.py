@@ -71,7 +71,7 @@ class Chronicle:
         }
 
     def reached(self, query: Query, side: str, row: Row, batch: int, slack_us: int = 0) -> bool:
-        """Tell whether a query's window still reached the opposite watermark at the end of a batch."""
+        """Return whether a query's window still reached the opposite watermark at the end of a batch."""
         opposite = side_of(query, "b" if side == "a" else "a").stream_id
         watermark = self.batches[batch].watermarks.get(opposite)
         return watermark is None or row.ts + side_of(query, side).window_us > watermark - slack_us
@@ -86,7 +86,7 @@ class Chronicle:
         return self._known[fact]
 
     def _held(self, query: Query, side: str, batch: int, row: Row, n: int) -> bool:
-        """Tell whether a row of ``batch`` is held for a query that is activated at ``n``."""
+        """Return whether a row of ``batch`` is held for a query that is activated at ``n``."""
         if not set(side_of(query, side).columns) <= self._kept(family_of(query), side, batch):
             return False
         return any(

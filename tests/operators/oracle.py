@@ -139,7 +139,7 @@ class NestedLoops:
         self.queries = tuple(queries)
 
     def _holds(self, holder: Query, side: str, known: Known) -> bool:
-        """Tell whether a query of the plan before holds a row; not one that needs it until a match only."""
+        """Return whether a query of the plan before holds a row; not one that needs it until a match only."""
         if needs_one_match(holder, side):
             return False
         mine = side_of(holder, side)
@@ -242,17 +242,17 @@ def side_of(query: Query, side: str) -> Side:
 
 
 def needs_one_match(query: Query, side: str) -> bool:
-    """Tell whether a query needs a row of a side only until its first match."""
+    """Return whether a query needs a row of a side only until its first match."""
     return query.kind in ("semi", "anti") and query.preserved == (side,)
 
 
 def passes(side: Side, row: Row) -> bool:
-    """Tell whether a row passes a side's filter."""
+    """Return whether a row passes a side's filter."""
     return side.filter is None or FILTERS[side.filter].passes(row.values)
 
 
 def joins(query: Query, a: Known, b: Known) -> bool:
-    """Tell whether two rows that pass their filters are a result."""
+    """Return whether two rows that pass their filters are a result."""
     distance = b.row.ts - a.row.ts
     if a.key is None or a.key != b.key:
         return False

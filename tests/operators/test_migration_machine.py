@@ -1,4 +1,4 @@
-"""Queries come, go, change, pause and resume, chains are cut anew, processes crash: in any order.
+"""Queries come, go, change, pause and resume, chains are cut again, processes crash: in any order.
 
 Inner joins as well as outer, semi and anti ones. A Hypothesis state machine over the operators. Changes are
 gathered until rows come, so that one boundary may carry any number of them, in one plan version or several;

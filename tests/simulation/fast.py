@@ -89,6 +89,6 @@ def fast() -> Iterator[None]:
 
 
 def write_empty_catalog(directory: Path) -> None:
-    """Make a directory anew, with a catalog that has its tables and nothing in them."""
+    """Make a directory again, with a catalog that has its tables and nothing in them."""
     shutil.rmtree(directory, ignore_errors=True)
     empty_catalog.write_empty_catalog(directory / "catalog.db")

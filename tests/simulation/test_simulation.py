@@ -156,7 +156,7 @@ def first_files_removed(patch: pytest.MonkeyPatch) -> None:
 
 
 def nothing_recorded(patch: pytest.MonkeyPatch) -> None:
-    """A batch that the catalog has, and Spark's log has not, is chosen anew."""
+    """A batch that the catalog has, and Spark's log has not, is chosen again."""
     patch.setattr(SluiceReader, "_recorded", lambda self, store, batch: None)
 
 

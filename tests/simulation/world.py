@@ -419,7 +419,7 @@ class World:
             open_catalog(source.data_dir)
 
     def _starts(self) -> bool:
-        """Tell whether the service may start where it was last."""
+        """Return whether the service may start where it was last."""
         try:
             open_catalog(self.settings.storage.open_data_dir()).close()
         except DataDirMoved:
@@ -666,7 +666,7 @@ def _timestamp(ts_us: int) -> str:
 
 @contextmanager
 def a_world(directory: Path, seed: int) -> Iterator[World]:
-    """Make the world of a seed in a directory, made anew, on a clock of its own."""
+    """Make the world of a seed in a directory, made again, on a clock of its own."""
     write_empty_catalog(directory)
     time, death = VirtualTime(), Death(str(directory))
     stop, real, kept = death.watch(), clock.time, retention.KEPT_BATCHES

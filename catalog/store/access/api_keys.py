@@ -98,7 +98,7 @@ class ApiKeyRepository(Repository):
         return tuple(sorted(live, key=lambda key: key.name))  # databases differ in the order of texts
 
     def exist(self) -> bool:
-        """Tell whether there is a key that is good."""
+        """Return whether there is a key that is good."""
         with self._database.read() as connection:
             return bool(connection.execute(_COUNT).scalar())
 

@@ -49,7 +49,7 @@ class RouteRepository(Repository):
 
     def __init__(self, database: Database, now_us: Callable[[], int]) -> None:
         super().__init__(database, now_us)
-        # By row and query, since rows never change: reading them anew took 7 to 8 of the 21 to 24 ms of a
+        # By row and query, since rows never change: reading them again took 7 to 8 of the 21 to 24 ms of a
         # page of results, and a reader asks with every batch.
         self._numbers: dict[tuple[int, int], Int64s] = {}
         self._kept_bytes = 0

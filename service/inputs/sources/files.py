@@ -288,7 +288,7 @@ def named(path: str) -> str:
 
 
 def is_of_kernel(path: str) -> bool:
-    """Tell whether a path lies where the kernel makes files up, some of which have no end."""
+    """Return whether a path lies where the kernel makes files up, some of which have no end."""
     return any(os.path.normpath(path) == root or path.startswith(root + "/") for root in _MADE_UP)
 
 

@@ -114,7 +114,7 @@ def read_messages(stream: Stream, ranges: Sequence[TopicRange], *, wait_s: float
 
 @lru_cache(maxsize=8)
 def _consumer(cluster: KafkaCluster) -> Consumer:
-    """Return this process's consumer: to connect anew for each task would take longer than to read."""
+    """Return this process's consumer: to connect again for each task would take longer than to read."""
     return new_consumer(cluster, {"queued.max.messages.kbytes": 65536, "fetch.wait.max.ms": 10})
 
 
@@ -205,7 +205,7 @@ def messages_lost(
         return MessagesLost(
             f'partition {partition} of topic "{source.topic}" ends before message {start}, '
             f'which stream "{stream.name}" was to read',
-            detail=f"{there}, so the topic was made anew.",
+            detail=f"{there}, so the topic was made again.",
             hint="Remove the stream and register it again under another name.",
         )
     return MessagesLost(

@@ -73,7 +73,7 @@ class _Run:
     given: bool = False
 
     def takes(self, time_us: int | None, spread_us: int) -> bool:
-        """Tell whether a message of an event time makes it no longer than a piece may be."""
+        """Return whether a message of an event time makes it no longer than a piece may be."""
         if self.lost or self.given or self.rows >= PIECE_MESSAGES:
             return False
         if time_us is None or self.t_min_us is None or self.t_max_us is None:
@@ -236,7 +236,7 @@ class Topics:
         return tuple(pieces)
 
     def forget(self, stream: Stream) -> None:
-        """Let go of a stream's connections and of what was found; it is looked at anew."""
+        """Let go of a stream's connections and of what was found; it is looked at again."""
         topic = self._topics.pop(stream.id, None)
         if topic is not None:
             topic.consumer.close()

@@ -132,7 +132,7 @@ def _run(peer: Peer, job: Job, timeout_s: float) -> tuple[Ran, Finished, dict[st
 
 @cache
 def _interpreter(name: str) -> Path:
-    """Return the Python of a virtual environment, which is made anew where ``<name>.txt`` changed.
+    """Return the Python of a virtual environment, which is made again where ``<name>.txt`` changed.
 
     Raises:
         ProgramFailed: pip did not manage.

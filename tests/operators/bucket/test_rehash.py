@@ -1,4 +1,4 @@
-"""Buckets that are hashed anew between batches: results are those of nested loops."""
+"""Buckets that are hashed again between batches: results are those of nested loops."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NUMBERS = st.lists(st.sampled_from((0, 1, 2, 3, 8)), min_size=1, max_size=4)
 
 
 def moving(numbers: list[int]) -> Callable[[Runner, NestedLoops | None], None]:
-    """Return what hashes the buckets of a runner anew after each batch, and stores them."""
+    """Return what hashes the buckets of a runner again after each batch, and stores them."""
     following = cycle(numbers)
 
     def move(runner: Runner, _oracle: NestedLoops | None) -> None:

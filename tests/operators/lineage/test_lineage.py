@@ -149,7 +149,7 @@ def _random_lineage(rng: random.Random) -> SideLineage:
 
 
 def _serves(side: SideLineage, number: int, segment: Segment, row: int, kept: frozenset[str]) -> bool:
-    """Tell whether a row may serve a query, word by word as the design has it (Activation)."""
+    """Return whether a row may serve a query, word by word as the design has it (Activation)."""
 
     def passes(bit: int) -> bool:
         return bool(segment.has_bit(bit)[row])

@@ -92,7 +92,7 @@ def test_windows_are_replaced_and_all_else_stays(form: str, more: str) -> None:
         }
         assert bound(new) == expected(text, **sides), new
         assert rewrite(new, STREAMS, QueryParts(windows=windows)) == new, (
-            "written anew, it is in the one form"
+            "written again, it is in the one form"
         )
 
 

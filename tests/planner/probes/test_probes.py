@@ -88,7 +88,7 @@ def test_another_way_leaves_the_chain_as_it_is() -> None:
     asked = Objective(probe=Probe("hash", 8))
     second = build_plan(QUERIES, STREAMS, first, objective=asked, keep={family.id})
     assert second.families == (replace(family, probe=Probe("hash", 8)),)
-    # What was chosen stays until the family is planned anew.
+    # What was chosen stays until the family is planned again.
     third = build_plan(QUERIES, STREAMS, second, keep={family.id})
     assert third.families == second.families
     assert build_plan(QUERIES, STREAMS, third).families == first.families

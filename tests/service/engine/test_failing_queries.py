@@ -1,4 +1,4 @@
-"""A query whose expression fails leaves the plan, and the batch in hand is begun anew without it."""
+"""A query whose expression fails leaves the plan, and the batch in hand is begun again without it."""
 
 from __future__ import annotations
 

@@ -230,7 +230,7 @@ def test_noise_of_ten_percent_leads_to_one_other_plan_at_most(
         batch_s=batch_s,
     )
     found = versions(queries, prices(objective, c_sys), lambda look: noisy(truth, rng, 0.1), 40)
-    assert len(found) <= 1, f"seed {seed}: planned anew at looks {found}"
+    assert len(found) <= 1, f"seed {seed}: planned again at looks {found}"
 
 
 def test_what_moves_is_counted_in_rows_segments_and_bytes() -> None:

@@ -199,7 +199,7 @@ def test_a_checkpoint_that_lost_too_much_is_refused_and_can_be_built_anew(
         write_state(life.data_dir.checkpoint, 5)
         check_checkpoint(life.store, life.data_dir)
         assert find_repair(life.store, life.data_dir, life.data_dir.events_url(None)) is None
-        # Built anew, it is a checkpoint like any other.
+        # Built again, it is a checkpoint like any other.
         lose_logs(life)
         with pytest.raises(CheckpointLost):
             check_checkpoint(life.store, life.data_dir)
@@ -334,7 +334,7 @@ def test_a_file_of_the_state_that_is_gone_is_named_and_the_state_built_anew(
         assert f'"sluice repair {tmp_path}"' in (refused.value.hint or "")
         assert repair is not None
         assert repair.found == refused.value.primary
-        assert "build the state anew" in repair.does
+        assert "build the state again" in repair.does
         repair.apply()
         check_checkpoint(life.store, life.data_dir)
 
@@ -349,7 +349,7 @@ def test_damage_inside_of_the_state_is_found_where_it_is_read(tmp_path: Path) ->
 
         def found(read: ReadManifests) -> str | None:
             repair = find_repair(life.store, life.data_dir, life.data_dir.events_url(None), read)
-            assert repair is None or "build the state anew" in repair.does
+            assert repair is None or "build the state again" in repair.does
             return None if repair is None else repair.found
 
         def whole(checkpoint: Path, number: int) -> dict[int, bytes]:

@@ -228,7 +228,7 @@ def compare(
 
 
 def _is_changed(reason: str, theirs: list[tuple[object, ...]], file: TextFile) -> bool:
-    """Tell whether what is refused was changed by DuckDB: a value, or a line that is not a JSON object."""
+    """Return whether what is refused was changed by DuckDB: a value, or a line that is not a JSON object."""
     if reason.startswith("it is of another schema: no row has the event time"):
         return all(row[0] is None for row in theirs)
     if found := re.match(r"row \d+ \(line (\d+)\) is not (JSON|a JSON object): ", reason):
