@@ -24,7 +24,7 @@ from operators.closings.closing_rows import constants, ends, equal_numbers, key_
 from operators.finishing.waiting_keys import AT_ONCE_US
 from operators.join.family_joins import FamilyJoins
 from operators.join.pairs import RESULT_COLUMNS
-from operators.kernels.keys import Int64s, bucket_of, exact_column, verify_equal
+from operators.kernels.keys import Codes, Int64s, bucket_of, exact_column, verify_equal
 from operators.lineage.expressions import select_table
 from operators.lineage.route_counts import RouteCounts
 from operators.lineage.route_numbers import query_keys, route_numbers
@@ -172,7 +172,7 @@ def _single(joins: FamilyJoins, closings: pa.RecordBatch, place: tuple[int, int]
 
 
 def raise_to_newest(
-    newest: np.ndarray[tuple[int, int], np.dtype[np.int64]], places: tuple[Int64s, Int64s], ts: Int64s
+    newest: np.ndarray[tuple[int, int], np.dtype[np.int64]], places: tuple[Int64s, Codes], ts: Int64s
 ) -> None:
     """Raise the newest event times at some places, which may repeat, to those of rows."""
     np.maximum.at(newest, places, ts)

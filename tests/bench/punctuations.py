@@ -22,6 +22,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
+from unittest.mock import patch
 
 import numpy as np
 import pyarrow as pa
@@ -31,7 +32,10 @@ from catalog.arrow_types import POSITION_COLUMN, PUNCTUATION_COLUMN
 from catalog.values.plan import PunctuationPolicy
 from catalog.values.stream import Column, HttpSource, Punctuations, Stream
 from operators.bucket.batch_output import BatchOutput
+from operators.bucket.closing import BatchClosings
 from operators.kernels.keys import Bools, Int64s
+from operators.pack import pack
+from operators.pack.pack import Packer
 from operators.sketches.sketch import Float64s
 from planner.bind.bind import bind
 from planner.build.build_plan import build_plan
@@ -492,11 +496,40 @@ def pjoin_14(seeds: int) -> list[Finding]:
     ]
 
 
+def no_contract(seeds: int) -> list[Finding]:
+    """Part of the CPU time that is spent on punctuations where no stream has a contract."""
+    spent = 0.0
+
+    def timed(called: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **named: Any) -> Any:
+            nonlocal spent
+            began = time.process_time()
+            try:
+                return called(*args, **named)
+            finally:
+                spent += time.process_time() - began
+
+        return call
+
+    trial = Trial(Source(100), Source(100), (5, 5), promises=False)
+    shares = []
+    with (
+        patch.object(BatchClosings, "of", timed(BatchClosings.of)),
+        patch.object(Packer, "_closings", timed(Packer._closings)),
+        patch.object(pack, "parted", timed(pack.parted)),
+    ):
+        for seed in range(seeds):
+            spent = 0.0
+            whole_s = sum(run(trial, seed).cpu_s)
+            shares.append(spent / whole_s)
+    return [Finding("batches of 100 rows", float(np.mean(shares)), None, "at most 0.01", of_mean(shares))]
+
+
 EXPERIMENTS: Mapping[str, Callable[[int], list[Finding]]] = {
     each.__name__.replace("_", "-"): each
     for each in (
         *(pwjoin_8, pwjoin_11, pwjoin_12, pjoin_5, pjoin_10, pjoin_14),
-        *(pwjoin_9, pwjoin_10, pjoin_7, pjoin_8, pjoin_11, pjoin_12),
+        *(pwjoin_9, pwjoin_10, pjoin_7, pjoin_8, pjoin_11, pjoin_12, no_contract),
     )
 }
 
@@ -541,6 +574,13 @@ Each figure is a mean over seeds, with its standard error. `tests/bench/punctuat
 streams are made. [Punctuations](../punctuations.md#figures) says what the figures mean.
 
 {table}
+
+**Rows of a unique side.** Each row of a `unique` stream closes its own key, so its key is stored twice: in
+the row and in the closing. For 600 auctions of the demo in two buckets, these closings take 21 kB of the 63
+kB of the state of both families. They are not derived from the stored rows, because a closing outlives its
+row: the row leaves when the other stream closes its key, when a filter stops it or when its window ends,
+and each of these places would have to hand over a key. The closing also has a time of its own, which rows
+of the other stream extend.
 """
 
 
