@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import permutations
 from typing import get_args
 
 import numpy as np
@@ -12,11 +14,16 @@ from hypothesis import strategies as st
 
 from catalog.values.plan import Partitioning, Plan
 from catalog.values.query import Query
+from catalog.values.statistics import Profile
 from catalog.values.stream import Stream
 from planner.bind.bind import bind
+from planner.bind.step_keys import ChooseOrder, JoinShape
 from planner.build.build_plan import STRATEGIES, build_plan
 from planner.build.objective import Objective
+from planner.costs.shipped import SHIPPED
 from planner.errors import InvalidWindow
+from planner.trees.order_rates import OrderRates
+from planner.trees.orders import OrderCosts
 from tests.operators.bucket.test_rehash import NUMBERS, moving
 from tests.operators.durable import Crash
 from tests.operators.steps.combinations import DurableRecorder, Recorder, Written, rows, stream
@@ -75,7 +82,8 @@ def run_drawn(
     placed = {n: np.sort(rng.integers(0, batches, t.num_rows)) for n, t in tables.items()}
     queries = data.draw(st.lists(written(known, batches), min_size=1, max_size=4), "queries")
     by_name = {s.name: s for s in streams.values()}
-    bound = [_bound(query, by_name, number) for number, query in enumerate(queries, 1)]
+    order = partial(_any_order, rng)
+    bound = [_bound(query, by_name, number, order) for number, query in enumerate(queries, 1)]
     strategy = data.draw(st.sampled_from(sorted(STRATEGIES)), "strategy")
     # A family of two streams alone spreads its keys; then they stay spread.
     partitioning = data.draw(st.sampled_from(PARTITIONINGS), "partitioning")
@@ -104,8 +112,15 @@ def run_drawn(
     return Ran(batches, queries, bound, tables, placed, runner)
 
 
-def _bound(query: Written, streams: Mapping[str, Stream], number: int) -> Query | None:
+def _bound(query: Written, streams: Mapping[str, Stream], number: int, order: ChooseOrder) -> Query | None:
     try:
-        return bind(query.cql, streams, name=f"q{number}", query_id=number)
+        return bind(query.cql, streams, name=f"q{number}", query_id=number, choose=order)
     except InvalidWindow:
         return None
+
+
+def _any_order(rng: np.random.Generator, shape: JoinShape) -> tuple[int, ...]:
+    """Return any order in which each stream has an equal column with those before it."""
+    costs = OrderCosts(OrderRates.of(shape, Profile()), SHIPPED)
+    possible = [p for p in permutations(range(len(shape.streams))) if costs.of(p) is not None]
+    return possible[int(rng.integers(len(possible)))]
