@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
@@ -30,6 +31,7 @@ from api.queries.endpoints import validate_router
 from api.queries.results import export_router
 from api.queries.results import router as results_router
 from api.server.docs_pages import install_docs
+from api.server.traces import Traces
 from api.statistics.endpoints import metrics_router
 from api.statistics.endpoints import router as statistics_router
 from api.streams.endpoints import router as streams_router
@@ -126,10 +128,15 @@ def create_app(
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         workspace = app.state.workspace = Workspace(chosen)
+        following: asyncio.Task[None] | None = None
         await anyio.to_thread.run_sync(workspace.open)
         try:
             if "api" in parts:
                 workspace.watch_commits()
+                if app.state.traces is not None:
+                    following = asyncio.create_task(
+                        app.state.traces.follow(workspace.commits, workspace.batches)
+                    )
             if "engine" in parts:
                 app.state.engine = workspace.new_engine_part(jvm, replaced)
                 start = partial(app.state.engine.start, stand_by="api" not in parts)
@@ -138,6 +145,9 @@ def create_app(
             app.state.idempotency_keys = set()
             yield
         finally:
+            if following is not None:
+                following.cancel()
+                await anyio.to_thread.run_sync(app.state.traces.close)
             if app.state.engine is not None:
                 await anyio.to_thread.run_sync(app.state.engine.stop)
             await anyio.to_thread.run_sync(workspace.close_catalog)
@@ -158,6 +168,8 @@ def create_app(
     app.state.guard = guard_of(chosen)
     app.state.engine = None
     app.state.takes_events = "api" in parts
+    traces_url = chosen.log.traces_url
+    app.state.traces = Traces(traces_url) if "api" in parts and traces_url is not None else None
     api = APIRouter(prefix=PREFIX)
     for router in (*(_OF_API if "api" in parts else ()), health_router, metrics_router):
         api.include_router(router)

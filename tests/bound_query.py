@@ -15,7 +15,7 @@ from typing import Any, Literal
 import duckdb
 import pyarrow as pa
 
-from catalog.values.query import UNBOUNDED_US, Query, Side
+from catalog.values.query import OLDEST, UNBOUNDED_US, Query, Side
 
 SideName = Literal["a", "b"]
 
@@ -51,7 +51,11 @@ def match_sql(query: Query, tables: Tables) -> str:
     in_a, in_b = _in_window(query, tables, "a", d), _in_window(query, tables, "b", f"(-{d})")
     near = f"(({d} >= 0 AND {in_a}) OR ({d} <= 0 AND {in_b}))"
     keys = [f'a."{left}" = b."{right}"' for left, right in query.key]
-    return " AND ".join([*keys, near, f"({query.residual or 'TRUE'})"])
+    later = f'epoch_us(b."{tables.time_b}")'
+    columns = [(f'a."{name}"', us) for name, us in query.a.expires]
+    oldest = [column if column == f'a."{OLDEST}"' else f"epoch_us({column})" for column, _ in columns]
+    until = [f"{later} - {time} <= {us}" for time, (_, us) in zip(oldest, columns, strict=True)]
+    return " AND ".join([*keys, near, *until, f"({query.residual or 'TRUE'})"])
 
 
 def _in_window(query: Query, tables: Tables, side: str, distance: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 from typing import Any
 
 import anyio
@@ -232,7 +233,8 @@ async def append_events(name: str, request: Request, once: OnceDep) -> AppendOut
     is 429 (`ingest-full`) with `Retry-After`, and nothing is stored. Where the event log cannot be written it
     is 503. After either the request can be sent again, best under the same `Idempotency-Key`.
     """
-    workspace = get_workspace(request)
+    workspace, traces = get_workspace(request), request.app.state.traces
+    began_ns = time.time_ns()
     body = await request.body()
 
     def append() -> AppendOut:
@@ -246,11 +248,15 @@ async def append_events(name: str, request: Request, once: OnceDep) -> AppendOut
             parse_float=exact_number if needs_digits(stream) else None,
         )
         try:
-            return AppendOut(**dataclasses.asdict(workspace.streams.append(stream, events, sending=sending)))
+            taken = workspace.streams.append(stream, events, sending=sending)
         except EventRejected as error:
             # The event log speaks of "events"; the body is that list itself.
             error.path = error.path[1:]
             raise
+        if traces is not None and taken.accepted:
+            offsets = taken.first_offset, taken.last_offset
+            traces.accepted(request.headers, (stream.id, stream.name), offsets, began_ns)
+        return AppendOut(**dataclasses.asdict(taken))
 
     # By one thread: each change of threads waits for Python's lock.
     return await anyio.to_thread.run_sync(append)

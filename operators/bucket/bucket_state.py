@@ -284,7 +284,7 @@ def encode_manifest(bucket: Bucket, dropped: Iterable[str] = (), dropped_before:
                 keys.dead,
                 None if keys.last is None else b64encode(encode_rows(keys.last)).decode(),
                 keys.dead_per_slice,
-                [keys.males, keys.killed],
+                [keys.males, keys.killed, keys.kept],
                 [segment.id for segment in keys.segments],
             ]
             for side, keys in joins.closed.items()
@@ -519,7 +519,8 @@ def load_bucket(
             if len(last) > 1:
                 closed.dead_per_slice = list(last[1])
             if len(last) > 2:
-                closed.males, closed.killed = last[2]
+                closed.males, closed.killed, *kept = last[2]
+                closed.kept = kept[0] if kept else 0
             closed.segments = [segment(segment_id) for segment_id in ids]
         if joins.groups is not None:
             facts, ids = document["groups"][family.id]

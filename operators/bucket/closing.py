@@ -187,6 +187,10 @@ class BatchClosings:
         newest = max((time for time in newest_us.values() if time is not None), default=None)
         plan = self.joins.family.plan
         for side, closed in self.joins.closed.items():
+            # A key that is finished and not taken out yet must not return as a new one.
+            if self.joins.waiting is None or finish:
+                # First, so that what is forgotten is not merged with what is remembered.
+                closed.forget(self._forgotten_until(side, watermarks))
             closed.remember(self.arrived[side], closed.see(newest), self.extended[side])
             other = "b" if side == "a" else "a"
             if other in self.discarded:
@@ -198,9 +202,6 @@ class BatchClosings:
             purge_after = plan.punctuations.purge_after
             if closed.is_search_due(held, segments, plan.purge_prices, purge_after):
                 self.joins.purge_closed(other, all_rows=purge_after is not None)
-            # A key that is finished and not taken out yet must not return as a new one.
-            if self.joins.waiting is None or finish:
-                closed.forget(self._forgotten_until(side, watermarks))
 
     def _propagates(self, before: Mapping[str, int | None], watermarks: Mapping[str, int | None]) -> bool:
         """Return whether finished keys are taken out in this batch; groups always come out at once."""

@@ -171,6 +171,13 @@ def _single(joins: FamilyJoins, closings: pa.RecordBatch, place: tuple[int, int]
     return constants(keys[bucket_of(keys, place[1]) == place[0]])
 
 
+def raise_to_newest(
+    newest: np.ndarray[tuple[int, int], np.dtype[np.int64]], places: tuple[Int64s, Int64s], ts: Int64s
+) -> None:
+    """Raise the newest event times at some places, which may repeat, to those of rows."""
+    np.maximum.at(newest, places, ts)
+
+
 def _due_us(
     joins: FamilyJoins,
     side: str,
@@ -216,9 +223,11 @@ def _due_us(
                 served[masks] = np.array(
                     [[mask >> number & 1 for number in numbers] for mask in masks], dtype=bool
                 )
-            codes = np.zeros(len(row), dtype=np.int64) if classes.codes is None else classes.codes[row]
+            codes = np.zeros(len(row), dtype=np.int64)
+            if classes.codes is not None:
+                codes = classes.codes[row].astype(np.int64)
             latest = np.full((len(keys), len(masks)), AT_ONCE_US, dtype=np.int64)
-            np.maximum.at(latest, (closing, codes), segment.ts[row])
+            raise_to_newest(latest, (closing, codes), segment.ts[row])
             for code, serves in enumerate(served[masks]):
                 newest[:, serves] = np.maximum(newest[:, serves], latest[:, code, None])
     if joins.family.fragments.replicates and newest_us is not None:

@@ -184,7 +184,7 @@ def _take(old: FamilyJoins, new: FamilyJoins, number: int, buckets: int) -> None
         target_keys.floor_us, target_keys.newest_us = closed.floor_us, closed.newest_us
         target_keys.unpurged = max(closed.unpurged, target_keys.unpurged)
         target_keys.males = max(closed.males, target_keys.males)
-        target_keys.killed = closed.killed
+        target_keys.killed, target_keys.kept = closed.killed, closed.kept
         for segment in closed.segments:
             comes_here = old.family.fragments.comes_to(segment.key, number, buckets)
             comes_here |= ends(segment.rows) != segment.key

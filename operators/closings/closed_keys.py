@@ -31,7 +31,7 @@ from catalog.values.plan import PurgePrices
 from catalog.values.query import UNBOUNDED_US
 from operators.closings.closing_rows import collapsed, folded, known, matching
 from operators.closings.contract import SideContract
-from operators.closings.search_time import closings_until_search
+from operators.closings.search_time import LEAST_CLOSINGS, closings_until_search
 from operators.kernels.keys import Bools
 from operators.segments.layout import SideLayout
 from operators.segments.row_codec import TS
@@ -39,6 +39,8 @@ from operators.segments.segment import Segment
 
 #: Two segments are merged unless the older one has more than this many times the closings of the newer one.
 _MERGED_RATIO = 2
+#: Rows are searched early once there are this many times those that the last search has left.
+_GROWN = 2
 
 
 @dataclass(slots=True, eq=False)
@@ -55,6 +57,7 @@ class ClosedKeys:
         unpurged: Closings since the rows of the other side were last searched.
         males: Rows of the side since then.
         killed: Rows of the other side that died with each closing before that search; 1 before the first one.
+        kept: Rows of the other side that this search has left in the state, dead ones included.
         discarded: Rows of the other side that were not stored in this batch.
         purged: Rows of the other side that were removed from the state in this batch.
         violating: Rows of the side that broke a promise in this batch.
@@ -74,6 +77,7 @@ class ClosedKeys:
     unpurged: int = 0
     males: int = 0
     killed: float = 1.0
+    kept: int = 0
     discarded: int = 0
     purged: int = 0
     violating: int = 0
@@ -95,7 +99,7 @@ class ClosedKeys:
         """Take over what was remembered under the previous plan version."""
         self.segments, self.floor_us, self.newest_us = former.segments, former.floor_us, former.newest_us
         self.unpurged, self.males, self.killed = former.unpurged, former.males, former.killed
-        self.dead = former.dead
+        self.dead, self.kept = former.dead, former.kept
         if former.lasts and not self.lasts and self.newest_us is not None:
             # Until now nothing was forgotten, so times were not extended.
             self.segments = [Segment(_at(s.rows, self.newest_us), 0, ()) for s in self.segments]
@@ -166,8 +170,12 @@ class ClosedKeys:
         self.floor_us = floor_us if self.floor_us is None else max(floor_us, self.floor_us)
         self.segments = [s for s in self.segments if s.t_max > self.floor_us]
 
-    def is_search_due(self, rows: int, segments: int, prices: PurgePrices, after: int | None = None) -> bool:
+    def is_search_due(
+        self, rows: int, segments: int, prices: PurgePrices, after: float | None = None
+    ) -> bool:
         """Return whether to search the rows of the other side for dead ones.
+
+        If there are many more rows than after the last search, more of them may be dead than it has found.
 
         Args:
             rows: Number of these rows.
@@ -175,22 +183,23 @@ class ClosedKeys:
             prices: Prices of searching and probing.
             after: Closings after which to search; None: the cheapest number.
         """
-        if after is None:
+        if after is None and rows < _GROWN * self.kept:
             counts = (rows, segments, self.unpurged, self.males)
-            return self.unpurged >= closings_until_search(prices, *counts, self.killed)
-        return self.unpurged >= after
+            after = closings_until_search(prices, *counts, self.killed)
+        return self.unpurged >= (LEAST_CLOSINGS if after is None else after)
 
-    def end_search(self, found: int, left: int) -> None:
+    def end_search(self, found: int, left: int, kept: int) -> None:
         """Take over the result of a search.
 
         Args:
             found: Dead rows.
             left: Those of them that stay in the state.
+            kept: All rows that stay in the state.
         """
         # One more of both, so that a search that finds no dead row is not the last one.
         self.killed = (max(found - self.dead, 0) + 1) / (self.unpurged + 1)
         self.unpurged = self.males = 0
-        self.dead = left
+        self.dead, self.kept = left, kept
 
     @property
     def remembered(self) -> int:

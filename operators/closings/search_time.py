@@ -28,7 +28,7 @@ from catalog.values.plan import PurgePrices
 #: A segment is rewritten if at least one in this many of its rows is dead.
 WORTH_A_REWRITE = 4
 #: Stored rows are searched after at least this many closings, since a search costs time for no rows, too.
-_LEAST_CLOSINGS = 16
+LEAST_CLOSINGS = 16
 
 
 def closings_until_search(
@@ -48,7 +48,7 @@ def closings_until_search(
         killed: Stored rows that die with a closing, more than 0.
     """
     if not rows:
-        return _LEAST_CLOSINGS
+        return LEAST_CLOSINGS
     probing = (prices.per_probed_row + prices.per_probed_segment * segments / rows) * males * killed
     cheapest = sqrt(2 * prices.per_searched_row * rows * closings / probing) if probing else inf
-    return max(_LEAST_CLOSINGS, min(cheapest, rows / (WORTH_A_REWRITE * killed)))
+    return max(LEAST_CLOSINGS, min(cheapest, rows / (WORTH_A_REWRITE * killed)))

@@ -326,7 +326,8 @@ class FamilyJoins:
         closed = self.closed["b" if side == "a" else "a"]
         layout = self.family.layouts[side]
         slices, left = self._remove(side, lambda s: closed.closed(s, layout), all_rows=all_rows)
-        closed.end_search(sum(removed for _, removed, _ in slices) + left, left)
+        kept = sum(state.rows for state, _, _ in slices)
+        closed.end_search(sum(removed for _, removed, _ in slices) + left, left, kept)
         closed.dead_per_slice = [left for _, _, left in slices]
         for state, removed, _ in slices:
             state.counts.closed += removed

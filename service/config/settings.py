@@ -371,15 +371,17 @@ class AdaptiveSettings(SettingGroup):
 
 
 class LogSettings(SettingGroup):
-    """Logging to stderr.
+    """Logging to stderr, and traces.
 
     Attributes:
         level: Least level that is logged.
         format: ``text``, or ``json`` for one object per line.
+        traces_url: Where the API sends OpenTelemetry traces, as OTLP over HTTP; None: it makes none.
     """
 
     level: str = Field(default="INFO", pattern=r"^(DEBUG|INFO|WARNING|ERROR)$", validation_alias="log_level")
     format: str = Field(default="text", pattern=r"^(text|json)$", validation_alias="log_format")
+    traces_url: str | None = Field(default=None, pattern=r"^https?://")
 
 
 class Settings(BaseModel):

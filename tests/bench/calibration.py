@@ -14,7 +14,7 @@ import time
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 import pandas as pd
@@ -35,7 +35,7 @@ from service.calibrate.runs import calibration_runs, warm_up
 from service.calibrate.workload import Selection, SyntheticWorkload, WindowQuery
 from tests.bench.options import DOCS, Out
 from tests.bench.plots import predicted_against_measured
-from tests.bench.reports import fill_page, table
+from tests.bench.reports import fill_page, table, write_rows
 from tests.bench.worker import spread
 
 #: The strategy ranked first may be so much slower than the one measured fastest.
@@ -156,14 +156,13 @@ def rankings(rows: pd.DataFrame, *, by: str) -> pd.DataFrame:
 
 def write_report(out: Path, rows: pd.DataFrame, fit_error: float, calibration_s: float) -> str:
     """Write calibration.{csv,png}, fill in the tables of calibration.md, and return the page."""
-    out.mkdir(parents=True, exist_ok=True)
-    rows.to_csv(out / "calibration.csv", index=False, float_format="%.7g", lineterminator="\n")
+    write_rows(out / "calibration.csv", rows)
     rows = rows.assign(
         error=rows.predicted_s / rows.measured_s - 1,
         measured_ms=1e3 * rows.measured_s * rows.batch_s,
         predicted_ms=1e3 * rows.predicted_s * rows.batch_s,
     )
-    by_strategy = {strategy: rows[rows.strategy == strategy] for strategy in STRATEGIES}
+    by_strategy = dict(iter(rows.groupby("strategy", sort=False)))
     points = {name: own[["measured_ms", "predicted_ms"]].to_numpy() for name, own in by_strategy.items()}
     predicted_against_measured(out / "calibration.png", points, "CPU per batch")
     ranked = rankings(rows, by="predicted_s")
@@ -174,43 +173,35 @@ def write_report(out: Path, rows: pd.DataFrame, fit_error: float, calibration_s:
         )
         for name, own in by_strategy.items()
     ]
-    lines = [
-        (r.Index, *(_cell(row, r) for row in rows[rows.workload == r.Index].itertuples()), f"{r.slower:.1%}")
-        for r in ranked.itertuples()
-    ]
+    rows["cell"] = [f"{p:.1f} / {m:.1f}" for p, m in zip(rows.predicted_ms, rows.measured_ms, strict=True)]
+    wide = rows.pivot(index="workload", columns="strategy", values="cell")[[*by_strategy]].join(ranked)
+    wide["slower"] = [f"{slower:.1%}" for slower in wide["slower"]]
+    header = ("workload", *by_strategy, "ranked first", "fastest", "first is slower by")
     parts = {
         "summary": table(("", "found", "wanted"), _summary(rows, ranked, fit_error, calibration_s)),
         "strategies": table(("strategy", "median error", "bias", "fastest in", "ranked first in"), accuracy),
-        "workloads": table(("workload", *STRATEGIES, "first is slower by"), lines),
+        "workloads": table(header, wide.itertuples()),
     }
     return fill_page(out / "calibration.md", parts)
 
 
-def _cell(row: Any, ranked: Any) -> str:
-    cell = f"{row.predicted_ms:.1f} / {row.measured_ms:.1f}"
-    cell = f"**{cell}**" if row.strategy == ranked.first else cell
-    return cell + (" *" if row.strategy == ranked.fastest else "")
-
-
 def _summary(
     rows: pd.DataFrame, ranked: pd.DataFrame, fit_error: float, calibration_s: float
-) -> list[tuple[str, ...]]:
+) -> list[tuple[object, ...]]:
     errors = rows.error.abs()
-    lines = [
-        ("predictions", f"{len(rows)}", ""),
-        ("seconds of calibrating", f"{calibration_s:.0f}", ""),
+    lines: list[tuple[object, ...]] = [
+        ("predictions", len(rows), ""),
+        ("seconds of calibrating", round(calibration_s), ""),
         ("median relative error", f"{errors.median():.1%}", f"≤ {MAX_MEDIAN_ERROR:.0%}"),
         ("9 of 10 errors within", f"{errors.quantile(0.9):.1%}", ""),
         ("median error of the fit, on its own runs", f"{fit_error:.1%}", ""),
     ]
-    paper = rankings(rows, by="comparisons")
     for what, found, wanted in (
         ("the model", ranked, f"≥ {MIN_RANKED * len(ranked):.0f}"),
-        ("the paper's comparisons", paper, ""),
+        ("the paper's comparisons", rankings(rows, by="comparisons"), ""),
     ):
         first = f"workloads in which the first by {what} is within {RANK_TOLERANCE:.0%} of the fastest"
-        good = (found.slower <= RANK_TOLERANCE).sum()
-        lines.append((first, f"{good} of {len(found)}", wanted))
+        lines.append((first, f"{(found.slower <= RANK_TOLERANCE).sum()} of {len(found)}", wanted))
         lines.append(("by how much that one is slower, mean", f"{found.slower.mean():.1%}", ""))
     return lines
 
@@ -229,16 +220,8 @@ def main(
     calibration_s = time.monotonic() - started
     drawn = random_workloads(workloads, seed)
     call = partial(compare, calibration=fitted.calibration)
-    rows = []
-    for own in spread(call, drawn, jobs, partial(warm_up, drawn[0])):
-        rows.append(own)
-        errors = own.predicted_s / own.measured_s - 1
-        print(
-            own.workload[0], *(f"{n} {e:+.0%}" for n, e in zip(own.strategy, errors, strict=True)), flush=True
-        )
-    print(
-        write_report(out, pd.concat(rows, ignore_index=True), fitted.calibration.median_error, calibration_s)
-    )
+    rows = pd.concat(spread(call, drawn, jobs, partial(warm_up, drawn[0])), ignore_index=True)
+    print(write_report(out, rows, fitted.calibration.median_error, calibration_s))
 
 
 if __name__ == "__main__":

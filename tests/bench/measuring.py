@@ -45,14 +45,12 @@ class Batches:
     Attributes:
         cpu_ms: CPU time of a batch, median over the turns that count.
         held: Rows held at the end.
-        most_held: Rows held at the end of the batch where that was most.
         stored: Pairs written.
         results: Results by query.
     """
 
     cpu_ms: float
     held: int
-    most_held: int
     stored: int
     results: Counter[int]
 
@@ -63,7 +61,6 @@ class Batches:
         return cls(
             cpu_ms=1e3 * statistics.median(sum(b.cpu_s for b in some) / len(some) for some in turns),
             held=ran[-1].state_rows,
-            most_held=max(batch.state_rows for batch in ran),
             stored=sum(batch.pairs for batch in ran),
             results=sum((batch.results for batch in ran), Counter()),
         )

@@ -19,7 +19,7 @@ import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -45,8 +45,11 @@ COLUMNS = (Column("ts", "timestamp"), Column("k", "bigint"), Column("other", "bi
 _NEXT = 10
 #: Values of streams that are shuffled or uniform.
 _VALUES = 15_000
-#: Batches of 10,000 rows of each stream, as if rows were always waiting: the papers' joins are CPU-limited.
-_CPU_LIMITED: Mapping[str, int] = {"seconds": 1000, "batch_ms": 100_000}
+#: Batches of many rows of each stream, as if rows were always waiting: the papers' joins are CPU-limited.
+_LARGE_BATCHES: Mapping[str, int] = {"seconds": 5_000, "batch_ms": 500_000}
+_LARGE_PJOIN_BATCHES: Mapping[str, int] = {"seconds": 500, "batch_ms": 50_000}
+#: Added to the values of punctuations that no row matches.
+_STRANGE = 10**9
 _NEVER = np.iinfo(np.int64).max
 
 
@@ -58,12 +61,14 @@ class Source(NamedTuple):
         own_percent: Average part of them with the value that is closed next.
         shuffled: Whether the values are in random order.
         on: Column that punctuations fix.
+        strange: Whether punctuations fix values that no row has.
     """
 
     rows: float | None
     own_percent: float = 40
     shuffled: bool = False
     on: str = "k"
+    strange: bool = False
 
 
 @dataclass(frozen=True)
@@ -78,6 +83,7 @@ class Trial:
         gap_ms: Average gap between rows of a stream.
         batch_ms: Length of a batch in event time.
         promises: Whether the streams have contracts, so that punctuations count.
+        on: Columns that punctuations may fix by the contract, one each.
         announces: Whether the query returns result punctuations.
         purge_after: Number of closings after which stored rows are searched; None: by cost.
     """
@@ -89,6 +95,7 @@ class Trial:
     gap_ms: float = 10
     batch_ms: int = 1000
     promises: bool = True
+    on: tuple[str, ...] = ("k", "other")
     announces: bool = False
     purge_after: int | None = None
 
@@ -122,6 +129,16 @@ class Outcome:
     announced: list[int] = field(default_factory=list)
     cpu_s: list[float] = field(default_factory=list)
 
+    @property
+    def steady_s(self) -> float:
+        """CPU time without that of the first batch, in which the plan is compiled."""
+        return sum(self.cpu_s[1:])
+
+    @property
+    def output(self) -> float:
+        """Thousands of pairs per CPU second, without the first batch."""
+        return sum(self.pairs[1:]) / self.steady_s / 1000
+
 
 class Arrivals(NamedTuple):
     """Rows and punctuations of a stream in order: times in µs, keys, and which are punctuations."""
@@ -131,7 +148,7 @@ class Arrivals(NamedTuple):
     closes: Bools
 
 
-@cache
+@lru_cache(maxsize=2)  # a stream of a large trial takes 10 MB
 def arrivals(trial: Trial, seed: int) -> tuple[Arrivals, Arrivals]:
     """Generate both streams."""
     numbers = np.random.default_rng(seed)
@@ -155,10 +172,12 @@ def _generated(source: Source, trial: Trial, numbers: np.random.Generator) -> Ar
     places = places[places < len(times)]
     keys = np.insert(keys, places, np.arange(len(places)))
     if source.shuffled:
-        keys = numbers.permutation(_VALUES)[keys]
+        keys = numbers.permutation(max(_VALUES, int(keys.max()) + 1))[keys]
     times = np.insert(times, places, times[np.maximum(places - 1, 0)])
     closes = np.zeros(len(keys), dtype=np.bool_)
     closes[places + np.arange(len(places))] = True
+    if source.strange:
+        keys = np.where(closes, keys + _STRANGE, keys)
     return Arrivals(times, keys, closes)
 
 
@@ -196,7 +215,7 @@ class _Counting(Runner):
 @cache
 def run(trial: Trial, seed: int) -> Outcome:
     """Run a trial in one bucket."""
-    contract = Punctuations((("k",), ("other",))) if trial.promises else None
+    contract = Punctuations(tuple((name,) for name in trial.on)) if trial.promises else None
     streams = {
         number: Stream(number, name, COLUMNS, "ts", 0, HttpSource(), punctuations=contract)
         for number, name in ((1, "A"), (2, "B"))
@@ -264,12 +283,14 @@ class Finding(NamedTuple):
         found: As measured.
         simulated: What the papers' join gives for the same streams; None where that is not simulated.
         wanted: What the simulation with other seeds, or the paper, gave.
+        error: Standard error of ``found`` as a mean over seeds; None where it is not such a mean.
     """
 
     what: str
     found: float
     simulated: float | None
     wanted: str
+    error: float | None = None
 
 
 Measure = Callable[[Outcome], float]
@@ -280,27 +301,36 @@ def mean(trial: Trial, seeds: int, measure: Measure) -> float:
     return float(np.mean([measure(run(trial, seed)) for seed in range(seeds)]))
 
 
+def of_mean(values: Sequence[float]) -> float | None:
+    """Return the standard error of an average; None for one value."""
+    return float(np.std(values, ddof=1) / np.sqrt(len(values))) if len(values) > 1 else None
+
+
 def state(what: str, trial: Trial, seeds: int, wanted: str, sides: Sequence[int] = (0, 1)) -> Finding:
     """Return the live rows of some sides, relative to those without punctuations."""
     columns = list(sides)
-    live = np.mean([np.array(run(trial, seed).live)[:, columns].sum(axis=1).mean() for seed in range(seeds)])
+    live = [float(np.array(run(trial, seed).live)[:, columns].sum(axis=1).mean()) for seed in range(seeds)]
     papers, whole = (
-        np.mean([simulated(each, seed)[:, columns].sum(axis=1).mean() for seed in range(seeds)])
+        float(np.mean([simulated(each, seed)[:, columns].sum(axis=1).mean() for seed in range(seeds)]))
         for each in (trial, trial.plain)
     )
-    return Finding(what, float(live / whole), float(papers / whole), wanted)
+    error = of_mean([rows / whole for rows in live])
+    return Finding(what, float(np.mean(live)) / whole, papers / whole, wanted, error)
 
 
-def speed(what: str, trial: Trial, seeds: int, wanted: str) -> Finding:
-    """Return pairs per CPU second, relative to those without punctuations."""
-    for each in (trial, trial.plain):
+def speed(what: str, trial: Trial, seeds: int, wanted: str, plain: Trial | None = None) -> Finding:
+    """Return pairs per CPU second, relative to those of another trial: by default, without punctuations."""
+    plain = trial.plain if plain is None else plain
+    for each in (trial, plain):
         run(each, seeds)  # what is compiled and loaded first is not counted
-    # In turn, so that other work on the machine slows both.
-    pairs = [(run(trial, seed), run(trial.plain, seed)) for seed in range(seeds)]
-    assert all(one.pairs == other.pairs for one, other in pairs), "punctuations change results"
-    return Finding(
-        what, sum(sum(o.cpu_s) for _, o in pairs) / sum(sum(o.cpu_s) for o, _ in pairs), None, wanted
-    )
+    ratios = []
+    for seed in range(seeds):
+        # In turn, so that other work on the machine slows both.
+        order = (trial, plain) if seed % 2 else (plain, trial)
+        found = {each: run(each, seed) for each in order}
+        assert found[trial].pairs == found[plain].pairs, "punctuations change results"
+        ratios.append(found[plain].steady_s / found[trial].steady_s)
+    return Finding(what, float(np.mean(ratios)), None, wanted, of_mean(ratios))
 
 
 def _announced(part: slice, per_s: float = 1) -> Measure:
@@ -321,15 +351,28 @@ def pwjoin_9(seeds: int) -> list[Finding]:
     wanted = {5: "a little below 1", 15: "above 1"}
     source = Source(100)
     return [
-        speed(f"windows of {w} s", Trial(source, source, (w, w), **_CPU_LIMITED), seeds, text)
+        speed(f"windows of {w} s", Trial(source, source, (w, w), **_LARGE_BATCHES), seeds, text)
         for w, text in wanted.items()
     ]
 
 
 def pwjoin_10(seeds: int) -> list[Finding]:
     """Output per CPU second relative to WJoin's, all punctuations irrelevant."""
-    trial = Trial(Source(30, on="other"), Source(30, shuffled=True, on="other"), (1, 1), **_CPU_LIMITED)
-    return [speed("windows of 1 s", trial, seeds, "at least 0.97")]
+    a, b = Source(30, strange=True), Source(30, shuffled=True, strange=True)
+    trial = Trial(a, b, (1, 1), **_LARGE_BATCHES)
+    skipped = replace(trial, a=a._replace(on="other"), b=b._replace(on="other"))
+    wanted = "at least 0.97"
+    return [
+        speed("values that no row has; WJoin skips the punctuations", trial, seeds, wanted, skipped),
+        speed(
+            "on another column; WJoin skips the punctuations",
+            skipped,
+            seeds,
+            wanted,
+            replace(skipped, on=("other",)),
+        ),
+        speed("on another column; WJoin's streams have no punctuations", skipped, seeds, wanted),
+    ]
 
 
 def pwjoin_11(seeds: int) -> list[Finding]:
@@ -355,7 +398,7 @@ def pwjoin_12(seeds: int) -> list[Finding]:
 
 
 def _pjoin(a: float, b: float, **facts: Any) -> Trial:
-    return Trial(Source(a), Source(b), (None, None), seconds=30, gap_ms=2, **facts)
+    return Trial(Source(a), Source(b), (None, None), **({"seconds": 30, "gap_ms": 2} | facts))
 
 
 def pjoin_5(seeds: int) -> list[Finding]:
@@ -366,18 +409,24 @@ def pjoin_5(seeds: int) -> list[Finding]:
 
 def pjoin_7(seeds: int) -> list[Finding]:
     """Output per CPU second of the last third relative to that of the first one."""
+    found = []
+    trial = _pjoin(30, 30, **_LARGE_PJOIN_BATCHES)
+    for name, each, wanted in (("PJoin", trial, "about 1"), ("XJoin", trial.plain, "below 1")):
+        run(each, seeds)  # what is compiled and loaded first is not counted
+        rates = [_thirds(run(each, seed)) for seed in range(seeds)]
+        steadiness = [last / first for first, _, last in rates]
+        found.append(Finding(name, float(np.mean(steadiness)), None, wanted, of_mean(steadiness)))
+    return found
 
-    def steadiness(outcome: Outcome) -> float:
-        third = len(outcome.pairs) // 3
-        rates = [sum(outcome.pairs[p]) / sum(outcome.cpu_s[p]) for p in (slice(-third, None), slice(third))]
-        return rates[0] / rates[1]
 
-    trial = _pjoin(30, 30)
-    run(trial, seeds)  # what is compiled and loaded first is not counted
-    return [
-        Finding("PJoin", mean(trial, seeds, steadiness), None, "about 1"),
-        Finding("XJoin", mean(trial.plain, seeds, steadiness), None, "below 1"),
-    ]
+def _thirds(outcome: Outcome) -> tuple[float, float, float]:
+    """Return thousands of pairs per CPU second in each third of a run, without its first batch."""
+    third = (len(outcome.pairs) - 1) // 3
+    first, middle, last = (
+        sum(outcome.pairs[at : at + third]) / sum(outcome.cpu_s[at : at + third]) / 1000
+        for at in (1, 1 + third, 1 + 2 * third)
+    )
+    return first, middle, last
 
 
 def pjoin_8(seeds: int) -> list[Finding]:
@@ -385,10 +434,12 @@ def pjoin_8(seeds: int) -> list[Finding]:
     found = []
     for n in (1, 10, 100, 400, 800):
         trial = _pjoin(10, 10, purge_after=n, batch_ms=100)
-        held = mean(trial, seeds, lambda outcome: float(np.mean(outcome.held)))
-        found.append(Finding(f"PJoin-{n}, rows", held, None, "grows with n"))
-        rate = mean(trial, seeds, lambda outcome: sum(outcome.pairs) / sum(outcome.cpu_s) / 1000)
-        found.append(Finding(f"PJoin-{n}, output", rate, None, "peaks between"))
+        run(trial, seeds)  # what is compiled and loaded first is not counted
+        held = [float(np.mean(run(trial, seed).held)) for seed in range(seeds)]
+        found.append(Finding(f"PJoin-{n}, rows", float(np.mean(held)), None, "grows with n", of_mean(held)))
+        rates = [run(trial, seed).output for seed in range(seeds)]
+        peaks = "peaks between"
+        found.append(Finding(f"PJoin-{n}, output", float(np.mean(rates)), None, peaks, of_mean(rates)))
     return found
 
 
@@ -404,13 +455,31 @@ def pjoin_10(seeds: int) -> list[Finding]:
     ]
 
 
+def pjoin_11(seeds: int) -> list[Finding]:
+    """Thousands of pairs per CPU second in each third of a run of PJoin-1, 10 rows per punctuation of a."""
+    found = []
+    for s in (20, 30, 40):
+        trial = _pjoin(10, s, purge_after=1, **_LARGE_PJOIN_BATCHES)
+        run(trial, seeds)  # what is compiled and loaded first is not counted
+        curves = zip(*(_thirds(run(trial, seed)) for seed in range(seeds)), strict=True)
+        for part, rates in zip(("first", "second", "last"), curves, strict=True):
+            what = f"{s} rows per punctuation of b, {part} third"
+            found.append(Finding(what, float(np.mean(rates)), None, "grows with b's rows", of_mean(rates)))
+    return found
+
+
 def pjoin_12(seeds: int) -> list[Finding]:
     """Output per CPU second relative to XJoin's, 10 and 20 rows per punctuation."""
-    wanted = {1: "below 1", 100: "about 1"}
-    return [
-        speed(f"PJoin-{n}", _pjoin(10, 20, purge_after=n, batch_ms=10_000), seeds, text)
-        for n, text in wanted.items()
-    ]
+    policies = {"PJoin-1": 1, "PJoin-10000": 10_000, "PJoin, by cost": None}
+    small = {"seconds": 30, "batch_ms": 10_000}
+    found = []
+    for name, n in policies.items():
+        wanted = "below 1" if n == 1 else "about 1"
+        trial = _pjoin(10, 20, purge_after=n, **_LARGE_PJOIN_BATCHES)
+        found.append(speed(f"{name}, batches of 25,000 rows", trial, seeds, wanted))
+        trial = replace(trial, **small)
+        found.append(speed(f"{name}, batches of 5,000 rows", trial, seeds, wanted))
+    return found
 
 
 def pjoin_14(seeds: int) -> list[Finding]:
@@ -427,7 +496,7 @@ EXPERIMENTS: Mapping[str, Callable[[int], list[Finding]]] = {
     each.__name__.replace("_", "-"): each
     for each in (
         *(pwjoin_8, pwjoin_11, pwjoin_12, pjoin_5, pjoin_10, pjoin_14),
-        *(pwjoin_9, pwjoin_10, pjoin_7, pjoin_8, pjoin_12),
+        *(pwjoin_9, pwjoin_10, pjoin_7, pjoin_8, pjoin_11, pjoin_12),
     )
 }
 
@@ -451,21 +520,25 @@ def report(found: Mapping[str, Any]) -> str:
     rows = [
         (
             *(name, EXPERIMENTS[name].__doc__, what, found[name]["seeds"], f"{value:.4g}"),
+            *("" if error is None else f"± {error:.2g}" for error in errors[:1] or (None,)),
             *("" if own is None else f"{own:.3g}", wanted),
         )
         for name in EXPERIMENTS
         if name in found
-        for what, value, own, wanted in found[name]["findings"]
+        for what, value, own, wanted, *errors in found[name]["findings"]
     ]
-    header = ("experiment", "figure", "of", "seeds", "measured", "papers' join, same streams", "wanted")
+    header = (
+        *("experiment", "figure", "of", "seeds", "measured", "standard error"),
+        *("papers' join, same streams", "wanted"),
+    )
     return _PAGE.format(table=table(header, rows, 3))
 
 
 _PAGE = """# Punctuations: the experiments of PJoin and PWJoin
 
 `make bench-punctuations` runs the experiments of both papers on this engine, in one bucket and without Spark.
-Each figure is a mean over seeds. `tests/bench/punctuations.py` says how the streams are made.
-[Punctuations](../punctuations.md#figures) says what the figures mean.
+Each figure is a mean over seeds, with its standard error. `tests/bench/punctuations.py` says how the
+streams are made. [Punctuations](../punctuations.md#figures) says what the figures mean.
 
 {table}
 """

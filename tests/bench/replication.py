@@ -46,7 +46,7 @@ class Files:
 
     def piece(self, stream: Stream, number: int) -> FilesPartition:
         """Return what a reader's task is given of a file."""
-        path = self.directory / stream.name / f"part-{number:05d}.parquet"
+        path = self.directory / stream.name / f"part-{number:06}.parquet"
         facts, rows = path.stat(), self.workload.streams.rows // self.workload.streams.files
         file = FileRows(number, str(path), facts.st_size, facts.st_mtime_ns, 0, rows)
         return FilesPartition(stream.id, number << ROW_BITS, None, rows, (file,))

@@ -8,6 +8,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import yaml
 
 from catalog.store.store import Store
@@ -16,6 +19,15 @@ from tests.bench.processes import Finished, run_program
 from tests.sluice_run import command
 
 COLUMNS = {"ts": "timestamp", "k": "bigint", "v": "double"}
+
+
+def write_part(inputs: Path, stream: str, number: int, ts_us: np.ndarray, **columns: np.ndarray) -> None:
+    """Write rows of a stream as its next file; it is there whole or not at all."""
+    path = inputs / stream / f"part-{number:06}.parquet"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = path.with_name(f".{number}.tmp")
+    pq.write_table(pa.table({"ts": pa.array(ts_us, pa.timestamp("us")), **columns}), unfinished)
+    unfinished.rename(path)
 
 
 def write_workload(

@@ -27,8 +27,6 @@ import httpx
 import numpy as np
 import pandas as pd
 import psutil
-import pyarrow as pa
-import pyarrow.parquet as pq
 import typer
 
 from service.jvm.jvm import DEFAULT_OPTIONS
@@ -36,6 +34,7 @@ from tests.api.running_service import RunningService, free_port
 from tests.bench.options import DOCS, Out, Runs
 from tests.bench.processes import cores_used, cpu_times, kind_of
 from tests.bench.reports import publish, table
+from tests.bench.runs import write_part
 from tests.builders import stream_document
 from tests.waiting import until
 
@@ -118,18 +117,11 @@ class Service(RunningService):
 
 def write_file(directory: Path, number: int) -> None:
     """Put a file of each stream where the service finds it; rows of one file have results among them."""
+    ts_us = 1_700_000_000_000_000 + number * 600_000_000 + np.arange(ROWS) * 10_000
     for stream, name in enumerate(("A", "B")):
-        (directory / name).mkdir(exist_ok=True, parents=True)
         generator = np.random.default_rng((number, stream))
-        ts = 1_700_000_000_000_000 + number * 600_000_000 + np.arange(ROWS) * 10_000
-        columns = {
-            "ts": pa.array(ts, pa.timestamp("us")),
-            "k": pa.array(generator.integers(0, KEYS, ROWS)),
-            "v": pa.array(generator.random(ROWS)),
-        }
-        fresh = directory / name / f".{number}.tmp"
-        pq.write_table(pa.table(columns), fresh)
-        fresh.rename(directory / name / f"{number}.parquet")
+        keys, values = generator.integers(0, KEYS, ROWS), generator.random(ROWS)
+        write_part(directory, name, number, ts_us, k=keys, v=values)
 
 
 def start_cold(directory: Path, environment: Mapping[str, str]) -> Start:

@@ -33,5 +33,5 @@ def test_the_state_is_that_of_the_papers_join(windows_s: tuple[float | None, flo
 
 
 def test_a_report_has_a_row_for_each_figure() -> None:
-    text = report({"pwjoin-11": {"seeds": 1, "findings": [["PWJoin", 394.0, None, "395"]]}})
-    assert f"| pwjoin-11 | {pwjoin_11.__doc__} | PWJoin | 1 | 394 |  | 395 |" in text
+    text = report({"pwjoin-11": {"seeds": 1, "findings": [["PWJoin", 394.0, None, "395", 2.0]]}})
+    assert f"| pwjoin-11 | {pwjoin_11.__doc__} | PWJoin | 1 | 394 | ± 2 |  | 395 |" in text

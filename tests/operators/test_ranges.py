@@ -20,9 +20,10 @@ from service.inputs.sources.promises import posted_promises
 from tests.builders import a_query, a_stream
 from tests.examples import examples
 from tests.operators.cases import SETTINGS, plan_versions
+from tests.operators.closings.promised import Patterns, Promised, move, promised_cases, table_of
+from tests.operators.closings.scenes import Scene
 from tests.operators.harness import Runner
 from tests.operators.queries import Row
-from tests.operators.test_punctuations import Patterns, Promised, Scene, move, promised_cases, table_of
 from tests.operators.test_result_punctuations import announcing, with_announcements
 
 #: Keys of the streams lie in between.

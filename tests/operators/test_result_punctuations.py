@@ -21,11 +21,12 @@ from planner.families.families import family_id
 from tests.builders import a_query, a_stream
 from tests.examples import examples
 from tests.operators.cases import ALL_STRATEGIES, SETTINGS, Case, Step, check_values, plan_versions
+from tests.operators.closings.promised import Patterns, Promised, move, promised_cases, table_of
+from tests.operators.closings.scenes import Scene
 from tests.operators.durable import Crash, DurableRunner
 from tests.operators.harness import Runner
 from tests.operators.oracle import Family, NestedLoops, family_of, passes, side_of
 from tests.operators.queries import Row
-from tests.operators.test_punctuations import Patterns, Promised, Scene, move, promised_cases, table_of
 
 Key = tuple[object, ...]
 #: Query id and key.
@@ -272,6 +273,25 @@ def test_a_key_that_nobody_has_asked_about_does_not_return_as_a_new_one() -> Non
     assert scene.runner.announced == {3: [(1, (7,))]}
     assert scene.batch(a=[(42, 7)], b=[(43, 7)]) == {(0, 0), (2, 4)}
     assert scene.violating == {3}
+
+
+def test_a_key_is_finished_by_the_newest_event_time_of_its_rows() -> None:
+    scene = a_scene(PunctuationPolicy())
+    # The row at 5 comes last.
+    scene.batch(a=[(5, 7)], b=[(9, 7), (5, 7), [7]])
+    scene.batch(a=[(18, 1)])
+    assert scene.runner.announced == {}
+    scene.batch(a=[(19, 1)])
+    assert scene.runner.announced == {2: [(1, (7,))]}
+
+
+def test_a_key_is_finished_by_the_watermark_of_the_other_stream() -> None:
+    scene = a_scene(PunctuationPolicy())
+    scene.batch(a=[(5, 7)], b=[(5, 7), [7]])
+    scene.batch(b=[(90, 1)])
+    assert scene.runner.announced == {}
+    scene.batch(a=[(15, 1)])
+    assert scene.runner.announced == {2: [(1, (7,))]}
 
 
 def test_keys_are_announced_as_often_as_the_policy_says() -> None:

@@ -13,7 +13,7 @@ import pytest
 from catalog.arrow_types import arrow_type
 from catalog.steps import TIME, stream_sides
 from catalog.values.plan import Heartbeat, Strategy
-from catalog.values.query import Query
+from catalog.values.query import OLDEST, Output, Query
 from planner.bind.bind import bind
 from planner.build.build_plan import STRATEGIES, build_plan
 from planner.build.objective import Objective
@@ -77,7 +77,11 @@ def _bound(fixture: ResultFile) -> list[Query]:
 def _tables(duck: duckdb.DuckDBPyConnection, fixture: ResultFile, query: Query) -> Tables:
     if query.left is not None:
         # The results of the step before are a table, whose event time is the newer one of each pair.
-        step = results_sql(query.left, _tables(duck, fixture, query.left))
+        left, of_left = query.left, _tables(duck, fixture, query.left)
+        oldest = f'epoch_us(a."{of_left.time_a}")' if left.left is None else f"a.{OLDEST}"
+        oldest = f'least({oldest}, epoch_us(b."{of_left.time_b}"))'
+        with_oldest = (*left.outputs, Output(OLDEST, oldest, "bigint"))
+        step = results_sql(replace(left, outputs=with_oldest), of_left)
         renamed = f"* EXCLUDE (row_a, row_b) RENAME (_event_time AS {TIME})"
         before = f"pairs_{query.id}_{len(stream_sides(query))}"
         duck.execute(

@@ -12,6 +12,7 @@ those of its generation, and old ones go with their batches; a version that brin
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection, Mapping
 
 import numpy as np
@@ -29,6 +30,8 @@ _r = tables.batch_routes.c
 #: Bytes of numbers of routes kept in memory, and what keeping an array takes besides, however short it is.
 _KEPT_BYTES = 16 << 20
 _ARRAY_BYTES = 256
+#: Numbers that nobody asks for are kept so long, and at most twice: readers leave generations behind.
+_KEPT_S = 60.0
 
 _ALL = select(_r.plan_version, _r.routes).order_by(_r.batch)
 _ROWS = select(_r.batch, _r.routes).where(_r.batch.in_(bindparam("rows", expanding=True)))
@@ -50,6 +53,8 @@ class RouteRepository(Repository):
         # page of results, and a reader asks with every batch.
         self._numbers: dict[tuple[int, int], Int64s] = {}
         self._kept_bytes = 0
+        self._asked: set[tuple[int, int]] = set()
+        self._cleaned_s = time.monotonic()
 
     def all(self) -> tuple[tuple[int, RouteTable], ...]:
         """Return every route once, under the first plan version whose batches have it."""
@@ -80,6 +85,7 @@ class RouteRepository(Repository):
         with self._database.read() as connection:
             rows = connection.execute(_ROWS_OF_BATCHES, bounds).scalars().all()
             found = {row: known[row, query_id] for row in rows if (row, query_id) in known}
+            self._asked.update((row, query_id) for row in rows)
             new = [row for row in rows if row not in found]
             for some in parts(new):
                 for row in connection.execute(_ROWS, {"rows": some}):
@@ -94,12 +100,21 @@ class RouteRepository(Repository):
         return numbers[first]
 
     def _keep(self, numbers: Mapping[tuple[int, int], Int64s]) -> None:
-        """Keep numbers of rows; all others are forgotten when there are too many."""
-        self._kept_bytes += sum(_ARRAY_BYTES + some.nbytes for some in numbers.values())
+        """Keep numbers of rows; forget what nobody has asked for lately, and all where that is too much."""
+        now_s = time.monotonic()
+        if now_s - self._cleaned_s >= _KEPT_S:
+            asked, self._asked, self._cleaned_s = self._asked.copy(), set(), now_s
+            self._numbers = {key: some for key, some in self._numbers.copy().items() if key in asked}
+            self._kept_bytes = _bytes(self._numbers)
+        self._kept_bytes += _bytes(numbers)
         if self._kept_bytes > _KEPT_BYTES:
             self._numbers, self._kept_bytes = {}, 0
         else:
             self._numbers |= numbers
+
+
+def _bytes(numbers: Mapping[tuple[int, int], Int64s]) -> int:
+    return sum(_ARRAY_BYTES + some.nbytes for some in numbers.values())
 
 
 def add_routes(connection: Connection, manifest: BatchManifest, routes: BatchRoutes) -> None:

@@ -1,7 +1,7 @@
 """The files that every engine reads: Parquet by batch, and one CSV file per stream of the same rows.
 
-    <root>/<streams>/A/part-00000.parquet ...      ts, k, v; one file is one batch
-    <root>/<streams>/B/part-00000.parquet ...
+    <root>/<streams>/A/part-000000.parquet ...      ts, k, v; one file is one batch
+    <root>/<streams>/B/part-000000.parquet ...
     <root>/<streams>/csv/A.csv, B.csv              us, k, v; written where a peer asks for it
 
 Flink's and Pathway's PyPI packages read no Parquet. They get one file per stream: Flink's file source hands
@@ -16,10 +16,9 @@ from pathlib import Path
 
 import duckdb
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from tests.bench.peers.workloads import SECOND_US, START_US, STREAMS, Streams
+from tests.bench.runs import write_part
 
 
 def write_streams(root: Path, streams: Streams) -> Path:
@@ -32,15 +31,11 @@ def write_streams(root: Path, streams: Streams) -> Path:
     for seed, name in enumerate(STREAMS):
         rng = np.random.default_rng(seed)
         ranks = _ranks(streams)
-        (unfinished / name).mkdir(parents=True)
         for number in range(streams.files):
             places = np.arange(number * per_file, (number + 1) * per_file, dtype=np.int64)
-            columns = {
-                "ts": pa.array(START_US + places * SECOND_US // streams.rate_per_s, pa.timestamp("us")),
-                "k": _keys(streams, rng, per_file, ranks),
-                "v": rng.random(per_file),
-            }
-            pq.write_table(pa.table(columns), unfinished / name / f"part-{number:05d}.parquet")
+            keys, values = _keys(streams, rng, per_file, ranks), rng.random(per_file)
+            ts_us = START_US + places * SECOND_US // streams.rate_per_s
+            write_part(unfinished, name, number, ts_us, k=keys, v=values)
     unfinished.rename(directory)
     return directory
 

@@ -21,8 +21,6 @@ from typing import Any
 
 import httpx
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from tests.bench.feeding import (
     COLUMNS,
@@ -39,6 +37,7 @@ from tests.bench.peers.batch_join import count_results, differences
 from tests.bench.peers.measure import Setting
 from tests.bench.peers.workloads import WORKLOADS
 from tests.bench.reports import machine
+from tests.bench.runs import write_part
 
 _KEYS = 250_000
 _QUERIES = WORKLOADS["selective"].queries
@@ -145,12 +144,10 @@ def _counts(
     """Return the results of all queries, and where DuckDB counts others over what was posted."""
     loaded.wait_for_rows(sum(feeder.end for feeder in fed[-1].values()))
     for name in STREAMS:
-        (directory / name).mkdir(parents=True)
         for number, feeders in enumerate(fed):
             feeder = feeders[name]
             columns = feeder.rows.of(name, feeder.rows.first, feeder.end)
-            columns["ts"] = pa.array(columns["ts"], pa.timestamp("us"))
-            pq.write_table(pa.table(columns), directory / name / f"part-{number:05d}.parquet")
+            write_part(directory, name, number, columns.pop("ts"), **columns)
     streams = replace(WORKLOADS["selective"].streams, rows=fed[-1]["A"].end, keys=_KEYS)
     found = loaded.service.ok("GET", "/statistics", 200)["queries"]
     counted = {query["query"]: int(query["results"]) for query in found}

@@ -27,8 +27,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from catalog.values.batch import BatchManifest
 from service.calibrate.workload import WindowQuery
@@ -39,6 +37,7 @@ from tests.bench.runs import (
     events_of,
     manifests_of,
     run_workload,
+    write_part,
     write_workload,
 )
 from tests.sluice_run import link_home
@@ -172,15 +171,13 @@ def _write_inputs(directory: Path, carried: Sequence[str], phases: Sequence[Phas
     """Write the files of all phases and return their directory."""
     rng = np.random.default_rng(len(carried))
     for stream in "AB":
-        (directory / stream).mkdir(parents=True)
         number = 0
         for batch in range(batches * len(phases)):
             for rows in phases[batch // batches].files:
                 start_us = round(number / FILES * 1_000_000)
-                ts = np.sort(rng.integers(start_us, start_us + 1_000_000 // FILES, rows))
-                values = {"ts": pa.array(ts).cast(pa.timestamp("us")), "k": rng.integers(0, KEYS, rows)}
-                values |= {name: rng.random(rows) for name in carried}
-                pq.write_table(pa.table(values), directory / stream / f"{number:06}.parquet")
+                ts_us = np.sort(rng.integers(start_us, start_us + 1_000_000 // FILES, rows))
+                values = {name: rng.random(rows) for name in carried}
+                write_part(directory, stream, number, ts_us, k=rng.integers(0, KEYS, rows), **values)
                 number += 1
     return directory
 

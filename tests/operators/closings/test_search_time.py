@@ -51,9 +51,18 @@ def test_a_search_counts_the_rows_that_each_closing_has_killed() -> None:
     layout = SideLayout({"k": "bigint"}, "ts", ("k",), ("bigint",), (), None)
     contract = SideContract("B", frozenset({"k"}), False, False, None, False, 0)
     closed = ClosedKeys(contract, layout, 10, unpurged=99, males=7, dead=20)
-    closed.end_search(found=69, left=30)
+    closed.end_search(found=69, left=30, kept=500)
     assert (closed.killed, closed.dead, closed.unpurged, closed.males) == (0.5, 30, 0, 0)
     closed.unpurged = 9
     # Some of the dead rows have left with their window.
-    closed.end_search(found=25, left=25)
+    closed.end_search(found=25, left=25, kept=500)
     assert closed.killed == 0.1
+
+
+def test_rows_are_searched_early_once_they_are_twice_as_many() -> None:
+    layout = SideLayout({"k": "bigint"}, "ts", ("k",), ("bigint",), (), None)
+    contract = SideContract("B", frozenset({"k"}), False, False, None, False, 0)
+    closed = ClosedKeys(contract, layout, 10, unpurged=16, kept=500)
+    assert not closed.is_search_due(999, 1, PER_ROW)
+    assert closed.is_search_due(1000, 1, PER_ROW)
+    assert not closed.is_search_due(1000, 1, PER_ROW, after=17)

@@ -18,12 +18,12 @@ from planner.families.families import SideName, family_id
 from tests.builders import a_query, a_stream, grouped_by
 from tests.examples import examples
 from tests.operators.cases import SETTINGS, Case, Step, plan_versions
+from tests.operators.closings.promised import Promised, move, promised_cases, table_of
 from tests.operators.durable import Crash, DurableRunner
 from tests.operators.groups.test_groups import outputs_of
 from tests.operators.harness import Runner
 from tests.operators.oracle import NestedLoops, family_of
 from tests.operators.queries import Row
-from tests.operators.test_punctuations import Promised, move, promised_cases, table_of
 
 TOTAL = Aggregate("sum", 'b."v"', "int")
 

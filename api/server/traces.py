@@ -1,0 +1,174 @@
+"""Traces of posted events, from the request to the moment when their results can be read (OpenTelemetry).
+
+    POST events            ├──────┤
+      wait for a batch            ├─────────┤
+      batch 17                              ├───────────┤    rows, results, CPU time
+      until it is seen                                  ├┤   by this process, whose clients then can read it
+
+The API makes all spans: the manifest of a batch tells when it began, when it was committed, and which events
+it has read. So engines need no tracing, on whatever machine they are. A request with a ``traceparent`` header
+goes on with the trace of its client.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import anyio
+
+from catalog.errors import CatalogDown
+from catalog.store.repositories.batches import BatchRepository
+from catalog.values.batch import BatchManifest
+from service.commit.commits import Commits
+from service.errors import InvalidSetting
+
+if TYPE_CHECKING:
+    from opentelemetry.context import Context
+    from opentelemetry.sdk.trace import SpanProcessor
+
+#: Requests that wait for their batch; of more, the oldest ones end without it.
+_MOST_WAITING = 10_000
+#: Batches that are looked through for the one that read an event.
+_MOST_BATCHES = 100
+_US = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Posted:
+    """A request whose events no batch has read yet.
+
+    Attributes:
+        stream_id: Stream of the events.
+        last: Offset of the last one.
+        began_ns: When the request came, wall clock.
+        ended_ns: When it was answered.
+        context: Where its spans belong.
+    """
+
+    stream_id: int
+    last: int
+    began_ns: int
+    ended_ns: int
+    context: Context
+
+
+class Traces:
+    """Makes and sends traces.
+
+    Args:
+        url: Where they go, as OTLP over HTTP.
+        processor: Takes the spans instead.
+
+    Raises:
+        InvalidSetting: The packages of OpenTelemetry are not installed.
+    """
+
+    def __init__(self, url: str, processor: SpanProcessor | None = None) -> None:
+        try:
+            from opentelemetry import propagate, trace
+            from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+            from opentelemetry.sdk.resources import Resource
+            from opentelemetry.sdk.trace import TracerProvider
+            from opentelemetry.sdk.trace.export import BatchSpanProcessor
+        except ImportError as error:
+            raise InvalidSetting(
+                'setting "traces_url" needs packages that are not installed',
+                detail=f"{error}.",
+                hint="Install sluice with its extra traces, or leave SLUICE_TRACES_URL out.",
+            ) from error
+        self._trace, self._propagate = trace, propagate
+        # OTEL_RESOURCE_ATTRIBUTES and OTEL_SERVICE_NAME go before what is given here.
+        resource = Resource({"service.name": "sluice"}).merge(Resource.create({}))
+        self._provider = TracerProvider(resource=resource, shutdown_on_exit=False)
+        self._provider.add_span_processor(processor or BatchSpanProcessor(OTLPSpanExporter(url)))
+        self._tracer = self._provider.get_tracer("sluice")
+        self._waiting: list[_Posted] = []
+        self._lock = threading.Lock()
+
+    def accepted(
+        self, headers: Mapping[str, str], stream: tuple[int, str], offsets: tuple[int, int], began_ns: int
+    ) -> None:
+        """Begin the trace of a request that was answered now.
+
+        Args:
+            headers: Headers of the request.
+            stream: Id and name of the stream.
+            offsets: Those of the first and the last event.
+            began_ns: When the request came, wall clock.
+        """
+        ended_ns = time.time_ns()
+        first, last = offsets
+        span = self._tracer.start_span(
+            "POST events",
+            self._propagate.extract(headers),
+            kind=self._trace.SpanKind.SERVER,
+            start_time=began_ns,
+            attributes={"sluice.stream": stream[1], "sluice.first_offset": first, "sluice.last_offset": last},
+        )
+        span.end(ended_ns)
+        if span.get_span_context().trace_flags.sampled:
+            posted = _Posted(stream[0], last, began_ns, ended_ns, self._trace.set_span_in_context(span))
+            with self._lock:
+                self._waiting = [*self._waiting[-_MOST_WAITING + 1 :], posted]
+
+    async def follow(self, commits: Commits, batches: BatchRepository) -> None:
+        """Make the spans of batches as they are committed, until cancelled."""
+        with commits.heard() as heard:
+            while True:
+                await heard.wait()
+                heard.clear()
+                if self._waiting:
+                    await anyio.to_thread.run_sync(self.look, batches)
+
+    def look(self, batches: BatchRepository) -> None:
+        """Make the spans of batches that have read what was posted."""
+        try:
+            last = batches.last()
+            manifests = () if last is None else batches.manifests(last - _MOST_BATCHES + 1, last)
+        except CatalogDown:
+            return  # the next commit is looked at again
+        seen_ns = time.time_ns()
+        with self._lock:
+            waiting, self._waiting = self._waiting, []
+        left = []
+        for posted in waiting:
+            manifest = next((m for m in manifests if _end(m, posted.stream_id) > posted.last), None)
+            if manifest is None:
+                left.append(posted)
+            elif manifest.committed_at_us * _US > posted.began_ns:  # else it was posted once before
+                self._batch(posted, manifest, seen_ns)
+        with self._lock:
+            self._waiting = [*left, *self._waiting]
+
+    def close(self) -> None:
+        """Send what is left."""
+        self._provider.shutdown()
+
+    def _batch(self, posted: _Posted, manifest: BatchManifest, seen_ns: int) -> None:
+        began_ns, committed_ns = manifest.started_at_us * _US, manifest.committed_at_us * _US
+        self._span("wait for a batch", posted, posted.ended_ns, max(began_ns, posted.ended_ns))
+        facts = {
+            "sluice.batch": manifest.batch,
+            "sluice.plan_version": manifest.plan_version,
+            "sluice.rows": sum(stream.rows for stream in manifest.streams),
+            "sluice.results": sum(file.rows for file in manifest.files),
+            "sluice.pack_cpu_s": manifest.cpu.pack_us / 1e6,
+            "sluice.chain_cpu_s": manifest.cpu.chain_us / 1e6,
+        }
+        self._span(f"batch {manifest.batch}", posted, began_ns, committed_ns, facts)
+        self._span("until it is seen", posted, committed_ns, max(seen_ns, committed_ns))
+
+    def _span(
+        self, name: str, posted: _Posted, began_ns: int, ended_ns: int, facts: dict[str, Any] | None = None
+    ) -> None:
+        span = self._tracer.start_span(name, posted.context, start_time=began_ns, attributes=facts)
+        span.end(ended_ns)
+
+
+def _end(manifest: BatchManifest, stream_id: int) -> int:
+    """Return the offset behind the last event that a batch and those before it have read."""
+    return dict(manifest.input_end).get(str(stream_id), 0)

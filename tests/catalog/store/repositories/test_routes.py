@@ -1,0 +1,26 @@
+"""Routes of queries, read again or kept: the same ones, and those that nobody asks for are forgotten."""
+
+from __future__ import annotations
+
+import pytest
+
+from catalog.store.repositories import routes
+from catalog.store.store import Store
+from tests.catalog.examples import commit, manifest
+
+
+def test_numbers_that_nobody_asks_for_are_forgotten(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    epoch = store.epochs.begin("engine")
+    for batch in range(4):
+        commit(store, manifest(batch, epoch, {7: 1, 9: 2}))
+    found = store.routes.of_query(7, range(4)).tolist()
+    assert store.routes.of_query(9, range(4)).tolist() != found
+    known = set(store.routes._numbers)
+    assert {query for _, query in known} == {7, 9}
+    monkeypatch.setattr(routes, "_KEPT_S", 0.0)
+    assert store.routes.of_query(7, range(4)).tolist() == found  # what was asked for before this stays
+    assert set(store.routes._numbers) == known
+    assert store.routes.of_query(7, range(4)).tolist() == found
+    assert {query for _, query in store.routes._numbers} == {7}
+    assert store.routes._kept_bytes == routes._bytes(store.routes._numbers)
+    assert store.routes.of_query(9, range(4)).tolist() != found
