@@ -1,7 +1,7 @@
 """``sluice repair``: make a data directory whole again where what is left of it is enough.
 
     lost                                      repair
-    the checkpoint, or the end of its logs    build the state anew: repeat all batches from their input
+    the checkpoint, or the end of its logs    build the state again: repeat all batches from their input
     a segment, or a file of Spark's state     the same
     a result file of one batch                the same; a repeated batch replaces files that are damaged
     one of many batches, merged               none
@@ -90,13 +90,13 @@ def find_repair(
     if reason is not None:
         raise NotRepairable(
             wrong,
-            detail=f"The state cannot be built anew: {reason}.",
+            detail=f"The state cannot be built again: {reason}.",
             hint="Restore all of the data directory from one backup, or start again in an empty one.",
         )
     aside = data_dir.checkpoint.with_name(f"checkpoint.before-{uuid.uuid4().hex[:8]}")
     return Repair(
         wrong,
-        f'Move "{data_dir.checkpoint}" to "{aside}", and build the state anew: the next start repeats '
+        f'Move "{data_dir.checkpoint}" to "{aside}", and build the state again: the next start repeats '
         f"batches 0 to {found.committed} from their input, which must be as it was. Visible results stay "
         "as they are; damaged files of batches that are not merged yet are replaced.",
         lambda: _begin_anew(store, data_dir, aside),

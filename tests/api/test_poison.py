@@ -17,11 +17,11 @@ import pytest
 from tests.api.running_service import WAIT_S, RunningService, free_port
 from tests.builders import stream_document
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1800)]
 
 COLUMNS = {"ts": "timestamp", "k": "bigint"}
-#: Three starts of Spark, on a busy machine.
-THREE_STARTS_S = 300
+#: Three starts of Spark: they once took 300 s beside thirty other jobs on two cores.
+THREE_STARTS_S = 600
 
 
 def awaited(read: Callable[[], Any], done: Callable[[Any], bool], seconds: float) -> Any:

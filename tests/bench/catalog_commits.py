@@ -19,6 +19,7 @@ import typer
 
 from catalog.store.store import Store
 from tests.bench.measuring import Stages
+from tests.bench.reports import table
 from tests.catalog.examples import commit, manifest, plan
 from tests.postgres import PostgresServer
 
@@ -35,9 +36,11 @@ def main(batches: Annotated[int, typer.Option(help="Batches per catalog.")] = 30
                 "PostgreSQL": server.url(server.create()),
             }
             stores = {name: stack.enter_context(Store.open(url)) for name, url in urls.items()}
-            for name, stages in _measured(stores, batches).items():
-                costs = ", ".join(f"{what} {stages.median_ms(what):.2f} ms" for what in stages.taken_ms)
-                print(f"{name}: {costs}")
+            lines = [
+                (name, *(stages.median_ms(what) for what in ("commit", "read")))
+                for name, stages in _measured(stores, batches).items()
+            ]
+            typer.echo(table(("medians, ms", "commit", "read"), lines))
     finally:
         server.close()
 

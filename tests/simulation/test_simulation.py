@@ -35,6 +35,8 @@ _IN_MEMORY = Path("/dev/shm")
 SEEDS, AT_ONCE, MANY = 4, 100, 100
 #: Worlds that once ended otherwise. 1416: the service died while it removed entries of Spark's log.
 FOUND = (1416,)
+#: Worlds in which streams come and go.
+COMING, MANY_COMING = 1, 300
 #: Worlds in which a mutation must be noticed.
 _LOOKED_AT = 200
 
@@ -55,7 +57,7 @@ def in_a_world(seed: int, then: Callable[[World], Any] = check) -> Any:
 
 
 def test_worlds_end_as_nested_loops_say() -> None:
-    assert sum(in_a_world(seed) for seed in (*range(SEEDS), *FOUND)) > 100
+    assert sum(in_a_world(seed) for seed in (*range(-COMING, SEEDS), *FOUND)) > 100
 
 
 def test_one_world_is_the_same_again() -> None:
@@ -74,6 +76,14 @@ def test_one_world_is_the_same_again() -> None:
 def test_many_worlds_end_as_nested_loops_say(part: int, chosen_seed: int) -> None:
     first = chosen_seed * MANY * AT_ONCE + part * AT_ONCE
     for seed in range(first, first + AT_ONCE):
+        in_a_world(seed)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_worlds_in_which_streams_come_and_go(chosen_seed: int) -> None:
+    first = -1 - chosen_seed * MANY_COMING
+    for seed in range(first, first - MANY_COMING, -1):
         in_a_world(seed)
 
 

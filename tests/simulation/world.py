@@ -10,7 +10,7 @@ import datetime as dt
 import itertools
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from catalog import clock
-from catalog.errors import QueryNotFound
+from catalog.errors import QueryNotFound, StreamInUse
 from catalog.store import retention
 from catalog.values.batch import BatchManifest
 from catalog.values.change import AddQuery, Change, PauseQuery, RemoveQuery, ResumeQuery, UpdateQuery
@@ -118,6 +118,7 @@ class Ledger:
     """What was acknowledged, and what was visible.
 
     Attributes:
+        streams: Every stream that there ever was, by id.
         rows: Rows by stream id and position.
         ids: Their ids.
         heads: Offset after the last event, by stream id.
@@ -131,6 +132,7 @@ class Ledger:
         removed: Series that were removed.
     """
 
+    streams: dict[int, Stream] = field(default_factory=dict)
     rows: dict[int, dict[int, Row]] = field(default_factory=dict)
     ids: dict[tuple[int, int], int] = field(default_factory=dict)
     heads: dict[int, int] = field(default_factory=dict)
@@ -159,13 +161,13 @@ class World:
 
     Args:
         directory: Where everything is kept; with an empty catalog.
-        seed: The only source of randomness.
+        seed: The only source of randomness; in worlds of negative ones streams come and go, too.
         time: The virtual clock.
         death: Watches the directory.
     """
 
     def __init__(self, directory: Path, seed: int, time: VirtualTime, death: Death) -> None:
-        self.rng = Random(seed)
+        self.rng, self.streams_come = Random(seed), seed < 0
         self.directory, self.time, self.death = directory, time, death
         rng = self.rng
         self.options: dict[str, Any] = {
@@ -300,11 +302,13 @@ class World:
 
     def run(self) -> None:
         """Take some steps, then let all come to its end."""
-        steps = self.rng.randint(8, 60)
+        # The row of a removed stream goes after ten batches and more.
+        steps = self.rng.randint(*((40, 120) if self.streams_come else (8, 60)))
         self.start()
         for stream in self._streams():
             self._registered(stream)
-        kinds, weights = list(_KINDS), list(_KINDS.values())
+        chances = _KINDS | ({"stream": 8} if self.streams_come else {})
+        kinds, weights = list(chances), list(chances.values())
         for _ in range(steps):
             kind = self.rng.choices(kinds, weights)[0]
             self.history.append(kind)
@@ -371,6 +375,8 @@ class World:
             self._deliver(rng.randint(1, 3))
         elif kind == "move":
             self._move()
+        elif kind == "stream":
+            self._stream()
         elif kind == "clock":
             self.time.now_us += rng.choice((-1, 1)) * rng.randrange(3600 * SECOND_US)
 
@@ -434,9 +440,24 @@ class World:
             streams.append(Stream(0, name, COLUMNS, "ts", lateness_us, source, idle_timeout_us=idle_us))
         return streams
 
+    def _stream(self) -> None:
+        """Remove a stream that was registered later, or register one more; nobody dies meanwhile."""
+        assert self.workspace is not None
+        rng = self.rng
+        left, self.death.left = self.death.left, None
+        later = [s for s in self.workspace.streams.all() if s.name.startswith("S")]
+        if later and rng.random() < 0.6:
+            with suppress(StreamInUse):
+                self.workspace.streams.remove(rng.choice(later).name)
+        else:
+            name = f"S{len(self.ledger.streams)}"
+            self._registered(Stream(0, name, COLUMNS, "ts", 2 * SECOND_US, HttpSource()))
+        self.death.left = left
+
     def _registered(self, draft: Stream) -> None:
         assert self.workspace is not None
         stream = self.workspace.streams.register(draft)
+        self.ledger.streams[stream.id] = stream
         self.ledger.rows[stream.id] = {}
         self.ledger.heads[stream.id] = 0
 
@@ -458,8 +479,10 @@ class World:
         self._append(post)
 
     def _append(self, post: _Post) -> None:
-        """Send a request; the answer may be lost."""
+        """Send a request, unless its stream has gone; the answer may be lost."""
         assert self.workspace is not None
+        if all(stream.id != post.stream.id for stream in self.workspace.streams.all()):
+            return
         self.death.write()  # the log writes past Python's files
         receipt = self.workspace.streams.append(post.stream, post.events, sending=post.sending)
         if self.death.left is not None and self.rng.random() < 0.3:

@@ -2,6 +2,9 @@
 
     0 s ── state fills ── largest window ── measured ── end
 
+Arrivals are Poisson. Every row has an event time, a key whose shares give S_1, and a value uniform in [0, 1),
+so that ``v < S`` has selectivity S. Key, value and time of a row are independent, as are the streams.
+
 A window that is still filling costs less than the paper's equations say, so nothing counts before the event
 time of the largest window.
 """

@@ -26,6 +26,7 @@ from tests.bench.peers.measure import NO_RATES, ROOT, Measurement, Setting, meas
 from tests.bench.peers.peers import PEERS, REFERENCE, peers_of, share_of
 from tests.bench.peers.report import add, read_report, write_report
 from tests.bench.peers.workloads import WORKLOADS, Workload
+from tests.bench.reports import shown
 
 #: The name of what is no workload: a service with live streams.
 LIVE = "live"
@@ -66,7 +67,11 @@ def main(
                 write_report(out, report)
                 continue
             for found in _measured(setting, WORKLOADS[name], peers, run, hopeless):
-                _say(f"{name}, {found['peer']}, {found['share']:g}", found, f"{found['rates']['job']} rows/s")
+                _say(
+                    f"{name}, {found['peer']}, {found['share']:g}",
+                    found,
+                    f"{shown(found['rates']['job'])} rows/s",
+                )
                 differ |= found["error"].startswith("results differ")
                 add(report["measurements"], found, *KEY)
                 write_report(out, report)

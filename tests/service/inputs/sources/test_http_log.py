@@ -8,19 +8,23 @@ import pickle
 import signal
 import sqlite3
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sqlalchemy import func, select
 
+from catalog.clock import wall_clock_us
 from catalog.errors import IdempotencyKeyReused
 from catalog.store.store import Store
 from service.errors import EventLogDown, EventRejected
 from service.inputs.inputs import Inputs
 from service.inputs.partitions import Lane
 from service.inputs.read import read_partition
+from service.inputs.sources import http_log
 from service.inputs.sources.event_reader import read_events
 from service.inputs.sources.http_log import EventLog, Sending
 from tests.catalog.processes import SPAWN
@@ -269,3 +273,25 @@ def test_an_append_that_cannot_be_written_stores_nothing(events: EventLog) -> No
         events.append(STREAM, numbered(1, 5))
     assert events.end(STREAM.id) == 1
     assert [p.rows for p in events.pieces(STREAM.id, 0, 9)] == [1]
+
+
+def test_of_events_kept_apart_old_ones_are_counted_in_one_record(
+    either_events: EventLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http_log, "_QUARANTINE_KEPT", 3)
+    one, two = (replace(stream_of(stream_id=n), max_ahead_us=0) for n in (1, 2))
+    later_us = wall_clock_us() + 10**12
+    for number in range(1, 9):
+        either_events.append(one, [{"ts": later_us, "k": number}] * number)
+        either_events.append(two, [{"ts": later_us, "k": number}])
+    count, newest, times_us = either_events.quarantined(one, 1000)
+    assert (count, len(times_us)) == (36, 6 + 7 + 8)
+    assert newest["k"].to_pylist() == [8] * 8 + [7] * 7 + [6] * 6
+    records = either_events._tables.quarantine
+    with either_events._read() as connection:
+        assert connection.execute(select(func.count()).select_from(records)).scalar_one() == 2 * (3 + 1)
+    either_events.append(one, [{"ts": 1, "k": 1}])
+    assert sorted(either_events.known_ids()) == [1, 2]
+    either_events.forget(2)
+    assert either_events.known_ids() == (1,)
+    assert (either_events.quarantined(two, 9)[0], either_events.quarantined(one, 9)[0]) == (0, 36)

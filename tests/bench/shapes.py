@@ -1,0 +1,270 @@
+"""Joins of three streams, as-of joins, bands, large states and orders of joining: CPU time without Spark.
+
+    python -m tests.bench.shapes [shared|as-of|band|held|orders]...
+
+The workers' own code runs in this process: PACK, join, store, write. Loads of one figure take turns batch by
+batch, and a figure is the median of its batches. DuckDB joins the same rows at once, on one thread.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import permutations
+from pathlib import Path
+from typing import Annotated
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import typer
+
+from catalog.values.plan import Plan
+from catalog.values.query import Query
+from catalog.values.statistics import FamilyProfile, Measure, Profile, StreamProfile
+from catalog.values.stream import FilesSource, Stream
+from planner.bind.bind import bind
+from planner.build.build_plan import build_plan
+from planner.costs.shipped import SHIPPED
+from planner.families.families import family_of
+from planner.trees.choice import OrderChoice
+from planner.trees.order_rates import OrderRates, pair_queries
+from planner.trees.orders import OrderCosts
+from tests.bench.measuring import Batches
+from tests.bench.reports import table
+from tests.builders import SECOND_US, a_stream
+from tests.pipeline import Pipeline, Rows, race
+
+COLUMNS = (("k", "bigint"), ("j", "bigint"), ("v", "double"))
+STREAMS = {
+    s.name: s for s in (a_stream(n, 0, COLUMNS, source=FilesSource("parquet", "")) for n in range(1, 5))
+}
+#: Batches before the first that counts.
+WARM = 2
+WINDOWS_S = [2.5 * n for n in range(1, 13)]
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """Rows of a stream: so many per second, and so many values of each key."""
+
+    rate: int
+    keys: int
+    others: int = 1
+
+    def rows(self, stream: Stream, seconds: int, seed: int) -> pa.Table:
+        """Return its rows in the order of event times."""
+        rng, count = np.random.default_rng((seed, stream.id)), self.rate * seconds
+        times = np.sort(rng.integers(0, seconds * SECOND_US, count))
+        return pa.table(
+            {
+                "ts": pa.array(times, pa.timestamp("us")),
+                "k": rng.integers(0, self.keys, count),
+                "j": rng.integers(0, self.others, count),
+                "v": rng.random(count),
+                "_pos": np.arange(count),
+            }
+        )
+
+
+def planned(texts: Sequence[str]) -> Plan:
+    """Return the plan of some queries."""
+    queries = [bind(text, STREAMS, name=f"q{n}", query_id=n) for n, text in enumerate(texts, 1)]
+    return build_plan(queries, {s.id: s for s in STREAMS.values()})
+
+
+def pieces(tables: Mapping[str, pa.Table], plan: Plan, batches: int) -> Iterator[list[Rows]]:
+    """Yield the rows of each batch: as many of every stream as of each other batch."""
+    for batch in range(batches):
+        found = []
+        for stream in plan.streams:
+            of = tables[stream.name]
+            start, end = (of.num_rows * number // batches for number in (batch, batch + 1))
+            found.append(Rows(stream.id, of.slice(start, end - start)))
+        yield found
+
+
+def measured(
+    loads: Mapping[str, Sequence[str]], tables: Mapping[str, pa.Table], batches: int, warm: int = WARM
+) -> dict[str, Batches]:
+    """Return what each load takes."""
+    plans = {name: planned(texts) for name, texts in loads.items()}
+    with tempfile.TemporaryDirectory(prefix="sluice-shapes-") as root:
+        every = pieces(tables, next(iter(plans.values())), batches)
+        ran = race(plans, every, Path(root), buckets=2)
+    return {name: Batches.of(batches, warm) for name, batches in ran.items()}
+
+
+def duckdb_s(text: str, tables: Mapping[str, pa.Table]) -> tuple[float, int]:
+    """Return the CPU seconds and the count of rows of a query of DuckDB."""
+    with duckdb.connect(config={"threads": 1}) as duck:
+        for name, rows in tables.items():
+            duck.register(f"given_{name}", rows)
+            duck.execute(f"CREATE TABLE {name} AS SELECT * FROM given_{name}")
+        began_s = time.process_time()
+        duck.execute(f"CREATE TABLE made AS {text}")
+        taken_s = time.process_time() - began_s
+        ((count,),) = duck.sql("SELECT count(*) FROM made").fetchall()
+        return taken_s, int(count)
+
+
+def three(window_s: float) -> str:
+    """Return a query over three streams on one key."""
+    over = ", ".join(f"{name} [RANGE {window_s} SECONDS] {name.lower()}" for name in "ABC")
+    return f"SELECT a.v AS x, b.v AS y, c.v AS z FROM {over} WHERE a.k = b.k AND b.k = c.k"
+
+
+def shared() -> None:
+    """Compare 12 queries over three streams with one, and with 12 over two streams beside them."""
+    tables = {n: Made(1000, 60_000).rows(STREAMS[n], 500, 1) for n in "ABC"}
+    two = [
+        f"SELECT a.v AS x, b.v AS y FROM A [RANGE {w} SECONDS] a, B [RANGE {w} SECONDS] b WHERE a.k = b.k"
+        for w in WINDOWS_S
+    ]
+    loads = {"1": [three(30)], "12": [three(w) for w in WINDOWS_S]}
+    loads["12 beside 12 of two streams"] = [*loads["12"], *two]
+    lines = []
+    for batches in (10, 50):
+        found = measured(loads, tables, batches)
+        one = found["1"].cpu_ms
+        for name, load in found.items():
+            lines.append((name, 500 // batches, load.cpu_ms, load.cpu_ms / one, load.held, load.stored))
+    typer.echo(table(("queries", "batch, s", "CPU, ms", "to 1", "rows held", "stored"), lines))
+    apart = " AND ".join(
+        f"abs(epoch_us({x}.ts) - epoch_us({y}.ts)) < {30 * SECOND_US}" for x, y in ("ab", "ac", "bc")
+    )
+    text = f"SELECT a.v, b.v, c.v FROM A a, B b, C c WHERE a.k = b.k AND b.k = c.k AND {apart}"
+    cpu_s, count = duckdb_s(text, tables)
+    rows = sum(t.num_rows for t in tables.values())
+    own_s = found["1"].cpu_ms * 50 / 1e3
+    assert count == found["1"].stored, "the counts differ"
+    typer.echo(
+        f"{rows:,} rows: {own_s:.2f} s of CPU in 50 batches, DuckDB {cpu_s:.2f} s ({own_s / cpu_s:.2f})"
+    )
+
+
+def as_of() -> None:
+    """Compare an as-of join with DuckDB's."""
+    tables = {n: Made(5000, 500).rows(STREAMS[n], 200, 2) for n in "AB"}
+    text = "SELECT a.v AS x, b.v AS y FROM A [PARTITION BY k ROWS 1] a, B [NOW] b WHERE a.k = b.k"
+    found = measured({"as-of": [text]}, tables, 10)["as-of"]
+    cpu_s, count = duckdb_s("SELECT a.v, b.v FROM B b ASOF JOIN A a ON a.k = b.k AND b.ts >= a.ts", tables)
+    own_s = found.cpu_ms * 10 / 1e3
+    rows = sum(t.num_rows for t in tables.values())
+    typer.echo(
+        f"as-of, {rows:,} rows: {own_s:.2f} s of CPU for {found.stored:,} results, "
+        f"DuckDB {cpu_s:.2f} s for {count:,} ({own_s / cpu_s:.1f})"
+    )
+
+
+def band() -> None:
+    """Compare a band of one per cent with nested loops over the same rows."""
+    tables = {n: Made(400, 1).rows(STREAMS[n], 40, 3) for n in "AB"}
+    over = "SELECT a.v AS x, b.v AS y FROM A [RANGE 10 SECONDS] a, B [RANGE 10 SECONDS] b WHERE "
+    loads = {
+        "band": [over + "a.v BETWEEN b.v - 0.005 AND b.v + 0.005"],
+        # The same condition in a form of which no band is known.
+        "loops": [over + "(a.v - b.v) * (a.v - b.v) <= 0.000025"],
+    }
+    plans = {name: planned(texts) for name, texts in loads.items()}
+    with tempfile.TemporaryDirectory(prefix="sluice-shapes-") as root:
+        ran = race(plans, pieces(tables, plans["band"], 40), Path(root), buckets=2)
+    lines = []
+    for name, batches in ran.items():
+        touched = sum(counters.touched for batch in batches for counters in batch.slices)
+        pairs = sum(batch.pairs for batch in batches)
+        lines.append((name, Batches.of(batches, WARM).cpu_ms, touched, pairs, touched / pairs))
+    typer.echo(table(("method", "CPU, ms", "candidates", "pairs", "candidates to pairs"), lines))
+
+
+def held() -> None:
+    """Compare rates while a window holds ten times as many rows, with as many partners for each."""
+    lines = []
+    for window_s, keys in ((10, 100_000), (100, 1_000_000)):
+        over = f"FROM A [RANGE {window_s} SECONDS] a, B [RANGE {window_s} SECONDS] b"
+        tables = {n: Made(20_000, keys).rows(STREAMS[n], window_s + 20, 4) for n in "AB"}
+        batches = window_s + 20
+        found = measured(
+            {"held": [f"SELECT a.v AS x, b.v AS y {over} WHERE a.k = b.k"]}, tables, batches, window_s + 4
+        )["held"]
+        lines.append((found.held, 40_000 / found.cpu_ms * 1e3))
+    typer.echo(table(("rows held", "rows/s of CPU"), lines, texts=0))
+    typer.echo(f"ratio {lines[1][1] / lines[0][1]:.2f}")
+
+
+def orders(workloads: int = 10) -> None:
+    """Run random joins of four streams in every order; compare the chosen one with the fastest."""
+    lines, seed = [], 0
+    while len(lines) < workloads:
+        seed += 1
+        rng = np.random.default_rng(seed)
+        made = {
+            n: Made(int(rng.choice([20, 100, 400])), *rng.choice([50, 300, 2000], 2).tolist()) for n in "ABCD"
+        }
+        tables = {n: made[n].rows(STREAMS[n], 40, seed) for n in made}
+        over = ", ".join(f"{n} [RANGE {rng.choice([2, 5, 10])} SECONDS] {n.lower()}" for n in "ABCD")
+        names = "abcd"
+        joined = [(names[rng.integers(0, at)], names[at], str(rng.choice(["k", "j"]))) for at in (1, 2, 3)]
+        text = f"SELECT a.v AS x FROM {over} WHERE " + " AND ".join(
+            f"{p}.{c} = {q}.{c}" for p, q, c in joined
+        )
+        ranked = OrderChoice(partial(_profile, made), SHIPPED)
+        bind(text, STREAMS, choose=ranked)
+        assert ranked.last is not None
+        shape = ranked.last.shape
+        costs = OrderCosts(OrderRates.of(shape, _profile(made, pair_queries(shape))), SHIPPED)
+        possible = [p for p in permutations(range(4)) if p[0] < p[1] and costs.of(p) is not None]
+        chosen = ranked.last.orders[0].positions
+        taken = {order: _cpu_s(text, order, tables) for order in possible}
+        fastest, worst = min(taken.values()), max(taken.values())
+        if worst >= 2 * fastest:
+            lines.append((seed, len(possible), fastest, worst / fastest, taken[chosen] / fastest))
+            typer.echo(f"seed {seed}: {lines[-1][3]:.1f}, {lines[-1][4]:.2f}", err=True)
+    typer.echo(table(("seed", "orders", "fastest, s", "worst to fastest", "chosen to fastest"), lines))
+    typer.echo(f"within 10%: {sum(line[4] <= 1.1 for line in lines)} of {len(lines)}")
+
+
+def _profile(made: Mapping[str, Made], queries: Sequence[Query]) -> Profile:
+    """Return the true statistics: keys are drawn evenly, each from the first so many numbers."""
+    families = []
+    for query in queries:
+        ((a, b),) = query.key
+        most = max(
+            made[side.stream].keys if column == "k" else made[side.stream].others
+            for side, column in ((query.a, a), (query.b, b))
+        )
+        families.append(FamilyProfile(family_of(query), Measure(1 / most)))
+    streams = tuple(StreamProfile(STREAMS[n].id, Measure(float(of.rate))) for n, of in made.items())
+    return Profile(streams, families=tuple(families), batch_s=Measure(2.0))
+
+
+def _cpu_s(text: str, order: tuple[int, ...], tables: Mapping[str, pa.Table]) -> float:
+    """Return the CPU time of a query whose streams are joined in an order, the better one of two runs."""
+    query = bind(text, STREAMS, name="q", query_id=1, choose=lambda _: order)
+    plan = build_plan([query], {s.id: s for s in STREAMS.values()})
+    taken = []
+    for _ in range(2):
+        with tempfile.TemporaryDirectory(prefix="sluice-shapes-") as root:
+            pipeline = Pipeline(plan, 2, Path(root))
+            ran = [pipeline.step(each) for each in pieces(tables, plan, 10)]
+            pipeline.close()
+        taken.append(sum(batch.cpu_s for batch in ran))
+    return min(taken)
+
+
+FIGURES = {"shared": shared, "as-of": as_of, "band": band, "held": held, "orders": orders}
+
+
+def main(
+    figures: Annotated[list[str] | None, typer.Argument(help="Of these; all by default.")] = None,
+) -> None:
+    """Measure and print."""
+    for name in figures or list(FIGURES):
+        FIGURES[name]()
+
+
+if __name__ == "__main__":
+    typer.run(main)
