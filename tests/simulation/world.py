@@ -485,9 +485,6 @@ class World:
             return
         self.death.write()  # the log writes past Python's files
         receipt = self.workspace.streams.append(post.stream, post.events, sending=post.sending)
-        if self.death.left is not None and self.rng.random() < 0.3:
-            self.death.left = 0
-            self.death.write()
         offsets = (receipt.first_offset, receipt.last_offset)
         assert post.answered in (None, offsets), f"{post.sending.key}: {offsets}, before {post.answered}"
         if post.answered is None:
@@ -495,6 +492,10 @@ class World:
             assert offsets[1] - offsets[0] + 1 == len(post.events)
             for offset, event in zip(range(offsets[0], offsets[1] + 1), post.events, strict=True):
                 self._arrived(post.stream.id, offset, event)
+        if self.death.left is not None and self.rng.random() < 0.3:
+            # The answer is lost. The events are there, even if their stream goes before they are sent again.
+            self.death.left = 0
+            self.death.write()
 
     def _arrived(self, stream_id: int, position: int, event: dict[str, int]) -> None:
         rows = self.ledger.rows[stream_id]
