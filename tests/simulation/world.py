@@ -188,6 +188,8 @@ class World:
         self.event_time_us = _START_US
         self.queries: dict[str, tuple[str, bool]] = {}
         self._jobs = 0
+        # The newest batch that Spark has ever begun.
+        self._begun = -1
         self.job: SimulatedSpark | None = None
         self.workspace: Workspace | None = None
 
@@ -266,13 +268,12 @@ class World:
         """Lose the ends of Spark's logs, so that up to two batches of the catalog are missing there.
 
         Once a further batch has begun only one can be: the commit of the last one has synced what Spark had
-        written of those before it.
+        written of those before it. An earlier loss may have taken the entry of the further batch.
         """
         assert self.workspace is not None
         log, last = SparkLog(self.workspace.data_dir.checkpoint), self.workspace._store.batches.last()
         following = (-1 if last is None else last) + 1
-        begun = (log.offsets / str(following + log.ahead())).exists()
-        first_lost = following - self.rng.choice((0, 1) if begun else (0, 1, 2))
+        first_lost = following - self.rng.choice((0, 1) if self._begun >= following else (0, 1, 2))
         if first_lost < 1:
             return
         self.history.append(f"log lost from batch {first_lost}")
@@ -519,7 +520,13 @@ class World:
 
     def _batch(self) -> bool:
         assert self.job is not None
-        return self.job.step()
+        assert self.workspace is not None
+        try:
+            return self.job.step()
+        finally:
+            log = SparkLog(self.workspace.data_dir.checkpoint)
+            entries = [int(entry.name) for entry in log.offsets.glob("*")]
+            self._begun = max(self._begun, max(entries, default=0) - log.ahead())
 
     def _watch(self) -> None:
         self.watcher.run_once()
