@@ -12,7 +12,14 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from catalog.steps import in_order, is_exchanged, made_by, plan_streams, taken_intermediates
+from catalog.steps import (
+    in_order,
+    is_exchanged,
+    made_by,
+    makers_again,
+    plan_streams,
+    taken_intermediates,
+)
 from catalog.store.codec import decode
 from catalog.store.plan_differences import BucketRecord, applied
 from catalog.values.batch import StreamPunctuations
@@ -20,6 +27,7 @@ from catalog.values.plan import FamilyPlan, Horizon, Plan, Promises
 from operators.bucket.batch_output import BatchOutput
 from operators.bucket.closing import BatchClosings, decoded_promise
 from operators.bucket.family_batch import FamilyBatch
+from operators.bucket.pairs_again import PairsAgain, held_back
 from operators.bucket.progress import ClockProgress
 from operators.groups.open_groups import group_results
 from operators.join.compiled_family import CompiledFamily, compile_family
@@ -126,8 +134,10 @@ class Bucket:
         handed: dict[int, HandedPairs] = {}
         newest = self._newest(self.plan)
         families = self.plan.families if self.plan else ()
-        taken = taken_intermediates(families)
-        for plan in in_order(families):
+        taken, ordered_families = taken_intermediates(families), in_order(families)
+        again = PairsAgain.of(self.families, families, version)
+        held = held_back(ordered_families, start.sides) if again.makers else {}
+        for plan in ordered_families:
             joins, before = self.families[plan.id], start.sides(plan)
             closings = BatchClosings.of(joins, ordered, before, promises, place)
             reached, latest_of = end.sides(plan), newest.sides(plan)
@@ -135,7 +145,19 @@ class Bucket:
                 closings.pulled = any(query.id in pulled for query in plan.queries)
             wait = plan.id in self.late_groups
             part = FamilyBatch(
-                joins, ordered, version, place, before, reached, latest_of, closings, handed, exchanged, wait
+                joins,
+                ordered,
+                version,
+                place,
+                before,
+                reached,
+                latest_of,
+                closings,
+                handed,
+                exchanged,
+                again,
+                held,
+                wait,
             )
             pairs = part.pairs(output)
             if made := made_by(plan, taken):
@@ -262,6 +284,7 @@ class Bucket:
                 families[family.id] = FamilyJoins.empty(compiled)
             else:
                 families[family.id] = migrated(former, compiled, activated, marks, reached.sides(family))
+        self._let_rest(plan, families)
         self.terms = {family_id: self.terms[family_id] for family_id in families}
         queries = {query.id: query for family in plan.families for query in family.queries}
         named = {query.name.lower(): query for query in queries.values()}
@@ -289,6 +312,19 @@ class Bucket:
         self.families = families
         self.plan = plan
         self.plan_changed = True
+
+    def _let_rest(self, plan: Plan, families: Mapping[str, FamilyJoins]) -> None:
+        """Make the pairs that rest from now on, although they did not until now."""
+        makers = makers_again([joins.family.plan for joins in self.families.values()])
+        again = PairsAgain.of(families, plan.families, plan.version)
+        for family in in_order(plan.families) if makers else ():
+            if family.rests and family.id in makers:
+                rows = again.all_rows(family, families[makers[family.id].id].family.plan)
+                if rows is None:
+                    continue
+                for chain in families[family.id].chains.values():
+                    if (admitted := chain.admitted("a", rows)) is not None:
+                        chain.slices["a"][0].segments.append(admitted)
 
     def _terms(
         self,

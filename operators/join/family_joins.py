@@ -115,6 +115,7 @@ class FamilyJoins:
         keyless: Mapping[str, Segment | None] = _NO_ROWS,
         closings: Mapping[str, pa.RecordBatch | None] = _NO_CLOSINGS,
         opened: Mapping[str, Sequence[Segment]] = _NONE_OPENED,
+        again: Segment | None = None,
     ) -> PairTable:
         """Run one batch through all joins.
 
@@ -127,6 +128,7 @@ class FamilyJoins:
             keyless: New rows without a key per side, of sides whose absent rows are results.
             closings: Closings per side that came with the batch; asked by families with absence.
             opened: Rows of earlier batches per side that were parked until now.
+            again: Rows of a that were made again because they do not rest.
 
         Returns:
             The joined pairs of the batch, and absent rows.
@@ -149,7 +151,7 @@ class FamilyJoins:
             new = {side: [rows for rows in (judged[side],) if rows is not None] for side in SIDES}
             due = absence.due(held, new, keyless, before, watermarks, self.classes, met)
         for chain in self.chains.values():
-            chain.process(fresh, resting, watermarks, pairs, opened)
+            chain.process(fresh, resting, watermarks, pairs, opened, again)
         if absence is not None:
             absence.decide(due, pairs, watermarks)
             self._let_go(absence, watermarks)

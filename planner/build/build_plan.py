@@ -46,6 +46,7 @@ from planner.build.check_plan import check_plan
 from planner.build.choose_memory import choose_memory, chooses_memory
 from planner.build.objective import Objective
 from planner.build.replication import HASHED, asked_replication, departed_replications, former_replications
+from planner.build.resting import unrested_families
 from planner.build.retained_boundaries import NO_BOUNDARIES, ByFamily, pinned_chain, with_retained
 from planner.costs.cost import CostModel
 from planner.costs.rates import FamilyRates, family_rates, with_handed, with_open_times
@@ -135,6 +136,8 @@ def build_plan(
     firsts = {name: members[0] for name, members in grouped.items()}
     joined = {n: (q.a.stream_id, q.b.stream_id, q.key, q.ordered) for n, q in firsts.items()}
     profile = with_open_times(profile, {n: facts[:3] for n, facts in joined.items()}, streams)
+    unrested = unrested_families(grouped, before, replications, streams)
+    again = frozenset(unrested.values())
     for family_id in step_order(joined):
         members = grouped[family_id]
         family = _family(family_id, members, before.get(family_id), next_bit, since, version)
@@ -175,7 +178,9 @@ def build_plan(
         ):
             asked_here = own_probes.get(family_id, objective.probe)
             probe = (
-                old.probe if asked_here == "auto" else _probe(old, asked_here, own_probes, rates, calibration)
+                old.probe
+                if asked_here == "auto"
+                else _probe(old, asked_here, own_probes, rates, calibration, again)
             )
             chosen_memory = choose_memory(old, objective, rates)
             memory = old.memory if chooses_memory(objective) else chosen_memory
@@ -186,6 +191,7 @@ def build_plan(
                 memory=memory,
                 punctuations=policy,
                 purge_prices=purge_prices(probe, calibration) if promised else PurgePrices(),
+                rests=family_id not in unrested,
             )
             planned.append(old if changed == old else changed)
             continue
@@ -194,10 +200,19 @@ def build_plan(
         joins = _kept(family, chosen, objective.pinned.get(family_id), left.get(family_id, Boundaries()))
         built = _family_plan(family, members[0], strategy, joins, replication, band, given=joins != chosen)
         asked_here = own_probes.get(family_id, objective.probe)
-        probe = _probe(built, asked_here, own_probes, rates, calibration)
+        probe = _probe(built, asked_here, own_probes, rates, calibration, again)
         memory = choose_memory(built, objective, rates)
         prices = purge_prices(probe, calibration) if promised else PurgePrices()
-        planned.append(replace(built, probe=probe, memory=memory, punctuations=policy, purge_prices=prices))
+        planned.append(
+            replace(
+                built,
+                probe=probe,
+                memory=memory,
+                punctuations=policy,
+                purge_prices=prices,
+                rests=family_id not in unrested,
+            )
+        )
 
     flowing, present = _streams(queries, streams, previous), {f.id for f in planned}
     plan = Plan(
@@ -264,20 +279,22 @@ def _probe(
     own: Mapping[str, AskedProbe],
     rates: FamilyRates,
     calibration: Calibration,
+    again: Collection[str],
 ) -> Probe:
-    """Return how the slices of a family are searched.
+    """Return how the slices of a family are searched; ``again`` are families whose pairs are made again.
 
     Raises:
         InvalidProbe: Rings are requested for this family by name, and it cannot have them.
     """
     if asked == "auto":
-        return choose_probe(family, rates, calibration)
-    if asked.has_rings and not may_have_rings(family):
+        return Probe() if family.id in again else choose_probe(family, rates, calibration)
+    if asked.has_rings and (family.id in again or not may_have_rings(family)):
         if family.id not in own:
             return Probe()
         raise InvalidProbe(
             f'the slices of family "{family.id}" cannot be searched by {probe_text(asked)}',
-            detail="Rings need a key, windows of time or of the order, and inner joins.",
+            detail="Rings need a key, windows of time or of the order, and inner joins. In a next step, "
+            "pairs of theirs rest.",
             hint="Write merge, or leave the family out.",
         )
     return asked
