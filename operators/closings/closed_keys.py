@@ -59,10 +59,11 @@ class ClosedKeys:
         killed: Rows of the other side that died with each closing before that search; 1 before the first one.
         kept: Rows of the other side that this search has left in the state, dead ones included.
         discarded: Rows of the other side that were not stored in this batch.
-        purged: Rows of the other side that were removed from the state in this batch.
+        purged: Rows of the other side that were removed from the state in this batch because they were dead.
         violating: Rows of the side that broke a promise in this batch.
         arrived: Closings of this batch.
-        dead: Rows of the other side with closed keys that the last search left in the state.
+        dead: Rows of the other side with closed keys that the last search left in the state, at most; those
+            that left since are taken off.
         dead_per_slice: The same for each slice of the other side, join by join; empty before the first search
             under the plan in force.
         last: Last row of a clustered side, as an edge (``derived``); None before the first row.
@@ -200,6 +201,19 @@ class ClosedKeys:
         self.killed = (max(found - self.dead, 0) + 1) / (self.unpurged + 1)
         self.unpurged = self.males = 0
         self.dead, self.kept = left, kept
+
+    def lose(self, removed: Sequence[int]) -> None:
+        """Take over how many dead rows left while slices were processed, without a search.
+
+        Args:
+            removed: Rows per slice of the other side, join by join.
+        """
+        count = sum(removed)
+        self.purged += count
+        self.dead = max(self.dead - count, 0)
+        if self.dead_per_slice:
+            left = zip(self.dead_per_slice, removed, strict=True)
+            self.dead_per_slice = [max(dead - gone, 0) for dead, gone in left]
 
     @property
     def remembered(self) -> int:
