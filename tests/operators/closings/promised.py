@@ -6,6 +6,8 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import inf
+from typing import Literal
 from unittest.mock import patch
 
 import pyarrow as pa
@@ -39,13 +41,13 @@ class Promised:
     Attributes:
         case: The case, its streams with contracts.
         patterns: Rows that are punctuations, with the columns that they fix.
-        eager: True if stored rows are searched after each batch.
+        searches: When stored rows are searched: after each closing, rarely or never.
         numbers: Number of buckets after each batch in turn; 0 for no change.
     """
 
     case: Case
     patterns: Patterns
-    eager: bool
+    searches: Literal["each", "rows", "never"]
     numbers: tuple[int, ...]
 
 
@@ -82,7 +84,8 @@ def promised_cases(
     spread = draw(st.sampled_from(SPREADS))
     case = replace(case, steps=tuple(replace(step, spread=spread) for step in case.steps))
     moves = draw(st.sampled_from(((0,), (0,), (0, 1, 0, 3, 2))))
-    return Promised(replace(case, streams=streams), patterns, draw(st.booleans()), moves)
+    searches = draw(st.sampled_from(("each", "rows", "never")))
+    return Promised(replace(case, streams=streams), patterns, searches, moves)
 
 
 def table_of(stream: Stream, rows: Sequence[Row], patterns: Patterns) -> pa.Table:
@@ -264,10 +267,11 @@ def move(runner: Runner, buckets: int) -> None:
 
 
 def run_promised(promised: Promised, *, exactly: bool = False) -> Runner:
-    """Check a case whose stored rows are searched after each closing, or after as many as there are rows."""
+    """Check a case whose stored rows are searched when it says."""
 
     def closings(prices: PurgePrices, rows: int, *counts: float) -> float:
-        return 1 if promised.eager else max(1, rows)
+        return 1 if promised.searches == "each" else max(1, rows)
 
-    with patch.multiple(closed_keys, closings_until_search=closings, LEAST_CLOSINGS=1):
+    least = inf if promised.searches == "never" else 1
+    with patch.multiple(closed_keys, closings_until_search=closings, LEAST_CLOSINGS=least):
         return check_promised(promised, exactly=exactly)
