@@ -312,6 +312,9 @@ class PunctuationCounters:
         discarded: Rows of the other side that were not stored because their key was closed.
         purged: Rows of the other side that were removed from the state for that reason.
         dead: Rows of the other side with closed keys that the last purge left in the state.
+        live: Rows of the other side with open keys at the end of the batch, estimated; joins count their own.
+        died: Rows of the other side that lived until this batch closed their keys, or that came with closed
+            keys, estimated; joins count their own.
     """
 
     KEY: ClassVar[tuple[str, ...]] = ("family", "side")
@@ -324,6 +327,8 @@ class PunctuationCounters:
     discarded: int = 0
     purged: int = 0
     dead: int = 0
+    live: int = 0
+    died: int = 0
 
 
 @dataclass(frozen=True, slots=True)

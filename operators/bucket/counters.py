@@ -143,6 +143,8 @@ def punctuation_counters(families: Mapping[str, FamilyJoins]) -> Iterator[Punctu
                 discarded=closed.discarded,
                 purged=closed.purged,
                 dead=closed.dead,
+                live=closed.live,
+                died=closed.died,
             )
         for side, rows in joins.disordered.items():
             yield PunctuationCounters(family_id, side, violating=rows)
