@@ -182,13 +182,22 @@ class OrderCosts:
             rows += many * rates.held_s(before, position)
         else:
             again = (*again, len(before))
-            cpu_s += self._again(replace(order, positions=after, again=again), key)
+            partials, made = self.again_per_s(replace(order, positions=after, again=again), key)
+            cpu_s += price.per_match * partials + (price.per_result + price.per_male) * made
             cpu_s -= price.per_inserted_row * many
         return JoinOrder(after, order.cpu_s + cpu_s, order.rows + rows, order.exchanges + exchanged, again)
 
-    def _again(self, order: JoinOrder, key: frozenset[Equals]) -> float:
-        """Return the CPU seconds per second for making rows again for the last stream of an order."""
-        rates, price = self.rates, self.constants
+    def again_per_s(self, order: JoinOrder, key: frozenset[Equals]) -> tuple[float, float]:
+        """Return what is done per second of event time to make rows again for the last stream of an order.
+
+        Args:
+            order: The order.
+            key: Key of its last run.
+
+        Returns:
+            Pairs of equal key that are looked at, and combinations that are made.
+        """
+        rates = self.rates
         *before, position = order.positions
         per_batch = rates.per_s[position] * rates.batch_s
         base = tuple(before[: order.base])
@@ -201,14 +210,18 @@ class OrderCosts:
             looked_at += met * rates.per_s[right] * window_s * self._equal(key, left, right)
             whole = (*left, right)
             made += self._held(order, len(whole)) * -expm1(-per_batch * self._equal(key, whole, position))
-        return (price.per_match * looked_at + (price.per_result + price.per_male) * made) / rates.batch_s
+        return looked_at / rates.batch_s, made / rates.batch_s
 
     def _held(self, order: JoinOrder, streams: int) -> float:
-        """Return how many combinations of the first streams of an order can meet a row of the next one."""
-        first, following = order.positions[:streams], order.positions[streams]
+        """Return how many combinations of the first streams of an order can meet a row of the next one.
+
+        Those of the batch are among them: all rows, and half of the combinations, since new rows of the
+        stream that joins choose the rows of the first stream by event time.
+        """
+        rates, first, following = self.rates, order.positions[:streams], order.positions[streams]
         if streams == 1:
-            return self.rates.per_s[first[0]] * self.rates.windows_s(first, following)[0]
-        return self.rates.combinations_per_s(first) * self.rates.held_s(first, following)
+            return rates.per_s[first[0]] * (rates.windows_s(first, following)[0] + rates.batch_s)
+        return rates.combinations_per_s(first) * (rates.held_s(first, following) + rates.batch_s / 2)
 
     def _equal(self, key: frozenset[Equals], before: tuple[int, ...], position: int) -> float:
         """Return the fraction of combinations of some streams and rows of another one that have one key."""
