@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 
 from service.cli.options import DataDirOption, JsonOption, echo_for_programs, sayer
+from service.cli.progress import show_work
 from service.config.settings import load_settings
 
 catalog_commands = typer.Typer(help="Tables of the catalog of a service.", no_args_is_help=True)
@@ -18,7 +19,8 @@ def check(data_dir: DataDirOption = None, as_json: JsonOption = False) -> None:
     """
     from service.recovery.opening import check_catalog
 
-    schema = check_catalog(load_settings(data_dir=data_dir).storage.effective_catalog_url)
+    with show_work("checking the catalog"):
+        schema = check_catalog(load_settings(data_dir=data_dir).storage.effective_catalog_url)
     sayer(as_json)(f'catalog has schema "{schema}", which this version of Sluice needs')
     echo_for_programs({"schema": schema}, as_json)
 
@@ -31,7 +33,8 @@ def upgrade(data_dir: DataDirOption = None, as_json: JsonOption = False) -> None
     """
     from service.recovery.opening import upgrade_catalog
 
-    before, after = upgrade_catalog(load_settings(data_dir=data_dir).storage.effective_catalog_url)
+    with show_work("upgrading the catalog"):
+        before, after = upgrade_catalog(load_settings(data_dir=data_dir).storage.effective_catalog_url)
     if before == after:
         sayer(as_json)(f'catalog has schema "{after}" already')
     else:

@@ -30,8 +30,8 @@ from service.cli.catalog_cli import catalog_commands
 from service.cli.client_cli import DEFAULT_URL, UrlOption, client, query_commands, stream_commands
 from service.cli.key_cli import key_commands
 from service.cli.options import DataDirOption, JsonOption, echo_for_programs, sayer
+from service.cli.progress import show_work, watch_run
 from service.cli.results_cli import query_results
-from service.cli.run_progress import watch_run
 from service.cli.top import top
 from service.config.log import setup_logging
 from service.config.settings import SparkSettings, load_settings
@@ -279,7 +279,8 @@ def calibrate(
     setup_logging("WARNING", settings.log.format)
     from service.calibrate.command import calibrate_command
 
-    found = calibrate_command(settings.storage, quick=quick, say=sayer(as_json))
+    with show_work("measuring what work costs"):
+        found = calibrate_command(settings.storage, quick=quick, say=sayer(as_json))
     echo_for_programs(dataclasses.asdict(found), as_json)
 
 
@@ -299,7 +300,8 @@ def repair(
     setup_logging("WARNING", settings.log.format)
     from service.workspace.repair import repair
 
-    found = repair(directory, settings.storage, settings.spark, yes=yes, say=sayer(as_json))
+    with show_work(f"{'repairing' if yes else 'checking'} {directory}"):
+        found = repair(directory, settings.storage, settings.spark, yes=yes, say=sayer(as_json))
     echo_for_programs(found, as_json)
 
 
@@ -316,7 +318,8 @@ def backup(
     setup_logging("WARNING", settings.log.format)
     from service.workspace.backup import backup_command
 
-    made = backup_command(settings.storage, directory, say=sayer(as_json))
+    with show_work(f"copying to {directory}"):
+        made = backup_command(settings.storage, directory, say=sayer(as_json))
     echo_for_programs(made, as_json)
 
 
@@ -333,7 +336,8 @@ def restore(
     setup_logging("WARNING", settings.log.format)
     from service.workspace.backup import restore_command
 
-    made = restore_command(directory, settings.storage, say=sayer(as_json))
+    with show_work(f"restoring {directory}"):
+        made = restore_command(directory, settings.storage, say=sayer(as_json))
     echo_for_programs(made, as_json)
 
 
@@ -362,7 +366,8 @@ def move(
     from service.engine.move_command import move_command
 
     say = sayer(as_json)
-    moved = move_command(directory, settings, to=to, catalog_url=catalog_url, buckets=buckets, say=say)
+    with show_work(f"moving to {directory}"):
+        moved = move_command(directory, settings, to=to, catalog_url=catalog_url, buckets=buckets, say=say)
     echo_for_programs(moved, as_json)
 
 

@@ -1,8 +1,10 @@
-"""Progress bar of ``sluice run``, only on a terminal: rows of committed batches out of all input rows.
+"""Progress of commands that take long, only on a terminal.
 
     1,234,567 of 8,000,000 rows ━━━━━━━╸               15%  310,000 rows/s  0:00:22
+    ⠹ measuring what work costs 0:00:41
 
-It is on stderr and disappears when the run ends, so the output is the same with and without it.
+A run shows the rows of its committed batches out of all input rows. Other commands show what they do and how
+long they have done it. Progress is on stderr and disappears when the command ends.
 """
 
 from __future__ import annotations
@@ -33,6 +35,27 @@ def watch_run(look: Callable[[], RunProgress]) -> AbstractContextManager[object]
         look: Returns the progress; called from another thread.
     """
     return _bar(look) if sys.stderr.isatty() else nullcontext()
+
+
+def show_work(doing: str) -> AbstractContextManager[object]:
+    """Show what a command does, and for how long, while the block lasts, if stderr is a terminal.
+
+    Lines that the block prints to the same terminal appear above it.
+    """
+    return _spinner(doing) if sys.stderr.isatty() else nullcontext()
+
+
+@contextmanager
+def _spinner(doing: str) -> Iterator[None]:
+    from rich.console import Console
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
+    # What goes to a file or a pipe stays there.
+    above = sys.stdout.isatty()
+    with Progress(*columns, console=Console(stderr=True), transient=True, redirect_stdout=above) as progress:
+        progress.add_task(doing, total=None)
+        yield
 
 
 @contextmanager

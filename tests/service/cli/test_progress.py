@@ -10,9 +10,10 @@ import threading
 from collections.abc import Iterator
 
 import pytest
+import typer
 
 from catalog.errors import Unavailable
-from service.cli.run_progress import described, watch_run
+from service.cli.progress import described, show_work, watch_run
 from service.config.log import setup_logging
 from service.workspace.bounded_run import RunProgress
 
@@ -53,7 +54,7 @@ def test_a_terminal_shows_how_far_the_run_is_below_its_log(
     terminal: Terminal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "stderr", terminal)  # here, as pytest has its own again after fixtures
-    monkeypatch.setattr("service.cli.run_progress._LOOK_S", 0.01)
+    monkeypatch.setattr("service.cli.progress._LOOK_S", 0.01)
     setup_logging()
     looks = iter([Unavailable("the catalog is busy"), RunProgress(0, 0, 80), RunProgress(20, 1, 80)])
     shown = threading.Event()
@@ -78,6 +79,22 @@ def test_a_terminal_shows_how_far_the_run_is_below_its_log(
         line.strip().endswith("INFO service.engine.engine engine running") for line in text.split("\n")
     )
     assert "progress" not in [thread.name for thread in threading.enumerate()]
+
+
+def test_a_terminal_shows_what_a_command_does_and_the_output_stays_apart(
+    terminal: Terminal, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "stderr", terminal)
+    with show_work("copying to backups/[monday]"):
+        typer.echo("12 files copied")
+    assert "copying to backups/[monday] 0:00:0" in re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", terminal.getvalue())
+    assert capsys.readouterr().out == "12 files copied\n"
+
+
+def test_without_a_terminal_a_command_shows_its_output_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    with show_work("copying to backups"):
+        typer.echo("12 files copied")
+    assert capsys.readouterr() == ("12 files copied\n", "")
 
 
 @pytest.mark.parametrize(
