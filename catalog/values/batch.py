@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields, replace
 from operator import add, attrgetter
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
-from catalog.values.plan import SHARED_JOIN
+from catalog.values.plan import SHARED_JOIN, MemoryStrategy
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,6 +274,7 @@ class MemoryCounters:
     Attributes:
         family: Family id.
         side: ``a`` or ``b``.
+        strategy: Where its rows wait (``catalog.values.plan.MemoryStrategy``).
         waiting: Rows in memory that wait at the end of the batch.
         parked: Rows in closed segments, on disk, at the end of the batch.
         parked_segments: Number of these segments.
@@ -282,10 +283,12 @@ class MemoryCounters:
         opened_rows: Their rows.
     """
 
-    KEY: ClassVar[tuple[str, ...]] = ("family", "side")
+    KEY: ClassVar[tuple[str, ...]] = ("family", "side", "strategy")
 
     family: str
     side: str
+    # Earlier versions had no other one.
+    strategy: MemoryStrategy = "dbf"
     waiting: int = 0
     parked: int = 0
     parked_segments: int = 0
