@@ -11,10 +11,10 @@ from dataclasses import asdict, replace
 
 import numpy as np
 
-from catalog.values.batch import (
+from catalog.values.counters.batch_counters import HeldTimes
+from catalog.values.counters.family_counters import (
     AbsenceCounters,
     GroupCounters,
-    HeldTimes,
     KeyCounters,
     MemoryCounters,
     ProbeCounters,
