@@ -170,7 +170,7 @@ screenshot: browser
 # What makes the site is no part of `make setup`: whoever does not write docs needs none of it.
 docs: $(DOCS_STAMP)
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build -q --strict -f .mkdocs.yml
-	@echo "sluice: the site is in build/site" >&2
+	@echo "sluice: the site is in build/site; its search needs a server: python3 -m http.server -d build/site" >&2
 
 $(DOCS_STAMP): $(STAMP)
 	@$(call install,-e '.[docs]')

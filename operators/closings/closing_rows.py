@@ -208,6 +208,18 @@ def known(closings: pa.RecordBatch, others: pa.RecordBatch, key_types: Sequence[
     return found
 
 
+def closed_numbers(keys: Int64s, closings: pa.RecordBatch) -> Bools:
+    """Return which numbers of keys are closed, bool[n]; with hashed keys, equal numbers are not verified.
+
+    Args:
+        keys: int64[n], ascending.
+        closings: Sorted by key; intervals are disjoint.
+    """
+    found = np.zeros(len(keys), dtype=np.bool_)
+    found[_meeting(keys, closings)[0]] = True
+    return found
+
+
 def _meeting(keys: Int64s, closings: pa.RecordBatch) -> tuple[Int64s, Int64s]:
     """Return all pairs of a number and a closing that contains it: places in both.
 

@@ -36,7 +36,8 @@ from operators.segments.layout import SIDES
 from operators.segments.segment import Segment
 from operators.steps.expiry import Expiry
 
-#: A segment is rewritten once at least one in this many of its rows has left on the clock of its key.
+#: A stored segment is written again if at least one in this many of its rows has left on the clock of its
+#: key, or has a closed key.
 WORTH_A_REWRITE = 4
 
 
@@ -65,6 +66,8 @@ class Chain:
         classes: Row classes of the family's segments, shared by its joins.
         ends_us: Ends of the slices per side.
         rings: Rings per side, in which the rows of the last slices lie; None if slices are merged with males.
+        dead: Tells per side which rows of a segment have a key that the other side closed before the batch,
+            bool[n]; sides of which no key is closed are left out.
     """
 
     join: CompiledJoin
@@ -72,6 +75,7 @@ class Chain:
     classes: SegmentClasses
     ends_us: dict[str, tuple[int, ...]] = field(init=False)
     rings: Mapping[str, Rings] | None = field(init=False, default=None)
+    dead: Mapping[str, Callable[[Segment], Bools]] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.join.probe.has_rings:
@@ -85,8 +89,8 @@ class Chain:
 
     def process(
         self,
-        fresh: Mapping[str, Segment | None],
-        resting: Mapping[str, Segment | None],
+        fresh: Mapping[str, Sequence[Segment]],
+        resting: Mapping[str, Sequence[Segment]],
         watermarks: Mapping[str, int | None],
         pairs: PairTable,
         opened: Mapping[str, Sequence[Segment]],
@@ -94,7 +98,7 @@ class Chain:
         """Run one batch through the chain.
 
         Args:
-            fresh: New rows of the family per side that are not late, or None: the males.
+            fresh: New rows of the family per side that are not late: the males.
             resting: Those of them that rest in this bucket: the females. Mostly the very same segments.
             watermarks: Watermark per side at the end of the batch.
             pairs: Takes the joined pairs.
@@ -105,21 +109,27 @@ class Chain:
                 state.counts = SliceCounts()
         for side, segments in opened.items():
             for segment in segments:
-                self._insert(side, self._admitted(side, segment), segment)
+                self._insert(side, self.admitted(side, segment), segment)
         for rings in () if self.rings is None else self.rings.values():
             rings.counts = RingCounts()
-        males = {side: self._admitted(side, fresh[side]) for side in SIDES}
+        admitted = {side: {id(rows): self.admitted(side, rows) for rows in fresh[side]} for side in SIDES}
+        males = {side: [m for m in admitted[side].values() if m is not None] for side in SIDES}
         females = {
-            side: males[side] if resting[side] is fresh[side] else self._admitted(side, resting[side])
+            side: [
+                admitted[side][id(rows)] if id(rows) in admitted[side] else self.admitted(side, rows)
+                for rows in resting[side]
+            ]
             for side in SIDES
         }
         self._purge("a", _safe_limit(watermarks["b"], males["b"]))
         self._purge("b", _safe_limit(watermarks["a"], males["a"]))
         # A pair of the same batch is made by its male of b, wherever its a rests.
-        self._insert("a", females["a"], resting["a"])
-        self._probe("a", males["b"], pairs, reached=watermarks["b"])
-        self._probe("b", males["a"], pairs, reached=watermarks["a"])
-        self._insert("b", females["b"], resting["b"])
+        self._insert_all("a", females["a"], resting["a"])
+        for side, other in (("a", "b"), ("b", "a")):
+            for number, probing in enumerate(males[other], 1):
+                left = males[other][number:]
+                self._probe(side, probing, pairs, reached=_safe_limit(watermarks[other], left))
+        self._insert_all("b", females["b"], resting["b"])
         for side, other in (("a", "b"), ("b", "a")):
             self._purge(side, watermarks[other])
             if self.rings is not None:
@@ -128,7 +138,7 @@ class Chain:
                 self._expire(self.join.expiry, watermarks[other])
             live = self.classes.family.lineages[side].live
             for state in self.slices[side]:
-                compact(state, self.join.slacks[side], live)
+                compact(state, self.join.slacks[side], live, partial(self._without_dead, side, state))
 
     def process_ranked(
         self,
@@ -154,7 +164,7 @@ class Chain:
         for side in SIDES:
             for state in self.slices[side]:
                 state.counts = SliceCounts()
-        females = {side: [(self._admitted(side, rows), rows) for rows in released[side]] for side in SIDES}
+        females = {side: [(self.admitted(side, rows), rows) for rows in released[side]] for side in SIDES}
         males = {
             side: [self._as(as_males, side, rows) for rows, _ in females[side] if rows is not None]
             for side in SIDES
@@ -242,16 +252,15 @@ class Chain:
             last = self.slices[side][-1]
             last.segments = rings.settled(last.segments)
 
-    def _empty_rings(self, rings: Rings, side: str, females: Segment | None, reached: int | None) -> None:
+    def _empty_rings(
+        self, rings: Rings, side: str, entered: Sequence[Segment | None], reached: int | None
+    ) -> None:
         """Remove rows that expire when others enter, and drop segments that have lost their rows."""
         last = self.slices[side][-1]
-        if females is not None:
+        for females in (rows for rows in entered if rows is not None):
             rings.entered(last.segments, rings.arrivals(females), reached)
         last.segments, dropped = rings.dropped(last.segments)
         last.counts.purged += dropped
-
-    def _admitted(self, side: str, rows: Segment | None) -> Segment | None:
-        return None if rows is None else self.admitted(side, rows)
 
     def _purge(self, side: str, watermark_us: int | None) -> None:
         if watermark_us is None:
@@ -259,15 +268,19 @@ class Chain:
         slices = self.slices[side]
         for index, state in enumerate(slices):
             end_of = partial(self._loses_us, side, index) if self.join.slacks[side] else None
-            if index + 1 == len(slices):
-                if self.rings is not None:
-                    return
-                held = state.rows
-                purge(state, watermark_us, self.join.slacks[side], end_of, drop=True)
-                state.counts.purged += held - state.rows
+            last = index + 1 == len(slices)
+            if last and self.rings is not None:
                 return
-            for segment in purge(state, watermark_us, self.join.slacks[side], end_of):
-                self._propagate(side, segment, slices[index + 1])
+            before = list(state.segments)
+            leaving = purge(state, watermark_us, self.join.slacks[side], end_of, drop=last)
+            if last:
+                state.counts.purged += sum(map(len, before)) - state.rows
+            for segment in leaving:
+                self._propagate(side, segment, state, slices[index + 1])
+            if side in self.dead:
+                whole = set(map(id, before))
+                parts = [s if id(s) in whole else self._without_dead(side, state, s) for s in state.segments]
+                state.segments = [part for part in parts if part is not None]
 
     def _expire(self, expiry: Expiry, reached: int | None) -> None:
         """Remove rows of a, which are those of an intermediate, that no later row can meet."""
@@ -284,25 +297,48 @@ class Chain:
                     continue
                 state.counts.purged += int(np.count_nonzero(gone))
                 if not gone.all():
-                    staying.append(self._kept(segment, ~gone))
+                    staying.append(self._kept("a", segment, ~gone))
             state.segments = staying
 
     def _classes_of_a(self, segment: Segment) -> tuple[Codes | None, tuple[int, ...]]:
         classes = self.classes.of("a", segment)
         return classes.codes, classes.masks
 
-    def _kept(self, segment: Segment, keep: Bools) -> Segment:
+    def _kept(self, side: str, segment: Segment, keep: Bools) -> Segment:
         kept = segment.filter(keep)
-        self.classes.put(kept, self.classes.of("a", segment).select(keep))
+        self.classes.put(kept, self.classes.of(side, segment).select(keep))
         return kept
 
-    def _propagate(self, side: str, segment: Segment, following: SliceState) -> None:
-        kept = self.reaching(side, segment, following.reach)
-        moved = 0 if kept is None else len(kept)
-        following.counts.moved_in += moved
-        following.counts.filtered += len(segment) - moved
+    def _propagate(self, side: str, segment: Segment, state: SliceState, following: SliceState) -> None:
+        reaching = self.reaching(side, segment, following.reach)
+        following.counts.filtered += len(segment) - (0 if reaching is None else len(reaching))
+        kept = None if reaching is None else self._without_dead(side, state, reaching)
         if kept is not None:
+            following.counts.moved_in += len(kept)
             following.segments.append(kept)
+
+    def _without_dead(self, side: str, state: SliceState, segment: Segment) -> Segment | None:
+        """Return the rows of a segment that moved, was cut or merged, without those whose key is closed.
+
+        A segment that no file has is written anyway. Any other one is written again if that pays.
+
+        Args:
+            side: Side of the rows.
+            state: Slice from which rows leave; it counts them.
+            segment: The rows.
+
+        Returns:
+            The segment with the other rows; None without any.
+        """
+        if side not in self.dead:
+            return segment
+        gone = self.dead[side](segment)
+        count = int(np.count_nonzero(gone))
+        in_a_file = bool(segment.id) or segment.arrived is not None
+        if not count or (in_a_file and count * WORTH_A_REWRITE < len(segment)):
+            return segment
+        state.counts.closed += count
+        return None if count == len(segment) else self._kept(side, segment, ~gone)
 
     def _purge_by_key(self, side: str, ranked: RankedRows, watermarks: Mapping[str, int | None]) -> None:
         """Purge slices whose clock differs from key to key: rewrite segments that enough rows have left."""
@@ -321,7 +357,7 @@ class Chain:
                 if count < len(segment):
                     staying.append(segment.filter(~passed))
                 if index + 1 < len(slices):
-                    self._propagate(side, segment.filter(passed), slices[index + 1])
+                    self._propagate(side, segment.filter(passed), state, slices[index + 1])
                 else:
                     state.counts.purged += count
             state.segments = staying
@@ -348,19 +384,23 @@ class Chain:
             return True
         return self.classes.of(side, rows).serving(len(rows), queries) is None
 
-    def _insert(self, side: str, females: Segment | None, came: Segment | None) -> None:
+    def _insert_all(self, side: str, females: Sequence[Segment | None], came: Sequence[Segment]) -> None:
+        for rows, of in zip(females, came, strict=True):
+            self._insert(side, rows, of)
+
+    def _insert(self, side: str, females: Segment | None, came: Segment) -> None:
         # Every query of the join reaches its first slice: what is admitted needs no further filter.
         first = self.slices[side][0]
         inserted = 0 if females is None else len(females)
         first.counts.inserted += inserted
-        first.counts.filtered += (0 if came is None else len(came)) - inserted
+        first.counts.filtered += len(came) - inserted
         if females is not None:
             first.segments.append(females)
 
     def _probe(
         self,
         side: str,
-        males: Segment | None,
+        males: Segment,
         pairs: PairTable,
         one_way: OneWay | None = None,
         reached: int | None = None,
@@ -374,8 +414,6 @@ class Chain:
             one_way: Direction of a join whose sides have clocks of their own.
             reached: Watermark of the males at the end of the batch; used where rows lie in rings.
         """
-        if males is None:
-            return
         classes = self.classes.of("b" if side == "a" else "a", males)
         build = self.join.builder.build
         slices = self.slices[side]
@@ -478,11 +516,11 @@ class Chain:
         return Reach(int(own[-1]), int(other[-1]))
 
 
-def _safe_limit(watermark_us: int | None, males: Segment | None) -> int | None:
-    """Return how far the opposite side may purge before this batch's males probe.
+def _safe_limit(watermark_us: int | None, males: Sequence[Segment]) -> int | None:
+    """Return how far the opposite side may purge before males of this batch probe.
 
     No male of the batch is older than its oldest row, no later one than the watermark at its end.
     """
-    if watermark_us is None or males is None:
-        return watermark_us
-    return min(watermark_us, males.t_min)
+    if watermark_us is None:
+        return None
+    return min((watermark_us, *(rows.t_min for rows in males)))

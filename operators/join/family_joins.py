@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from types import MappingProxyType
 
 import numpy as np
@@ -44,10 +45,12 @@ from operators.segments.waiting_rows import WaitingRows
 #: What holds segments.
 Holder = SliceState | ClosedKeys | OpenGroups | WaitingKeys | Ranking | WaitingRows | ParkedRows
 
+_OPPOSITES = (("a", "b"), ("b", "a"))
 _NO_WATERMARKS: Mapping[str, int | None] = MappingProxyType({"a": None, "b": None})
 _NO_ROWS: Mapping[str, Segment | None] = MappingProxyType({"a": None, "b": None})
 _NO_CLOSINGS: Mapping[str, pa.RecordBatch | None] = MappingProxyType({})
 _NONE_OPENED: Mapping[str, Sequence[Segment]] = MappingProxyType({})
+_NO_MORE: Mapping[str, Sequence[tuple[Segment, Segment | None]]] = MappingProxyType({})
 
 
 @dataclass(slots=True, eq=False)
@@ -65,6 +68,8 @@ class FamilyJoins:
         groups: Open groups; None where the results are pairs.
         waiting: Closed keys that are not finished; None where no query asks about them.
         parked: Rows per side that wait on disk; empty unless the family saves memory so.
+        sorting: Rows per side that wait for their place in the order before they are joined; none unless the
+            family sorts them, or has done so until this batch.
     """
 
     family: CompiledFamily
@@ -77,6 +82,9 @@ class FamilyJoins:
     groups: OpenGroups | None = None
     waiting: WaitingKeys | None = None
     parked: Mapping[str, ParkedRows] = field(default_factory=dict)
+    sorting: Mapping[str, WaitingRows] = field(
+        default_factory=lambda: {side: WaitingRows() for side in SIDES}
+    )
 
     @classmethod
     def empty(cls, family: CompiledFamily) -> FamilyJoins:
@@ -115,6 +123,7 @@ class FamilyJoins:
         keyless: Mapping[str, Segment | None] = _NO_ROWS,
         closings: Mapping[str, pa.RecordBatch | None] = _NO_CLOSINGS,
         opened: Mapping[str, Sequence[Segment]] = _NONE_OPENED,
+        more: Mapping[str, Sequence[tuple[Segment, Segment | None]]] = _NO_MORE,
     ) -> PairTable:
         """Run one batch through all joins.
 
@@ -127,6 +136,8 @@ class FamilyJoins:
             keyless: New rows without a key per side, of sides whose absent rows are results.
             closings: Closings per side that came with the batch; asked by families with absence.
             opened: Rows of earlier batches per side that were parked until now.
+            more: Further rows per side that are joined in this batch, each with those of them that rest in
+                this bucket; they were packed under other plan versions than ``a`` and ``b``.
 
         Returns:
             The joined pairs of the batch, and absent rows.
@@ -140,7 +151,7 @@ class FamilyJoins:
             held = {side: self._waiting(side) for side in SIDES}
             met = {
                 side: ClosedOpposite(self.closed[other], closings.get(other), self.family.layouts[side])
-                for side, other in (("a", "b"), ("b", "a"))
+                for side, other in _OPPOSITES
                 if other in self.closed
             }
             # Rows whose key is closed do not rest, and are decided all the same. Families with absence have
@@ -148,8 +159,25 @@ class FamilyJoins:
             judged = {side: fresh[side] if side in met else resting[side] for side in SIDES}
             new = {side: [rows for rows in (judged[side],) if rows is not None] for side in SIDES}
             due = absence.due(held, new, keyless, before, watermarks, self.classes, met)
+        dead = {
+            side: partial(self.closed[other].closed, layout=self.family.layouts[side])
+            for side, other in _OPPOSITES
+            if other in self.closed and self.closed[other].segments
+        }
+        probing, entering = (
+            {
+                side: [rows for rows in (found[side], *(each[n] for each in more.get(side, ()))) if rows]
+                for side in SIDES
+            }
+            for n, found in enumerate((fresh, resting))
+        )
         for chain in self.chains.values():
-            chain.process(fresh, resting, watermarks, pairs, opened)
+            chain.dead = dead
+            chain.process(probing, entering, watermarks, pairs, opened)
+        for side, other in _OPPOSITES:
+            if side in dead:
+                slices = [state for chain in self.chains.values() for state in chain.slices[side]]
+                self.closed[other].lose([state.counts.closed for state in slices])
         if absence is not None:
             absence.decide(due, pairs, watermarks)
             self._let_go(absence, watermarks)
@@ -268,6 +296,7 @@ class FamilyJoins:
         for parked in self.parked.values():
             yield parked
             yield parked.tail
+        yield from self.sorting.values()
 
     def stored(self) -> Iterator[Segment]:
         """Yield the segments of ``states``; one that two joins took over comes twice."""
@@ -337,7 +366,7 @@ class FamilyJoins:
 
     def _let_go(self, absence: Absence, watermarks: Mapping[str, int | None]) -> None:
         """Remove rows that nobody needs after the matches they have, where enough of them may have some."""
-        for side, other in (("a", "b"), ("b", "a")):
+        for side, other in _OPPOSITES:
             held = sum(state.rows for chain in self.chains.values() for state in chain.slices[side])
             if absence.is_look_due(side, held):
                 slices, _ = self._remove(side, absence.early(side, watermarks[other], self.classes))
