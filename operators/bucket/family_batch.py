@@ -90,7 +90,8 @@ class FamilyBatch:
             arrived = {} if self.closings is None else self.closings.arrived
             opened = {}
             for side, parked in joins.parked.items():
-                newest = self._joined_to("b" if side == "a" else "a")
+                other = "b" if side == "a" else "a"
+                newest = self._joined_to(other, [males[other], *(rows for rows, _ in more[other])])
                 opened[side] = parked.due(newest)
                 females[side] = parked.park(females[side], newest)
                 more[side] = [(rows, parked.park(resting, newest)) for rows, resting in more[side]]
@@ -193,12 +194,13 @@ class FamilyBatch:
         sorts = self.joins.family.plan.memory.sorts and stream not in self.idle
         return sorts and not is_intermediate(stream)
 
-    def _joined_to(self, side: str) -> int | None:
-        """Return the greatest clock that a row of a side can have of those that have been joined."""
-        newest, reached = self.newest[side], self.reached[side]
-        if not self._sorts(side) or newest is None:
-            return newest
-        return None if reached is None else min(newest, reached - 1)
+    def _joined_to(self, side: str, males: Sequence[Segment | None]) -> int | None:
+        """Return a clock that no row of a side that is joined in this batch exceeds."""
+        if not self.joins.family.plan.memory.sorts:
+            return self.newest[side]
+        reached = self.reached[side]
+        known = [] if reached is None else [reached - 1]
+        return max([*known, *(rows.t_max for rows in males if rows)], default=None)
 
     def _resting(self, side: str, came: Segment | None, output: BatchOutput) -> Segment | None:
         """Return those of the new rows that rest in this bucket; counts the keys of all."""
