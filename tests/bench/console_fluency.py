@@ -69,7 +69,7 @@ def fill(service: RunningService) -> None:
     """Register streams, add the queries in one request, and give them a batch of rows."""
     service.register(_COLUMNS, "A", "B")
     changes = [{"add": {"name": f"q{n}", "cql": _cql(n)}} for n in range(QUERIES)]
-    service.ok("POST", f"/changes?wait={4 * WAIT_S}", 200, json={"changes": changes}, timeout=5 * WAIT_S)
+    service.ok("POST", f"/changes?wait={2 * WAIT_S}", 200, json={"changes": changes}, timeout=5 * WAIT_S)
     for name in ("A", "B"):
         rows = [
             {"ts": f"2026-01-01T12:{n // 60:02}:{n % 60:02}Z", "k": n % 50, "v": n / 10} for n in range(3000)

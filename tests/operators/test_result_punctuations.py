@@ -32,6 +32,8 @@ Key = tuple[object, ...]
 #: Query id and key.
 Finished = tuple[int, Key]
 
+DEFAULT_POLICY = PunctuationPolicy()
+
 
 def announcing(query: Query) -> Query:
     """Return a query that selects its key and result punctuations."""
@@ -177,7 +179,7 @@ def check(
     *,
     exact: bool = True,
     ways: Counter[str] | None = None,
-    policy: PunctuationPolicy = PunctuationPolicy(),  # noqa: B008  # it is frozen
+    policy: PunctuationPolicy = DEFAULT_POLICY,
 ) -> Runner:
     """Run a case; compare result punctuations with the rule, and look for results behind them.
 

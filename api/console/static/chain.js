@@ -1,19 +1,39 @@
-// Chains of slices to scale along an axis of time: a scale, its axis, and a chain that can be lit and filled.
+// Chains of slices to scale along an axis: a scale, its axis, and a chain that can be lit and filled.
+//
+// Windows are measured by a clock: time, or a count of rows or of steps of the order. Sides may have different ones.
 
-import { duration, h, s, short } from "./dom.js";
+import { count, duration, h, s, short } from "./dom.js";
 
 const S = 1e6, MIN = 60 * S, HOUR = 60 * MIN, DAY = 24 * HOUR;
 const STEPS = [
   1e3, 1e4, 1e5, S, 2 * S, 5 * S, 10 * S, 15 * S, 30 * S, MIN, 2 * MIN, 5 * MIN, 10 * MIN, 15 * MIN, 30 * MIN,
   HOUR, 2 * HOUR, 3 * HOUR, 6 * HOUR, 12 * HOUR, DAY, 2 * DAY, 7 * DAY, 14 * DAY, 28 * DAY, 91 * DAY, 364 * DAY,
 ];
+const ROUND_COUNTS = Array.from({ length: 15 }, (_, power) => [1, 2, 5].map((digit) => digit * 10 ** power)).flat();
+const UNITS = { rows: "rows", "key rows": "rows of a key", order: "steps" };
 /** Share of the axis that stands for what has no end. */
 const UNBOUNDED = 10;
 
+/** The clocks that measure the windows of a family's sides. */
+export const clocksOf = (family) => family.queries[0]?.clock ?? { a: "time", b: "time" };
+
+/** A length of a window in words. */
+export const lengthText = (length, clock) => (clock === "time" || length === null ? duration(length) : `${count(length)} ${UNITS[clock]}`);
+
+/** A scale for each side of a family, both the same one if their clocks are; `pieces` are slices by side. */
+export function scalesOf(clocks, pieces, mode) {
+  const ends = (side) => pieces[side].map((piece) => piece.w_end_us);
+  if (clocks.a !== clocks.b) return { a: new Scale(ends("a"), mode, clocks.a), b: new Scale(ends("b"), mode, clocks.b) };
+  const both = new Scale([...ends("a"), ...ends("b")], mode, clocks.a);
+  return { a: both, b: both };
+}
+
 /** Positions of windows on an axis of 100 %. */
 export class Scale {
-  /** `ends` are ends of slices in µs, null for unbounded; `mode` is "linear", "log", or "auto". */
-  constructor(ends, mode = "auto") {
+  /** `ends` are ends of slices in units of the clock (µs of time), null for unbounded; `mode` is "linear", "log", or "auto". */
+  constructor(ends, mode = "auto", clock = "time") {
+    this.clock = clock;
+    this.steps = clock === "time" ? STEPS : ROUND_COUNTS;
     const finite = [...new Set(ends.filter((end) => end !== null && end > 0))].sort((x, y) => x - y);
     this.max = finite.at(-1) ?? S;
     this.min = finite[0] ?? this.max;
@@ -29,22 +49,27 @@ export class Scale {
     return Math.min(share, 1) * this.room;
   }
 
-  /** Lengths of time that the axis names, with room between them. */
+  /** Lengths that the axis names, with room between them. */
   ticks(most) {
     if (this.mode === "linear") {
-      const step = STEPS.find((size) => this.max / size <= most) ?? this.max;
+      const step = this.steps.find((size) => this.max / size <= most) ?? this.max;
       return Array.from({ length: Math.floor(this.max / step) + 1 }, (_, i) => i * step);
     }
     const found = [0];
-    for (const size of STEPS) {
+    for (const size of this.steps) {
       if (size <= this.max && this.at(size) - this.at(found.at(-1)) >= 100 / most) found.push(size);
     }
     return found;
   }
 }
 
-/** The axis: how far behind the other stream's row. */
-export function axis(scale, widthPx) {
+/** Axes of the scales with what each says: how far behind the other stream's row. */
+export function axes(scales, widthPx) {
+  const name = ({ clock }) => (clock === "time" ? "how far behind" : `${UNITS[clock]} behind`);
+  return [...new Set([scales.a, scales.b])].map((scale) => [name(scale), axis(scale, widthPx)]);
+}
+
+function axis(scale, widthPx) {
   const ticks = scale.ticks(Math.max(Math.floor(widthPx / 70), 2));
   return s(
     "svg",
@@ -54,15 +79,17 @@ export function axis(scale, widthPx) {
       const anchor = at < 3 ? "start" : at > 95 ? "end" : "middle";
       return [
         s("line", { x1: `${at}%`, x2: `${at}%`, y1: 17, y2: 22 }),
-        s("text", { x: `${at}%`, y: 13, "text-anchor": anchor }, us === 0 ? "0" : duration(us)),
+        s("text", { x: `${at}%`, y: 13, "text-anchor": anchor }, us === 0 ? "0" : scale.clock === "time" ? duration(us) : short(us)),
       ];
     }),
     scale.unbounded && s("text", { x: "100%", y: 13, "text-anchor": "end" }, "no end"),
   );
 }
 
-export const windowText = (piece) =>
-  piece.w_end_us === null ? `${duration(piece.w_start_us)} and more` : `${duration(piece.w_start_us)} to ${duration(piece.w_end_us)}`;
+/** The window of a slice in words. */
+export const windowText = (piece, clock) =>
+  piece.w_end_us === null ? `${lengthText(piece.w_start_us, clock)} and more`
+    : `${clock === "time" ? duration(piece.w_start_us) : count(piece.w_start_us)} to ${lengthText(piece.w_end_us, clock)}`;
 
 const HEIGHT = 44;
 let chains = 0;
@@ -112,7 +139,7 @@ export class Chain {
       "g",
       {
         class: `slice${mark ? ` ${mark}` : ""}`, id: `${this.id}-${index}`, role: "option", "aria-selected": "false",
-        dataset: { index }, "aria-label": `Slice ${piece.slice}, ${windowText(piece)}`,
+        dataset: { index }, "aria-label": `Slice ${piece.slice}, ${windowText(piece, scale.clock)}`,
       },
       s("rect", { class: "body", x: `${from}%`, width: `${to - from}%`, y: 0, height: HEIGHT }),
       fillRect,

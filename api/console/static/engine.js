@@ -70,7 +70,7 @@ class EngineScreen {
       ["Last batch", engine.batch === null ? "none yet" : count(engine.batch)],
       ["Plan in force", `version ${engine.plan_version}`],
       ["Failures in a row", engine.failures ? count(engine.failures) : null],
-      ["Tried again", engine.next_try_at && clock(engine.next_try_at)],
+      ["Next try", engine.next_try_at && clock(engine.next_try_at)],
       ["Input held", engine.input_held],
       ["Run", engine.run_id],
     ];

@@ -1,7 +1,7 @@
 // The shared plan as a living picture.
 
 import { about, bytes, count, duration, h, moment, plural, rate, setText, short } from "./dom.js";
-import { Chain, Scale, axis, legend, windowText } from "./chain.js";
+import { Chain, axes, clocksOf, legend, lengthText, scalesOf, windowText } from "./chain.js";
 import { live } from "./live.js";
 
 /** Beyond so many queries of a family, they stand in groups. */
@@ -97,7 +97,8 @@ class PlanScreen {
   }
 
   _updateFacts(plan, statistics) {
-    const queries = plan.families.reduce((sum, family) => sum + family.queries.length, 0);
+    // A query over three streams or more is in a family for each of its joins.
+    const queries = new Set(plan.families.flatMap((family) => family.queries.map((query) => query.id))).size;
     const values = {
       Version: String(plan.version),
       Strategy: plan.strategy,
@@ -148,6 +149,7 @@ class FamilyView {
   constructor(screen, family, open) {
     this.screen = screen;
     this.family = family;
+    this.clocks = clocksOf(family);
     this.drawn = false;
     this.chains = [];
     this.rows = [];
@@ -175,8 +177,8 @@ class FamilyView {
     if (this.drawn || !this.element.open) return;
     this.drawn = true;
     const { family } = this;
-    const ends = family.joins.flatMap((join) => ["a", "b"].flatMap((side) => join.chains[side].map((piece) => piece.w_end_us)));
-    this.scale = new Scale([...ends, ...family.queries.flatMap((q) => [q.window_us.a, q.window_us.b])], this.screen.mode);
+    const slices = (side) => family.joins.flatMap((join) => join.chains[side]);
+    this.scales = scalesOf(this.clocks, { a: slices("a"), b: slices("b") }, this.screen.mode);
     const width = this.axisWidth();
     this.streams = { a: this._streamFacts("a"), b: this._streamFacts("b") };
     const joins = h("div", { class: "joins" });
@@ -188,7 +190,7 @@ class FamilyView {
     this.body.replaceChildren(
       h("div", { class: "streams" }, this.streams.a.element, this.streams.b.element),
       this._filters(),
-      h("div", { class: "lane axis-lane" }, h("span", { class: "note lane-name" }, "how far behind"), axis(this.scale, width), h("span", {})),
+      ...axes(this.scales, width).map(([name, axis]) => h("div", { class: "lane axis-lane" }, h("span", { class: "note lane-name" }, name), axis, h("span", {}))),
       joins,
       more || "",
       this._queryRows(),
@@ -249,7 +251,7 @@ class FamilyView {
       const pieces = join.chains[side];
       const view = { join: join.id, side, pieces };
       view.chain = new Chain({
-        pieces, scale: this.scale, side, widthPx: width,
+        pieces, scale: this.scales[side], side, widthPx: width,
         label: `Slices of ${name}${several ? `, join ${join.id}` : ""}`,
         onHover: (index) => (index === null ? this.leave() : this.hoverSlice(view, index)),
         onPick: (index) => this.pinSlice(view, index),
@@ -277,7 +279,7 @@ class FamilyView {
     const bar = (side) => {
       const longest = Math.max(...group.queries.map((each) => span(each.window_us[side])));
       const element = h("i", { class: `bar side-${side}` });
-      element.style.width = `${this.scale.at(longest)}%`;
+      element.style.width = `${this.scales[side].at(longest)}%`;
       return element;
     };
     let opened = null;
@@ -442,8 +444,8 @@ class FamilyView {
     const [query] = queries;
     return [h("h3", {}, query.name),
       facts([
-        [`Window of ${streams.a.name}`, duration(query.window_us.a)],
-        [`Window of ${streams.b.name}`, duration(query.window_us.b)],
+        [`Window of ${streams.a.name}`, lengthText(query.window_us.a, this.clocks.a)],
+        [`Window of ${streams.b.name}`, lengthText(query.window_us.b, this.clocks.b)],
         [`Filter of ${streams.a.name}`, query.filter.a ?? "every row"],
         [`Filter of ${streams.b.name}`, query.filter.b ?? "every row"],
         ["Condition on both", query.residual],
@@ -459,7 +461,7 @@ class FamilyView {
     const keep = piece.keep_bits === null ? "every row" : piece.keep_bits.map((bit) => texts.get(bit)).join(" or ");
     return [h("h3", {}, `${this.family.streams[view.side].name}, slice ${piece.slice}`),
       facts([
-        ["Rows behind", windowText(piece)],
+        ["Rows behind", windowText(piece, this.clocks[view.side])],
         ["Kept on entry", keep.length > 300 ? `${keep.slice(0, 300)} …` : keep],
         ["Its end", piece.lazy_end ? "lazy: rows may stay longer, since cutting them apart would save nothing" : "exact"],
         ["Rows held", counters && count(counters.rows)],
@@ -501,14 +503,15 @@ function facts(pairs) {
 /** Rows of the list of queries: groups, or queries one by one. */
 export function groupsOf(family, grouping) {
   const { queries, streams } = family;
+  const clocks = clocksOf(family);
   const by = grouping === "auto" ? (queries.length > MOST_ROWS ? "window" : "none") : grouping;
   const ordered = [...queries].sort((x, y) =>
     span(x.window_us.a) + span(x.window_us.b) - span(y.window_us.a) - span(y.window_us.b) || x.name.localeCompare(y.name));
   if (by === "none") return ordered.map((query) => ({ label: query.name, queries: [query] }));
-  let label = (query) => `${streams.a.name} ${duration(query.window_us.a)}, ${streams.b.name} ${duration(query.window_us.b)}`;
+  let label = (query) => `${streams.a.name} ${lengthText(query.window_us.a, clocks.a)}, ${streams.b.name} ${lengthText(query.window_us.b, clocks.b)}`;
   if (by === "filter") {
     label = (query) => [query.filter.a, query.filter.b].filter(Boolean).join(" and ") || "no filter";
-  } else if (new Set(ordered.map(label)).size > MOST_GROUPS) label = bandLabel;
+  } else if (clocks.a === "time" && clocks.b === "time" && new Set(ordered.map(label)).size > MOST_GROUPS) label = bandLabel;
   const groups = new Map();
   for (const query of ordered) {
     const key = label(query);

@@ -17,6 +17,12 @@ export function stateOf(query) {
   return query.observed === query.desired ? query.observed : `${query.observed}, to be ${query.desired}`;
 }
 
+/** The streams of a query by the names that tell them apart: a stream that is joined with itself comes twice. */
+export function streamsOf(query) {
+  const twice = new Set(query.streams.map((each) => each.stream)).size < query.streams.length;
+  return query.streams.map((each) => ({ ...each, name: twice ? `${each.stream} ${each.alias}` : each.stream }));
+}
+
 /** A sink in a few words. */
 export function sinkText(query) {
   if (query.sink === null) return "–";
@@ -28,8 +34,8 @@ export function sinkText(query) {
 const COLUMNS = [
   ["Query", (query) => query.name],
   ["State", stateOf],
-  ["Windows", (query) => query.a.window],
-  ["Filters", (query) => `${query.a.filter ?? ""}${query.b.filter ?? ""}`],
+  ["Windows", (query) => query.streams[0].window],
+  ["Filters", (query) => query.streams.map((each) => each.filter ?? "").join("")],
   ["Results", (query) => live.rate(`query:${query.id}`) ?? -1],
   ["Sink", sinkText],
 ];
@@ -135,8 +141,8 @@ class QueriesScreen {
       h("th", { scope: "row" }, h("a", { href: href(query.name) }, query.name)),
       h("td", {}, h("span", { class: "state", dataset: { state: query.observed } }, stateOf(query)),
         query.paused_because && h("p", { class: "note" }, query.paused_because)),
-      h("td", {}, side(query.a, "a", query.a.window), side(query.b, "b", query.b.window)),
-      h("td", { class: "filters-cell" }, query.a.filter && side(query.a, "a", query.a.filter), query.b.filter && side(query.b, "b", query.b.filter), !query.a.filter && !query.b.filter && "–"),
+      h("td", {}, ofStreams(query, "window")),
+      h("td", { class: "filters-cell" }, ofStreams(query, "filter")),
       h("td", { class: "rate-cell" }, row.rate, row.spark),
       h("td", {}, sinkText(query), query.sink_observed?.error && h("p", { class: "note" }, query.sink_observed.error)),
       h("td", { class: "acts" },
@@ -161,6 +167,12 @@ class QueriesScreen {
   }
 }
 
-function side({ stream }, letter, text) {
-  return h("div", { class: "side" }, h("span", { class: `swatch side-${letter}`, title: stream, "aria-hidden": "true" }), h("span", { class: "visually-hidden" }, `${stream}: `), text);
+/** What a query says of each of its streams: two have their colours, more are named. */
+function ofStreams(query, what) {
+  const streams = streamsOf(query);
+  const named = streams.length > 2;
+  const lines = streams.map((each, index) => each[what] && h("div", { class: "side" },
+    !named && h("span", { class: `swatch side-${"ab"[index]}`, title: each.stream, "aria-hidden": "true" }),
+    h("span", { class: named ? "note" : "visually-hidden" }, `${each.name}:\u00a0`), each[what])).filter(Boolean);
+  return lines.length ? lines : "–";
 }

@@ -3,7 +3,7 @@
 import { follow, get } from "./api.js";
 import { action, confirmed, pauseQuery, refusal, removeQuery, resumeQuery } from "./acts.js";
 import { clock, count, h, plural, rate, setText } from "./dom.js";
-import { editHref, sinkText, stateOf } from "./queries.js";
+import { editHref, sinkText, stateOf, streamsOf } from "./queries.js";
 import { live } from "./live.js";
 
 /** Results that stay on the screen, the newest first. */
@@ -74,10 +74,8 @@ class QueryScreen {
     const values = [
       ["State", stateOf(query)],
       ["Paused because", query.paused_because],
-      [`Window of ${query.a.stream}`, query.a.window],
-      [`Window of ${query.b.stream}`, query.b.window],
-      [`Filter of ${query.a.stream}`, query.a.filter ?? "every row"],
-      [`Filter of ${query.b.stream}`, query.b.filter ?? "every row"],
+      ...streamsOf(query).map((each) => [`Window of ${each.name}`, each.window]),
+      ...streamsOf(query).map((each) => [`Filter of ${each.name}`, each.filter ?? "every row"]),
       ["Condition on both", query.residual],
       ["Results so far", `${count(query.results)}, now ${rate(live.rate(`query:${query.id}`))}`],
       ["Complete from", query.complete_from && clock(query.complete_from)],

@@ -162,7 +162,7 @@ class StreamsScreen {
       return;
     }
     put(this.sampleNote, h("p", {}, `${file.name}: ${plural(sample.rows.length, "row")} looked at, ${plural(sample.columns.length, "column")}.`),
-      sample.eventTime === null && h("p", { class: "bad" }, "No column holds moments, and a stream needs one: ISO 8601 such as 2026-01-01T12:00:00Z."));
+      sample.eventTime === null && h("p", { class: "bad" }, "No column holds moments, and a stream needs one: ISO 8601 such as 2026-01-01T12:00:00Z. A stream with a source of files reads other forms, too (timestamp_format)."));
     this._form(sample);
   }
 
@@ -193,7 +193,7 @@ class StreamsScreen {
       h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Sample" }, h("table", {},
         h("thead", {}, h("tr", {}, sample.columns.map((column, index) => h("th", { scope: "col" }, column.name, " ", choices[index])))),
         h("tbody", {}, sample.rows.slice(0, 5).map((row) => h("tr", {}, row.map((value) => h("td", {}, value === null ? "NULL" : String(value)))))))),
-      h("p", {}, send, " ", h("label", { for: "send-rows" }, `Post the ${plural(sample.rows.length, "row")} of the file, too`)),
+      h("p", { class: "check" }, send, " ", h("label", { for: "send-rows" }, `Post the ${plural(sample.rows.length, "row")} of the file, too`)),
       h("div", { class: "buttons" }, register), where, done);
   }
 }

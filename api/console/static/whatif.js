@@ -2,7 +2,7 @@
 
 import { Problem, get, getAll, post } from "./api.js";
 import { action, addQuery, editQuery, migrate, refusal } from "./acts.js";
-import { Chain, Scale, axis } from "./chain.js";
+import { Chain, axes, clocksOf, scalesOf } from "./chain.js";
 import { bytes, count, cpu, h, later, plural, put, short } from "./dom.js";
 import { Editor } from "./editor.js";
 import { live } from "./live.js";
@@ -156,15 +156,15 @@ class WhatIfScreen {
     }
   }
 
-  /** Chains now and then, one below the other on one axis. */
+  /** Chains now and then, one below the other. */
   _chains(now, then) {
     const joins = then.joins.slice(0, 6);
-    const pieces = [...(now?.joins ?? []), ...then.joins].flatMap((join) => ["a", "b"].flatMap((side) => join.chains[side]));
-    const scale = new Scale(pieces.map((piece) => piece.w_end_us));
+    const slices = (side) => [...(now?.joins ?? []), ...then.joins].flatMap((join) => join.chains[side]);
+    const scales = scalesOf(clocksOf(then), { a: slices("a"), b: slices("b") });
     const width = Math.max(this.outcome.clientWidth - 130, 160);
     const lane = (name, element) => h("div", { class: "lane narrow" }, h("span", { class: "lane-name" }, name), element);
-    const chain = (title, side, pieces_, marks) => lane(title, new Chain({ pieces: pieces_, scale, side, widthPx: width, label: title, marks }).element);
-    const rows = [lane("", axis(scale, width))];
+    const chain = (title, side, pieces_, marks) => lane(title, new Chain({ pieces: pieces_, scale: scales[side], side, widthPx: width, label: title, marks }).element);
+    const rows = axes(scales, width).map(([name, axis]) => lane(name, axis));
     for (const join of joins) {
       const former = now?.joins.find((each) => each.id === join.id);
       for (const side of ["a", "b"]) {

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -41,6 +42,14 @@ class Running(RunningService):
         """Add a query with windows in minutes and wait until it runs."""
         cql = f"SELECT o.id, p.amount {JOIN.format(a, b)}{more}"
         self.ok("POST", f"/queries?wait={WAIT_S}", 201, json={"name": name, "cql": cql})
+
+    @contextmanager
+    def also(self, name: str, selected: str, joined: str) -> Iterator[None]:
+        """Run one more query while the block lasts."""
+        cql = f"SELECT {selected} {joined}"
+        self.ok("POST", f"/queries?wait={WAIT_S}", 201, json={"name": name, "cql": cql})
+        yield
+        self.ok("DELETE", f"/queries/{name}?wait={WAIT_S}", 200)
 
     def post_pairs(self, pairs: int) -> None:
         """Post orders with a payment each, a second apart."""

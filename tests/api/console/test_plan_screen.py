@@ -5,6 +5,10 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import Page, expect
 
+from tests.api.console.conftest import Running
+
+KEY = "o.id = p.order_id"
+
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 
@@ -73,3 +77,25 @@ def test_queries_are_grouped_and_a_group_opens(page: Page) -> None:
     page.get_by_label("Queries", exact=True).select_option("filter")
 
     expect(page.get_by_role("link", name="large", exact=True)).to_be_visible()
+
+
+def test_windows_of_rows_have_an_axis_of_rows(page: Page, running: Running) -> None:
+    with running.also("latest", "o.id", f"FROM orders [ROWS 100] o, payments [RANGE 1 MINUTE] p WHERE {KEY}"):
+        page.goto("/console/#/plan")
+        family = page.locator("details.family").filter(has_text="orders by rows")
+
+        expect(family.get_by_role("option", name="Slice 1, 0 to 100 rows")).to_have_count(1)
+        expect(family.get_by_text("rows behind")).to_be_visible()
+        expect(family.get_by_text("how far behind")).to_be_visible()
+
+
+def test_a_query_over_three_streams_counts_once_and_names_each(page: Page, running: Running) -> None:
+    streams = "FROM orders [RANGE 10 MINUTES] o, payments [RANGE 1 MINUTE] p, payments [RANGE 2 MINUTES] r"
+    with running.also("thrice", "o.id", f"{streams} WHERE {KEY} AND p.order_id = r.order_id"):
+        page.goto("/console/#/plan")
+        expect(page.locator(".facts")).to_contain_text("Queries3")
+        page.goto("/console/#/queries")
+        row = page.get_by_role("row").filter(has_text="thrice")
+        expect(row).to_contain_text("payments r:\u00a02min")
+        page.goto("/console/#/queries/thrice")
+        expect(page.get_by_text("Window of payments r")).to_be_visible()

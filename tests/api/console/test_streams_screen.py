@@ -8,7 +8,6 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.api.console.conftest import Running
-from tests.api.running_service import WAIT_S
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -58,18 +57,18 @@ def test_files_set_aside_and_rows_skipped_are_shown_and_retried(
             "source": {"type": "files", "format": "csv", "path": str(directory)},
         }
         running.ok("POST", "/streams", 201, json=stream)
-    cql = "SELECT a.id FROM aside [RANGE 1 MINUTES] a, skipped [RANGE 1 MINUTES] s WHERE a.id = s.id"
-    running.ok("POST", f"/queries?wait={WAIT_S}", 201, json={"name": "of_files", "cql": cql})
-    page.goto("/console/#/streams")
+    joined = "FROM aside [RANGE 1 MINUTES] a, skipped [RANGE 1 MINUTES] s WHERE a.id = s.id"
+    with running.also("of_files", "a.id", joined):
+        page.goto("/console/#/streams")
 
-    expect(page.get_by_role("region", name="Stream skipped")).to_contain_text("Skipped1")
-    card = page.get_by_role("region", name="Stream aside")
-    expect(card).to_contain_text("1 file set aside")
-    (aside / "1.csv").write_text("ts,id\n2026-01-01T12:00:00Z,1\n2026-01-01T12:00:01Z,2\n")
-    card.get_by_role("button", name="Retry the files of aside").click()
-    expect(card).to_contain_text("1 file will be read again.")
-    expect(card).to_contain_text("Rows read2")
-    expect(card).not_to_contain_text("set aside, the newest")
+        expect(page.get_by_role("region", name="Stream skipped")).to_contain_text("Skipped1")
+        card = page.get_by_role("region", name="Stream aside")
+        expect(card).to_contain_text("1 file set aside")
+        (aside / "1.csv").write_text("ts,id\n2026-01-01T12:00:00Z,1\n2026-01-01T12:00:01Z,2\n")
+        card.get_by_role("button", name="Retry the files of aside").click()
+        expect(card).to_contain_text("1 file will be read again.")
+        expect(card).to_contain_text("Rows read2")
+        expect(card).not_to_contain_text("set aside, the newest")
 
 
 def test_a_stream_is_registered_from_a_file_and_removed(page: Page, running: Running) -> None:

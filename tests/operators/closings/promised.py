@@ -212,8 +212,11 @@ class Judge:
         number = 0 if side == "a" else 1
         slack = self._streams[family[number]].constraints.slack(frozenset(pair[number] for pair in family[2]))
         greatest = self._greatest.get((family, side))
-        passed = slack is not None and greatest is not None and isinstance(key[0], int)
-        return (family, side, key) in self._closed or (passed and key[0] < greatest - slack)  # type: ignore[operator]
+        if (family, side, key) in self._closed:
+            return True
+        if slack is None or greatest is None or not isinstance(key[0], int):
+            return False
+        return key[0] < greatest - slack
 
     def step(
         self,
@@ -238,12 +241,11 @@ class Judge:
                         self._last[place] = values
                     if on is None and limit is not None and row.ts < limit:
                         continue
-                    number = values[0] if slack is not None and on is None else None
-                    behind = slack is not None and place in self._greatest and isinstance(number, int)
-                    if behind and number < self._greatest[place] - slack:  # type: ignore[operator]
-                        self.may_violate.add((family, side, row.pos))
-                    if isinstance(number, int) and slack is not None:
-                        self._greatest[place] = max(number, self._greatest.get(place, number))
+                    if slack is not None and on is None and isinstance(values[0], int):
+                        greatest = self._greatest.setdefault(place, values[0])
+                        if values[0] < greatest - slack:
+                            self.may_violate.add((family, side, row.pos))
+                        self._greatest[place] = max(values[0], greatest)
                     if on is None and (family, side, values) in self._closed:
                         self.may_violate.add((family, side, row.pos))
                     unique = set(self._streams[stream_id].constraints.unique)

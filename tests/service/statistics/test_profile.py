@@ -40,6 +40,7 @@ from service.statistics.profile import (
     merge_profiles,
     profile_of,
 )
+from tests.builders import EMPTY_BATCH
 from tests.service.pairs import open_store
 
 FAMILY = "s1s2-00c0ffee"
@@ -52,15 +53,10 @@ cuts = st.lists(st.integers(1, 50), min_size=2, max_size=20)
 
 def manifest(batch: int, **parts: object) -> BatchManifest:
     """A batch without anything but what is given, committed at second ``batch``."""
-    empty = BatchManifest(
+    empty = replace(
+        EMPTY_BATCH,
         batch=batch,
         epoch=1,
-        plan_version=1,
-        files=(),
-        late_files=(),
-        streams=(),
-        slices=(),
-        query_rows=(),
         started_at_us=batch * SECOND_US,
         committed_at_us=batch * SECOND_US,
     )
