@@ -154,7 +154,7 @@ def collapsed(closings: pa.RecordBatch, *, whenever: bool) -> pa.RecordBatch:
 
 
 def as_stored(closings: pa.RecordBatch) -> pa.RecordBatch:
-    """Return closings without what nobody asks once their batch is over: positions, and ends of single keys."""
+    """Return closings without positions and ends of single keys, which nobody asks after their batch."""
     names = closings.schema.names
     closings = closings.set_column(
         names.index(POS), POS, pa.array(np.zeros(closings.num_rows, dtype=np.int64))

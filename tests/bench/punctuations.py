@@ -580,8 +580,8 @@ is stored twice: in the row and in the closing. Three designs were tried on the 
 auctions, two buckets), in the middle of the run:
 
 1. Closings derived from the stored rows, with a closing written when its row leaves. A row leaves when the
-   other stream closes its key, when a filter stops it, when its window ends or when its segment is merged, and
-   each of these places would have to hand over a key.
+   other stream closes its key, when a filter stops it or when its window ends, and each of these places would
+   have to hand over a key.
 2. The same, with one comparison of the segments before and after each batch that finds the keys of all rows
    that have left. This was not built, because it saves too little: of 7,213 closings of auctions that are
    remembered, 478 (7%) have a row that is held, which makes 3% of the state. The others outlive their rows.
