@@ -29,7 +29,14 @@ import pyarrow as pa
 from catalog.durations import MIN_TIME_US
 from catalog.values.plan import PurgePrices
 from catalog.values.query import UNBOUNDED_US
-from operators.closings.closing_rows import closed_numbers, collapsed, folded, known, matching
+from operators.closings.closing_rows import (
+    as_stored,
+    closed_numbers,
+    collapsed,
+    folded,
+    known,
+    matching,
+)
 from operators.closings.contract import SideContract
 from operators.closings.search_time import LEAST_CLOSINGS, closings_until_search
 from operators.kernels.keys import Bools
@@ -255,7 +262,7 @@ class ClosedKeys:
         self.segments = [Segment(self._folded(kept), 0, ())] if kept else []
 
     def _folded(self, parts: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
-        return collapsed(folded(parts), whenever=self.lasts)
+        return as_stored(collapsed(folded(parts), whenever=self.lasts))
 
     def _remembered(self, segment: Segment) -> pa.RecordBatch:
         if self.floor_us is None or segment.t_min > self.floor_us:
