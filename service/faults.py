@@ -3,6 +3,8 @@
     attempt ── done ──────> works
        └────── an error ──> log, counter, /health/ready says so ── 1, 2, 4 ... 60 s ──> next attempt
 
+The log has the traceback of an error once; while further attempts fail with the same one, a line each.
+
 Expected errors, such as an unreachable catalog, are handled where they occur. A failure of one part of a
 thread must not stop its other parts, so each part has its own name here.
 """
@@ -96,7 +98,10 @@ class Faults:
             self._now[part, of] = BackgroundFault(part, of, reason, delay_s, self.clock_s() + delay_s)
             self._counts[part] += 1
         told = fields(part=part, of=of, again_in_s=delay_s)
-        log.error("background work failed: %s", reason, extra=told, exc_info=error)
+        if former is None or former.reason != reason:
+            log.error("background work failed: %s", reason, extra=told, exc_info=error)
+        else:
+            log.error("background work still fails: %s", reason.partition("\n")[0], extra=told)
 
     def works(self, part: str, *, of: str = "") -> None:
         """Record that a part works."""

@@ -12,6 +12,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, TypedDict, Unpack
 
+from catalog.values.batch import BatchManifest
 from catalog.values.groups.grouping import Grouping
 from catalog.values.query import Backfill, JoinKind, Output, Query, Side
 from catalog.values.stream import Column, HttpSource, Source, Stream
@@ -23,6 +24,20 @@ Key = tuple[tuple[str, str], ...]
 
 #: Columns of a stream, beside its event time ``ts``: two keys and two values.
 COLUMNS = {"k": "bigint", "m": "string", "v": "int", "w": "int"}
+
+#: Manifest of batch 0, in which nothing happened; a test replaces what it needs.
+EMPTY_BATCH = BatchManifest(
+    batch=0,
+    epoch=1,
+    plan_version=1,
+    files=(),
+    late_files=(),
+    streams=(),
+    slices=(),
+    query_rows=(),
+    started_at_us=0,
+    committed_at_us=0,
+)
 
 _NAMES = "ABCDEFGHIJ"
 

@@ -112,7 +112,7 @@ class PlannedQuery:
 
     @property
     def alike_us(self) -> int | None:
-        """How much later than the oldest row of an intermediate another row may be, if that is the rule."""
+        """Time that a row of a is needed after its oldest event time, µs; None where another rule decides."""
         return self.expires_a[0][1] if [name for name, _ in self.expires_a] == [OLDEST] else None
 
     @property

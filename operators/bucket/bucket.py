@@ -15,7 +15,7 @@ import pyarrow as pa
 from catalog.steps import in_order, is_exchanged, made_by, plan_streams, taken_intermediates
 from catalog.store.codec import decode
 from catalog.store.plan_differences import BucketRecord, applied
-from catalog.values.batch import StreamPunctuations
+from catalog.values.counters.batch_counters import StreamPunctuations
 from catalog.values.plan import FamilyPlan, Horizon, Plan, Promises
 from operators.bucket.batch_output import BatchOutput
 from operators.bucket.closing import BatchClosings, decoded_promise

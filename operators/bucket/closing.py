@@ -48,7 +48,7 @@ class BatchClosings:
         arrived: Closings per side that came with the batch, or None.
         extended: Closings per side that must be remembered longer because rows of the other side arrived.
         finished: Keys that are finished at the end of the batch (``WaitingKeys.finish``); None without any.
-        discarded: Rows per side that were not stored.
+        ended: New rows per side that belong in this bucket and whose key was closed before the batch.
         pulled: Whether somebody asks for the result punctuations that are due.
     """
 
@@ -56,7 +56,7 @@ class BatchClosings:
     arrived: Mapping[str, pa.RecordBatch | None]
     extended: dict[str, list[pa.RecordBatch]] = field(default_factory=lambda: {side: [] for side in SIDES})
     finished: pa.Table | None = None
-    discarded: dict[str, Segment] = field(default_factory=dict)
+    ended: dict[str, Segment] = field(default_factory=dict)
     pulled: bool = False
 
     @classmethod
@@ -154,10 +154,12 @@ class BatchClosings:
             return females
         dead: Bools = meets_nobody if females is came else closed.closed(females, layout)
         count = int(np.count_nonzero(dead))
-        if not count or (females.arrived is not None and count * WORTH_A_WRITE < len(females)):
+        if not count:
+            return females
+        self.ended[side] = females.filter(dead)
+        if females.arrived is not None and count * WORTH_A_WRITE < len(females):
             return females
         closed.discarded = count
-        self.discarded[side] = females.filter(dead)
         return females.filter(~dead)
 
     def close(
@@ -187,17 +189,20 @@ class BatchClosings:
         newest = max((time for time in newest_us.values() if time is not None), default=None)
         plan = self.joins.family.plan
         for side, closed in self.joins.closed.items():
+            other = "b" if side == "a" else "a"
+            slices = [state for chain in self.joins.chains.values() for state in chain.slices[other]]
+            closed.count_open([s for state in slices for s in state.segments], self.arrived[side])
             # A key that is finished and not taken out yet must not return as a new one.
             if self.joins.waiting is None or finish:
                 # First, so that what is forgotten is not merged with what is remembered.
                 closed.forget(self._forgotten_until(side, watermarks))
             closed.remember(self.arrived[side], closed.see(newest), self.extended[side])
-            other = "b" if side == "a" else "a"
-            if other in self.discarded:
+            if other in self.ended:
                 for chain in self.joins.chains.values():
-                    rows = chain.admitted(other, self.discarded[other])
-                    chain.slices[other][0].counts.discarded = 0 if rows is None else len(rows)
-            slices = [state for chain in self.joins.chains.values() for state in chain.slices[other]]
+                    rows = chain.admitted(other, self.ended[other])
+                    ended = 0 if rows is None else len(rows)
+                    chain.slices[other][0].counts.discarded = ended if closed.discarded else 0
+                    closed.died += ended
             held, segments = sum(s.rows for s in slices), sum(len(s.segments) for s in slices)
             purge_after = plan.punctuations.purge_after
             if closed.is_search_due(held, segments, plan.purge_prices, purge_after):

@@ -11,10 +11,10 @@ from dataclasses import asdict, replace
 
 import numpy as np
 
-from catalog.values.batch import (
+from catalog.values.counters.batch_counters import HeldTimes
+from catalog.values.counters.family_counters import (
     AbsenceCounters,
     GroupCounters,
-    HeldTimes,
     KeyCounters,
     MemoryCounters,
     ProbeCounters,
@@ -141,6 +141,8 @@ def punctuation_counters(families: Mapping[str, FamilyJoins]) -> Iterator[Punctu
                 discarded=closed.discarded,
                 purged=closed.purged,
                 dead=closed.dead,
+                live=closed.live,
+                died=closed.died,
             )
         for side, rows in joins.disordered.items():
             yield PunctuationCounters(family_id, side, violating=rows)

@@ -29,7 +29,14 @@ import pyarrow as pa
 from catalog.durations import MIN_TIME_US
 from catalog.values.plan import PurgePrices
 from catalog.values.query import UNBOUNDED_US
-from operators.closings.closing_rows import collapsed, folded, known, matching
+from operators.closings.closing_rows import (
+    as_stored,
+    closed_numbers,
+    collapsed,
+    folded,
+    known,
+    matching,
+)
 from operators.closings.contract import SideContract
 from operators.closings.search_time import LEAST_CLOSINGS, closings_until_search
 from operators.kernels.keys import Bools
@@ -41,6 +48,9 @@ from operators.segments.segment import Segment
 _MERGED_RATIO = 2
 #: Rows are searched early once there are this many times those that the last search has left.
 _GROWN = 2
+#: Rows of which a batch looks up whether their keys are open, at most about.
+_SAMPLE = 1024
+_NO_KEYS = np.zeros(0, dtype=np.int64)
 
 
 @dataclass(slots=True, eq=False)
@@ -59,10 +69,13 @@ class ClosedKeys:
         killed: Rows of the other side that died with each closing before that search; 1 before the first one.
         kept: Rows of the other side that this search has left in the state, dead ones included.
         discarded: Rows of the other side that were not stored in this batch.
-        purged: Rows of the other side that were removed from the state in this batch.
+        purged: Rows of the other side that were removed from the state in this batch because they were dead.
         violating: Rows of the side that broke a promise in this batch.
+        live: Rows of the other side with open keys at the end of the batch, estimated.
+        died: Rows of the other side whose key was open before the batch, and is closed at its end, estimated.
         arrived: Closings of this batch.
-        dead: Rows of the other side with closed keys that the last search left in the state.
+        dead: Rows of the other side with closed keys that the last search left in the state, at most; those
+            that left since are taken off.
         dead_per_slice: The same for each slice of the other side, join by join; empty before the first search
             under the plan in force.
         last: Last row of a clustered side, as an edge (``derived``); None before the first row.
@@ -81,6 +94,8 @@ class ClosedKeys:
     discarded: int = 0
     purged: int = 0
     violating: int = 0
+    live: int = 0
+    died: int = 0
     arrived: int = 0
     dead: int = 0
     dead_per_slice: list[int] = field(default_factory=list)
@@ -93,7 +108,7 @@ class ClosedKeys:
 
     def begin_batch(self) -> None:
         """Reset the counters of the batch."""
-        self.discarded = self.purged = self.violating = self.arrived = 0
+        self.discarded = self.purged = self.violating = self.arrived = self.live = self.died = 0
 
     def take_over(self, former: ClosedKeys) -> None:
         """Take over what was remembered under the previous plan version."""
@@ -149,6 +164,28 @@ class ClosedKeys:
             self.segments.append(Segment(self._folded(parts), 0, ()))
             self._merge()
 
+    def count_open(self, held: Sequence[Segment], arrived: pa.RecordBatch | None) -> None:
+        """Count the rows of the other side with open keys, and those whose keys the batch closes.
+
+        Dead rows stay in the state until they are removed, so counts of removed rows say nothing about how
+        long keys are open. Of many rows every nth is looked up.
+
+        Args:
+            held: Stored rows of the other side.
+            arrived: Closings of the batch, which are not remembered yet.
+        """
+        step = sum(map(len, held)) // _SAMPLE + 1
+        sample, first = [_NO_KEYS], step // 2
+        for segment in held:
+            sample.append(segment.key[first::step])
+            first = (first - len(segment)) % step
+        keys = np.sort(np.concatenate(sample))
+        for segment in self.segments:
+            keys = keys[~closed_numbers(keys, self._remembered(segment))]
+        dying = 0 if arrived is None else int(np.count_nonzero(closed_numbers(keys, arrived)))
+        self.live += (len(keys) - dying) * step
+        self.died += dying * step
+
     def see(self, newest_us: int | None) -> int:
         """Return the newest event time of either stream ever, given the current one."""
         if self.newest_us is None and newest_us is not None:
@@ -201,6 +238,19 @@ class ClosedKeys:
         self.unpurged = self.males = 0
         self.dead, self.kept = left, kept
 
+    def lose(self, removed: Sequence[int]) -> None:
+        """Take over how many dead rows left while slices were processed, without a search.
+
+        Args:
+            removed: Rows per slice of the other side, join by join.
+        """
+        count = sum(removed)
+        self.purged += count
+        self.dead = max(self.dead - count, 0)
+        if self.dead_per_slice:
+            left = zip(self.dead_per_slice, removed, strict=True)
+            self.dead_per_slice = [max(dead - gone, 0) for dead, gone in left]
+
     @property
     def remembered(self) -> int:
         """Number of closings that are remembered."""
@@ -212,7 +262,7 @@ class ClosedKeys:
         self.segments = [Segment(self._folded(kept), 0, ())] if kept else []
 
     def _folded(self, parts: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
-        return collapsed(folded(parts), whenever=self.lasts)
+        return as_stored(collapsed(folded(parts), whenever=self.lasts))
 
     def _remembered(self, segment: Segment) -> pa.RecordBatch:
         if self.floor_us is None or segment.t_min > self.floor_us:

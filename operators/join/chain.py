@@ -36,7 +36,8 @@ from operators.segments.layout import SIDES
 from operators.segments.segment import Segment
 from operators.steps.expiry import Expiry
 
-#: A segment is rewritten once at least one in this many of its rows has left on the clock of its key.
+#: A stored segment is written again if at least one in this many of its rows has left on the clock of its
+#: key, or has a closed key.
 WORTH_A_REWRITE = 4
 
 
@@ -65,6 +66,8 @@ class Chain:
         classes: Row classes of the family's segments, shared by its joins.
         ends_us: Ends of the slices per side.
         rings: Rings per side, in which the rows of the last slices lie; None if slices are merged with males.
+        dead: Tells per side which rows of a segment have a key that the other side closed before the batch,
+            bool[n]; sides of which no key is closed are left out.
     """
 
     join: CompiledJoin
@@ -72,6 +75,7 @@ class Chain:
     classes: SegmentClasses
     ends_us: dict[str, tuple[int, ...]] = field(init=False)
     rings: Mapping[str, Rings] | None = field(init=False, default=None)
+    dead: Mapping[str, Callable[[Segment], Bools]] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.join.probe.has_rings:
@@ -134,7 +138,7 @@ class Chain:
                 self._expire(self.join.expiry, watermarks[other])
             live = self.classes.family.lineages[side].live
             for state in self.slices[side]:
-                compact(state, self.join.slacks[side], live)
+                compact(state, self.join.slacks[side], live, partial(self._without_dead, side, state))
 
     def process_ranked(
         self,
@@ -264,15 +268,19 @@ class Chain:
         slices = self.slices[side]
         for index, state in enumerate(slices):
             end_of = partial(self._loses_us, side, index) if self.join.slacks[side] else None
-            if index + 1 == len(slices):
-                if self.rings is not None:
-                    return
-                held = state.rows
-                purge(state, watermark_us, self.join.slacks[side], end_of, drop=True)
-                state.counts.purged += held - state.rows
+            last = index + 1 == len(slices)
+            if last and self.rings is not None:
                 return
-            for segment in purge(state, watermark_us, self.join.slacks[side], end_of):
-                self._propagate(side, segment, slices[index + 1])
+            before = list(state.segments)
+            leaving = purge(state, watermark_us, self.join.slacks[side], end_of, drop=last)
+            if last:
+                state.counts.purged += sum(map(len, before)) - state.rows
+            for segment in leaving:
+                self._propagate(side, segment, state, slices[index + 1])
+            if side in self.dead:
+                whole = set(map(id, before))
+                parts = [s if id(s) in whole else self._without_dead(side, state, s) for s in state.segments]
+                state.segments = [part for part in parts if part is not None]
 
     def _expire(self, expiry: Expiry, reached: int | None) -> None:
         """Remove rows of a, which are those of an intermediate, that no later row can meet."""
@@ -289,25 +297,48 @@ class Chain:
                     continue
                 state.counts.purged += int(np.count_nonzero(gone))
                 if not gone.all():
-                    staying.append(self._kept(segment, ~gone))
+                    staying.append(self._kept("a", segment, ~gone))
             state.segments = staying
 
     def _classes_of_a(self, segment: Segment) -> tuple[Codes | None, tuple[int, ...]]:
         classes = self.classes.of("a", segment)
         return classes.codes, classes.masks
 
-    def _kept(self, segment: Segment, keep: Bools) -> Segment:
+    def _kept(self, side: str, segment: Segment, keep: Bools) -> Segment:
         kept = segment.filter(keep)
-        self.classes.put(kept, self.classes.of("a", segment).select(keep))
+        self.classes.put(kept, self.classes.of(side, segment).select(keep))
         return kept
 
-    def _propagate(self, side: str, segment: Segment, following: SliceState) -> None:
-        kept = self.reaching(side, segment, following.reach)
-        moved = 0 if kept is None else len(kept)
-        following.counts.moved_in += moved
-        following.counts.filtered += len(segment) - moved
+    def _propagate(self, side: str, segment: Segment, state: SliceState, following: SliceState) -> None:
+        reaching = self.reaching(side, segment, following.reach)
+        following.counts.filtered += len(segment) - (0 if reaching is None else len(reaching))
+        kept = None if reaching is None else self._without_dead(side, state, reaching)
         if kept is not None:
+            following.counts.moved_in += len(kept)
             following.segments.append(kept)
+
+    def _without_dead(self, side: str, state: SliceState, segment: Segment) -> Segment | None:
+        """Return the rows of a segment that moved, was cut or merged, without those whose key is closed.
+
+        A segment that no file has is written anyway. Any other one is written again if that pays.
+
+        Args:
+            side: Side of the rows.
+            state: Slice from which rows leave; it counts them.
+            segment: The rows.
+
+        Returns:
+            The segment with the other rows; None without any.
+        """
+        if side not in self.dead:
+            return segment
+        gone = self.dead[side](segment)
+        count = int(np.count_nonzero(gone))
+        in_a_file = bool(segment.id) or segment.arrived is not None
+        if not count or (in_a_file and count * WORTH_A_REWRITE < len(segment)):
+            return segment
+        state.counts.closed += count
+        return None if count == len(segment) else self._kept(side, segment, ~gone)
 
     def _purge_by_key(self, side: str, ranked: RankedRows, watermarks: Mapping[str, int | None]) -> None:
         """Purge slices whose clock differs from key to key: rewrite segments that enough rows have left."""
@@ -326,7 +357,7 @@ class Chain:
                 if count < len(segment):
                     staying.append(segment.filter(~passed))
                 if index + 1 < len(slices):
-                    self._propagate(side, segment.filter(passed), slices[index + 1])
+                    self._propagate(side, segment.filter(passed), state, slices[index + 1])
                 else:
                     state.counts.purged += count
             state.segments = staying

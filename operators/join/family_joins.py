@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from types import MappingProxyType
 
 import numpy as np
@@ -44,6 +45,7 @@ from operators.segments.waiting_rows import WaitingRows
 #: What holds segments.
 Holder = SliceState | ClosedKeys | OpenGroups | WaitingKeys | Ranking | WaitingRows | ParkedRows
 
+_OPPOSITES = (("a", "b"), ("b", "a"))
 _NO_WATERMARKS: Mapping[str, int | None] = MappingProxyType({"a": None, "b": None})
 _NO_ROWS: Mapping[str, Segment | None] = MappingProxyType({"a": None, "b": None})
 _NO_CLOSINGS: Mapping[str, pa.RecordBatch | None] = MappingProxyType({})
@@ -149,7 +151,7 @@ class FamilyJoins:
             held = {side: self._waiting(side) for side in SIDES}
             met = {
                 side: ClosedOpposite(self.closed[other], closings.get(other), self.family.layouts[side])
-                for side, other in (("a", "b"), ("b", "a"))
+                for side, other in _OPPOSITES
                 if other in self.closed
             }
             # Rows whose key is closed do not rest, and are decided all the same. Families with absence have
@@ -157,6 +159,11 @@ class FamilyJoins:
             judged = {side: fresh[side] if side in met else resting[side] for side in SIDES}
             new = {side: [rows for rows in (judged[side],) if rows is not None] for side in SIDES}
             due = absence.due(held, new, keyless, before, watermarks, self.classes, met)
+        dead = {
+            side: partial(self.closed[other].closed, layout=self.family.layouts[side])
+            for side, other in _OPPOSITES
+            if other in self.closed and self.closed[other].segments
+        }
         probing, entering = (
             {
                 side: [rows for rows in (found[side], *(each[n] for each in more.get(side, ()))) if rows]
@@ -165,7 +172,12 @@ class FamilyJoins:
             for n, found in enumerate((fresh, resting))
         )
         for chain in self.chains.values():
+            chain.dead = dead
             chain.process(probing, entering, watermarks, pairs, opened)
+        for side, other in _OPPOSITES:
+            if side in dead:
+                slices = [state for chain in self.chains.values() for state in chain.slices[side]]
+                self.closed[other].lose([state.counts.closed for state in slices])
         if absence is not None:
             absence.decide(due, pairs, watermarks)
             self._let_go(absence, watermarks)
@@ -354,7 +366,7 @@ class FamilyJoins:
 
     def _let_go(self, absence: Absence, watermarks: Mapping[str, int | None]) -> None:
         """Remove rows that nobody needs after the matches they have, where enough of them may have some."""
-        for side, other in (("a", "b"), ("b", "a")):
+        for side, other in _OPPOSITES:
             held = sum(state.rows for chain in self.chains.values() for state in chain.slices[side])
             if absence.is_look_due(side, held):
                 slices, _ = self._remove(side, absence.early(side, watermarks[other], self.classes))

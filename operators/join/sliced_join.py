@@ -43,7 +43,7 @@ MAX_MERGED_ROWS = 1_000_000
 
 @dataclass(slots=True)
 class SliceCounts:
-    """Counts of a slice in one batch; see ``catalog.values.batch.SliceCounters``."""
+    """Counts of a slice in one batch; see ``SliceCounters`` of ``catalog.values.counters``."""
 
     touched: int = 0
     product: int = 0
@@ -150,7 +150,12 @@ def count_per_slice(ends_us: Sequence[int], distance: Int64s) -> list[int]:
     return counts
 
 
-def compact(state: SliceState, slack_us: int, live: Collection[int] | None = None) -> None:
+def compact(
+    state: SliceState,
+    slack_us: int,
+    live: Collection[int] | None = None,
+    without_dead: Callable[[Segment], Segment | None] | None = None,
+) -> None:
     """Merge runs of small neighbouring segments as long as the merged span stays within the slack.
 
     What never leaves the chain has no boundary to straddle: in an unbounded slice only size stops a merge.
@@ -159,6 +164,7 @@ def compact(state: SliceState, slack_us: int, live: Collection[int] | None = Non
         state: The slice; its segments change.
         slack_us: Longest span of a merged segment.
         live: Lineage bits that somebody may still ask about; filters that have gone hold no merge up.
+        without_dead: Returns those of merged rows that stay, None without any; by default all do.
     """
     if len(state.segments) < COMPACTION_FANIN:
         return
@@ -176,7 +182,10 @@ def compact(state: SliceState, slack_us: int, live: Collection[int] | None = Non
         ):
             result.append(small.pop())
         if len(small) >= COMPACTION_FANIN:
-            result.append(concat(small, live))
+            merged: Segment | None = concat(small, live)
+            if merged is not None and without_dead is not None:
+                merged = without_dead(merged)
+            result.extend([] if merged is None else [merged])
         else:
             result.extend(small)
         run.clear()

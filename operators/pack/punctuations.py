@@ -26,7 +26,7 @@ from operators.segments.row_codec import POS
 
 
 class Parted(NamedTuple):
-    """A partition whose rows are told from its punctuations.
+    """A partition whose rows and punctuations are separated.
 
     Attributes:
         table: Rows and punctuations, without the column of patterns.
@@ -46,7 +46,7 @@ class Parted(NamedTuple):
 def parted(
     stream: Stream, contract: Punctuations, table: pa.Table, used: Collection[frozenset[str]]
 ) -> Parted:
-    """Tell the rows of a partition from its punctuations.
+    """Separate the rows of a partition from its punctuations.
 
     Args:
         stream: The stream.

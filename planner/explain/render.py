@@ -222,8 +222,9 @@ def plan_document(plan: Plan, reports: Mapping[str, FamilyReport] | None = None)
         A family of one join has its ``chains`` and the slices of its unions also without naming the join.
         ``replication`` says in how many buckets the rows of a key rest, None for all: of every key, and of
         heavy ones (named by the int64 that stands for the key, as text: it may be beyond a double).
-        ``closed_by`` of ``punctuations`` names the streams that close keys of the family: a row of the other
-        stream without a partner is decided in the batch that closes its key, before its window has passed.
+        ``closed_by`` of ``punctuations`` names the streams that close keys of the family. ``decided_early``
+        names those whose rows without a partner are decided by the closings of the other stream: in the batch
+        that closes their key, before their window has passed.
     """
     streams = stream_names(plan)
     known = {} if reports is None else reports
@@ -238,21 +239,31 @@ def plan_document(plan: Plan, reports: Mapping[str, FamilyReport] | None = None)
     }
 
 
-def _closing(family: FamilyPlan, plan: Plan) -> list[int]:
-    """Return the ids of a family's streams whose punctuations close its keys."""
+def _closing(family: FamilyPlan, plan: Plan) -> list[SideName]:
+    """Return the sides of a family whose streams close its keys."""
     if not family.key or (family.clock_a, family.clock_b) != ("time", "time"):
         return []
     by_id = {stream.id: stream for stream in plan.streams}
-    keys = zip((family.stream_a, family.stream_b), zip(*family.key, strict=True), strict=True)
-    found = [stream for stream, key in keys if stream in by_id and by_id[stream].closes_keys(frozenset(key))]
-    return list(dict.fromkeys(found))
+    keys = dict(zip(SIDES, zip(*family.key, strict=True), strict=True))
+    closing = {side: by_id.get(side_stream(family, side)) for side in SIDES}
+    return [side for side, stream in closing.items() if stream and stream.closes_keys(frozenset(keys[side]))]
+
+
+def _decided_early(family: FamilyPlan, closing: Sequence[SideName]) -> list[SideName]:
+    """Return the sides whose rows without a partner are decided by closings of the other side."""
+    judged = {side for query in family.queries for side in query.preserved}
+    return [side for side, other in (("a", "b"), ("b", "a")) if side in judged and other in closing]
+
+
+def _names(family: FamilyPlan, sides: Sequence[SideName], streams: Mapping[int, str]) -> list[str]:
+    return list(dict.fromkeys(streams[side_stream(family, side)] for side in sides))
 
 
 def _family_document(
     family: FamilyPlan,
     text: FamilyText,
     streams: Mapping[int, str],
-    closing: Sequence[int],
+    closing: Sequence[SideName],
     report: FamilyReport | None,
 ) -> dict[str, Any]:
     stored = {"a": family.columns_a, "b": family.columns_b}
@@ -293,7 +304,8 @@ def _family_document(
         "punctuations": {
             "purge": family.punctuations.purge_text,
             "propagate": family.punctuations.propagate_text,
-            "closed_by": [streams[stream] for stream in closing],
+            "closed_by": _names(family, closing, streams),
+            "decided_early": _names(family, _decided_early(family, closing), streams),
         },
         "memory": family.memory.strategy,
         "joins": joins,

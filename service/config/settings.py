@@ -2,8 +2,8 @@
 
 Read once, by the command line or by ``create_app(settings)``; a function takes the group it needs, planner
 and operators get plain arguments. Outside, a setting has one flat name, whatever its group: its variable is
-``SLUICE_`` and the name in capitals, its option, if a command has one, the name with hyphens. Where the flat
-name is not that of the field, it is the field's ``validation_alias``:
+``SLUICE_`` and the name in capitals; where a command has an option for it, that is the name with hyphens.
+Where the flat name is not that of the field, it is the field's ``validation_alias``:
 
     settings.server.port          port                  SLUICE_PORT                   --port
     settings.batches.max_rows     max_rows_per_batch    SLUICE_MAX_ROWS_PER_BATCH
@@ -458,15 +458,15 @@ def load_settings(**options: object) -> Settings:
     Raises:
         InvalidSetting: A value does not fit; names the setting and what was given.
     """
+    if unknown := options.keys() - GROUPS.keys():
+        raise TypeError(f"there are no settings {', '.join(sorted(unknown))}")
     given: defaultdict[str, dict[str, object]] = defaultdict(dict)
     for name, group in GROUPS.items():
-        value = options.pop(name, None)
+        value = options.get(name)
         if value is None:
             value = os.environ.get(VARIABLE_PREFIX + name.upper())
         if value is not None:
             given[group][name] = value
-    if options:
-        raise TypeError(f"there are no settings {', '.join(options)}")
     try:
         return Settings.model_validate(given)
     except ValidationError as error:
@@ -477,5 +477,7 @@ def load_settings(**options: object) -> Settings:
         raise InvalidSetting(
             f'setting "{name}" cannot be {given_text}',
             detail=found.detail or f"{found.text[:1].upper()}{found.text[1:]}.",
-            hint=f"Set it by --{name.replace('_', '-')} or by {VARIABLE_PREFIX}{name.upper()}.",
+            # Not every command has an option for it, but every process reads the variable.
+            hint=f"Correct {'the option, or set' if options.get(name) is not None else 'the variable'} "
+            f"{VARIABLE_PREFIX}{name.upper()}.",
         ) from error

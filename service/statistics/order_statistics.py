@@ -7,7 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
 
-from catalog.values.batch import BatchManifest, ProbeCounters, add_up
+from catalog.values.batch import BatchManifest
+from catalog.values.counters.add_up import add_up
+from catalog.values.counters.family_counters import ProbeCounters
 from catalog.values.plan import Memory
 from catalog.values.statistics import FamilyProfile
 from planner.families.families import SIDES, family_clocks, family_streams

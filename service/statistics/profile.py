@@ -11,7 +11,7 @@ over the last batches, and in both sums a batch that lies n batches with input b
     keys          rows x distinct keys of a batch  /  rows
     skew          self-join size of the batch    /  rows^2 / distinct keys    (what equal shares would give)
     batch         event time advanced            /  batches with input
-    open time     rows held x event time advanced  /  rows removed or not stored because their key was closed
+    open time     rows with open keys x event time advanced  /  rows whose keys were closed
 
 A ratio of sums rather than a mean of ratios: what is constant is measured exactly, however the input was cut
 into batches, and a batch with little evidence says little. It is exponential smoothing, with evidence as
@@ -287,13 +287,9 @@ class _Sums:
 
     def _add_closings(self, manifest: BatchManifest, by_us: float, weight: float, at_us: int) -> None:
         """Add rows that wait for the other side to close their keys, and those whose keys it has closed."""
-        rows: defaultdict[tuple[str, str], int] = defaultdict(int)
-        for c in manifest.slices:
-            rows[c.family, c.side] += c.rows
         for p in manifest.punctuations:
             side = "b" if p.side == "a" else "a"
-            live = max(rows[p.family, side] - p.dead, 0)
-            self.opens[p.family, side].add(live * by_us / 1e6, p.discarded + p.purged, weight, at_us)
+            self.opens[p.family, side].add(p.live * by_us / 1e6, p.died, weight, at_us)
 
     def profile(self) -> Profile:
         """Return what the sums tell."""

@@ -124,7 +124,7 @@ def test_finished_keys_leave_as_result_punctuations(service: RunningService) -> 
     policy = {"purge": "eager", "propagate": "pull"}
     service.ok("POST", f"/migrations?wait={WAIT_S}", 200, json={"family_punctuations": {family: policy}})
     (planned,) = [f for f in service.ok("GET", "/plan", 200)["families"] if f["title"] == family]
-    assert planned["punctuations"] == policy | {"closed_by": ["done_bids", "done_items"]}
+    assert planned["punctuations"] == policy | {"closed_by": ["done_bids", "done_items"], "decided_early": []}
     assert service.ok("GET", "/migrations/policy", 200)["family_punctuations"][family] == policy
     post_events(service, "done_items", {"ts": at(3), "item": 8, "v": 1}, {"_punctuation": {"item": 8}})
     post_events(service, "done_bids", {"ts": at(3), "item": 8, "v": 2}, {"_punctuation": {"item": 8}})

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -17,8 +18,9 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from api.server.traces import Traces
 from catalog.store.store import Store
-from catalog.values.batch import BatchManifest, CpuCounters
+from catalog.values.counters.batch_counters import CpuCounters
 from tests.api.running_service import RunningService, free_port, post, wait_for
+from tests.builders import EMPTY_BATCH
 from tests.service.pairs import open_store
 from tests.waiting import until
 
@@ -37,15 +39,11 @@ def traced() -> Iterator[tuple[Traces, InMemorySpanExporter]]:
 
 def commit(store: Store, batch: int, end: int, began_us: int) -> None:
     store.batches.commit(
-        BatchManifest(
+        replace(
+            EMPTY_BATCH,
             batch=batch,
             epoch=store.epochs.current(),
             plan_version=3,
-            files=(),
-            late_files=(),
-            streams=(),
-            slices=(),
-            query_rows=(),
             started_at_us=began_us,
             committed_at_us=began_us + 40_000,
             cpu=CpuCounters(2_000, 3_000),

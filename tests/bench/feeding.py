@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
@@ -95,7 +96,7 @@ def _mixed(x: np.ndarray) -> np.ndarray:
     return mixed
 
 
-class Worker:
+class Worker(ABC):
     """A thread that works until it is stopped; what it failed with is raised then."""
 
     def __init__(self, root: str) -> None:
@@ -128,8 +129,9 @@ class Worker:
         except BaseException as problem:  # raised again where the worker is stopped
             self._failed.append(problem)
 
+    @abstractmethod
     def _work(self, http: httpx.Client) -> None:
-        raise NotImplementedError
+        """Work until it is stopped."""
 
 
 class Feeder(Worker):

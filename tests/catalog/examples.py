@@ -9,13 +9,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from sqlalchemy import Connection
 
 from catalog.store.store import Store
-from catalog.values.batch import BatchManifest, ResultFile, SliceCounters, StreamCounters
+from catalog.values.batch import BatchManifest, ResultFile
+from catalog.values.counters.batch_counters import StreamCounters
+from catalog.values.counters.family_counters import SliceCounters
 from catalog.values.plan import FamilyPlan, JoinPlan, Plan, PlannedFilter, PlannedQuery, Slice
 from catalog.values.query import Output, Query, QueryRecord
 from catalog.values.routes.route_table import BatchRoutes, RouteTable
 from catalog.values.source_file import SourceFile
 from catalog.values.stream import Column, FilesSource, Stream
-from tests.builders import a_query
+from tests.builders import EMPTY_BATCH, a_query
 
 STREAM = Stream(
     id=0,
@@ -94,12 +96,11 @@ def plan(version: int, streams: tuple[Stream, ...] = (), queries: int = 1) -> Pl
 def manifest(batch: int, epoch: int, query_rows: dict[int, int] | None = None) -> BatchManifest:
     """The manifest of a batch with 100 rows of stream 1, 10 of them late."""
     rows = query_rows or {}
-    return BatchManifest(
+    return dataclasses.replace(
+        EMPTY_BATCH,
         batch=batch,
         epoch=epoch,
-        plan_version=1,
         files=(ResultFile(f"part-{batch}-{epoch}.parquet", "s1s2-00c0ffee", sum(rows.values())),),
-        late_files=(),
         streams=(StreamCounters(1, 100, 10, 1, 1_000 * (batch + 1), 2_000 * (batch + 1)),),
         slices=(
             SliceCounters("s1s2-00c0ffee", "a", 1, rows=50 - batch, bytes=400 + batch),

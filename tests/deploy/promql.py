@@ -10,12 +10,14 @@ from pathlib import Path
 import promql_parser
 from prometheus_client.parser import text_string_to_metric_families
 
-from catalog.values.batch import BatchManifest, CpuCounters, SliceCounters, StreamCounters
+from catalog.values.counters.batch_counters import CpuCounters, StreamCounters
+from catalog.values.counters.family_counters import SliceCounters
 from catalog.values.query import Output
 from catalog.values.sink import FilesSink
 from planner.build.build_plan import build_plan
 from service.config.settings import Settings
 from service.workspace.workspace import Workspace
+from tests.builders import EMPTY_BATCH
 from tests.service.pairs import add_query, open_store
 
 #: Labels that Prometheus gives to each series of a target.
@@ -52,12 +54,10 @@ def _fill_catalog(directory: Path) -> None:
         store.sinks.set(query.id, FilesSink("alerts"))
         store.streams.add(replace(next(iter(streams.values())), name="capped", state_cap_mb=100))
         store.batches.commit(
-            BatchManifest(
+            replace(
+                EMPTY_BATCH,
                 batch=0,
                 epoch=store.epochs.current(),
-                plan_version=1,
-                files=(),
-                late_files=(),
                 streams=(StreamCounters(1, 10, 2, 1, 5_000_000, 6_000_000),),
                 slices=(SliceCounters("f", "a", 1, rows=7, bytes=100, segments=2),),
                 query_rows=((query.id, 4),),

@@ -32,6 +32,8 @@ Key = tuple[object, ...]
 #: Query id and key.
 Finished = tuple[int, Key]
 
+DEFAULT_POLICY = PunctuationPolicy()
+
 
 def announcing(query: Query) -> Query:
     """Return a query that selects its key and result punctuations."""
@@ -177,7 +179,7 @@ def check(
     *,
     exact: bool = True,
     ways: Counter[str] | None = None,
-    policy: PunctuationPolicy = PunctuationPolicy(),  # noqa: B008  # it is frozen
+    policy: PunctuationPolicy = DEFAULT_POLICY,
 ) -> Runner:
     """Run a case; compare result punctuations with the rule, and look for results behind them.
 
@@ -398,7 +400,7 @@ def test_all_strategies_announce_in_the_same_batch() -> None:
     for strategy in ALL_STRATEGIES:
         steps = [Step(queries if n == 0 else None, rows, strategy=strategy) for n, rows in enumerate(batches)]
         case = Case(streams, tuple(steps), 2, None, stored=True)
-        runner = check(Promised(case, patterns, True, (0, 3, 2)))
+        runner = check(Promised(case, patterns, "each", (0, 3, 2)))
         found.append({batch: sorted(keys) for batch, keys in runner.announced.items()})
     # Key 2 has no row that query 2 may use; the watermark is 2 behind b's newest row.
     assert found[0] == {1: [(2, (2,))], 4: [(1, (1,))], 7: [(1, (2,))], 24: [(2, (1,))]}
@@ -440,7 +442,7 @@ def dense_case(seed: int) -> Promised:
     case = Case(
         streams, tuple(steps), numbers.choice((1, 3)), numbers.choice((0, None)), stored=seed % 2 == 0
     )
-    return Promised(case, patterns, True, (0, 0, numbers.choice((1, 2, 3))))
+    return Promised(case, patterns, "each", (0, 0, numbers.choice((1, 2, 3))))
 
 
 def test_many_keys_are_announced_in_the_batch_in_which_they_are_finished() -> None:

@@ -27,7 +27,7 @@ from sqlalchemy import LargeBinary, Text, func, select
 
 from catalog.store import tables
 from catalog.store.store import Store
-from catalog.values.batch import BatchManifest, StreamCounters
+from catalog.values.counters.batch_counters import StreamCounters
 from catalog.values.query import Backfill, Query
 from catalog.values.stream import Column, HttpSource, Stream
 from operators.bucket.batch_output import BatchOutput
@@ -42,6 +42,7 @@ from service.commit.route_dictionary import RouteDictionary
 from service.inputs.sample import CatalogRows
 from service.planning.preview import Statistician
 from service.planning.versions import Versions
+from tests.builders import EMPTY_BATCH
 from tests.empty_catalog import prepared
 from tests.operators.harness import Runner
 
@@ -241,12 +242,11 @@ class ChurningService:
             for i, s in sorted(self.runner.state[0].streams.items())
         )
         slices = [c for bucket in self.runner.state for c in slice_counters(bucket.families, bucket.clocks)]
-        manifest = BatchManifest(
+        manifest = replace(
+            EMPTY_BATCH,
             batch=number,
             epoch=self.epoch,
             plan_version=version,
-            files=(),
-            late_files=(),
             streams=streams,
             slices=tuple(replace(c, rows=0, bytes=0) for c in slices),
             query_rows=tuple(sorted(query_rows.items())),

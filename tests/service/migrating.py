@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from catalog.store.store import Store
-from catalog.values.batch import BatchManifest, SliceCounters
 from catalog.values.change import AddQuery, RemoveQuery
+from catalog.values.counters.family_counters import SliceCounters
 from catalog.values.plan import Plan
 from catalog.values.stream import Column, HttpSource, Stream
 from operators.bucket.dry_run import dry_run
@@ -22,6 +22,7 @@ from service.planning.changes import apply_changes, one
 from service.planning.migrations import Migrations
 from service.planning.preview import Statistician
 from service.planning.versions import Versions
+from tests.builders import EMPTY_BATCH
 from tests.empty_catalog import prepared
 
 SECOND_US = 1_000_000
@@ -91,15 +92,12 @@ class Desk:
             for n, _ in enumerate(side_chain(join, side), start=1)
         )
         self.store.batches.commit(
-            BatchManifest(
+            replace(
+                EMPTY_BATCH,
                 batch=number,
                 epoch=self.epoch,
                 plan_version=self.plan.version,
-                files=(),
-                late_files=(),
-                streams=(),
                 slices=slices,
-                query_rows=(),
                 started_at_us=start,
                 committed_at_us=start + 1000 * millis,
             )

@@ -11,11 +11,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from catalog.store.store import Store
-from catalog.values.batch import BatchManifest, ResultFile
+from catalog.values.batch import ResultFile
 from catalog.values.query import Output, Query
 from catalog.values.routes.route_table import BatchRoutes, RouteTable
 from planner.families.families import family_id
-from tests.builders import a_query, a_stream
+from tests.builders import EMPTY_BATCH, a_query, a_stream
 from tests.empty_catalog import prepared
 
 COLUMNS = (("k", "bigint"), ("v", "double"), ("d", "decimal(10,2)"))
@@ -91,14 +91,12 @@ class Batches:
         used = sorted({row["route"] for row in rows})
         table = RouteTable.of({route: self.routes[route] for route in used})
         self.store.batches.commit(
-            BatchManifest(
+            replace(
+                EMPTY_BATCH,
                 batch=self.next,
                 epoch=self.store.epochs.current(),
                 plan_version=self.version,
                 files=tuple(manifest_files),
-                late_files=(),
-                streams=(),
-                slices=(),
                 query_rows=tuple(sorted(given.items())),
                 started_at_us=0,
                 committed_at_us=self.started_us + self.next * self.spacing_us,

@@ -5,13 +5,14 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
 
 from catalog.store.store import Store
-from catalog.values.batch import BatchManifest, FilterCounters, SliceCounters, StreamCounters
+from catalog.values.counters.batch_counters import StreamCounters
+from catalog.values.counters.family_counters import FilterCounters, SliceCounters
 from catalog.values.plan import Plan
 from catalog.values.query import Query
 from planner.bind.bind import bind
@@ -24,6 +25,7 @@ from service.inputs.sources.http_log import EventLog
 from service.planning.adaptive import LOOKS, Adaptive
 from service.planning.preview import Statistician
 from service.planning.versions import Versions
+from tests.builders import EMPTY_BATCH
 from tests.service.pairs import open_store
 
 SECOND_US = 1_000_000
@@ -96,15 +98,13 @@ class World:
         )
         (bit,) = [f.bit for f in family.filters_a]
         self.store.batches.commit(
-            BatchManifest(
+            replace(
+                EMPTY_BATCH,
                 batch=self.batch,
                 epoch=self.store.epochs.current(),
                 plan_version=self.plan.version,
-                files=(),
-                late_files=(),
                 streams=tuple(StreamCounters(n, brought, 0, 0, newest_us, newest_us) for n in (1, 2)),
                 slices=held,
-                query_rows=(),
                 started_at_us=self.now_us,
                 committed_at_us=self.now_us,
                 filters=(FilterCounters(family.id, "a", bit, brought, round(0.2 * brought)),),

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from catalog.values.batch import BatchManifest, KeyCounters, SliceCounters, StreamCounters
+from catalog.values.counters.batch_counters import StreamCounters
+from catalog.values.counters.family_counters import KeyCounters, SliceCounters
 from catalog.values.plan import ALL_BUCKETS, Replication, Strategy
 from catalog.values.query import Query
 from catalog.values.statistics import Profile
@@ -17,7 +19,7 @@ from planner.build.build_plan import build_plan
 from planner.build.objective import Objective
 from planner.build.replication import HASHED
 from service.statistics.profile import FamilyNames, measured_profile
-from tests.builders import SECOND_US, a_query, a_stream
+from tests.builders import EMPTY_BATCH, SECOND_US, a_query, a_stream
 from tests.operators.cases import replicated
 from tests.operators.harness import Runner
 
@@ -91,15 +93,12 @@ def run(
             for i, t in rows.items()
         )
         manifests.append(
-            BatchManifest(
+            replace(
+                EMPTY_BATCH,
                 batch=n,
                 epoch=1,
-                plan_version=1,
-                files=(),
-                late_files=(),
                 streams=streams,
                 slices=slices,
-                query_rows=(),
                 started_at_us=n,
                 committed_at_us=n,
                 filters=tuple(counters for output in outputs for counters in output.filters),

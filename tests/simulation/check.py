@@ -24,13 +24,12 @@ NO_ROW = 2**62
 
 def check(world: World) -> int:
     """Compare results, sinks, late rows and offsets; return how many results there were."""
-    assert world.workspace is not None
-    ledger, store = world.ledger, world.workspace._store
+    ledger, store = world.ledger, world.service.workspace._store
     live = {stream.id for stream in store.streams.all()}
     for stream_id, rows in ledger.rows.items():
         if stream_id in live and ledger.streams[stream_id].source.type == "http":
             assert sorted(rows) == list(range(len(rows))), f"offsets of stream {stream_id} have gaps"
-            assert world.workspace._events.end(stream_id) == len(rows), "an event that nobody sent"
+            assert world.service.workspace._events.end(stream_id) == len(rows), "an event that nobody sent"
     assert {record.query.name for record in store.queries.running()} == {
         name for name, (_, runs) in world.queries.items() if runs
     }, "an acknowledged change of queries is lost"
@@ -60,8 +59,7 @@ def _check_files(world: World, series: int, directory: str, expected: Results) -
     batches: dict[int, list[tuple[int | None, int | None]]] = defaultdict(list)
     for row in expected:
         batches[row[0]].append(row[-2:])
-    assert world.workspace is not None
-    root = world.workspace.data_dir.exports / directory
+    root = world.service.workspace.data_dir.exports / directory
     found = {}
     for path in sorted(root.glob("*.ndjson")) if root.exists() else ():
         batch = int(path.name.split("-")[1])

@@ -1,8 +1,4 @@
-"""The world of a seed: a service, its clients, and what they were told.
-
-What a client was acknowledged is written down here, beside the service (``Ledger``): rows by stream and
-offset, the queries of each plan version, what its reader and its sink have got.
-"""
+"""The world of a seed: a service and its clients, who write down what they were told (``Ledger``)."""
 
 from __future__ import annotations
 
@@ -11,45 +7,27 @@ import itertools
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from random import Random
-from typing import Any
-
-import pytest
 
 from catalog import clock
 from catalog.errors import QueryNotFound, StreamInUse
 from catalog.store import retention
-from catalog.values.batch import BatchManifest
 from catalog.values.change import AddQuery, Change, PauseQuery, RemoveQuery, ResumeQuery, UpdateQuery
-from catalog.values.plan import Heartbeat, Strategy
-from catalog.values.query import Query
 from catalog.values.sink import FilesSink
 from catalog.values.stream import Column, FilesSource, HttpSource, Stream
-from service.commit.pruning import Pruner
-from service.commit.retention import ResultRetention
-from service.commit.spark_log import SparkLog
-from service.config.data_dir import DataDir
-from service.config.settings import load_settings
-from service.config.storage import Storage
 from service.documents.migration_document import MigrationRequest
-from service.errors import DataDirMoved, ResultsExpired
-from service.inputs.inputs import Inputs
+from service.errors import ResultsExpired
 from service.inputs.partitions import ROW_BITS
-from service.inputs.retention import InputRetention
 from service.inputs.sources.http_log import Sending
 from service.planning.changes import several
-from service.recovery.move import Place, move
-from service.recovery.opening import open_catalog
-from service.results.results import ResultReader
-from service.sinks.delivery import Delivery, turns
-from service.workspace.watcher import Watcher
-from service.workspace.workspace import Workspace
+from service.sinks.delivery import turns
 from tests.operators.queries import Row
 from tests.simulation.death import Death, Died
 from tests.simulation.fast import fast, write_empty_catalog
-from tests.simulation.spark import SimulatedSpark, read_manifests
+from tests.simulation.ledger import Ledger, Reading
+from tests.simulation.service import STRATEGIES, SimulatedService
 
 SECOND_US = 1_000_000
 _START_US = 1_800_000_000 * SECOND_US
@@ -57,7 +35,6 @@ COLUMNS = tuple(
     Column(name, kind)
     for name, kind in (("ts", "timestamp"), ("id", "bigint"), ("k", "bigint"), ("v", "int"))
 )
-STRATEGIES: tuple[Strategy, ...] = ("mem-opt", "cpu-opt", "unshared", "pullup", "pushdown")
 FILTERS = ("", " AND a.v < 5", " AND b.v > 2", " AND a.v > 2 AND b.v < 5", " AND a.v < b.v")
 #: Every third query asks about absence.
 JOINS = (
@@ -96,57 +73,6 @@ class VirtualTime:
 
 
 @dataclass(slots=True)
-class Reading:
-    """A client that follows the results of a series.
-
-    Attributes:
-        series: The series.
-        place: Results before its cursor.
-        got: Ids of the rows of each result, by its place among those of the series.
-        ended: Whether the series was gone when it asked last.
-    """
-
-    series: int
-    cursor: str | None = None
-    place: int = 0
-    got: dict[int, tuple[int, int]] = field(default_factory=dict)
-    ended: bool = False
-
-
-@dataclass(slots=True)
-class Ledger:
-    """What was acknowledged, and what was visible.
-
-    Attributes:
-        streams: Every stream that there ever was, by id.
-        rows: Rows by stream id and position.
-        ids: Their ids.
-        heads: Offset after the last event, by stream id.
-        queries: Queries that run, by the plan version that brought them.
-        series: Series of each query, by its id.
-        beats: Heartbeats by their number in the control log.
-        controls: Number of the last record of the control log that was looked at.
-        manifests: What each batch was committed with.
-        readings: By series.
-        sinks: Directory of the sink of a series.
-        removed: Series that were removed.
-    """
-
-    streams: dict[int, Stream] = field(default_factory=dict)
-    rows: dict[int, dict[int, Row]] = field(default_factory=dict)
-    ids: dict[tuple[int, int], int] = field(default_factory=dict)
-    heads: dict[int, int] = field(default_factory=dict)
-    queries: dict[int, tuple[Query, ...]] = field(default_factory=dict)
-    series: dict[int, int] = field(default_factory=dict)
-    beats: dict[int, Heartbeat] = field(default_factory=dict)
-    controls: int = 0
-    manifests: dict[int, BatchManifest] = field(default_factory=dict)
-    readings: dict[int, Reading] = field(default_factory=dict)
-    sinks: dict[int, str] = field(default_factory=dict)
-    removed: set[int] = field(default_factory=set)
-
-
-@dataclass(slots=True)
 class _Post:
     """A request that may be sent again."""
 
@@ -169,143 +95,25 @@ class World:
     def __init__(self, directory: Path, seed: int, time: VirtualTime, death: Death) -> None:
         self.rng, self.streams_come = Random(seed), seed < 0
         self.directory, self.time, self.death = directory, time, death
-        rng = self.rng
-        self.options: dict[str, Any] = {
-            "data_dir": directory,
-            "buckets": rng.choice((1, 2, 3)),
-            "strategy": rng.choice(STRATEGIES),
-            "result_retention": rng.choice(("forever", "forever", "20s")),
-            "rows_file_kb": rng.choice((0, 1)),
-        }
-        self.settings = load_settings(**self.options)
-        self.moves = itertools.count(1)
-        self.ahead = rng.random() < 0.8
         self.ledger = Ledger()
         self.history: list[str] = []
+        self.service = SimulatedService(directory, self.rng, death, self.history)
         self.posts: list[_Post] = []
         self.names = itertools.count(1)
         self.row_ids = itertools.count(1)
         self.event_time_us = _START_US
         self.queries: dict[str, tuple[str, bool]] = {}
-        self._jobs = 0
-        # The newest batch that Spark has ever begun.
-        self._begun = -1
-        self.job: SimulatedSpark | None = None
-        self.workspace: Workspace | None = None
-
-    # Lives
-
-    def start(self) -> None:
-        """Start the service, and its job, however often it dies meanwhile."""
-        while True:
-            self.death.revive()
-            if self.rng.random() < 0.1:
-                self.death.left = self.rng.randrange(12)
-            try:
-                self._open()
-                self._start_job()
-            except Died:
-                self._close()
-                continue
-            self.death.revive()
-            self._observe()
-            return
-
-    def _open(self) -> None:
-        if self.workspace is not None:
-            return
-        workspace = Workspace(self.settings)
-        workspace.open()
-        self.workspace = workspace
-        store = workspace._store
-        self.known: dict[int, set[str]] = {}
-        lock = str(workspace.data_dir.engine_lock)
-        results = ResultReader(store, workspace.data_dir.results, spill_dir=workspace.data_dir.spill)
-        self.delivery = Delivery(store, results, workspace.data_dir.exports, lock)
-        retained = ResultRetention(
-            store,
-            workspace.data_dir.results,
-            workspace.data_dir.late,
-            self.settings.results.retention_us,
-            lock,
-            needed_from=store.sinks.oldest_needed_batch,
-            interval_s=0,
-            unlink_after_s=self.rng.choice((0, 5)),
-            thin_interval_s=0,
-        )
-        inputs = InputRetention(
-            store,
-            workspace._events,
-            self.known,
-            interval_s=0,
-            files_interval_s=0,
-            gone_s=0,
-            sample_rows=self.rng.choice((0, 3)),
-        )
-        self.watcher = Watcher(
-            store,
-            Inputs(store, workspace._events),
-            0.0,
-            ticks=(
-                workspace.migrations.tick,
-                Pruner(store, interval_s=0, grace_s=0).run_once,
-                retained.run_once,
-                inputs.run_once,
-            ),
-            known=self.known,
-        )
-
-    def _start_job(self) -> None:
-        assert self.workspace is not None
-        store, data_dir = self.workspace._store, self.workspace.data_dir
-        unsynced = self._jobs > 0 and self.rng.random() < 0.3
-        self._jobs += 1
-        if unsynced:
-            self._lose_log_ends()
-        self.job = SimulatedSpark(self.settings, data_dir, store, self.rng, self.ahead, unsynced)
-
-    def _lose_log_ends(self) -> None:
-        """Lose the ends of Spark's logs, so that up to two batches of the catalog are missing there.
-
-        Once a further batch has begun only one can be: the commit of the last one has synced what Spark had
-        written of those before it. An earlier loss may have taken the entry of the further batch.
-        """
-        assert self.workspace is not None
-        log, last = SparkLog(self.workspace.data_dir.checkpoint), self.workspace._store.batches.last()
-        following = (-1 if last is None else last) + 1
-        first_lost = following - self.rng.choice((0, 1) if self._begun >= following else (0, 1, 2))
-        if first_lost < 1:
-            return
-        self.history.append(f"log lost from batch {first_lost}")
-        begun_too = self.rng.random() < 0.5
-        first = first_lost + log.ahead()
-        for directory in (log.commits, log.offsets) if begun_too else (log.commits,):
-            for entry in directory.glob("*"):
-                if int(entry.name) >= first:
-                    entry.unlink()
-
-    def _close(self) -> None:
-        """Let go of everything that a death takes with it."""
-        if self.job is not None:
-            self.job.close()
-            self.job = None
-        if self.workspace is not None:
-            self.delivery.close()
-            self.workspace.close_catalog()
-            self.workspace = None
 
     def close(self) -> None:
         """End it."""
         self.death.revive()
-        self._close()
-
-    # Steps
+        self.service.close()
 
     def run(self) -> None:
         """Take some steps, then let all come to its end."""
         # The row of a removed stream goes after ten batches and more.
         steps = self.rng.randint(*((40, 120) if self.streams_come else (8, 60)))
-        self.start()
+        self._start()
         for stream in self._streams():
             self._registered(stream)
         chances = _KINDS | ({"stream": 8} if self.streams_come else {})
@@ -321,13 +129,17 @@ class World:
             if post.answered is None:
                 self._append(post)
         self._watch()
-        while self._batch():
+        while self.service.batch():
             self._observe()
         self._observe()
         self._deliver()
         for name in list(self.ledger.readings):
             while self._read_page(self.ledger.readings[name], 50):
                 pass
+
+    def _start(self) -> None:
+        self.service.start()
+        self._observe()
 
     def _step(self, kind: str) -> None:
         if kind == "die":
@@ -342,17 +154,10 @@ class World:
                 self._observe()
         except Died:
             self.history.append("died")
-            whole = self.rng.random() < 0.6
-            self.death.revive()
-            if whole:
-                self._close()
-            elif self.job is not None:  # the JVM and its workers, and the engine goes on
-                self.job.close()
-                self.job = None
-            self.start()
+            self.service.die(whole=self.rng.random() < 0.6)
+            self._start()
 
     def _do(self, kind: str) -> None:
-        assert self.workspace is not None
         rng = self.rng
         if kind == "post":
             self._post()
@@ -361,13 +166,13 @@ class World:
         elif kind == "file":
             self._file()
         elif kind == "batch":
-            self._batch()
+            self.service.batch()
         elif kind == "change":
             self._change()
         elif kind == "migrate":
             strategy = rng.choice(STRATEGIES)
             request = MigrationRequest(strategy=strategy, written={"strategy": strategy})
-            self.workspace.migrations.migrate(request, actor="client")
+            self.service.workspace.migrations.migrate(request, actor="client")
         elif kind == "watch":
             self._watch()
         elif kind == "read" and self.ledger.readings:
@@ -375,57 +180,12 @@ class World:
         elif kind == "deliver":
             self._deliver(rng.randint(1, 3))
         elif kind == "move":
-            self._move()
+            self.service.move()
+            self._observe()
         elif kind == "stream":
             self._stream()
         elif kind == "clock":
             self.time.now_us += rng.choice((-1, 1)) * rng.randrange(3600 * SECOND_US)
-
-    def _move(self) -> None:
-        """Have all go on in another directory, however often whoever moves it dies meanwhile."""
-        rng = self.rng
-        self._close()
-        root = self.directory.with_name(f"{self.directory.name}-{next(self.moves)}")
-        apart = rng.choice((None, f"file://{root}-apart"))
-        buckets = rng.choice((None, 1, 2, 3, 5))
-        options = self.options | {"data_dir": root, "storage_url": apart}
-        options["buckets"] = buckets or self.options["buckets"]
-        settings = load_settings(**options)
-        died = False
-        while True:
-            self.death.revive()
-            self.death.left = rng.randrange(60) if rng.random() < 0.5 else None
-            try:
-                self._move_to(root, settings.storage.apart, buckets)
-            except Died:
-                died = True
-                self.history.append("died moving")
-                self.death.revive()
-                if rng.random() < 0.3 and self._starts():
-                    break
-                continue
-            self.options, self.settings = options, settings
-            break
-        self.death.revive()
-        assert self._starts()
-        assert died or not (root / "move.json").exists()
-        self.start()
-
-    def _move_to(self, root: Path, apart: Storage | None, buckets: int | None) -> None:
-        source = Place(self.settings.storage.open_data_dir(), None)
-        target = Place(DataDir(root, storage=apart), None)
-        with open_catalog(source.data_dir, moved_to=root) as store:
-            move(store, source, target, buckets, read_manifests)
-        with pytest.raises(DataDirMoved):
-            open_catalog(source.data_dir)
-
-    def _starts(self) -> bool:
-        """Return whether the service may start where it was last."""
-        try:
-            open_catalog(self.settings.storage.open_data_dir()).close()
-        except DataDirMoved:
-            return False
-        return True
 
     def _streams(self) -> list[Stream]:
         rng = self.rng
@@ -443,21 +203,19 @@ class World:
 
     def _stream(self) -> None:
         """Remove a stream that was registered later, or register one more; nobody dies meanwhile."""
-        assert self.workspace is not None
         rng = self.rng
         left, self.death.left = self.death.left, None
-        later = [s for s in self.workspace.streams.all() if s.name.startswith("S")]
+        later = [s for s in self.service.workspace.streams.all() if s.name.startswith("S")]
         if later and rng.random() < 0.6:
             with suppress(StreamInUse):
-                self.workspace.streams.remove(rng.choice(later).name)
+                self.service.workspace.streams.remove(rng.choice(later).name)
         else:
             name = f"S{len(self.ledger.streams)}"
             self._registered(Stream(0, name, COLUMNS, "ts", 2 * SECOND_US, HttpSource()))
         self.death.left = left
 
     def _registered(self, draft: Stream) -> None:
-        assert self.workspace is not None
-        stream = self.workspace.streams.register(draft)
+        stream = self.service.workspace.streams.register(draft)
         self.ledger.streams[stream.id] = stream
         self.ledger.rows[stream.id] = {}
         self.ledger.heads[stream.id] = 0
@@ -472,8 +230,7 @@ class World:
         return rows
 
     def _post(self) -> None:
-        assert self.workspace is not None
-        posted = [s for s in self.workspace.streams.all() if isinstance(s.source, HttpSource)]
+        posted = [s for s in self.service.workspace.streams.all() if isinstance(s.source, HttpSource)]
         number = len(self.posts)
         post = _Post(self.rng.choice(posted), self._rows(), Sending(f"post-{number}", f"print {number}"))
         self.posts.append(post)
@@ -481,11 +238,10 @@ class World:
 
     def _append(self, post: _Post) -> None:
         """Send a request, unless its stream has gone; the answer may be lost."""
-        assert self.workspace is not None
-        if all(stream.id != post.stream.id for stream in self.workspace.streams.all()):
+        if all(stream.id != post.stream.id for stream in self.service.workspace.streams.all()):
             return
         self.death.write()  # the log writes past Python's files
-        receipt = self.workspace.streams.append(post.stream, post.events, sending=post.sending)
+        receipt = self.service.workspace.streams.append(post.stream, post.events, sending=post.sending)
         offsets = (receipt.first_offset, receipt.last_offset)
         assert post.answered in (None, offsets), f"{post.sending.key}: {offsets}, before {post.answered}"
         if post.answered is None:
@@ -505,8 +261,7 @@ class World:
         self.ledger.ids[stream_id, position] = event["id"]
 
     def _file(self) -> None:
-        assert self.workspace is not None
-        for stream in self.workspace.streams.all():
+        for stream in self.service.workspace.streams.all():
             if isinstance(stream.source, FilesSource):
                 number = len(list(Path(stream.source.path).iterdir()))
                 events = self._rows()
@@ -518,30 +273,19 @@ class World:
                 for n, event in enumerate(events):
                     self._arrived(stream.id, (number << ROW_BITS) + n, event)
 
-    def _batch(self) -> bool:
-        assert self.job is not None
-        assert self.workspace is not None
-        try:
-            return self.job.step()
-        finally:
-            log = SparkLog(self.workspace.data_dir.checkpoint)
-            entries = [int(entry.name) for entry in log.offsets.glob("*")]
-            self._begun = max(self._begun, max(entries, default=0) - log.ahead())
-
     def _watch(self) -> None:
-        self.watcher.run_once()
-        assert self.watcher.faults.failing() == ()
+        self.service.watcher.run_once()
+        assert self.service.watcher.faults.failing() == ()
 
     def _deliver(self, batches: int = 1000) -> None:
-        assert self.workspace is not None
-        store = self.workspace._store
+        store = self.service.workspace._store
         last = store.batches.last()
         if last is None:
             return
         store.sinks.resolve()
         while True:
             ready, held = turns(store.sinks.pending())
-            delivered = sum(self.delivery.deliver(record, last, batches) for record in ready)
+            delivered = sum(self.service.delivery.deliver(record, last, batches) for record in ready)
             if not (held and delivered):
                 return
 
@@ -574,9 +318,8 @@ class World:
                 break
             except Died:
                 self.history.append("died in a change")
-                self.death.revive()
-                self._close()
-                self.start()
+                self.service.die(whole=True)
+                self._start()
         text = change.cql if isinstance(change, AddQuery | UpdateQuery) else ""
         if isinstance(change, RemoveQuery):
             self.queries.pop(change.name)
@@ -586,8 +329,7 @@ class World:
 
     def _send(self, key: str, change: Change) -> None:
         """Make a change once, as the API does, and learn which series it is of."""
-        assert self.workspace is not None
-        workspace = self.workspace
+        workspace = self.service.workspace
         answer = workspace.answers.recall(key, repr(change))
         if answer is None:
             with workspace.queries.changing(several((change,))) as outcome:
@@ -607,9 +349,8 @@ class World:
             self.ledger.removed.add(series)
 
     def _cql(self) -> str:
-        assert self.workspace is not None
         rng = self.rng
-        names = [stream.name for stream in self.workspace.streams.all()]
+        names = [stream.name for stream in self.service.workspace.streams.all()]
         a, b = rng.choice([("A", "B")] * 3 + [("B", "A"), ("A", "A"), ("A", names[-1])])
         wa, wb = rng.choice(WINDOWS_S), rng.choice(WINDOWS_S)
         # The oracle knows one way of writing the condition on both.
@@ -622,9 +363,8 @@ class World:
 
     def _read_page(self, reading: Reading, limit: int) -> bool:
         """Read a page behind the client's cursor; return whether more follows."""
-        assert self.workspace is not None
         try:
-            page = self.workspace.results.page(reading.series, reading.cursor, limit)
+            page = self.service.workspace.results.page(reading.series, reading.cursor, limit)
         except ResultsExpired:
             reading.cursor = None
             return True
@@ -643,8 +383,7 @@ class World:
 
     def _observe(self) -> None:
         """Write down what has become visible: it must never change."""
-        assert self.workspace is not None
-        store, ledger = self.workspace._store, self.ledger
+        store, ledger = self.service.workspace._store, self.ledger
         latest = store.control_log.latest_plan()
         if latest is not None:
             records = store.queries.running()

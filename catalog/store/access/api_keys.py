@@ -12,7 +12,7 @@ from catalog.errors import KeyExists, KeyNotFound
 from catalog.store import tables
 from catalog.store.repository import Repository
 
-#: Revoked keys that are kept, the newest; whoever has an older one is told the same (``service.access``).
+#: Revoked keys that are kept, newest first. A key that is not kept is refused with the same error.
 REVOKED_KEPT: Final = 1000
 
 _k = tables.api_keys.c

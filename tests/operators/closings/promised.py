@@ -6,6 +6,8 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import inf
+from typing import Literal
 from unittest.mock import patch
 
 import pyarrow as pa
@@ -39,13 +41,13 @@ class Promised:
     Attributes:
         case: The case, its streams with contracts.
         patterns: Rows that are punctuations, with the columns that they fix.
-        eager: True if stored rows are searched after each batch.
+        searches: When stored rows are searched: after each closing, rarely or never.
         numbers: Number of buckets after each batch in turn; 0 for no change.
     """
 
     case: Case
     patterns: Patterns
-    eager: bool
+    searches: Literal["each", "rows", "never"]
     numbers: tuple[int, ...]
 
 
@@ -82,7 +84,8 @@ def promised_cases(
     spread = draw(st.sampled_from(SPREADS))
     case = replace(case, steps=tuple(replace(step, spread=spread) for step in case.steps))
     moves = draw(st.sampled_from(((0,), (0,), (0, 1, 0, 3, 2))))
-    return Promised(replace(case, streams=streams), patterns, draw(st.booleans()), moves)
+    searches = draw(st.sampled_from(("each", "rows", "never")))
+    return Promised(replace(case, streams=streams), patterns, searches, moves)
 
 
 def table_of(stream: Stream, rows: Sequence[Row], patterns: Patterns) -> pa.Table:
@@ -209,8 +212,11 @@ class Judge:
         number = 0 if side == "a" else 1
         slack = self._streams[family[number]].constraints.slack(frozenset(pair[number] for pair in family[2]))
         greatest = self._greatest.get((family, side))
-        passed = slack is not None and greatest is not None and isinstance(key[0], int)
-        return (family, side, key) in self._closed or (passed and key[0] < greatest - slack)  # type: ignore[operator]
+        if (family, side, key) in self._closed:
+            return True
+        if slack is None or greatest is None or not isinstance(key[0], int):
+            return False
+        return key[0] < greatest - slack
 
     def step(
         self,
@@ -235,12 +241,11 @@ class Judge:
                         self._last[place] = values
                     if on is None and limit is not None and row.ts < limit:
                         continue
-                    number = values[0] if slack is not None and on is None else None
-                    behind = slack is not None and place in self._greatest and isinstance(number, int)
-                    if behind and number < self._greatest[place] - slack:  # type: ignore[operator]
-                        self.may_violate.add((family, side, row.pos))
-                    if isinstance(number, int) and slack is not None:
-                        self._greatest[place] = max(number, self._greatest.get(place, number))
+                    if slack is not None and on is None and isinstance(values[0], int):
+                        greatest = self._greatest.setdefault(place, values[0])
+                        if values[0] < greatest - slack:
+                            self.may_violate.add((family, side, row.pos))
+                        self._greatest[place] = max(values[0], greatest)
                     if on is None and (family, side, values) in self._closed:
                         self.may_violate.add((family, side, row.pos))
                     unique = set(self._streams[stream_id].constraints.unique)
@@ -262,10 +267,11 @@ def move(runner: Runner, buckets: int) -> None:
 
 
 def run_promised(promised: Promised, *, exactly: bool = False) -> Runner:
-    """Check a case whose stored rows are searched after each closing, or after as many as there are rows."""
+    """Check a case whose stored rows are searched when it says."""
 
     def closings(prices: PurgePrices, rows: int, *counts: float) -> float:
-        return 1 if promised.eager else max(1, rows)
+        return 1 if promised.searches == "each" else max(1, rows)
 
-    with patch.multiple(closed_keys, closings_until_search=closings, LEAST_CLOSINGS=1):
+    least = inf if promised.searches == "never" else 1
+    with patch.multiple(closed_keys, closings_until_search=closings, LEAST_CLOSINGS=least):
         return check_promised(promised, exactly=exactly)

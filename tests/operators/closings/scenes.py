@@ -13,13 +13,19 @@ from tests.operators.closings.promised import table_of
 from tests.operators.harness import Runner
 from tests.operators.queries import Row
 
+#: Time and key of a row, or a key in brackets for a punctuation.
+Item = tuple[int, object] | Sequence[object]
+
+#: The contract of a stream whose punctuations fix ``k``.
+ON_K = Punctuations((("k",),))
+
 
 class Scene:
     """Two streams joined on ``k``; stream 2 has a contract."""
 
     def __init__(
         self,
-        contract: Punctuations | None = Punctuations((("k",),)),  # noqa: B008  # it is frozen
+        contract: Punctuations | None = ON_K,
         unique: tuple[str, ...] = (),
         *,
         buckets: int = 1,
@@ -34,14 +40,14 @@ class Scene:
         self._plans = [build_plan(queries, self.streams)]
         self._positions = dict.fromkeys(self.streams, 0)
 
-    def batch(self, a: Sequence[object] = (), b: Sequence[object] = ()) -> set[tuple[int, int | None]]:
+    def batch(self, a: Sequence[Item] = (), b: Sequence[Item] = ()) -> set[tuple[int, int | None]]:
         """Feed (time, key) for a row, a key in brackets for a punctuation; return the results so far."""
         tables = {}
         for stream_id, items in ((1, a), (2, b)):
             rows, patterns = [], {}
             for item in items:
                 pos, self._positions[stream_id] = self._positions[stream_id], self._positions[stream_id] + 1
-                ts, key = item if isinstance(item, tuple) else (0, item[0])  # type: ignore[index]
+                ts, key = item if isinstance(item, tuple) else (0, item[0])
                 if isinstance(item, list):
                     patterns[stream_id, pos] = ("k",)
                 rows.append(Row(pos, ts, {"k": key, "m": "x", "v": 1, "w": 1}))

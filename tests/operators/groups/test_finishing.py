@@ -145,7 +145,7 @@ def scene(
     streams = {i: replace(a_stream(i), **contract) for i in (1, 2)}
     query = by_key(a_query(1, 10))
     steps = [Step((query,) if n == 0 else None, rows) for n, rows in enumerate(batches)]
-    return check(Promised(Case(streams, tuple(steps), 2, 0, stored=True), patterns, True, (0,)))
+    return check(Promised(Case(streams, tuple(steps), 2, 0, stored=True), patterns, "each", (0,)))
 
 
 def row(pos: int, ts: int, k: int, v: int = 1) -> Row:
@@ -216,5 +216,5 @@ def test_heartbeats_finish_keys_too() -> None:
         Step(None, (), (Heartbeat(2, 15),)),
     )
     assert build_plan([query], streams).families[0].has_groups
-    found = check(Promised(Case(streams, steps, 1, 0, stored=False), {(1, 1): ("k",)}, True, (0,)))
+    found = check(Promised(Case(streams, steps, 1, 0, stored=False), {(1, 1): ("k",)}, "each", (0,)))
     assert found == [((1, (1,)), 1, "punctuation")]

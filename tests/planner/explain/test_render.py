@@ -4,11 +4,12 @@ import json
 from collections.abc import Mapping
 from dataclasses import replace
 
-from catalog.values.query import UNBOUNDED_US, Query
+from catalog.values.query import UNBOUNDED_US, JoinKind, Query
 from catalog.values.stream import Punctuations, Stream
 from planner.build.build_plan import build_plan
 from planner.build.objective import Objective
 from planner.explain.render import plan_document, render_dot, render_mermaid
+from planner.families.families import SideName
 from tests.builders import a_query_s
 from tests.planner.applied import render_text
 from tests.planner.values import STREAMS
@@ -160,3 +161,18 @@ def test_the_document_names_the_streams_that_close_keys() -> None:
         return list(family["punctuations"]["closed_by"])
 
     assert (closed_by(closing), closed_by(other), closed_by(STREAMS)) == (["B"], [], [])
+
+
+def test_the_document_names_the_streams_whose_rows_are_decided_early() -> None:
+    closing = STREAMS | {2: replace(STREAMS[2], punctuations=Punctuations((("k",),)))}
+
+    def decided_early(streams: Mapping[int, Stream], kind: JoinKind, *preserved: SideName) -> list[str]:
+        query = a_query_s(1, kind=kind, preserved=preserved)
+        (family,) = plan_document(build_plan([query], streams))["families"]
+        return list(family["punctuations"]["decided_early"])
+
+    assert decided_early(closing, "outer", "a") == ["A"]
+    assert decided_early(closing, "outer", "a", "b") == ["A"]
+    assert decided_early(closing, "anti", "b") == []
+    assert decided_early(closing, "inner") == []
+    assert decided_early(STREAMS, "outer", "a") == []

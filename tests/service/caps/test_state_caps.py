@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from catalog.store.store import Store
-from catalog.values.batch import BatchManifest, HeldTimes, StreamCounters
 from catalog.values.change import AddQuery
+from catalog.values.counters.batch_counters import HeldTimes, StreamCounters
 from catalog.values.plan import Horizon
 from catalog.values.stream import AtCap
 from planner.build.objective import Objective
@@ -22,6 +22,7 @@ from service.planning.changes import apply_changes, several
 from service.planning.preview import Statistician
 from service.planning.versions import Versions
 from service.statistics.query_status import query_statuses
+from tests.builders import EMPTY_BATCH
 from tests.service.pairs import open_store
 
 MB = 1_000_000
@@ -124,18 +125,15 @@ def commit(
     """Commit a batch in which rows of A at 0 to 1000 µs are held, in equal parts by two buckets."""
     held = HeldTimes(1, round(held_mb * MB / 2), tuple(range(0, 1001, 10)))
     store.batches.commit(
-        BatchManifest(
+        replace(
+            EMPTY_BATCH,
             batch=batch,
             epoch=store.epochs.current(),
             plan_version=plan_version,
-            files=(),
-            late_files=(),
             streams=tuple(
                 StreamCounters(i, 10, 0, 0, 600, 1000, horizon_us=horizon_us if i == 1 else None)
                 for i in (1, 2)
             ),
-            slices=(),
-            query_rows=(),
             started_at_us=batch,
             committed_at_us=batch,
             held=(held, held),

@@ -53,7 +53,7 @@ def test_a_value_that_cannot_be_meant_is_named_with_how_to_set_it() -> None:
     assert str(caught.value) == (
         'setting "cores" cannot be 0\n'
         "  detail: Expected at least 1.\n"
-        "  hint: Set it by --cores or by SLUICE_CORES."
+        "  hint: Correct the option, or set SLUICE_CORES."
     )
 
 
@@ -91,7 +91,7 @@ def test_a_variable_that_is_not_json_where_it_must_be_is_named(monkeypatch: pyte
     assert str(caught.value) == (
         'setting "spark_conf" cannot be what was given\n'
         "  detail: Write a JSON object.\n"
-        "  hint: Set it by --spark-conf or by SLUICE_SPARK_CONF."
+        "  hint: Correct the variable SLUICE_SPARK_CONF."
     )
 
 
@@ -167,14 +167,16 @@ def test_files_are_kept_for_sinks_up_to_a_size_unless_it_is_set(monkeypatch: pyt
         load_settings(sink_retention_mb=-1)
 
 
-def test_a_retention_that_is_no_length_of_time_is_named() -> None:
+def test_a_retention_that_is_no_length_of_time_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLUICE_RESULT_RETENTION", "a week")
+
     with pytest.raises(InvalidSetting) as caught:
-        load_settings(result_retention="a week")
+        load_settings()
 
     assert str(caught.value) == (
         "setting \"result_retention\" cannot be 'a week'\n"
         '  detail: Write a length of time such as "7d" or "24h", or "forever".\n'
-        "  hint: Set it by --result-retention or by SLUICE_RESULT_RETENTION."
+        "  hint: Correct the variable SLUICE_RESULT_RETENTION."
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,11 +13,12 @@ from sqlalchemy import delete
 
 from catalog.store import retention, tables
 from catalog.store.store import Store
-from catalog.values.batch import BatchManifest, StreamCounters
 from catalog.values.change import AddQuery, PauseQuery, RemoveQuery, ResumeQuery, UpdateQuery
+from catalog.values.counters.batch_counters import StreamCounters
 from catalog.values.query import Side
 from service.planning.backfill import first_version_in_reach
 from service.statistics.query_status import query_statuses
+from tests.builders import EMPTY_BATCH
 from tests.catalog.examples import manifest
 from tests.service.planning.test_changes import World, cql
 
@@ -41,15 +43,12 @@ class Job:
         """Commit a batch under the newest plan, at the end of which both watermarks are ``second``."""
         now_us = second * SECOND
         self.world.store.batches.commit(
-            BatchManifest(
+            replace(
+                EMPTY_BATCH,
                 batch=self.batch,
                 epoch=self.epoch,
                 plan_version=self.world.plan().version,
-                files=(),
-                late_files=(),
                 streams=tuple(StreamCounters(i, 1, 0, 0, now_us, now_us) for i in (1, 2)),
-                slices=(),
-                query_rows=(),
                 started_at_us=now_us,
                 committed_at_us=now_us,
             )

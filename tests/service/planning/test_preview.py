@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,8 @@ import pytest
 
 from catalog.errors import InvalidInput, NameTaken, SluiceError
 from catalog.store.store import Store
-from catalog.values.batch import BatchManifest, SliceCounters, StreamCounters
+from catalog.values.counters.batch_counters import StreamCounters
+from catalog.values.counters.family_counters import SliceCounters
 from catalog.values.statistics import Measure, Profile, StreamProfile
 from catalog.values.stream import Column, FilesSource, Stream
 from planner.bind.bind import bind
@@ -27,6 +29,7 @@ from service.inputs.sample import CatalogRows
 from service.inputs.sources.files import list_files
 from service.planning.objective import objective_of
 from service.planning.preview import NewQuery, PreviewRequest, Statistician, explain_version, preview_change
+from tests.builders import EMPTY_BATCH
 
 Q1 = "SELECT A.k FROM A [RANGE 10 SECONDS], B [RANGE 10 SECONDS] WHERE A.k = B.k"
 Q2 = "SELECT A.k FROM A [RANGE 30 SECONDS], B [RANGE 30 SECONDS] WHERE A.k = B.k AND A.v < 0.25"
@@ -182,7 +185,9 @@ def test_rows_that_would_move_are_those_of_the_last_batch(store: Store) -> None:
     )
     streams = tuple(StreamCounters(i, 0, 0, 0, None, None) for i in (1, 2))
     epoch = store.epochs.begin("engine")
-    store.batches.commit(BatchManifest(0, epoch, 1, (), (), streams, slices, (), 0, 0))
+    store.batches.commit(
+        replace(EMPTY_BATCH, batch=0, epoch=epoch, plan_version=1, streams=streams, slices=slices)
+    )
     assert previewed(store, add=(NewQuery("q3", Q1.replace("10", "20")),)).rows_moved == 100
     assert previewed(store, strategy="unshared").rows_moved == 400
 

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from catalog.store import retention
-from catalog.values.batch import AbsenceCounters, BatchManifest, CpuCounters, SliceCounters, StreamCounters
+from catalog.values.counters.batch_counters import CpuCounters, StreamCounters
+from catalog.values.counters.family_counters import AbsenceCounters, SliceCounters
 from catalog.values.query import Output
 from catalog.values.sink import FilesSink
 from service.inputs.sources.backlog import Backlog
 from service.statistics.metrics import IngestFigures, metrics_text
 from service.statistics.series_bound import SeriesBound
+from tests.builders import EMPTY_BATCH
 from tests.service.pairs import Batches, add_query, open_store
 
 CALM = IngestFigures(backlogs={}, refused={}, free_bytes=9, least_bytes=4, held=False)
@@ -40,12 +43,11 @@ def test_counters_are_the_manifests_totals(tmp_path: Path) -> None:
         query = add_query(store, "q1", [Output("k", 'a."k"', "bigint")])
         for batch in range(2):
             store.batches.commit(
-                BatchManifest(
+                replace(
+                    EMPTY_BATCH,
                     batch=batch,
                     epoch=store.epochs.current(),
                     plan_version=3,
-                    files=(),
-                    late_files=(),
                     streams=(StreamCounters(1, 10, 2, 1, 5_000_000, 6_000_000),),
                     slices=(
                         SliceCounters("f", "a", 1, rows=7 - batch, bytes=100, segments=2),
@@ -160,13 +162,10 @@ def test_a_thousand_queries_make_a_bounded_number_of_series(tmp_path: Path) -> N
                 for n in range(1, 21)
             )
             store.batches.commit(
-                BatchManifest(
+                replace(
+                    EMPTY_BATCH,
                     batch=batch,
                     epoch=store.epochs.current(),
-                    plan_version=1,
-                    files=(),
-                    late_files=(),
-                    streams=(),
                     slices=slices,
                     query_rows=tuple((i, count) for i, count in zip(ids, rows, strict=True) if count),
                     started_at_us=1_000_000,

@@ -7,7 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from catalog.values.batch import BatchManifest, StreamCounters
+from catalog.values.batch import BatchManifest
+from catalog.values.counters.batch_counters import StreamCounters
 from catalog.values.plan import Plan
 from catalog.values.statistics import Measure, Profile, StreamProfile
 from catalog.values.stream import Order

@@ -13,14 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from catalog.store.codec import decode, encode
-from catalog.values.batch import (
-    BatchManifest,
-    CpuCounters,
+from catalog.values.batch import BatchManifest
+from catalog.values.counters.batch_counters import CpuCounters, StreamCounters
+from catalog.values.counters.family_counters import (
     FilterCounters,
     KeyCounters,
     PunctuationCounters,
     SliceCounters,
-    StreamCounters,
 )
 from catalog.values.plan import FamilyPlan, JoinPlan, Plan, PlannedFilter, Slice
 from catalog.values.statistics import (
@@ -40,6 +39,7 @@ from service.statistics.profile import (
     merge_profiles,
     profile_of,
 )
+from tests.builders import EMPTY_BATCH
 from tests.service.pairs import open_store
 
 FAMILY = "s1s2-00c0ffee"
@@ -52,15 +52,10 @@ cuts = st.lists(st.integers(1, 50), min_size=2, max_size=20)
 
 def manifest(batch: int, **parts: object) -> BatchManifest:
     """A batch without anything but what is given, committed at second ``batch``."""
-    empty = BatchManifest(
+    empty = replace(
+        EMPTY_BATCH,
         batch=batch,
         epoch=1,
-        plan_version=1,
-        files=(),
-        late_files=(),
-        streams=(),
-        slices=(),
-        query_rows=(),
         started_at_us=batch * SECOND_US,
         committed_at_us=batch * SECOND_US,
     )
@@ -291,11 +286,8 @@ def test_the_open_time_is_measured_although_windows_end_before_keys_are_closed(w
     for now in range(950, 1000):
         held = np.count_nonzero((arrives <= now) & (closes > now) & (arrives > now - window_s))
         closed = np.count_nonzero((closes > now - 1) & (closes <= now) & (closes - arrives < window_s))
-        slices = (
-            SliceCounters(FAMILY, "a", 1, rows=held + 7, candidates=1),
-            SliceCounters(FAMILY, "b", 1, rows=5),
-        )
-        told = PunctuationCounters(FAMILY, "b", purged=closed // 2, discarded=closed - closed // 2, dead=7)
+        slices = (SliceCounters(FAMILY, "a", 1, candidates=1),)
+        told = PunctuationCounters(FAMILY, "b", live=held, died=closed)
         streams = (counters(1, 20, now * SECOND_US),)
         manifests.append(manifest(now, streams=streams, slices=slices, punctuations=(told,)))
     (family,) = measured(manifests).families

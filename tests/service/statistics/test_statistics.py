@@ -9,19 +9,17 @@ from pathlib import Path
 import pytest
 
 from catalog.store.store import Store
-from catalog.values.batch import (
+from catalog.values.counters.batch_counters import BucketCounters, CpuCounters, StreamCounters
+from catalog.values.counters.family_counters import (
     AbsenceCounters,
-    BatchManifest,
-    BucketCounters,
-    CpuCounters,
     FilterCounters,
     KeyCounters,
     SliceCounters,
-    StreamCounters,
 )
 from catalog.values.plan import PlannedFilter
 from service.statistics.profile import RECENT_BATCHES
 from service.statistics.statistics import FamilyStatistics, FilterStatistics, read_statistics
+from tests.builders import EMPTY_BATCH
 from tests.service.pairs import open_store
 from tests.service.statistics.test_profile import FAMILY, SECOND_US, a_plan
 
@@ -32,12 +30,10 @@ def commit_batches(store: Store, count: int) -> None:
     for n in range(count):
         moment_us = n * SECOND_US
         store.batches.commit(
-            BatchManifest(
+            dataclasses.replace(
+                EMPTY_BATCH,
                 batch=n,
                 epoch=store.epochs.current(),
-                plan_version=1,
-                files=(),
-                late_files=(),
                 streams=(
                     StreamCounters(1, 10, 0, 0, moment_us, moment_us),
                     StreamCounters(2, 1, 0, 0, moment_us, moment_us),
@@ -48,7 +44,6 @@ def commit_batches(store: Store, count: int) -> None:
                     ),
                     SliceCounters(FAMILY, "b", 1, rows=0, males=3, candidates=0),
                 ),
-                query_rows=(),
                 started_at_us=moment_us,
                 committed_at_us=moment_us + SECOND_US // 2,
                 filters=(FilterCounters(FAMILY, "a", 0, 10, 3),),
