@@ -300,8 +300,8 @@ class Probe:
 #: Requested way to search slices; ``auto`` lets the planner choose.
 AskedProbe = Probe | Literal["auto"]
 
-#: Where the rows of joins without windows wait: in memory, or on disk while they lead (``Memory``).
-MemoryStrategy = Literal["plain", "dbf"]
+#: Where the rows of joins without windows wait (``Memory``).
+MemoryStrategy = Literal["plain", "msf", "dbf", "hybrid"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,10 +309,12 @@ class Memory:
     """Strategy by which a family in the order of its streams saves memory (WO-Join, §4).
 
     Attributes:
-        strategy: ``plain``: every row is in memory. ``dbf``, disk-buffer first: rows that no row of the other
-            stream can meet yet wait on disk.
-        read_ahead: Rows per side that may be in memory although they are beyond the other stream (C); unused
-            by ``plain``.
+        strategy: ``plain``: every row is in memory, and is joined in the batch in which it comes. ``msf``,
+            memory-sort first: rows wait until no row before them can come, and are joined in order. ``dbf``,
+            disk-buffer first: rows that no row of the other stream can meet yet wait on disk. ``hybrid``:
+            both.
+        read_ahead: Rows per side that may be in memory although they are beyond the other stream (C); used
+            where leading rows wait on disk.
     """
 
     strategy: MemoryStrategy = "plain"
@@ -325,7 +327,12 @@ class Memory:
     @property
     def parks(self) -> bool:
         """Return whether leading rows wait on disk."""
-        return self.strategy == "dbf"
+        return self.strategy in ("dbf", "hybrid")
+
+    @property
+    def sorts(self) -> bool:
+        """Return whether rows wait for their place in the order before they are joined."""
+        return self.strategy in ("msf", "hybrid")
 
 
 #: Requested way to save memory; ``auto`` lets the planner choose by the limit.

@@ -15,7 +15,7 @@ import pyarrow as pa
 from catalog.steps import in_order, is_exchanged, made_by, plan_streams, taken_intermediates
 from catalog.store.codec import decode
 from catalog.store.plan_differences import BucketRecord, applied
-from catalog.values.batch import StreamPunctuations
+from catalog.values.counters.batch_counters import StreamPunctuations
 from catalog.values.plan import FamilyPlan, Horizon, Plan, Promises
 from operators.bucket.batch_output import BatchOutput
 from operators.bucket.closing import BatchClosings, decoded_promise
@@ -125,6 +125,7 @@ class Bucket:
         place = next((p.place for p in ordered if p.place is not None), (0, 1))
         handed: dict[int, HandedPairs] = {}
         newest = self._newest(self.plan)
+        idle = frozenset(i for i, stream in self.streams.items() if stream.watermark.idle)
         families = self.plan.families if self.plan else ()
         taken = taken_intermediates(families)
         for plan in in_order(families):
@@ -135,7 +136,18 @@ class Bucket:
                 closings.pulled = any(query.id in pulled for query in plan.queries)
             wait = plan.id in self.late_groups
             part = FamilyBatch(
-                joins, ordered, version, place, before, reached, latest_of, closings, handed, exchanged, wait
+                joins,
+                ordered,
+                version,
+                place,
+                before,
+                reached,
+                latest_of,
+                closings,
+                handed,
+                exchanged,
+                idle,
+                wait,
             )
             pairs = part.pairs(output)
             if made := made_by(plan, taken):

@@ -18,9 +18,10 @@ from operators.bucket.finishing import result_punctuations
 from operators.join.family_joins import FamilyJoins
 from operators.join.pairs import PairTable
 from operators.lineage.route_counts import RouteCounts, add_up
+from operators.orders.order_clock import MOST
 from operators.pack.payload import Payload, arrivals, counted_rows
 from operators.segments.layout import SIDES
-from operators.segments.merge import concat
+from operators.segments.merge import concat, concat_alike
 from operators.segments.segment import Segment, unlabelled
 from operators.steps.exchange import ExchangedRows, arrived
 from operators.steps.handed_pairs import HandedPairs
@@ -41,6 +42,7 @@ class FamilyBatch:
         closings: Closings of the batch; None where no side can close a key.
         handed: Pairs of the step before, by stream id.
         exchanged: Pairs that the buckets have sent in the batch before this one.
+        idle: Ids of streams of which no row is expected for now.
         groups_wait: Whether groups that are due come out in the next batch.
     """
 
@@ -54,6 +56,7 @@ class FamilyBatch:
     closings: BatchClosings | None
     handed: Mapping[int, HandedPairs]
     exchanged: Sequence[ExchangedRows]
+    idle: frozenset[int] = frozenset()
     groups_wait: bool = False
 
     def pairs(self, output: BatchOutput) -> PairTable:
@@ -69,9 +72,12 @@ class FamilyBatch:
         males: dict[str, Segment | None] = {}
         females: dict[str, Segment | None] = {}
         keyless: dict[str, Segment | None] = {"a": None, "b": None}
+        more: dict[str, list[tuple[Segment, Segment | None]]] = {}
         for side in SIDES:
-            males[side] = came = self._came(side, output)
+            came, *others = self._in_place(side, self._came(side, output))
+            males[side] = came
             females[side] = self._resting(side, came, output)
+            more[side] = [(rows, self._resting(side, rows, output)) for rows in others if rows is not None]
             if joins.absence is not None:
                 keyless[side] = self._keyless(side)
         if joins.ranked is not None:
@@ -84,12 +90,13 @@ class FamilyBatch:
             arrived = {} if self.closings is None else self.closings.arrived
             opened = {}
             for side, parked in joins.parked.items():
-                newest = self.newest["b" if side == "a" else "a"]
+                newest = self._joined_to("b" if side == "a" else "a")
                 opened[side] = parked.due(newest)
                 females[side] = parked.park(females[side], newest)
+                more[side] = [(rows, parked.park(resting, newest)) for rows, resting in more[side]]
                 parked.settle(self.place[1], joins.family.lineages[side].live)
             made = joins.process(
-                males["a"], males["b"], self.reached, females, self.before, keyless, arrived, opened
+                males["a"], males["b"], self.reached, females, self.before, keyless, arrived, opened, more
             )
         if self.closings is not None:
             self.closings.close(
@@ -164,6 +171,34 @@ class FamilyBatch:
         if violating is not None:
             output.violating[stream_id, family.plan.id, side] = violating
         return came
+
+    def _in_place(self, side: str, came: Segment | None) -> list[Segment | None]:
+        """Return the rows of a side that are joined in this batch, at least one entry; the others wait."""
+        waiting = self.joins.sorting[side]
+        if not waiting.segments and not self._sorts(side):
+            return [came]
+        if came is not None:
+            waiting.segments.append(came)
+        live = self.joins.family.lineages[side].live
+        going = concat_alike(waiting.released(self.reached[side] if self._sorts(side) else MOST + 1), live)
+        waiting.merge()
+        return [*going] or [None]
+
+    def _sorts(self, side: str) -> bool:
+        """Return whether rows of a side wait until no row before them can come.
+
+        Those of an intermediate come in order if the step before has sorted its rows.
+        """
+        stream = self._stream(side)
+        sorts = self.joins.family.plan.memory.sorts and stream not in self.idle
+        return sorts and not is_intermediate(stream)
+
+    def _joined_to(self, side: str) -> int | None:
+        """Return the greatest clock that a row of a side can have of those that have been joined."""
+        newest, reached = self.newest[side], self.reached[side]
+        if not self._sorts(side) or newest is None:
+            return newest
+        return None if reached is None else min(newest, reached - 1)
 
     def _resting(self, side: str, came: Segment | None, output: BatchOutput) -> Segment | None:
         """Return those of the new rows that rest in this bucket; counts the keys of all."""

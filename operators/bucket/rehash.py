@@ -31,6 +31,7 @@ from operators.ranks.ranked_rows import RankedRows
 from operators.segments.layout import SIDES
 from operators.segments.row_codec import KEY
 from operators.segments.segment import Segment
+from operators.segments.waiting_rows import WaitingRows
 
 #: Family, join, side and number of a slice.
 SlicePlace = tuple[str, str, str, int]
@@ -61,6 +62,8 @@ def rehashed(old: Iterable[Bucket], number: int, buckets: int) -> Bucket:
         if has_copies(joins.family.plan):
             for chain in joins.chains.values():
                 _keep_one_copy(chain.slices["b"])
+        for waiting in joins.sorting.values():
+            _keep_one_copy([waiting])
         for closed in joins.closed.values():
             closed.rehash(closed.segments)
         for chain in joins.chains.values():
@@ -93,7 +96,7 @@ def has_copies(family: FamilyPlan) -> bool:
     return stays and family.replication.replicates
 
 
-def _keep_one_copy(slices: Sequence[SliceState]) -> None:
+def _keep_one_copy(slices: Sequence[SliceState | WaitingRows]) -> None:
     """Keep one copy of each row that several old buckets had: the one in the first slice."""
     seen = np.zeros(0, dtype=np.int64)
     for state in slices:
@@ -177,6 +180,13 @@ def _take(old: FamilyJoins, new: FamilyJoins, number: int, buckets: int) -> None
         for chain in new.chains.values():
             admitted = (chain.admitted(side, rows) for rows in waiting)
             chain.slices[side][0].segments += [rows for rows in admitted if rows is not None]
+    for side, sorting in old.sorting.items():
+        # They rest in one bucket of their key only once they are joined.
+        coming = (
+            segment.take(np.flatnonzero(old.family.fragments.comes_to(segment.key, number, buckets)))
+            for segment in sorting.segments
+        )
+        new.sorting[side].segments += [rows for rows in coming if len(rows)]
     for side, closed in old.closed.items():
         # All buckets of a key have the same closings of it; duplicates from two old buckets are merged.
         target_keys = new.closed[side]

@@ -89,8 +89,8 @@ class Chain:
 
     def process(
         self,
-        fresh: Mapping[str, Segment | None],
-        resting: Mapping[str, Segment | None],
+        fresh: Mapping[str, Sequence[Segment]],
+        resting: Mapping[str, Sequence[Segment]],
         watermarks: Mapping[str, int | None],
         pairs: PairTable,
         opened: Mapping[str, Sequence[Segment]],
@@ -98,7 +98,7 @@ class Chain:
         """Run one batch through the chain.
 
         Args:
-            fresh: New rows of the family per side that are not late, or None: the males.
+            fresh: New rows of the family per side that are not late: the males.
             resting: Those of them that rest in this bucket: the females. Mostly the very same segments.
             watermarks: Watermark per side at the end of the batch.
             pairs: Takes the joined pairs.
@@ -109,21 +109,27 @@ class Chain:
                 state.counts = SliceCounts()
         for side, segments in opened.items():
             for segment in segments:
-                self._insert(side, self._admitted(side, segment), segment)
+                self._insert(side, self.admitted(side, segment), segment)
         for rings in () if self.rings is None else self.rings.values():
             rings.counts = RingCounts()
-        males = {side: self._admitted(side, fresh[side]) for side in SIDES}
+        admitted = {side: {id(rows): self.admitted(side, rows) for rows in fresh[side]} for side in SIDES}
+        males = {side: [m for m in admitted[side].values() if m is not None] for side in SIDES}
         females = {
-            side: males[side] if resting[side] is fresh[side] else self._admitted(side, resting[side])
+            side: [
+                admitted[side][id(rows)] if id(rows) in admitted[side] else self.admitted(side, rows)
+                for rows in resting[side]
+            ]
             for side in SIDES
         }
         self._purge("a", _safe_limit(watermarks["b"], males["b"]))
         self._purge("b", _safe_limit(watermarks["a"], males["a"]))
         # A pair of the same batch is made by its male of b, wherever its a rests.
-        self._insert("a", females["a"], resting["a"])
-        self._probe("a", males["b"], pairs, reached=watermarks["b"])
-        self._probe("b", males["a"], pairs, reached=watermarks["a"])
-        self._insert("b", females["b"], resting["b"])
+        self._insert_all("a", females["a"], resting["a"])
+        for side, other in (("a", "b"), ("b", "a")):
+            for number, probing in enumerate(males[other], 1):
+                left = males[other][number:]
+                self._probe(side, probing, pairs, reached=_safe_limit(watermarks[other], left))
+        self._insert_all("b", females["b"], resting["b"])
         for side, other in (("a", "b"), ("b", "a")):
             self._purge(side, watermarks[other])
             if self.rings is not None:
@@ -158,7 +164,7 @@ class Chain:
         for side in SIDES:
             for state in self.slices[side]:
                 state.counts = SliceCounts()
-        females = {side: [(self._admitted(side, rows), rows) for rows in released[side]] for side in SIDES}
+        females = {side: [(self.admitted(side, rows), rows) for rows in released[side]] for side in SIDES}
         males = {
             side: [self._as(as_males, side, rows) for rows, _ in females[side] if rows is not None]
             for side in SIDES
@@ -246,16 +252,15 @@ class Chain:
             last = self.slices[side][-1]
             last.segments = rings.settled(last.segments)
 
-    def _empty_rings(self, rings: Rings, side: str, females: Segment | None, reached: int | None) -> None:
+    def _empty_rings(
+        self, rings: Rings, side: str, entered: Sequence[Segment | None], reached: int | None
+    ) -> None:
         """Remove rows that expire when others enter, and drop segments that have lost their rows."""
         last = self.slices[side][-1]
-        if females is not None:
+        for females in (rows for rows in entered if rows is not None):
             rings.entered(last.segments, rings.arrivals(females), reached)
         last.segments, dropped = rings.dropped(last.segments)
         last.counts.purged += dropped
-
-    def _admitted(self, side: str, rows: Segment | None) -> Segment | None:
-        return None if rows is None else self.admitted(side, rows)
 
     def _purge(self, side: str, watermark_us: int | None) -> None:
         if watermark_us is None:
@@ -379,19 +384,23 @@ class Chain:
             return True
         return self.classes.of(side, rows).serving(len(rows), queries) is None
 
-    def _insert(self, side: str, females: Segment | None, came: Segment | None) -> None:
+    def _insert_all(self, side: str, females: Sequence[Segment | None], came: Sequence[Segment]) -> None:
+        for rows, of in zip(females, came, strict=True):
+            self._insert(side, rows, of)
+
+    def _insert(self, side: str, females: Segment | None, came: Segment) -> None:
         # Every query of the join reaches its first slice: what is admitted needs no further filter.
         first = self.slices[side][0]
         inserted = 0 if females is None else len(females)
         first.counts.inserted += inserted
-        first.counts.filtered += (0 if came is None else len(came)) - inserted
+        first.counts.filtered += len(came) - inserted
         if females is not None:
             first.segments.append(females)
 
     def _probe(
         self,
         side: str,
-        males: Segment | None,
+        males: Segment,
         pairs: PairTable,
         one_way: OneWay | None = None,
         reached: int | None = None,
@@ -405,8 +414,6 @@ class Chain:
             one_way: Direction of a join whose sides have clocks of their own.
             reached: Watermark of the males at the end of the batch; used where rows lie in rings.
         """
-        if males is None:
-            return
         classes = self.classes.of("b" if side == "a" else "a", males)
         build = self.join.builder.build
         slices = self.slices[side]
@@ -509,11 +516,11 @@ class Chain:
         return Reach(int(own[-1]), int(other[-1]))
 
 
-def _safe_limit(watermark_us: int | None, males: Segment | None) -> int | None:
-    """Return how far the opposite side may purge before this batch's males probe.
+def _safe_limit(watermark_us: int | None, males: Sequence[Segment]) -> int | None:
+    """Return how far the opposite side may purge before males of this batch probe.
 
     No male of the batch is older than its oldest row, no later one than the watermark at its end.
     """
-    if watermark_us is None or males is None:
-        return watermark_us
-    return min(watermark_us, males.t_min)
+    if watermark_us is None:
+        return None
+    return min((watermark_us, *(rows.t_min for rows in males)))

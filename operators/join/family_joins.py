@@ -50,6 +50,7 @@ _NO_WATERMARKS: Mapping[str, int | None] = MappingProxyType({"a": None, "b": Non
 _NO_ROWS: Mapping[str, Segment | None] = MappingProxyType({"a": None, "b": None})
 _NO_CLOSINGS: Mapping[str, pa.RecordBatch | None] = MappingProxyType({})
 _NONE_OPENED: Mapping[str, Sequence[Segment]] = MappingProxyType({})
+_NO_MORE: Mapping[str, Sequence[tuple[Segment, Segment | None]]] = MappingProxyType({})
 
 
 @dataclass(slots=True, eq=False)
@@ -67,6 +68,8 @@ class FamilyJoins:
         groups: Open groups; None where the results are pairs.
         waiting: Closed keys that are not finished; None where no query asks about them.
         parked: Rows per side that wait on disk; empty unless the family saves memory so.
+        sorting: Rows per side that wait for their place in the order before they are joined; none unless the
+            family sorts them, or has done so until this batch.
     """
 
     family: CompiledFamily
@@ -79,6 +82,9 @@ class FamilyJoins:
     groups: OpenGroups | None = None
     waiting: WaitingKeys | None = None
     parked: Mapping[str, ParkedRows] = field(default_factory=dict)
+    sorting: Mapping[str, WaitingRows] = field(
+        default_factory=lambda: {side: WaitingRows() for side in SIDES}
+    )
 
     @classmethod
     def empty(cls, family: CompiledFamily) -> FamilyJoins:
@@ -117,6 +123,7 @@ class FamilyJoins:
         keyless: Mapping[str, Segment | None] = _NO_ROWS,
         closings: Mapping[str, pa.RecordBatch | None] = _NO_CLOSINGS,
         opened: Mapping[str, Sequence[Segment]] = _NONE_OPENED,
+        more: Mapping[str, Sequence[tuple[Segment, Segment | None]]] = _NO_MORE,
     ) -> PairTable:
         """Run one batch through all joins.
 
@@ -129,6 +136,8 @@ class FamilyJoins:
             keyless: New rows without a key per side, of sides whose absent rows are results.
             closings: Closings per side that came with the batch; asked by families with absence.
             opened: Rows of earlier batches per side that were parked until now.
+            more: Further rows per side that are joined in this batch, each with those of them that rest in
+                this bucket; they were packed under other plan versions than ``a`` and ``b``.
 
         Returns:
             The joined pairs of the batch, and absent rows.
@@ -155,9 +164,16 @@ class FamilyJoins:
             for side, other in _OPPOSITES
             if other in self.closed and self.closed[other].segments
         }
+        probing, entering = (
+            {
+                side: [rows for rows in (found[side], *(each[n] for each in more.get(side, ()))) if rows]
+                for side in SIDES
+            }
+            for n, found in enumerate((fresh, resting))
+        )
         for chain in self.chains.values():
             chain.dead = dead
-            chain.process(fresh, resting, watermarks, pairs, opened)
+            chain.process(probing, entering, watermarks, pairs, opened)
         for side, other in _OPPOSITES:
             if side in dead:
                 slices = [state for chain in self.chains.values() for state in chain.slices[side]]
@@ -280,6 +296,7 @@ class FamilyJoins:
         for parked in self.parked.values():
             yield parked
             yield parked.tail
+        yield from self.sorting.values()
 
     def stored(self) -> Iterator[Segment]:
         """Yield the segments of ``states``; one that two joins took over comes twice."""

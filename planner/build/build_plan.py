@@ -43,7 +43,7 @@ from catalog.values.statistics import Profile
 from catalog.values.stream import Stream
 from catalog.wording import listed
 from planner.build.check_plan import check_plan
-from planner.build.choose_memory import choose_memory, chooses_memory
+from planner.build.choose_memory import choose_memory, chooses_memory, may_sort
 from planner.build.objective import Objective
 from planner.build.replication import HASHED, asked_replication, departed_replications, former_replications
 from planner.build.retained_boundaries import NO_BOUNDARIES, ByFamily, pinned_chain, with_retained
@@ -153,6 +153,9 @@ def build_plan(
         if is_theta(family_id) and members[0].left is not None:
             # Pairs of the step before lie in any bucket, so the rows that they may meet go to all.
             asked = Replication(ALL_BUCKETS)
+        elif members[0].ordered and may_sort(objective, old):
+            # Rows that wait have come to the buckets that their keys had then.
+            asked = HASHED
         elif members[0].counts_rows or (hands_on and not is_theta(family_id)) or is_exchanged(sides[0]):
             # All rows of a key are counted, and wait for their ranks, in one bucket. Pairs that are made in
             # the bucket of a new fragment would not meet the rows that already rest in a next step. Pairs on
