@@ -20,6 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from catalog.arrow_types import canonical_type
 from catalog.durations import parse_duration_us
 from catalog.errors import InvalidDuration, InvalidInput
+from catalog.values.query import RANK
 from catalog.values.stream import (
     NAME_PATTERN,
     SECRET_PATTERN,
@@ -51,7 +52,7 @@ from service.errors import InvalidName, InvalidStream
 #: How far ahead of the clock events may be: clocks and zones of clients are wrong by less.
 _MAX_AHEAD_US = 86_400 * 1_000_000
 #: Columns that Sluice adds to rows. ``_event_time`` is not one: a stream may read results of Sluice.
-RESERVED_COLUMNS = ("_pos",)
+RESERVED_COLUMNS = ("_pos", RANK)
 
 
 class _StreamDocument(BaseModel):
