@@ -20,6 +20,7 @@ from operators.join.pairs import PairTable
 from operators.lineage.route_counts import RouteCounts, add_up
 from operators.orders.order_clock import MOST
 from operators.pack.payload import Payload, arrivals, counted_rows
+from operators.ranks.ranking import Ranking
 from operators.segments.layout import SIDES
 from operators.segments.merge import concat, concat_alike
 from operators.segments.segment import Segment, unlabelled
@@ -44,6 +45,7 @@ class FamilyBatch:
         exchanged: Pairs that the buckets have sent in the batch before this one.
         idle: Ids of streams of which no row is expected for now.
         groups_wait: Whether groups that are due come out in the next batch.
+        earlier: Rankings of earlier families, of which rows of a have ranks.
     """
 
     joins: FamilyJoins
@@ -58,6 +60,7 @@ class FamilyBatch:
     exchanged: Sequence[ExchangedRows]
     idle: frozenset[int] = frozenset()
     groups_wait: bool = False
+    earlier: Sequence[Ranking] = ()
 
     def pairs(self, output: BatchOutput) -> PairTable:
         """Run the batch through the joins of the family.
@@ -85,7 +88,7 @@ class FamilyBatch:
                 side: counted_rows(self.payloads, plan.id, side, self.before[side])
                 for side in plan.counted_sides
             }
-            made = joins.process_ranked(joins.ranked, males, counted, self.reached)
+            made = joins.process_ranked(joins.ranked, males, counted, self.reached, self.earlier)
         else:
             arrived = {} if self.closings is None else self.closings.arrived
             opened = {}
