@@ -21,7 +21,7 @@ from typing import TypeVar
 
 import pyarrow as pa
 
-from catalog.values.batch import SliceCounters
+from catalog.values.counters.family_counters import SliceCounters
 from catalog.values.plan import Plan
 from catalog.values.stream import GeneratorSource, Stream
 from operators.pack.pack import packer

@@ -49,7 +49,8 @@ def show_statistics(workspace: WorkspaceDep) -> Response:
     `rings` has, for each side of a family that is searched by
     `hash(N)` or `loops`, the rows scanned, the heads of rings looked at, and the live and expired rows held.
     `ordered` has, for each side of a family without windows, the scrambling factor of its stream, the rows by
-    which it leads the other one (`lag`), the rows that this predicts and those that are held.
+    which it leads the other one (`lag`), the rows that this predicts and those that are held, where its rows
+    wait (`memory`), and for how long they do before they are joined (`latency_s`).
     """
     body = json.dumps(dataclasses.asdict(workspace.statistics()), allow_nan=False, ensure_ascii=False)
     return Response(body, media_type="application/json")

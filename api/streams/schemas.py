@@ -356,6 +356,9 @@ def _source(source: Source) -> dict[str, Any]:
     if isinstance(source, KafkaSource):
         cluster = {name: value for name, value in document.pop("cluster").items() if value is not None}
         document.pop("begins")
+        if source.registry is not None:
+            registry = document["registry"]
+            document["registry"] = {name: value for name, value in registry.items() if value is not None}
         return document | cluster | {"headers": dict(source.headers)}
     if isinstance(source, GeneratorSource):
         columns = [dataclasses.asdict(column) for column in source.columns]

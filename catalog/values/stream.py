@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from typing import Final, Literal
+from urllib.parse import urlsplit
 
 NAME_PATTERN = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,62}")
 
@@ -195,6 +196,28 @@ class KafkaCluster:
 
 
 @dataclass(frozen=True, slots=True)
+class SchemaRegistry:
+    """Registry of the schemas of messages, as Confluent's and those that speak its protocol.
+
+    Attributes:
+        url: Its address, ``http://host:port`` or ``https://``; several with commas between them.
+        username: User of HTTP's basic authentication; None for a service that says no name.
+        password: Password of the user.
+    """
+
+    url: str
+    username: str | None = None
+    password: EnvSecret | None = None
+
+    @property
+    def servers(self) -> tuple[str, ...]:
+        """Servers that are named, ``host:port``, one by one."""
+        parts = [urlsplit(url.strip()) for url in self.url.split(",")]
+        ports = {"http": 80, "https": 443}
+        return tuple(f"{part.hostname}:{part.port or ports[part.scheme]}" for part in parts)
+
+
+@dataclass(frozen=True, slots=True)
 class KafkaSource:
     """A topic of Apache Kafka, one event a message.
 
@@ -206,17 +229,19 @@ class KafkaSource:
             ``dead-letter`` keeps it apart and goes on.
         key: Column that the key of a message fills, as text; None for none.
         headers: (column, header) for each column that a header fills, as text.
+        registry: Registry of the schemas of ``avro``. It may move, so it is not in the ``repr`` either.
         begins: (partition, offset) from which on a stream that starts with the latest event reads; other
             partitions are read from their beginning. Not in the ``repr``, by which runs know their workload.
     """
 
     cluster: KafkaCluster
     topic: str
-    format: Literal["json"] = "json"
+    format: Literal["json", "avro"] = "json"
     on_bad: Literal["reject", "dead-letter"] = "reject"
     key: str | None = None
     headers: tuple[tuple[str, str], ...] = ()
     type: Literal["kafka"] = "kafka"
+    registry: SchemaRegistry | None = field(default=None, repr=False)
     begins: tuple[tuple[int, int], ...] = field(default=(), repr=False)
 
 

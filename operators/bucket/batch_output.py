@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from catalog.values.batch import FilterCounters, KeyCounters, StreamPunctuations
+from catalog.values.counters.batch_counters import StreamPunctuations
+from catalog.values.counters.family_counters import FilterCounters, KeyCounters
 from operators.lineage.route_counts import RouteCounts
 from operators.steps.exchange import ExchangedRows
 

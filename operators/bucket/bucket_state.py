@@ -59,6 +59,8 @@ FORMAT_WITH_MORE = 7
 FORMAT_WITH_EXCHANGES = 8
 #: The same, with closed segments of rows that wait on disk, and with all that the others have.
 FORMAT_WITH_PARKED = 9
+#: The same, with rows that wait for their place in the order, and with all that the others have.
+FORMAT_WITH_SORTING = 10
 
 #: A view of so many steps is not viewed again but written again: names stay short, views quick to open.
 MOST_STEPS = 4
@@ -358,6 +360,14 @@ def encode_manifest(bucket: Bucket, dropped: Iterable[str] = (), dropped_before:
     if parked:
         # Versions without parked rows would lose them.
         document |= {"format": FORMAT_WITH_PARKED, "parked": parked}
+    sorting = {
+        family_id: {side: [s.id for s in rows.segments] for side, rows in joins.sorting.items()}
+        for family_id, joins in bucket.families.items()
+        if any(rows.segments for rows in joins.sorting.values())
+    }
+    if sorting:
+        # Versions without such rows would lose them.
+        document |= {"format": FORMAT_WITH_SORTING, "sorting": sorting}
     rings = {
         family_id: {
             join_id: {side: _packed(rings.gone) for side, rings in chain.rings.items()}
@@ -419,6 +429,7 @@ def segment_ids(manifest: bytes) -> set[str]:
     held += [[ids] for ids in document.get("waiting", {}).values()]
     for closed, tail in (kept for sides in document.get("parked", {}).values() for kept in sides.values()):
         held.append([[segment[0] for segment in closed], tail])
+    held += [sides.values() for sides in document.get("sorting", {}).values()]
     return set(document.get("exchange", ())) | {
         stored for slices in held for ids in slices for segment_id in ids for stored in stored_ids(segment_id)
     }
@@ -537,6 +548,8 @@ def load_bucket(
             ]
             parked.tail.segments = [segment(segment_id) for segment_id in tail]
             parked.load = load
+        for side, ids in document.get("sorting", {}).get(family.id, {}).items():
+            joins.sorting[side].segments = [segment(segment_id) for segment_id in ids]
         bucket.families[family.id] = joins
     return bucket
 
@@ -544,12 +557,12 @@ def load_bucket(
 def _document(manifest: bytes) -> dict[str, Any]:
     # JSON as encode_manifest wrote it; what is in it depends on the format, which is checked first.
     document: dict[str, Any] = json.loads(manifest)
-    known = (FORMAT, FORMAT_WITH_CLOSINGS, FORMAT_WITH_MORE, FORMAT_WITH_EXCHANGES, FORMAT_WITH_PARKED)
+    known = range(FORMAT, FORMAT_WITH_SORTING + 1)
     # The first version with groups kept their finished keys beside them.
     if document["format"] not in known or any(len(kept) != 2 for kept in document.get("groups", {}).values()):
         raise UnknownStateFormat(
             f"the stored state has format {document['format']}, "
-            f"this version reads {FORMAT} to {FORMAT_WITH_PARKED}",
+            f"this version reads {FORMAT} to {FORMAT_WITH_SORTING}",
             hint="Go on with the version of Sluice that wrote it, or start again from a fresh checkpoint.",
         )
     return document

@@ -7,14 +7,14 @@ counts rows per filter as it evaluates them, and keys are counted on rows that a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import numpy as np
 
-from catalog.values.batch import (
+from catalog.values.counters.batch_counters import HeldTimes
+from catalog.values.counters.family_counters import (
     AbsenceCounters,
     GroupCounters,
-    HeldTimes,
     KeyCounters,
     MemoryCounters,
     ProbeCounters,
@@ -216,15 +216,20 @@ def memory_counters(families: Mapping[str, FamilyJoins]) -> Iterator[MemoryCount
         families: Joins per family id, as a bucket has them.
     """
     for family_id, joins in families.items():
-        for side, parked in joins.parked.items():
-            yield MemoryCounters(
-                family_id,
-                side,
-                waiting=parked.rows - parked.closed_rows,
-                parked=parked.closed_rows,
-                parked_segments=len(parked.closed),
-                **asdict(parked.counts),
-            )
+        strategy = joins.family.plan.memory.strategy
+        if strategy == "plain":
+            continue
+        for side, sorting in joins.sorting.items():
+            counted = MemoryCounters(family_id, side, strategy, waiting=sorting.rows)
+            if (parked := joins.parked.get(side)) is not None:
+                counted = replace(
+                    counted,
+                    waiting=sorting.rows + parked.rows - parked.closed_rows,
+                    parked=parked.closed_rows,
+                    parked_segments=len(parked.closed),
+                    **asdict(parked.counts),
+                )
+            yield counted
 
 
 def _rows_of_values(families: Mapping[str, FamilyJoins]) -> Mapping[str, int]:

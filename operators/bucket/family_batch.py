@@ -19,9 +19,11 @@ from operators.bucket.pairs_again import PairsAgain
 from operators.join.family_joins import FamilyJoins
 from operators.join.pairs import PairTable
 from operators.lineage.route_counts import RouteCounts, add_up
+from operators.orders.order_clock import MOST
 from operators.pack.payload import Payload, arrivals, counted_rows
+from operators.ranks.ranking import Ranking
 from operators.segments.layout import SIDES
-from operators.segments.merge import concat
+from operators.segments.merge import concat, concat_alike
 from operators.segments.segment import Segment, unlabelled
 from operators.steps.exchange import ExchangedRows, arrived
 from operators.steps.handed_pairs import HandedPairs
@@ -45,7 +47,9 @@ class FamilyBatch:
         exchanged: Pairs that the buckets have sent in the batch before this one.
         again: Makes pairs again that do not rest.
         held_back: Event time beyond which no row is purged, where pairs of the family are made again.
+        idle: Ids of streams of which no row is expected for now.
         groups_wait: Whether groups that are due come out in the next batch.
+        earlier: Rankings of earlier families, of which rows of a have ranks.
     """
 
     joins: FamilyJoins
@@ -60,7 +64,9 @@ class FamilyBatch:
     exchanged: Sequence[ExchangedRows]
     again: PairsAgain
     held_back: Mapping[str, int | None]
+    idle: frozenset[int] = frozenset()
     groups_wait: bool = False
+    earlier: Sequence[Ranking] = ()
 
     def pairs(self, output: BatchOutput) -> PairTable:
         """Run the batch through the joins of the family.
@@ -75,9 +81,12 @@ class FamilyBatch:
         males: dict[str, Segment | None] = {}
         females: dict[str, Segment | None] = {}
         keyless: dict[str, Segment | None] = {"a": None, "b": None}
+        more: dict[str, list[tuple[Segment, Segment | None]]] = {}
         for side in SIDES:
-            males[side] = came = self._came(side, output)
+            came, *others = self._in_place(side, self._came(side, output))
+            males[side] = came
             females[side] = self._resting(side, came, output)
+            more[side] = [(rows, self._resting(side, rows, output)) for rows in others if rows is not None]
             if joins.absence is not None:
                 keyless[side] = self._keyless(side)
         if joins.ranked is not None:
@@ -85,14 +94,16 @@ class FamilyBatch:
                 side: counted_rows(self.payloads, plan.id, side, self.before[side])
                 for side in plan.counted_sides
             }
-            made = joins.process_ranked(joins.ranked, males, counted, self.reached)
+            made = joins.process_ranked(joins.ranked, males, counted, self.reached, self.earlier)
         else:
             arrived = {} if self.closings is None else self.closings.arrived
             opened = {}
             for side, parked in joins.parked.items():
-                newest = self.newest["b" if side == "a" else "a"]
+                other = "b" if side == "a" else "a"
+                newest = self._joined_to(other, [males[other], *(rows for rows, _ in more[other])])
                 opened[side] = parked.due(newest)
                 females[side] = parked.park(females[side], newest)
+                more[side] = [(rows, parked.park(resting, newest)) for rows, resting in more[side]]
                 parked.settle(self.place[1], joins.family.lineages[side].live)
             purging, again = self.reached, None
             if plan.id in self.held_back:
@@ -102,7 +113,16 @@ class FamilyBatch:
                 females["a"] = None
                 again = None if males["b"] is None else self.again.rows(plan, males["b"])
             made = joins.process(
-                males["a"], males["b"], purging, females, self.before, keyless, arrived, opened, again
+                males["a"],
+                males["b"],
+                purging,
+                females,
+                self.before,
+                keyless,
+                arrived,
+                opened,
+                more,
+                again,
             )
             if not plan.rests and males["b"] is not None:
                 first = next(iter(joins.chains.values())).slices["a"][0]
@@ -180,6 +200,35 @@ class FamilyBatch:
         if violating is not None:
             output.violating[stream_id, family.plan.id, side] = violating
         return came
+
+    def _in_place(self, side: str, came: Segment | None) -> list[Segment | None]:
+        """Return the rows of a side that are joined in this batch, at least one entry; the others wait."""
+        waiting = self.joins.sorting[side]
+        if not waiting.segments and not self._sorts(side):
+            return [came]
+        if came is not None:
+            waiting.segments.append(came)
+        live = self.joins.family.lineages[side].live
+        going = concat_alike(waiting.released(self.reached[side] if self._sorts(side) else MOST + 1), live)
+        waiting.merge()
+        return [*going] or [None]
+
+    def _sorts(self, side: str) -> bool:
+        """Return whether rows of a side wait until no row before them can come.
+
+        Those of an intermediate come in order if the step before has sorted its rows.
+        """
+        stream = self._stream(side)
+        sorts = self.joins.family.plan.memory.sorts and stream not in self.idle
+        return sorts and not is_intermediate(stream)
+
+    def _joined_to(self, side: str, males: Sequence[Segment | None]) -> int | None:
+        """Return a clock that no row of a side that is joined in this batch exceeds."""
+        if not self.joins.family.plan.memory.sorts:
+            return self.newest[side]
+        reached = self.reached[side]
+        known = [] if reached is None else [reached - 1]
+        return max([*known, *(rows.t_max for rows in males if rows)], default=None)
 
     def _resting(self, side: str, came: Segment | None, output: BatchOutput) -> Segment | None:
         """Return those of the new rows that rest in this bucket; counts the keys of all."""

@@ -27,10 +27,12 @@ from operators.closings.closing_rows import ends
 from operators.join.compiled_family import CompiledFamily
 from operators.join.family_joins import FamilyJoins
 from operators.join.sliced_join import SliceState, compact
+from operators.kernels.keys import Bools
 from operators.ranks.ranked_rows import RankedRows
 from operators.segments.layout import SIDES
 from operators.segments.row_codec import KEY
 from operators.segments.segment import Segment
+from operators.segments.waiting_rows import WaitingRows
 
 #: Family, join, side and number of a slice.
 SlicePlace = tuple[str, str, str, int]
@@ -61,6 +63,10 @@ def rehashed(old: Iterable[Bucket], number: int, buckets: int) -> Bucket:
         if has_copies(joins.family.plan):
             for chain in joins.chains.values():
                 _keep_one_copy(chain.slices["b"])
+            if joins.ranked is not None:
+                _keep_one_copy([joins.ranked.waiting["b"]])
+        for waiting in joins.sorting.values():
+            _keep_one_copy([waiting])
         for closed in joins.closed.values():
             closed.rehash(closed.segments)
         for chain in joins.chains.values():
@@ -93,7 +99,15 @@ def has_copies(family: FamilyPlan) -> bool:
     return stays and family.replication.replicates
 
 
-def _keep_one_copy(slices: Sequence[SliceState]) -> None:
+def _here(family: CompiledFamily, side: str, segment: Segment, number: int, buckets: int) -> Bools:
+    """Tell which rows of an old bucket rest in a new one, bool[n]."""
+    if side == "b" and has_copies(family.plan):
+        return family.fragments.comes_to(segment.key, number, buckets)
+    here: Bools = family.fragments.rest(segment.key, segment.pos, buckets) == number
+    return here
+
+
+def _keep_one_copy(slices: Sequence[SliceState | WaitingRows]) -> None:
     """Keep one copy of each row that several old buckets had: the one in the first slice."""
     seen = np.zeros(0, dtype=np.int64)
     for state in slices:
@@ -116,14 +130,17 @@ def _take_ranked(family: CompiledFamily, old: RankedRows, new: RankedRows, numbe
         if rows is None:
             continue
         if ranking.by_key:
-            comes_here = family.fragments.comes_to(rows.column(KEY).to_numpy(), number, buckets)
+            key = rows.column(KEY).to_numpy()
+            comes_here = family.fragments.comes_to(key, number, buckets)
+            if has_copies(family.plan) and (known := target.whole()) is not None:
+                comes_here &= ~np.isin(key, known.column(KEY).to_numpy())
             target.take_over(rows.filter(pa.array(comes_here)))
         elif not target.segments:
             target.take_over(rows)  # these are the same in all buckets
     for side, waiting in old.waiting.items():
         for segment in waiting.segments:
-            rest = family.fragments.rest(segment.key, segment.pos, buckets)
-            own = segment.take(np.flatnonzero(rest == number))
+            here = _here(family, side, segment, number, buckets)
+            own = segment.take(np.flatnonzero(here))
             if len(own):
                 new.waiting[side].segments.append(own)
 
@@ -154,11 +171,7 @@ def _take(old: FamilyJoins, new: FamilyJoins, number: int, buckets: int) -> None
     everywhere = "b" if has_copies(old.family.plan) else None
 
     def resting(side: str, segment: Segment) -> Segment:
-        if side == everywhere:
-            here = old.family.fragments.comes_to(segment.key, number, buckets)
-        else:
-            here = old.family.fragments.rest(segment.key, segment.pos, buckets) == number
-        return segment.take(np.flatnonzero(here))
+        return segment.take(np.flatnonzero(_here(old.family, side, segment, number, buckets)))
 
     # What joins have in common they keep in common.
     taken: dict[int, Segment] = {}
@@ -177,6 +190,13 @@ def _take(old: FamilyJoins, new: FamilyJoins, number: int, buckets: int) -> None
         for chain in new.chains.values():
             admitted = (chain.admitted(side, rows) for rows in waiting)
             chain.slices[side][0].segments += [rows for rows in admitted if rows is not None]
+    for side, sorting in old.sorting.items():
+        # They rest in one bucket of their key only once they are joined.
+        coming = (
+            segment.take(np.flatnonzero(old.family.fragments.comes_to(segment.key, number, buckets)))
+            for segment in sorting.segments
+        )
+        new.sorting[side].segments += [rows for rows in coming if len(rows)]
     for side, closed in old.closed.items():
         # All buckets of a key have the same closings of it; duplicates from two old buckets are merged.
         target_keys = new.closed[side]

@@ -4,10 +4,11 @@
       17    17    +   40    sent, for a punctuation: never late
       18    18  900   41    sent, for a row of a unique stream with this event time: closes nothing if late
       20    29    +   42    sent to all buckets, for a range: closes 20 to 29
-      17    17  950   40    stored: remembered until no row can match one of that time
+      17    17  950    0    stored: remembered until no row can match one of that time
 
 Adjacent numbers become one row where it does not matter when each of them was closed. So intervals are
-disjoint, and the closings of a stream that closes keys in order stay few.
+disjoint, and the closings of a stream that closes keys in order stay few. Stored closings of which each
+closes a single number have no ``c.to``, since it would say what ``_key`` says.
 
 If ``_key`` is a hash, the key columns follow it instead of ``c.to``, because equal hashes do not mean equal
 keys. These columns have the types in which both sides are compared, so the rows of either side can supply
@@ -36,6 +37,7 @@ TO: Final = f"{COLUMN}to"
 #: Least and greatest key.
 LEAST: Final = -(2**63)
 GREATEST: Final = 2**63 - 1
+_NOWHERE = np.zeros(0, dtype=np.int64)
 #: Position of closings behind all rows of their batch.
 BEHIND_ALL: Final = 2**63 - 1
 
@@ -97,8 +99,7 @@ def ends(closings: pa.RecordBatch) -> Int64s:
 
 def folded(parts: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
     """Return closings merged by key, with first position and latest time, sorted by (key, position)."""
-    if any(TO in part.schema.names for part in parts):
-        # States of versions without ranges have no ends.
+    if not any(name.startswith(COLUMN) and name != TO for name in parts[0].schema.names):
         parts = [p if TO in p.schema.names else p.append_column(TO, p.column(KEY)) for p in parts]
     batch = pa.concat_batches(list(parts))
     if TO in batch.schema.names:
@@ -151,6 +152,17 @@ def collapsed(closings: pa.RecordBatch, *, whenever: bool) -> pa.RecordBatch:
     arrays = {KEY: key[first], TS: np.maximum.reduceat(ts, first), TO: to[last]}
     arrays[POS] = np.minimum.reduceat(closings.column(POS).to_numpy(), first)
     return _with_columns(closings, arrays)
+
+
+def as_stored(closings: pa.RecordBatch) -> pa.RecordBatch:
+    """Return closings without positions and ends of single keys, which nobody asks after their batch."""
+    names = closings.schema.names
+    closings = closings.set_column(
+        names.index(POS), POS, pa.array(np.zeros(closings.num_rows, dtype=np.int64))
+    )
+    if TO in names and (ends(closings) == closings.column(KEY).to_numpy()).all():
+        return closings.drop_columns(TO)
+    return closings
 
 
 def _disjoint(closings: pa.RecordBatch) -> pa.RecordBatch:
@@ -230,6 +242,8 @@ def _meeting(keys: Int64s, closings: pa.RecordBatch) -> tuple[Int64s, Int64s]:
         closings: Sorted by key; intervals are disjoint.
     """
     low, high = closings.column(KEY).to_numpy(), ends(closings)
+    if not len(keys) or not len(low) or low[0] > keys[-1] or high[-1] < keys[0]:
+        return _NOWHERE, _NOWHERE
     if len(low) <= len(keys):
         first = np.searchsorted(keys, low)
         counts = np.searchsorted(keys, high, side="right") - first

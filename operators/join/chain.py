@@ -20,6 +20,8 @@ from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from catalog.values.query import UNBOUNDED_US
 from operators.join.candidates import Probing, Reach, find_candidates
@@ -27,14 +29,15 @@ from operators.join.compiled_family import Admissible, CompiledJoin
 from operators.join.pairs import PairTable
 from operators.join.segment_classes import SegmentClasses
 from operators.join.sliced_join import SliceCounts, SliceState, compact, count_per_slice, purge
-from operators.kernels.keys import Bools, Codes, Int64s
+from operators.kernels.keys import Bools, Int64s
 from operators.lineage.lineage import RowClasses
 from operators.ranks.clocked_rows import as_males, by_time
 from operators.ranks.ranked_rows import RankedRows
+from operators.ranks.ranking import Ranking
 from operators.rings.rings import Arrivals, RingCounts, Rings, Scan
 from operators.segments.layout import SIDES
 from operators.segments.segment import Segment
-from operators.steps.expiry import Expiry
+from operators.steps.expiry import Expiry, leaving
 
 #: A stored segment is written again if at least one in this many of its rows has left on the clock of its
 #: key, or has a closed key.
@@ -87,8 +90,8 @@ class Chain:
 
     def process(
         self,
-        fresh: Mapping[str, Segment | None],
-        resting: Mapping[str, Segment | None],
+        fresh: Mapping[str, Sequence[Segment]],
+        resting: Mapping[str, Sequence[Segment]],
         watermarks: Mapping[str, int | None],
         pairs: PairTable,
         opened: Mapping[str, Sequence[Segment]],
@@ -97,7 +100,7 @@ class Chain:
         """Run one batch through the chain.
 
         Args:
-            fresh: New rows of the family per side that are not late, or None: the males.
+            fresh: New rows of the family per side that are not late: the males.
             resting: Those of them that rest in this bucket: the females. Mostly the very same segments.
             watermarks: Watermark per side at the end of the batch.
             pairs: Takes the joined pairs.
@@ -109,31 +112,38 @@ class Chain:
                 state.counts = SliceCounts()
         for side, segments in opened.items():
             for segment in segments:
-                self._insert(side, self._admitted(side, segment), segment)
+                self._insert(side, self.admitted(side, segment), segment)
         for rings in () if self.rings is None else self.rings.values():
             rings.counts = RingCounts()
-        males = {side: self._admitted(side, fresh[side]) for side in SIDES}
+        admitted = {side: {id(rows): self.admitted(side, rows) for rows in fresh[side]} for side in SIDES}
+        males = {side: [m for m in admitted[side].values() if m is not None] for side in SIDES}
         females = {
-            side: males[side] if resting[side] is fresh[side] else self._admitted(side, resting[side])
+            side: [
+                admitted[side][id(rows)] if id(rows) in admitted[side] else self.admitted(side, rows)
+                for rows in resting[side]
+            ]
             for side in SIDES
         }
         self._purge("a", _safe_limit(watermarks["b"], males["b"]))
         self._purge("b", _safe_limit(watermarks["a"], males["a"]))
         # A pair of the same batch is made by its male of b, wherever its a rests.
-        self._insert("a", females["a"], resting["a"])
-        self._probe("a", males["b"], pairs, reached=watermarks["b"])
-        made_again = self._admitted("a", again)
+        self._insert_all("a", females["a"], resting["a"])
+        for side, other in (("a", "b"), ("b", "a")):
+            for number, probing in enumerate(males[other], 1):
+                left = males[other][number:]
+                self._probe(side, probing, pairs, reached=_safe_limit(watermarks[other], left))
+        made_again = None if again is None else self.admitted("a", again)
         if made_again is not None:
             self.slices["a"][0].counts.again += len(made_again)
-            self._probe("a", males["b"], pairs, among=[made_again])
-        self._probe("b", males["a"], pairs, reached=watermarks["a"])
-        self._insert("b", females["b"], resting["b"])
+            for probing in males["b"]:
+                self._probe("a", probing, pairs, among=[made_again])
+        self._insert_all("b", females["b"], resting["b"])
         for side, other in (("a", "b"), ("b", "a")):
             self._purge(side, watermarks[other])
             if self.rings is not None:
                 self._empty_rings(self.rings[side], side, females[side], watermarks[other])
             elif side == "a" and self.join.expiry is not None:
-                self._expire(self.join.expiry, watermarks[other])
+                self._expire(partial(self._passed, self.join.expiry), watermarks[other])
             live = self.classes.family.lineages[side].live
             for state in self.slices[side]:
                 compact(state, self.join.slacks[side], live, partial(self._without_dead, side, state))
@@ -145,6 +155,7 @@ class Chain:
         watermarks: Mapping[str, int | None],
         searched: Collection[str],
         pairs: PairTable,
+        earlier: Sequence[Ranking] = (),
     ) -> None:
         """Run one batch through the chain of a family with windows of rows; each side has its own clock.
 
@@ -158,11 +169,12 @@ class Chain:
             watermarks: Watermark per side at the end of the batch.
             searched: Sides on which segments are searched for rows that have left on the clock of their key.
             pairs: Takes the joined pairs.
+            earlier: Rankings of earlier families, of which rows of a have ranks.
         """
         for side in SIDES:
             for state in self.slices[side]:
                 state.counts = SliceCounts()
-        females = {side: [(self._admitted(side, rows), rows) for rows in released[side]] for side in SIDES}
+        females = {side: [(self.admitted(side, rows), rows) for rows in released[side]] for side in SIDES}
         males = {
             side: [self._as(as_males, side, rows) for rows, _ in females[side] if rows is not None]
             for side in SIDES
@@ -181,7 +193,10 @@ class Chain:
             if side in searched:
                 self._purge_by_key(side, ranked, watermarks)
             elif not by_key:
-                self._purge(side, ranked.reached(side, watermarks))
+                reached = ranked.reached(side, watermarks)
+                self._purge(side, reached)
+                if side == "a" and self.join.expiry is not None:
+                    self._expire(partial(self._passed_in_rows, earlier), reached)
             live = self.classes.family.lineages[side].live
             for state in self.slices[side]:
                 # Rows of other keys do not decide when a row leaves.
@@ -250,16 +265,15 @@ class Chain:
             last = self.slices[side][-1]
             last.segments = rings.settled(last.segments)
 
-    def _empty_rings(self, rings: Rings, side: str, females: Segment | None, reached: int | None) -> None:
+    def _empty_rings(
+        self, rings: Rings, side: str, entered: Sequence[Segment | None], reached: int | None
+    ) -> None:
         """Remove rows that expire when others enter, and drop segments that have lost their rows."""
         last = self.slices[side][-1]
-        if females is not None:
+        for females in (rows for rows in entered if rows is not None):
             rings.entered(last.segments, rings.arrivals(females), reached)
         last.segments, dropped = rings.dropped(last.segments)
         last.counts.purged += dropped
-
-    def _admitted(self, side: str, rows: Segment | None) -> Segment | None:
-        return None if rows is None else self.admitted(side, rows)
 
     def _purge(self, side: str, watermark_us: int | None) -> None:
         if watermark_us is None:
@@ -281,13 +295,18 @@ class Chain:
                 parts = [s if id(s) in whole else self._without_dead(side, state, s) for s in state.segments]
                 state.segments = [part for part in parts if part is not None]
 
-    def _expire(self, expiry: Expiry, reached: int | None) -> None:
-        """Remove rows of a, which are those of an intermediate, that no later row can meet."""
+    def _expire(self, passed: Callable[[Segment, int], Bools], reached: int | None) -> None:
+        """Remove rows of a, which are those of an intermediate, that no later row can meet.
+
+        Args:
+            passed: Tells which rows no row can meet that is not below an event time.
+            reached: Event time that no later row of the other side is below.
+        """
         if reached is None:
             return
         slices = self.slices["a"]
         held = [segment for state in slices for segment in state.segments]
-        expired = iter(expiry.expired(held, self._classes_of_a, reached))
+        expired = iter(leaving(held, [passed(segment, reached) for segment in held]))
         for state in slices:
             staying = []
             for segment, gone in zip(state.segments, expired, strict=False):
@@ -299,9 +318,25 @@ class Chain:
                     staying.append(self._kept("a", segment, ~gone))
             state.segments = staying
 
-    def _classes_of_a(self, segment: Segment) -> tuple[Codes | None, tuple[int, ...]]:
+    def _passed(self, expiry: Expiry, segment: Segment, reached: int) -> Bools:
         classes = self.classes.of("a", segment)
-        return classes.codes, classes.masks
+        return expiry.expired(segment, (classes.codes, classes.masks), reached)
+
+    def _passed_in_rows(self, earlier: Sequence[Ranking], segment: Segment, reached: int) -> Bools:
+        """Tell which rows of an intermediate no later row can meet, in a family with windows of rows."""
+        router, layout = self.join.builder.router, self.join.builder.layout_a
+        near = []
+        for name, bounds in router.expiries:
+            # A row that was made before some query asked for the column stays.
+            times = pc.fill_null(layout.read(segment, name).cast(pa.int64()), reached).to_numpy()
+            near.append(bounds.classes(reached - times))
+        before = np.full(len(segment), reached - 1, dtype=np.int64)
+        for (name, bounds), ranking in zip(router.ranks, earlier, strict=True):
+            ranks = layout.read(segment, name).to_numpy()
+            near.append(bounds.classes(ranking.up_to(segment.key, before) - ranks))
+        everyone = np.zeros(len(segment), dtype=np.int64)
+        codes, sets = router.masks_of(everyone, router.within[:1], *near, self.classes.of("a", segment))
+        return np.array([mask == 0 for mask in sets], dtype=np.bool_)[codes]
 
     def _kept(self, side: str, segment: Segment, keep: Bools) -> Segment:
         kept = segment.filter(keep)
@@ -383,19 +418,23 @@ class Chain:
             return True
         return self.classes.of(side, rows).serving(len(rows), queries) is None
 
-    def _insert(self, side: str, females: Segment | None, came: Segment | None) -> None:
+    def _insert_all(self, side: str, females: Sequence[Segment | None], came: Sequence[Segment]) -> None:
+        for rows, of in zip(females, came, strict=True):
+            self._insert(side, rows, of)
+
+    def _insert(self, side: str, females: Segment | None, came: Segment) -> None:
         # Every query of the join reaches its first slice: what is admitted needs no further filter.
         first = self.slices[side][0]
         inserted = 0 if females is None else len(females)
         first.counts.inserted += inserted
-        first.counts.filtered += (0 if came is None else len(came)) - inserted
+        first.counts.filtered += len(came) - inserted
         if females is not None:
             first.segments.append(females)
 
     def _probe(
         self,
         side: str,
-        males: Segment | None,
+        males: Segment,
         pairs: PairTable,
         one_way: OneWay | None = None,
         reached: int | None = None,
@@ -411,8 +450,6 @@ class Chain:
             reached: Watermark of the males at the end of the batch; used where rows lie in rings.
             among: Rows that are probed instead of the slices; None if the slices are probed.
         """
-        if males is None:
-            return
         classes = self.classes.of("b" if side == "a" else "a", males)
         build = self.join.builder.build
         slices = self.slices[side]
@@ -509,11 +546,11 @@ class Chain:
         return Reach(int(own[-1]), int(other[-1]))
 
 
-def _safe_limit(watermark_us: int | None, males: Segment | None) -> int | None:
-    """Return how far the opposite side may purge before this batch's males probe.
+def _safe_limit(watermark_us: int | None, males: Sequence[Segment]) -> int | None:
+    """Return how far the opposite side may purge before males of this batch probe.
 
     No male of the batch is older than its oldest row, no later one than the watermark at its end.
     """
-    if watermark_us is None or males is None:
-        return watermark_us
-    return min(watermark_us, males.t_min)
+    if watermark_us is None:
+        return None
+    return min((watermark_us, *(rows.t_min for rows in males)))

@@ -203,6 +203,7 @@ def _compile_join(
             silent,
             query_set(handing),
             is_intermediate(family.stream_a),
+            family.counted_sides,
         )
 
     return CompiledJoin(

@@ -50,6 +50,7 @@ _NO_WATERMARKS: Mapping[str, int | None] = MappingProxyType({"a": None, "b": Non
 _NO_ROWS: Mapping[str, Segment | None] = MappingProxyType({"a": None, "b": None})
 _NO_CLOSINGS: Mapping[str, pa.RecordBatch | None] = MappingProxyType({})
 _NONE_OPENED: Mapping[str, Sequence[Segment]] = MappingProxyType({})
+_NO_MORE: Mapping[str, Sequence[tuple[Segment, Segment | None]]] = MappingProxyType({})
 
 
 @dataclass(slots=True, eq=False)
@@ -67,6 +68,8 @@ class FamilyJoins:
         groups: Open groups; None where the results are pairs.
         waiting: Closed keys that are not finished; None where no query asks about them.
         parked: Rows per side that wait on disk; empty unless the family saves memory so.
+        sorting: Rows per side that wait for their place in the order before they are joined; none unless the
+            family sorts them, or has done so until this batch.
     """
 
     family: CompiledFamily
@@ -79,6 +82,9 @@ class FamilyJoins:
     groups: OpenGroups | None = None
     waiting: WaitingKeys | None = None
     parked: Mapping[str, ParkedRows] = field(default_factory=dict)
+    sorting: Mapping[str, WaitingRows] = field(
+        default_factory=lambda: {side: WaitingRows() for side in SIDES}
+    )
 
     @classmethod
     def empty(cls, family: CompiledFamily) -> FamilyJoins:
@@ -87,8 +93,9 @@ class FamilyJoins:
         chains = {join.plan.id: Chain.empty(join, classes) for join in family.joins}
         absence = None if family.absence is None else Absence(family, family.absence)
         ranked = None
-        if family.plan.counted_sides:
-            ranked = RankedRows({side: family.plan.clock(side) for side in SIDES})
+        if family.plan.ranked:
+            clocks = {side: family.plan.clock(side) for side in SIDES}
+            ranked = RankedRows(clocks, bool(family.plan.ranks_of_a))
         groups = None if family.groups is None else OpenGroups(family.groups)
         waiting = None
         if family.finishing:
@@ -117,6 +124,7 @@ class FamilyJoins:
         keyless: Mapping[str, Segment | None] = _NO_ROWS,
         closings: Mapping[str, pa.RecordBatch | None] = _NO_CLOSINGS,
         opened: Mapping[str, Sequence[Segment]] = _NONE_OPENED,
+        more: Mapping[str, Sequence[tuple[Segment, Segment | None]]] = _NO_MORE,
         again: Segment | None = None,
     ) -> PairTable:
         """Run one batch through all joins.
@@ -130,6 +138,8 @@ class FamilyJoins:
             keyless: New rows without a key per side, of sides whose absent rows are results.
             closings: Closings per side that came with the batch; asked by families with absence.
             opened: Rows of earlier batches per side that were parked until now.
+            more: Further rows per side that are joined in this batch, each with those of them that rest in
+                this bucket; they were packed under other plan versions than ``a`` and ``b``.
             again: Rows of a that were made again because they do not rest.
 
         Returns:
@@ -157,9 +167,16 @@ class FamilyJoins:
             for side, other in _OPPOSITES
             if other in self.closed and self.closed[other].segments
         }
+        probing, entering = (
+            {
+                side: [rows for rows in (found[side], *(each[n] for each in more.get(side, ()))) if rows]
+                for side in SIDES
+            }
+            for n, found in enumerate((fresh, resting))
+        )
         for chain in self.chains.values():
             chain.dead = dead
-            chain.process(fresh, resting, watermarks, pairs, opened, again)
+            chain.process(probing, entering, watermarks, pairs, opened, again)
         for side, other in _OPPOSITES:
             if side in dead:
                 slices = [state for chain in self.chains.values() for state in chain.slices[side]]
@@ -200,6 +217,7 @@ class FamilyJoins:
         fresh: Mapping[str, Segment | None],
         counted: Mapping[str, Sequence[pa.RecordBatch]],
         watermarks: Mapping[str, int | None],
+        earlier: Sequence[Ranking] = (),
     ) -> PairTable:
         """Run one batch through all joins where windows are of rows.
 
@@ -208,12 +226,14 @@ class FamilyJoins:
             fresh: New rows per side that are not late.
             counted: All new rows of the counted sides that are not late (``operators.ranks.rank_rows``).
             watermarks: Watermark per side at the end of the batch.
+            earlier: Rankings of earlier families, of which rows of a have ranks (``FamilyPlan.ranks_of_a``).
 
         Returns:
             The joined pairs of the batch.
         """
         pairs = PairTable(self.family.plan)
-        released = ranked.release({s: _some(rows) for s, rows in fresh.items()}, counted, watermarks)
+        some = {side: _some(rows) for side, rows in fresh.items()}
+        released = ranked.release(some, counted, watermarks, earlier)
         searched = [
             side
             for side, ranking in ranked.rankings.items()
@@ -221,8 +241,7 @@ class FamilyJoins:
             and ranking.is_look_due(sum(s.rows for _, of, _, s in self.slices() if of == side))
         ]
         for chain in self.chains.values():
-            chain.process_ranked(released, ranked, watermarks, searched, pairs)
-        ranked.end_batch(watermarks)
+            chain.process_ranked(released, ranked, watermarks, searched, pairs, earlier)
         self.classes.keep_only(self.stored())
         return pairs
 
@@ -282,25 +301,26 @@ class FamilyJoins:
         for parked in self.parked.values():
             yield parked
             yield parked.tail
+        yield from self.sorting.values()
 
     def stored(self) -> Iterator[Segment]:
         """Yield the segments of ``states``; one that two joins took over comes twice."""
         for state in self.states():
             yield from state.segments
 
-    def forget_undecided(self, stream_id: int) -> None:
-        """Stop judging rows that rest opposite a stream whose watermark goes back.
+    def count_anew(self) -> None:
+        """Join no resting row any more, because ranks begin again."""
+        if self.ranked is not None:
+            self.ranked.start_anew()
+            for _, _, _, state in self.slices():
+                state.segments = []
 
-        With windows of rows, no resting row is joined any more, because ranks begin again.
-        """
+    def forget_undecided(self, stream_id: int) -> None:
+        """Stop judging rows that rest opposite a stream whose watermark goes back."""
         plan = self.family.plan
         if stream_id in (plan.stream_a, plan.stream_b):
             for chain in self.chains.values():
                 chain.settle_rings()
-        if self.ranked is not None and stream_id in (plan.stream_a, plan.stream_b):
-            self.ranked.start_anew()
-            for _, _, _, state in self.slices():
-                state.segments = []
         for side, opposite in (("a", plan.stream_b), ("b", plan.stream_a)):
             if self.absence is not None and opposite == stream_id:
                 held = {id(s): s for _, segments in self._waiting(side) for s in segments}

@@ -84,7 +84,7 @@ def migrated(
     if following.ranked is not None and former.ranked is not None:
         following.ranked.take_over(former.ranked)
     reached = former.opposite_reached(watermarks) if watermarks else watermarks
-    _take_parked(former, following, activated, marks)
+    _take_waiting(former, following, activated, marks)
     if following.groups is not None and former.groups is not None:
         following.groups.take_over(former.groups)
     for side in kept:
@@ -115,23 +115,28 @@ def migrated(
     return following
 
 
-def _take_parked(
+def _take_waiting(
     former: FamilyJoins,
     following: FamilyJoins,
     activated: frozenset[int],
     marks: Mapping[str, Mapping[int, Sequence[Term]]],
 ) -> None:
-    """Go on with the rows that wait on disk. They are opened only if a query asks for rows that are held."""
+    """Go on with the rows that wait. Those on disk are opened only if a query asks for rows that are held."""
     family = following.family
     asked = any(q.id in activated and q.backfill == "state" for q in family.plan.queries)
+
+    def known(side: str, segments: list[Segment]) -> list[Segment]:
+        if own := marks.get(side, {}):
+            segments = [_with_marks(s, family.layouts[side].kept(s), own) for s in segments]
+        return _with_new_filters(segments, [0] * len(segments), family, side, activated)
+
+    for side, waiting in former.sorting.items():
+        following.sorting[side].segments = known(side, waiting.segments)
     for side, parked in former.parked.items():
         if side in following.parked and not asked:
             following.parked[side].take_over(parked)
             continue
-        segments = list(parked.opened())
-        if own := marks.get(side, {}):
-            segments = [_with_marks(s, family.layouts[side].kept(s), own) for s in segments]
-        segments = _with_new_filters(segments, [0] * len(segments), family, side, activated)
+        segments = known(side, list(parked.opened()))
         if side in following.parked:
             following.parked[side].load = parked.load
             following.parked[side].tail.segments = segments

@@ -35,6 +35,13 @@ class Watermark:
         # No row is older than the year 1, and nobody can write an earlier time.
         return max(MIN_TIME_US, *candidates) if candidates else None
 
+    @property
+    def idle(self) -> bool:
+        """Return whether a heartbeat came that is not earlier than any row."""
+        if self.heartbeat_us is None:
+            return False
+        return self.max_event_time_us is None or self.heartbeat_us >= self.max_event_time_us
+
     def after_rows(self, max_event_time_us: int | None) -> Watermark:
         """Return the watermark after rows up to this event time (None: no rows)."""
         if max_event_time_us is None:

@@ -17,7 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from catalog.punctuation_marks import Promise
-from catalog.values.batch import FilterCounters, StreamPunctuations
+from catalog.values.counters.batch_counters import StreamPunctuations
+from catalog.values.counters.family_counters import FilterCounters
 from catalog.values.plan import PlannedFilter
 from catalog.values.query import Clock
 from catalog.values.stream import Stream

@@ -19,7 +19,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from catalog.values.batch import FilterCounters, StreamPunctuations
+from catalog.values.counters.batch_counters import StreamPunctuations
+from catalog.values.counters.family_counters import FilterCounters
 from operators.errors import CorruptPayload
 from operators.orders.order_progress import OrderedRows
 from operators.segments.row_codec import TS, decode_rows, encode_rows

@@ -31,7 +31,7 @@ from typing import Final
 
 import numpy as np
 
-from operators.segments.merge import concat, mergeable
+from operators.segments.merge import concat_alike
 from operators.segments.segment import Segment
 from operators.segments.waiting_rows import WaitingRows
 
@@ -60,7 +60,7 @@ class ClosedSegment:
 
 @dataclass(slots=True)
 class ParkingCounts:
-    """Counts of one side in one batch; see ``catalog.values.batch.MemoryCounters``."""
+    """Counts of one side in one batch; see ``MemoryCounters`` of ``catalog.values.counters``."""
 
     closed: int = 0
     opened: int = 0
@@ -156,11 +156,8 @@ class ParkedRows:
             return
         parts = sorted(self.tail.segments, key=lambda s: int(s.pos[0]))
         self.tail.segments = []
-        first = parts[0]
-        alike = [part for part in parts if mergeable(first, part, live)]
         # Rows that were evaluated under other plan versions keep what is known of them.
-        apart = [part for part in parts if not mergeable(first, part, live)]
-        for whole in (concat(alike, live), *apart):
+        for whole in concat_alike(parts, live):
             self.segments += _pieces(whole, min(len(whole) // enough, _MOST_PIECES))
 
     def close(self) -> None:

@@ -43,7 +43,7 @@ _LOOKED_AT_ONCE = 1 << 22
 
 @dataclass(slots=True)
 class RingCounts:
-    """Counts of the rings of one side in one batch; see ``catalog.values.batch.ProbeCounters``."""
+    """Counts of the rings of one side in one batch; see ``ProbeCounters`` of ``catalog.values.counters``."""
 
     probes: int = 0
     inserted: int = 0

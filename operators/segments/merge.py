@@ -41,6 +41,19 @@ def concat(segments: Iterable[Segment], live: Collection[int] | None = None) -> 
     return Segment(rows.take(pa.array(order)), epoch, filters)
 
 
+def concat_alike(segments: Sequence[Segment], live: Collection[int] | None = None) -> list[Segment]:
+    """Merge those segments that are ``mergeable`` with the first; the others stay apart.
+
+    Args:
+        segments: Any number.
+        live: As in ``concat``.
+    """
+    alike = [segment for segment in segments if mergeable(segments[0], segment, live)]
+    chosen = set(map(id, alike))
+    apart = [segment for segment in segments if id(segment) not in chosen]
+    return [concat(alike, live), *apart] if alike else []
+
+
 def _follow_each_other(parts: Sequence[Segment]) -> bool:
     """Return whether every row of a part comes before those of the next in the source, as it mostly does."""
     return all(int(one.pos.max()) < int(next_one.pos.min()) for one, next_one in pairwise(parts))

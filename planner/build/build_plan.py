@@ -43,7 +43,7 @@ from catalog.values.statistics import Profile
 from catalog.values.stream import Stream
 from catalog.wording import listed
 from planner.build.check_plan import check_plan
-from planner.build.choose_memory import choose_memory, chooses_memory
+from planner.build.choose_memory import choose_memory, chooses_memory, may_sort
 from planner.build.objective import Objective
 from planner.build.replication import HASHED, asked_replication, departed_replications, former_replications
 from planner.build.resting import unrested_families
@@ -134,7 +134,7 @@ def build_plan(
     grouped = families(queries)
     spread: dict[int, Replication] = {}
     firsts = {name: members[0] for name, members in grouped.items()}
-    joined = {n: (q.a.stream_id, q.b.stream_id, q.key, q.ordered) for n, q in firsts.items()}
+    joined = {n: (q.a.stream_id, q.b.stream_id, q.key, q.clocks) for n, q in firsts.items()}
     profile = with_open_times(profile, {n: facts[:3] for n, facts in joined.items()}, streams)
     unrested = unrested_families(grouped, before, replications, streams)
     again = frozenset(unrested.values())
@@ -156,6 +156,9 @@ def build_plan(
         if is_theta(family_id) and members[0].left is not None:
             # Pairs of the step before lie in any bucket, so the rows that they may meet go to all.
             asked = Replication(ALL_BUCKETS)
+        elif members[0].ordered and may_sort(objective, old):
+            # Rows that wait have come to the buckets that their keys had then.
+            asked = HASHED
         elif members[0].counts_rows or (hands_on and not is_theta(family_id)) or is_exchanged(sides[0]):
             # All rows of a key are counted, and wait for their ranks, in one bucket. Pairs that are made in
             # the bucket of a new fragment would not meet the rows that already rest in a next step. Pairs on
@@ -167,7 +170,7 @@ def build_plan(
         if not is_theta(family_id):
             replication = spread.get(members[0].a.stream_id, replication)
         if hands_on:
-            made = intermediate_id(*sides, members[0].key, ordered=members[0].ordered)
+            made = intermediate_id(*sides, members[0].key, members[0].clocks)
             spread[made] = replication
             for each in (made, exchanged_id(made)):
                 profile = with_handed(profile, family, each, rates)

@@ -1,7 +1,11 @@
 """Choice of where the rows of a join without windows wait: the first way whose rows are expected to fit.
 
-    plain     k_i + r_i k_j / r_j + L_ij        every row in memory
-    dbf       k_i + r_i k_j / r_j + C           rows that lead wait on disk; C rows are read ahead
+    plain     k_i + r_i k_j / r_j + L_ij             every row in memory
+    dbf       k_i + r_i k_j / r_j + C                rows that lead wait on disk; C rows are read ahead
+    hybrid    k_i + Mul_i + r_i Mul_j / r_j + C      besides, the last k_i rows wait for their place
+    msf       k_i + Mul_i + r_i Mul_j / r_j + L'     the same without the disk; only if it is asked for
+
+Sorting makes results come k rows late, so it is not chosen if the limit can be kept without it.
 
 Source: Window-Oblivious Join (Wu, Tan, Zhou), §4 and §4.2. We differ as in ``planner.orders.buffers``.
 """
@@ -15,7 +19,7 @@ from planner.families.families import SIDES
 
 _BYTES_PER_MB = 1_000_000
 #: In the order in which they are tried.
-_CHOICES = (Memory(), Memory("dbf"))
+_CHOICES = (Memory(), Memory("dbf"), Memory("hybrid"))
 
 
 def choose_memory(family: FamilyPlan, objective: Objective, rates: FamilyRates) -> Memory:
@@ -44,6 +48,12 @@ def choose_memory(family: FamilyPlan, objective: Objective, rates: FamilyRates) 
 def chooses_memory(objective: Objective) -> bool:
     """Return whether the planner chooses where rows wait."""
     return objective.oblivious_memory == "auto" and objective.oblivious_memory_mb is not None
+
+
+def may_sort(objective: Objective, former: FamilyPlan | None) -> bool:
+    """Return whether rows of a family may wait for their place in the order, now or in the version before."""
+    sorting = chooses_memory(objective) or objective.oblivious_memory in ("msf", "hybrid")
+    return sorting or (former is not None and former.memory.sorts)
 
 
 def memory_mb(memory: Memory, rates: FamilyRates) -> float:

@@ -30,11 +30,10 @@ def unrested_families(
     """
     firsts = {name: members[0] for name, members in grouped.items()}
     makers = {
-        intermediate_id(q.a.stream_id, q.b.stream_id, q.key, ordered=q.ordered): name
-        for name, q in firsts.items()
+        intermediate_id(q.a.stream_id, q.b.stream_id, q.key, q.clocks): name for name, q in firsts.items()
     }
     found: dict[str, str] = {}
-    for name in step_order({n: (q.a.stream_id, q.b.stream_id, q.key, q.ordered) for n, q in firsts.items()}):
+    for name in step_order({n: (q.a.stream_id, q.b.stream_id, q.key, q.clocks) for n, q in firsts.items()}):
         first = firsts[name]
         if not is_intermediate(first.a.stream_id) or is_exchanged(first.a.stream_id):
             continue

@@ -26,7 +26,8 @@ def family_costs(report: FamilyReport) -> dict[str, Any]:
         ``cost`` of the plan, ``costs`` of what every strategy would choose now by its name, ``decided_by``;
         ``hottest_bucket``: its predicted work over the mean, as planned and if keys were hashed, None where
         nothing is known of the keys; ``chain`` if one was given. ``predicted_rows`` of an ordered family:
-        scrambling factor, lag and the rows in memory that equality of the order is expected to need.
+        scrambling factor, lag, the rows in memory that equality of the order is expected to need, and the
+        seconds that rows wait before they are joined.
     """
     document: dict[str, Any] = {
         "cost": cost_document(report.cost),
@@ -50,8 +51,8 @@ def family_costs(report: FamilyReport) -> dict[str, Any]:
 
 def _expected(side: ExpectedRows) -> dict[str, Any]:
     # If the other stream stands still, rows wait without end.
-    rows = rounded(side.rows) if isfinite(side.rows) else None
-    return {"scramble": side.scramble, "lag": side.lag, "rows": rows}
+    rows, late_s = (rounded(each) if isfinite(each) else None for each in (side.rows, side.latency_s))
+    return {"scramble": side.scramble, "lag": side.lag, "rows": rows, "latency_s": late_s}
 
 
 def slice_costs(report: FamilyReport, join: JoinPlan, side: SideName, piece: Slice) -> dict[str, Any]:

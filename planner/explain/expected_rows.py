@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import isfinite
+from math import inf, isfinite
 
 from planner.costs.rates import memory_rows
 from planner.explain.explain import FamilyReport
 from planner.families.display import FamilyText
 from planner.families.families import SIDES, SideName
+from planner.orders.buffers import OrderedStream, latency_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,11 +20,13 @@ class ExpectedRows:
         scramble: Scrambling factor.
         lag: Rows by which the stream leads the other one.
         rows: Rows in memory for equality of the order; infinite if the other stream stands still.
+        latency_s: Seconds that a row waits before it is joined; infinite if its own stream stands still.
     """
 
     scramble: float
     lag: float
     rows: float
+    latency_s: float
 
 
 def expected_rows(report: FamilyReport) -> dict[SideName, ExpectedRows]:
@@ -33,16 +36,20 @@ def expected_rows(report: FamilyReport) -> dict[SideName, ExpectedRows]:
         own = report.rates.side(side)
         rows = memory_rows(report.family.memory, own, report.rates.side(other))
         if own.scramble is not None and own.lag is not None and rows is not None:
-            found[side] = ExpectedRows(own.scramble.value, own.lag.value, rows)
+            late_s = latency_s(report.family.memory, OrderedStream(own.scramble.value, own.rate.value))
+            found[side] = ExpectedRows(own.scramble.value, own.lag.value, rows, late_s)
     return found
 
 
 def expected_rows_text(report: FamilyReport, text: FamilyText) -> str:
     """Return the expectation in words; nothing for a join with windows."""
+    found = expected_rows(report)
     parts = [
         f"{expected.rows:,.0f} rows of {text.labels[side]}"
         if isfinite(expected.rows)
         else f"all rows of {text.labels[side]}"
-        for side, expected in expected_rows(report).items()
+        for side, expected in found.items()
     ]
-    return f"expects {', '.join(parts)} in memory" if parts else ""
+    late_s = max((expected.latency_s for expected in found.values()), default=0.0)
+    late = f", results {late_s:,.1f} s late" if 0 < late_s < inf else ""
+    return f"expects {', '.join(parts)} in memory{late}" if parts else ""

@@ -71,12 +71,13 @@ def display_interval(piece: Slice, clock: Clock = "time") -> str:
 
 
 def memory_text(memory: Memory) -> str:
-    """Return where rows of a family wait; nothing if all of them are in memory.
+    """Return where rows of a family wait; nothing if all of them are in memory and none waits.
 
-    >>> memory_text(Memory("dbf")), memory_text(Memory())
-    ('leading rows on disk', '')
+    >>> memory_text(Memory("hybrid")), memory_text(Memory("dbf")), memory_text(Memory())
+    ('sorted first, leading rows on disk', 'leading rows on disk', '')
     """
-    return "leading rows on disk" if memory.parks else ""
+    ways = {"sorted first": memory.sorts, "leading rows on disk": memory.parks}
+    return ", ".join(way for way, taken in ways.items() if taken)
 
 
 def resting_text(family: FamilyPlan) -> str:

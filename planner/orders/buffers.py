@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from catalog.values.plan import Memory
 
@@ -62,19 +62,47 @@ def buffer_rows(own: OrderedStream, other: OrderedStream, lag: float = 0.0) -> f
 
 
 def memory_rows(memory: Memory, own: OrderedStream, other: OrderedStream, lag: float) -> float:
-    """Return the rows of a stream in memory if its leading rows may wait on disk (§4.2).
+    """Return the rows of a stream in memory, those that wait included (§4).
 
-    >>> memory_rows(Memory("dbf", read_ahead=100), OrderedStream(500, 50), OrderedStream(100, 25), lag=9000)
+    >>> streams = OrderedStream(500, 50, 2), OrderedStream(100, 25, 2)
+    >>> memory_rows(Memory("dbf", read_ahead=100), *streams, lag=9000)
     803.0
+    >>> memory_rows(Memory("msf"), *streams, lag=9000), memory_rows(Memory("hybrid", 100), *streams, lag=9000)
+    (9208.0, 607.0)
 
     Args:
         memory: Where rows wait.
         own: The stream.
         other: The other one.
-        lag: Rows by which the stream leads.
+        lag: Rows by which the stream leads as it comes. Sorted, each stream comes k rows later, so the lag is
+            less by k of its own, and greater by as many rows as it brings in the time of the other's k.
     """
-    plain = buffer_rows(own, other, lag)
-    return min(plain, memory.read_ahead + buffer_rows(own, other)) if memory.parks else plain
+    waiting = 0.0
+    if memory.sorts:
+        waiting = own.scramble + 1
+        if other.rate_per_s > 0:
+            lag += own.rate_per_s * (other.scramble + 1) / other.rate_per_s - waiting
+        own, other = (replace(stream, scramble=stream.multiplicity - 1) for stream in (own, other))
+    rows = buffer_rows(own, other, lag)
+    return waiting + (min(rows, memory.read_ahead + buffer_rows(own, other)) if memory.parks else rows)
+
+
+def latency_s(memory: Memory, stream: OrderedStream) -> float:
+    """Return how long rows of a stream wait for those that may come before them, seconds.
+
+    >>> latency_s(Memory("msf"), OrderedStream(499, 50)), latency_s(Memory(), OrderedStream(499, 50))
+    (10.0, 0.0)
+
+    Args:
+        memory: Where rows wait.
+        stream: The stream.
+
+    Returns:
+        Seconds; infinite if the stream stands still.
+    """
+    if not memory.sorts:
+        return 0.0
+    return (stream.scramble + 1) / stream.rate_per_s if stream.rate_per_s > 0 else math.inf
 
 
 def buffer_rows_of(streams: Sequence[OrderedStream], own: int, lags: Sequence[float]) -> float:

@@ -215,13 +215,11 @@ class OrderCosts:
     def _held(self, order: JoinOrder, streams: int) -> float:
         """Return how many combinations of the first streams of an order can meet a row of the next one.
 
-        Those of the batch are among them: all rows, and half of the combinations, since new rows of the
-        stream that joins choose the rows of the first stream by event time.
+        Those of the batch are among them.
         """
         rates, first, following = self.rates, order.positions[:streams], order.positions[streams]
-        if streams == 1:
-            return rates.per_s[first[0]] * (rates.windows_s(first, following)[0] + rates.batch_s)
-        return rates.combinations_per_s(first) * (rates.held_s(first, following) + rates.batch_s / 2)
+        held_s = rates.windows_s(first, following)[0] if streams == 1 else rates.held_s(first, following)
+        return rates.combinations_per_s(first) * (held_s + rates.batch_s)
 
     def _equal(self, key: frozenset[Equals], before: tuple[int, ...], position: int) -> float:
         """Return the fraction of combinations of some streams and rows of another one that have one key."""

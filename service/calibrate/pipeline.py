@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 
-from catalog.values.batch import SliceCounters
+from catalog.values.counters.family_counters import SliceCounters
 from catalog.values.plan import Plan, Strategy
 from service.calibrate.in_process_job import ROWS_FILE_BYTES, InProcessJob
 from service.calibrate.workload import Batch, SyntheticWorkload

@@ -2,8 +2,8 @@
 
     CHAIN ── BucketReport ── encode ──> socket ──> decode ── the engine adds up the buckets' reports
 
-The counters are those of the manifest (``catalog.values.batch``), each bucket's share of them. Of the routes
-that occur the engine is told those that it asks for (``commit.reports``): it knows almost all of them.
+The counters are those of the manifest (``catalog.values.counters``), each bucket's share of them. Of the
+routes that occur the report has those that the engine asks for (``commit.reports``): it knows most of them.
 """
 
 from __future__ import annotations
@@ -15,21 +15,18 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
-from catalog.values.batch import (
+from catalog.values.batch import ResultFile
+from catalog.values.counters.batch_counters import CpuCounters, HeldTimes, StreamCounters, StreamPunctuations
+from catalog.values.counters.family_counters import (
     AbsenceCounters,
-    CpuCounters,
     ExchangeCounters,
     FilterCounters,
     GroupCounters,
-    HeldTimes,
     KeyCounters,
     MemoryCounters,
     ProbeCounters,
     PunctuationCounters,
-    ResultFile,
     SliceCounters,
-    StreamCounters,
-    StreamPunctuations,
     UnmatchedCounters,
 )
 from catalog.values.routes.query_sets import Int64s

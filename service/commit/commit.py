@@ -17,23 +17,24 @@ from dataclasses import dataclass, field, replace
 from catalog.clock import wall_clock_us
 from catalog.errors import InvariantBroken
 from catalog.store.store import Store
-from catalog.values.batch import (
-    AbsenceCounters,
-    BatchManifest,
+from catalog.values.batch import BatchManifest, ResultFile
+from catalog.values.counters.add_up import add_up
+from catalog.values.counters.batch_counters import (
     BucketCounters,
     CpuCounters,
+    StreamCounters,
+    StreamPunctuations,
+)
+from catalog.values.counters.family_counters import (
+    AbsenceCounters,
     FilterCounters,
     GroupCounters,
     KeyCounters,
     MemoryCounters,
     ProbeCounters,
     PunctuationCounters,
-    ResultFile,
     SliceCounters,
-    StreamCounters,
-    StreamPunctuations,
     UnmatchedCounters,
-    add_up,
 )
 from catalog.values.routes.query_sets import Int64s
 from catalog.values.routes.route_table import RouteTable

@@ -273,8 +273,9 @@ class MigrationDocument(BaseModel):
     )
     oblivious_memory: AskedMemory | None = Field(
         default=None,
-        description="Where the rows of joins without windows wait: in memory (`plain`), or on disk while "
-        "their stream leads (`dbf`). `auto` leaves it to the planner and the setting `oblivious_memory_mb`.",
+        description="Where the rows of joins without windows wait: nowhere, they are joined as they come "
+        "(`plain`); in memory until no row before them can come (`msf`); on disk while their stream leads "
+        "(`dbf`); or both (`hybrid`). `auto` leaves it to the planner and the setting `oblivious_memory_mb`.",
     )
     splits: list[SliceStepDocument] = Field(
         default_factory=list, description="Where slices are to be cut in two. The chain is pinned then."

@@ -20,6 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from catalog.arrow_types import canonical_type
 from catalog.durations import parse_duration_us
 from catalog.errors import InvalidDuration, InvalidInput
+from catalog.values.query import RANK
 from catalog.values.stream import (
     NAME_PATTERN,
     SECRET_PATTERN,
@@ -39,6 +40,7 @@ from catalog.values.stream import (
     KafkaTls,
     OnError,
     Punctuations,
+    SchemaRegistry,
     Source,
     Stream,
     TimeUnit,
@@ -50,8 +52,10 @@ from service.errors import InvalidName, InvalidStream
 
 #: How far ahead of the clock events may be: clocks and zones of clients are wrong by less.
 _MAX_AHEAD_US = 86_400 * 1_000_000
+#: A part of an address without credentials, which would be stored and shown.
+_REGISTRY_URL = r"https?://[^\s,/@?#:]+(:\d{1,5})?(/[^\s,@?#]*)?"
 #: Columns that Sluice adds to rows. ``_event_time`` is not one: a stream may read results of Sluice.
-RESERVED_COLUMNS = ("_pos",)
+RESERVED_COLUMNS = ("_pos", RANK)
 
 
 class _StreamDocument(BaseModel):
@@ -145,15 +149,39 @@ class ClusterDocument(_StreamDocument):
         )
 
 
+class RegistryDocument(_StreamDocument):
+    """Registry of the schemas of messages, and who asks it."""
+
+    url: str = Field(pattern=rf"^{_REGISTRY_URL}(\s*,\s*{_REGISTRY_URL})*$")
+    username: str | None = Field(default=None, pattern=r"^[^:]+$")
+    password: SecretDocument | None = None
+
+    def to_registry(self) -> SchemaRegistry:
+        """Return the registry.
+
+        Raises:
+            InvalidStream: There is a password without a user.
+        """
+        if self.password is not None and self.username is None:
+            raise InvalidStream(
+                "a password of the registry needs a user",
+                hint="Give username, too, or leave password out.",
+                path=("source", "registry", "password"),
+            )
+        password = None if self.password is None else EnvSecret(self.password.env)
+        return SchemaRegistry(self.url, self.username, password)
+
+
 class KafkaDocument(ClusterDocument):
     """A topic of Apache Kafka, one event a message."""
 
     type: Literal["kafka"]
     topic: str = Field(pattern=r"^[A-Za-z0-9._-]{1,249}$")
-    format: Literal["json"] = "json"
+    format: Literal["json", "avro"] = "json"
     on_bad: Literal["reject", "dead-letter"] = "reject"
     key: str | None = None
     headers: dict[str, str] = Field(default_factory=dict)
+    registry: RegistryDocument | None = None
 
 
 class GeneratedColumnDocument(_StreamDocument):
@@ -366,6 +394,22 @@ class StreamDocument(_StreamDocument):
             source.on_bad,
             None if source.key is None else names[source.key.lower()],
             tuple((names[name.lower()], header) for name, header in source.headers.items()),
+            registry=self._registry(source),
+        )
+
+    def _registry(self, source: KafkaDocument) -> SchemaRegistry | None:
+        if (source.format == "avro") == (source.registry is not None):
+            return None if source.registry is None else source.registry.to_registry()
+        if source.registry is None:
+            raise InvalidStream(
+                f'messages of stream "{self.name}" are in Avro, but no registry has their schemas',
+                hint='Give registry, such as {url: "http://registry:8081"}.',
+                path=("source", "format"),
+            )
+        raise InvalidStream(
+            f'messages of stream "{self.name}" are in JSON, which needs no registry',
+            hint="Write format: avro, or leave registry out.",
+            path=("source", "registry"),
         )
 
 

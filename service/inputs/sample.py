@@ -289,13 +289,12 @@ def _of_topic(stream: Stream, source: KafkaSource, columns: Sequence[str], limit
             for p, (oldest, following) in sorted(ends.items())
             if oldest < following
         ]
-        messages = read_messages(stream, ranges, wait_s=_BROKERS_WAIT_S)
+        table, *_ = messages_to_table(stream, source, read_messages(stream, ranges, wait_s=_BROKERS_WAIT_S))
     except (KafkaDown, MessagesLost, SourceNotFound, SecretMissing) as error:
         log.info("topic not sampled", extra=fields(stream=stream.name, reason=error.primary))
         return None
     finally:
         topics.close()
-    table, *_ = messages_to_table(stream, source, messages)
     table = table.select(list(read_columns(stream, columns)))
     return RowSample(table, _rate(stream, table)) if table.num_rows else None
 

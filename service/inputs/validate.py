@@ -24,6 +24,7 @@ from catalog.values.stream import (
 )
 from catalog.wording import did_you_mean, nearest
 from service.errors import InvalidGenerator, SourceNotAllowed, SourceNotFound
+from service.inputs.formats.avro import check_registry
 from service.inputs.formats.values import UnfitValueError, expected, from_text
 from service.inputs.sources.distributions import uniform_range
 from service.inputs.sources.files import is_of_kernel
@@ -94,7 +95,7 @@ def validate_source(stream: Stream) -> None:
     Raises:
         SourceNotFound: The path, or the directory of the glob, does not exist or may not be read.
         InvalidGenerator: A setting is out of range or does not fit its column.
-        KafkaDown: Brokers do not answer.
+        KafkaDown: Brokers, or the registry of schemas, do not answer.
         KafkaUnsupported: The client library is not installed.
         SecretMissing: The variable of a secret is not set.
     """
@@ -103,21 +104,23 @@ def validate_source(stream: Stream) -> None:
     elif isinstance(stream.source, GeneratorSource):
         _validate_generator(stream, stream.source)
     elif isinstance(stream.source, KafkaSource):
+        if stream.source.format == "avro":
+            check_registry(stream, stream.source)
         with closing(Topics()) as topics:
             topics.partitions(stream)
 
 
 def check_servers(stream: Stream, allowed: Sequence[str]) -> None:
-    """Refuse a topic at brokers that the operator does not name.
+    """Refuse a topic at brokers, or schemas at a registry, that the operator does not name.
 
     Who may register a stream must not reach through the service what only the service can.
 
     Args:
         stream: The stream.
-        allowed: Brokers, ``host:port``; ``*`` for any.
+        allowed: Brokers and registries, ``host:port``; ``*`` for any.
 
     Raises:
-        SourceNotAllowed: One of its brokers is not among them.
+        SourceNotAllowed: One of its servers is not among them.
     """
     if not isinstance(stream.source, KafkaSource) or "*" in allowed:
         return
@@ -127,6 +130,14 @@ def check_servers(stream: Stream, allowed: Sequence[str]) -> None:
                 f'stream "{stream.name}" may not be read from broker "{server}"',
                 hint="Have the operator name it in SLUICE_SERVERS.",
                 path=("source", "bootstrap"),
+            )
+    registry = stream.source.registry
+    for server in () if registry is None else registry.servers:
+        if server not in allowed:
+            raise SourceNotAllowed(
+                f'schemas of stream "{stream.name}" may not be read from registry "{server}"',
+                hint="Have the operator name it in SLUICE_SERVERS.",
+                path=("source", "registry", "url"),
             )
 
 

@@ -15,7 +15,9 @@ import pandas as pd
 from pyspark.sql.streaming.stateful_processor import ValueState
 
 from catalog.errors import InvariantBroken
-from catalog.values.batch import CpuCounters, ExchangeCounters, ResultFile, StreamCounters
+from catalog.values.batch import ResultFile
+from catalog.values.counters.batch_counters import CpuCounters, StreamCounters
+from catalog.values.counters.family_counters import ExchangeCounters
 from catalog.values.plan import Plan
 from catalog.values.routes.route_table import RouteTable
 from operators.bucket.batch_output import BatchOutput

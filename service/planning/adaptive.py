@@ -22,8 +22,9 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from catalog.store.store import Store
-from catalog.values.batch import BatchManifest, SliceCounters
+from catalog.values.batch import BatchManifest
 from catalog.values.calibration import Calibration
+from catalog.values.counters.family_counters import SliceCounters
 from catalog.values.plan import FamilyPlan, JoinPlan, Plan
 from catalog.values.statistics import Profile
 from planner.build.build_plan import STRATEGIES

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from catalog.values.batch import SliceCounters
 from catalog.values.calibration import Calibration
+from catalog.values.counters.family_counters import SliceCounters
 from catalog.values.plan import FamilyPlan, Plan
 from planner.build.diff import JoinKey, Shape, diff, rows_moved, shapes
 from planner.costs.cost import CostModelName

@@ -14,8 +14,8 @@ from catalog.clock import wall_clock_us
 from catalog.errors import NameTaken, SluiceError
 from catalog.steps import is_intermediate, stream_sides
 from catalog.store.store import Store
-from catalog.values.batch import SliceCounters
 from catalog.values.calibration import Calibration
+from catalog.values.counters.family_counters import SliceCounters
 from catalog.values.plan import Plan, Strategy
 from catalog.values.query import Backfill, Query
 from catalog.values.statistics import Measure, Profile

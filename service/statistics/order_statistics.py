@@ -7,11 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
 
-from catalog.values.batch import BatchManifest, ProbeCounters, add_up
+from catalog.values.batch import BatchManifest
+from catalog.values.counters.add_up import add_up
+from catalog.values.counters.family_counters import ProbeCounters
 from catalog.values.plan import Memory
 from catalog.values.statistics import FamilyProfile
 from planner.families.families import SIDES, family_clocks, family_streams
-from planner.orders.buffers import OrderedStream, memory_rows
+from planner.orders.buffers import OrderedStream, latency_s, memory_rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +53,9 @@ class OrderStatistics:
         held_rows: Rows held in slices after the last batch.
         disordered_share: Fraction of the stream's rows in the last batches that broke its order; None
             without rows.
+        memory: Where rows of the side wait.
+        latency_s: Seconds that a row waits for those that may come before it, by the scrambling factor and
+            the rows of the last batches; 0 where rows are joined as they come, None while none come.
         waiting_rows: Rows in memory after the last batch that wait outside the slices.
         parked_rows: Rows after the last batch that wait on disk because their stream leads.
         parked_segments: Closed segments that these rows are in.
@@ -64,6 +69,8 @@ class OrderStatistics:
     predicted_rows: float | None
     held_rows: int
     disordered_share: float | None
+    memory: str
+    latency_s: float | None
     waiting_rows: int
     parked_rows: int
     parked_segments: int
@@ -84,6 +91,7 @@ def order_statistics(
     if "order" not in family_clocks(family):
         return
     last = recent[-1]
+    seconds = (last.committed_at_us - recent[0].started_at_us) / 1e6
     scrambles = {c.stream_id: c.scramble for c in last.streams}
     rows = Counter[int]()
     for counters in (c for m in recent for c in m.streams):
@@ -101,10 +109,12 @@ def order_statistics(
         scramble, opposite, lag = scrambles.get(ids[side]), scrambles.get(ids[other]), lags[side]
         if scramble is None:
             continue  # pairs of a step before: no source counts them
+        way = Memory(memory[side].strategy if side in memory else "plain")
+        late_s = latency_s(way, OrderedStream(scramble, rows[ids[side]] / seconds if seconds > 0 else 0.0))
         predicted = None
         if opposite is not None and lag is not None:
             streams = OrderedStream(scramble, rows[ids[side]]), OrderedStream(opposite, rows[ids[other]])
-            predicted = memory_rows(Memory("dbf" if side in memory else "plain"), *streams, lag.value)
+            predicted = memory_rows(way, *streams, lag.value)
         yield OrderStatistics(
             side=side,
             stream=names.get(ids[side], ""),
@@ -113,6 +123,8 @@ def order_statistics(
             predicted_rows=predicted if predicted is not None and isfinite(predicted) else None,
             held_rows=sum(s.rows for s in last.slices if (s.family, s.side) == (family, side)),
             disordered_share=disordered[side] / rows[ids[side]] if rows[ids[side]] else None,
+            memory=way.strategy,
+            latency_s=late_s if isfinite(late_s) else None,
             waiting_rows=memory[side].waiting if side in memory else 0,
             parked_rows=memory[side].parked if side in memory else 0,
             parked_segments=memory[side].parked_segments if side in memory else 0,

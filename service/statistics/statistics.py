@@ -15,14 +15,10 @@ from itertools import pairwise
 from catalog.clock import wall_clock_us
 from catalog.steps import is_exchanged
 from catalog.store.store import Store
-from catalog.values.batch import (
-    BatchManifest,
-    PunctuationCounters,
-    SliceCounters,
-    StreamPunctuations,
-    UnmatchedCounters,
-    add_up,
-)
+from catalog.values.batch import BatchManifest
+from catalog.values.counters.add_up import add_up
+from catalog.values.counters.batch_counters import StreamPunctuations
+from catalog.values.counters.family_counters import PunctuationCounters, SliceCounters, UnmatchedCounters
 from catalog.values.statistics import FamilyProfile, Measure, Profile, StreamProfile
 from catalog.values.stream import MEGABYTE, FilesSource, Stream
 from planner.families.families import family_streams

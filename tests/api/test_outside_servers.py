@@ -11,6 +11,7 @@ import pytest
 from tests.api.without_engine import CQL, Service
 from tests.builders import stream_document
 from tests.service.kafka.brokers import Brokers, brokers
+from tests.service.kafka.registry import registry
 
 SASL = {"mechanism": "PLAIN", "username": "u", "password": {"env": "SLUICE_SECRET_KAFKA"}}
 TABLE = {
@@ -39,6 +40,9 @@ def kafka() -> Iterator[Brokers]:
         yield found
 
 
+AVRO = {"format": "avro", "registry": {"url": "http://registry:8081"}}
+
+
 @pytest.fixture
 def service(tmp_path: Path, kafka: Brokers) -> Iterator[Service]:
     opened = Service(tmp_path / "data", servers=f"{kafka.bootstrap},db:5432,b:1,c:2")
@@ -62,6 +66,17 @@ def test_a_topic_is_registered_and_shown_as_it_was(service: Service, kafka: Brok
     assert refused.json()["code"] == "not-an-http-stream"
 
 
+def test_a_topic_in_avro_is_shown_with_its_registry(service: Service, kafka: Brokers, tmp_path: Path) -> None:
+    kafka.tell("create", "in-avro", 1)
+    with registry() as schemas:
+        address = schemas.url.removeprefix("http://")
+        opened = Service(tmp_path / "other", servers=f"{kafka.bootstrap},{address}")
+        named = {"url": schemas.url}
+        document = topic_document(kafka, "in-avro", format="avro", registry=named)
+        assert opened.made("POST", "/streams", document)["source"]["registry"] == named
+        opened.close()
+
+
 def test_a_start_with_the_latest_keeps_where_the_topic_ended(service: Service, kafka: Brokers) -> None:
     kafka.tell("create", "ended", 2)
     kafka.produce("ended", [{"value": b"{}", "partition": 1}])
@@ -79,6 +94,16 @@ def test_a_start_with_the_latest_keeps_where_the_topic_ended(service: Service, k
         ({"key": "nothing"}, "invalid-stream", "#/source/key"),
         ({"sasl": SASL | {"password": {"env": "SLUICE_CATALOG_URL"}}}, "invalid-request", None),
         ({"sasl": SASL | {"password": "hunter2"}}, "invalid-request", None),
+        ({"format": "avro"}, "invalid-stream", "#/source/format"),
+        ({"registry": {"url": "http://r:1"}}, "invalid-stream", "#/source/registry"),
+        (AVRO, "source-not-allowed", "#/source/registry/url"),
+        ({"format": "avro", "registry": {"url": "http://me:pw@r"}}, "invalid-request", "#/source/registry"),
+        ({"format": "avro", "registry": {"url": "ftp://r"}}, "invalid-request", "#/source/registry/url"),
+        (
+            {"format": "avro", "registry": {"url": "http://r", "password": {"env": "SLUICE_SECRET_R"}}},
+            "invalid-stream",
+            "#/source/registry/password",
+        ),
     ],
 )
 def test_what_a_topic_may_not_be(

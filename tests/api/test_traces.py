@@ -18,7 +18,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from api.server.traces import Traces
 from catalog.store.store import Store
-from catalog.values.batch import CpuCounters
+from catalog.values.counters.batch_counters import CpuCounters
 from tests.api.running_service import RunningService, free_port, post, wait_for
 from tests.builders import EMPTY_BATCH
 from tests.service.pairs import open_store

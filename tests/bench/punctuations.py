@@ -575,12 +575,20 @@ streams are made. [Punctuations](../punctuations.md#figures) says what the figur
 
 {table}
 
-**Rows of a unique side.** Each row of a `unique` stream closes its own key, so its key is stored twice: in
-the row and in the closing. For 600 auctions of the demo in two buckets, these closings take 21 kB of the 63
-kB of the state of both families. They are not derived from the stored rows, because a closing outlives its
-row: the row leaves when the other stream closes its key, when a filter stops it or when its window ends,
-and each of these places would have to hand over a key. The closing also has a time of its own, which rows
-of the other stream extend.
+**Rows of a unique side.** Each row of a `unique` stream closes its own key, so the key of a row that is held
+is stored twice: in the row and in the closing. Three designs were tried on the demo of auctions (12,000
+auctions, two buckets), in the middle of the run:
+
+1. Closings derived from the stored rows, with a closing written when its row leaves. A row leaves when the
+   other stream closes its key, when a filter stops it or when its window ends, and each of these places would
+   have to hand over a key.
+2. The same, with one comparison of the segments before and after each batch that finds the keys of all rows
+   that have left. This was not built, because it saves too little: of 7,213 closings of auctions that are
+   remembered, 478 (7%) have a row that is held, which makes 3% of the state. The others outlive their rows.
+   If nothing closes the keys of auctions, it is 39% of the closings, and at most 9% of the state.
+3. Closings without what nobody asks once their batch is over: their positions, and the ends of intervals of a
+   single key. A closing of auctions takes 16.7 bytes instead of 18.6, and the whole state 289 kB instead of
+   310 kB. This is the design that is built.
 """
 
 

@@ -9,7 +9,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from sqlalchemy import Connection
 
 from catalog.store.store import Store
-from catalog.values.batch import BatchManifest, ResultFile, SliceCounters, StreamCounters
+from catalog.values.batch import BatchManifest, ResultFile
+from catalog.values.counters.batch_counters import StreamCounters
+from catalog.values.counters.family_counters import SliceCounters
 from catalog.values.plan import FamilyPlan, JoinPlan, Plan, PlannedFilter, PlannedQuery, Slice
 from catalog.values.query import Output, Query, QueryRecord
 from catalog.values.routes.route_table import BatchRoutes, RouteTable

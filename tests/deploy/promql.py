@@ -10,7 +10,8 @@ from pathlib import Path
 import promql_parser
 from prometheus_client.parser import text_string_to_metric_families
 
-from catalog.values.batch import CpuCounters, SliceCounters, StreamCounters
+from catalog.values.counters.batch_counters import CpuCounters, StreamCounters
+from catalog.values.counters.family_counters import SliceCounters
 from catalog.values.query import Output
 from catalog.values.sink import FilesSink
 from planner.build.build_plan import build_plan

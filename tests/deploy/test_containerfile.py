@@ -71,7 +71,7 @@ def test_what_runs_writes_into_the_volume() -> None:
 def test_extras_are_those_of_the_package() -> None:
     install = next(step.text for step in STEPS if "sluice-*.whl" in step.text)
     extras = install.partition(".whl)[")[2].partition("]")[0].split(",")
-    assert extras == ["kafka", "oidc", "postgres", "traces"]
+    assert extras == ["avro", "kafka", "oidc", "postgres", "traces"]
     assert set(extras) <= set(PROJECT["project"]["optional-dependencies"])
 
 

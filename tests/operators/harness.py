@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from catalog.arrow_types import PUNCTUATION_COLUMN
 from catalog.store.codec import encode
-from catalog.values.batch import SliceCounters
+from catalog.values.counters.family_counters import SliceCounters
 from catalog.values.plan import ControlRecord, Heartbeat, Horizon, Plan, Promises, Pull
 from catalog.values.stream import Stream
 from operators.bucket.batch_output import BatchOutput

@@ -9,7 +9,7 @@ from typing import Unpack
 import pytest
 from hypothesis import given, settings
 
-from catalog.values.batch import AbsenceCounters
+from catalog.values.counters.family_counters import AbsenceCounters
 from catalog.values.plan import Strategy
 from catalog.values.query import JoinKind, Query
 from operators.bucket.counters import absence_counters, slice_counters, unmatched_counters

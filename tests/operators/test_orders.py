@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from catalog.arrow_types import arrow_type
-from catalog.values.plan import Memory, Plan, Strategy
+from catalog.values.plan import Heartbeat, Memory, Plan, Replication, Strategy
 from catalog.values.stream import Order, Stream
 from operators.orders.order_progress import OrderProgress, ordered_rows, scrambling_factor
 from planner.bind.bind import bind
@@ -54,7 +54,7 @@ def value_of(step: int | None, kind: str) -> object:
 
 Row = tuple[int | None, int, int, int]
 #: Ways to save memory; few rows in memory let rows of small tests wait on disk.
-MEMORIES = (Memory(), *(Memory("dbf", rows) for rows in (1, 4, 16)))
+MEMORIES = (Memory(), Memory("msf"), *(Memory(w, n) for w in ("dbf", "hybrid") for n in (1, 4, 16)))
 
 
 def table_of(stream: Stream, rows: Sequence[Row], begin: int) -> pa.Table:
@@ -85,9 +85,10 @@ def rows_in_disorder(draw: st.DrawFn) -> list[Row]:
     return rows
 
 
-def saving(plan: Plan, memory: Memory) -> Plan:
-    """Return a plan whose families save memory in one way."""
-    return replace(plan, families=tuple(replace(f, memory=memory) for f in plan.families))
+def saving(plan: Plan, memory: Memory, fragments: int = 1) -> Plan:
+    """Return a plan whose ordered families save memory in one way, with so many fragments of each key."""
+    given = {"memory": memory, "replication": Replication(fragments)}
+    return replace(plan, families=tuple(replace(f, **given) if f.ordered else f for f in plan.families))
 
 
 def passes(name: str, a: Row, b: Row) -> bool:
@@ -121,12 +122,10 @@ def test_pairs_are_all_that_conditions_allow_of_rows_in_order(data: st.DataObjec
     queries = [bind(text, by_name, name=n, query_id=i) for i, (n, text) in enumerate(texts.items(), 1)]
     objective = Objective(data.draw(st.sampled_from(STRATEGIES)))
     # The last query enters later.
-    first = saving(
-        build_plan(queries[1:], streams, objective=objective), data.draw(st.sampled_from(MEMORIES))
-    )
-    second = saving(
-        build_plan(queries, streams, first, objective=objective), data.draw(st.sampled_from(MEMORIES))
-    )
+    fragments = data.draw(st.integers(1, 2))
+    first, second = (data.draw(st.sampled_from(MEMORIES)) for _ in range(2))
+    earlier = saving(build_plan(queries[1:], streams, objective=objective), first, fragments)
+    later = saving(build_plan(queries, streams, earlier, objective=objective), second, fragments)
     buckets, crash = data.draw(st.integers(1, 3)), data.draw(st.sampled_from(get_args(Crash)))
     runner = (
         Runner(streams, buckets, slack_us=None, stored=data.draw(st.booleans()))
@@ -145,7 +144,7 @@ def test_pairs_are_all_that_conditions_allow_of_rows_in_order(data: st.DataObjec
             batch_of |= {(n, place): batch for place in range(begin, begin + len(taken))}
             tables[n] = table_of(streams[n], taken, begin)
             at[n] = begin + len(taken)
-        plans = [first] if batch == 0 and enters else [second] if batch == enters else []
+        plans = [earlier] if batch == 0 and enters else [later] if batch == enters else []
         outputs = runner.step(tables, plans)
         move(runner, None)
         for output in outputs:
@@ -157,6 +156,12 @@ def test_pairs_are_all_that_conditions_allow_of_rows_in_order(data: st.DataObjec
                     strict=True,
                 )
                 assert all(time == max(rows[1][a][3], rows[2][b][3]) for a, b, time in pairs)
+    # Rows that wait for others before them do so until their stream is idle.
+    nothing = {n: table_of(streams[n], [], at[n]) for n in streams}
+    runner.step(nothing, heartbeats=[Heartbeat(n, 100) for n in streams])
+    assert not any(
+        waiting.rows for b in runner.state for j in b.families.values() for waiting in j.sorting.values()
+    )
     for query in queries:
         out_of_order = {(side, pos) for family, side, pos in runner.violating if family == family_of(query)}
         since = enters if query.name == "filtered" else 0

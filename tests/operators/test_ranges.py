@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from catalog.arrow_types import PUNCTUATION_COLUMN
 from catalog.values.plan import Plan
 from catalog.values.stream import Punctuations, Stream
-from operators.closings.closing_rows import TO, collapsed, ends, folded
+from operators.closings.closing_rows import TO, as_stored, collapsed, ends, folded
 from operators.segments.row_codec import KEY, POS, TS
 from planner.build.build_plan import build_plan
 from service.inputs.sources.promises import posted_promises
@@ -123,7 +123,9 @@ def test_intervals_are_disjoint_and_keep_first_position_and_latest_time(
     assert told == wanted
     for whenever in (False, True):
         fewer = collapsed(found, whenever=whenever)
+        fewer = as_stored(fewer)
         keys, to = fewer.column(KEY).to_numpy(), ends(fewer)
+        assert (TO in fewer.schema.names) == bool((keys != to).any())
         assert {key for n in range(fewer.num_rows) for key in range(keys[n], to[n] + 1)} == set(wanted)
         if whenever:
             assert (keys[1:] > to[:-1] + 1).all()

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from catalog.values.batch import SliceCounters
+from catalog.values.counters.family_counters import SliceCounters
 from catalog.values.plan import Plan, Strategy
 from catalog.values.query import Query
 from operators.bucket.counters import slice_counters

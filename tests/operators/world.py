@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from catalog.values.batch import SliceCounters
+from catalog.values.counters.family_counters import SliceCounters
 from catalog.values.plan import FamilyPlan, Heartbeat, JoinPlan, Plan
 from catalog.values.query import UNBOUNDED_US, Query
 from catalog.values.stream import Stream

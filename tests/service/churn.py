@@ -27,7 +27,7 @@ from sqlalchemy import LargeBinary, Text, func, select
 
 from catalog.store import tables
 from catalog.store.store import Store
-from catalog.values.batch import StreamCounters
+from catalog.values.counters.batch_counters import StreamCounters
 from catalog.values.query import Backfill, Query
 from catalog.values.stream import Column, HttpSource, Stream
 from operators.bucket.batch_output import BatchOutput

@@ -19,7 +19,8 @@ import numpy as np
 import pyarrow as pa
 
 from catalog.store.compaction import Compaction
-from catalog.values.batch import FilterCounters, KeyCounters, SliceCounters, StreamCounters
+from catalog.values.counters.batch_counters import StreamCounters
+from catalog.values.counters.family_counters import FilterCounters, KeyCounters, SliceCounters
 from catalog.values.query import Output
 from catalog.values.routes.route_table import BatchRoutes, RouteTable
 from service.commit.compaction import Compactor

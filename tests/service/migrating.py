@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from catalog.store.store import Store
-from catalog.values.batch import SliceCounters
 from catalog.values.change import AddQuery, RemoveQuery
+from catalog.values.counters.family_counters import SliceCounters
 from catalog.values.plan import Plan
 from catalog.values.stream import Column, HttpSource, Stream
 from operators.bucket.dry_run import dry_run

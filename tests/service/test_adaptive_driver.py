@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from catalog.store.store import Store
-from catalog.values.batch import FilterCounters, SliceCounters, StreamCounters
+from catalog.values.counters.batch_counters import StreamCounters
+from catalog.values.counters.family_counters import FilterCounters, SliceCounters
 from catalog.values.plan import Plan
 from catalog.values.query import Query
 from planner.bind.bind import bind

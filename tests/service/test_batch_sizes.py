@@ -15,7 +15,8 @@ from sqlalchemy import delete
 
 from catalog.store import tables
 from catalog.store.store import Store
-from catalog.values.batch import KeyCounters, SliceCounters, StreamCounters
+from catalog.values.counters.batch_counters import StreamCounters
+from catalog.values.counters.family_counters import KeyCounters, SliceCounters
 from catalog.values.plan import Heartbeat, Plan
 from catalog.values.source_file import SourceFile
 from catalog.values.stream import FilesSource, Stream

@@ -9,7 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from catalog.values.batch import KeyCounters, SliceCounters, StreamCounters
+from catalog.values.counters.batch_counters import StreamCounters
+from catalog.values.counters.family_counters import KeyCounters, SliceCounters
 from catalog.values.plan import ALL_BUCKETS, Replication, Strategy
 from catalog.values.query import Query
 from catalog.values.statistics import Profile

@@ -20,7 +20,8 @@ from catalog.store.database import Database
 from catalog.store.repositories.epochs import check_epoch
 from catalog.store.repositories.routes import add_routes
 from catalog.store.repository import Repository
-from catalog.values.batch import BatchManifest, BatchProgress, StreamCounters, Totals
+from catalog.values.batch import BatchManifest, BatchProgress, Totals
+from catalog.values.counters.batch_counters import StreamCounters
 from catalog.values.routes.query_counts import QueryCounts
 from catalog.values.routes.route_table import BatchRoutes
 

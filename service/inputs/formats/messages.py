@@ -1,4 +1,4 @@
-"""Messages of a topic as events: a JSON object a message, columns from its key and headers beside.
+"""Messages of a topic as events: a JSON object or a record of Avro, columns from key and headers beside.
 
 A message without a value, a tombstone, says that its key is deleted: it is no event and is passed over. One
 that does not fit the stream is told with the reason, whatever columns are asked for: the same messages are
@@ -18,6 +18,7 @@ import pyarrow as pa
 from catalog.arrow_types import arrow_schema
 from catalog.durations import format_duration
 from catalog.values.stream import KafkaSource, Stream
+from service.inputs.formats.avro import UnfitAvroError, avro_decoder
 from service.inputs.formats.values import (
     TextForm,
     UnfitValueError,
@@ -34,6 +35,9 @@ if TYPE_CHECKING:
 
 #: Characters of an unfit value that a reason repeats.
 _SHOWN_CHARACTERS: Final = 60
+
+#: Errors of values that are not in the format of their source.
+_UNDECODED: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, UnfitAvroError)
 
 _decode_json = msgspec.json.Decoder().decode
 _decode_digits = msgspec.json.Decoder(float_hook=exact_number).decode
@@ -64,23 +68,27 @@ def messages_to_table(
 
     Returns:
         The table; the index of each row's message, ascending; the messages that are no events, in order.
+
+    Raises:
+        KafkaDown: The registry of their schemas does not answer.
     """
     unfit: dict[int, str] = {}
     objects: dict[int, Mapping[str, object]] = {}
-    decode = _decode_digits if needs_digits(stream) else _decode_json
+    form, kind = ("JSON", "a JSON object") if source.format == "json" else ("Avro", "a record")
+    decode = _decoder(stream, source)
     for index, message in enumerate(messages):
         value = message.value()
         if value is None:
             continue
         try:
             found = decode(value)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            unfit[index] = f"its value is not JSON: {error}"
+        except _UNDECODED as error:
+            unfit[index] = f"its value is not {form}: {error}"
             continue
         if isinstance(found, dict):
             objects[index] = found
         else:
-            unfit[index] = f"its value is not a JSON object but {json_text(found, _SHOWN_CHARACTERS)}"
+            unfit[index] = f"its value is not {kind} but {json_text(found, _SHOWN_CHARACTERS)}"
     # All columns are read whatever is asked for; those that do not fit leave, and what is left fits.
     columns: dict[str, pa.Array] = {}
     indexes = list(objects)
@@ -102,20 +110,23 @@ def message_times(stream: Stream, source: KafkaSource, messages: Sequence[Messag
     """Return the event time of each message, µs UTC; None where it has none that counts.
 
     Only the event time is looked at, so a message that is no event for another reason has a time as well.
+
+    Raises:
+        KafkaDown: The registry of their schemas does not answer.
     """
     if stream.event_time in _from_elsewhere(source):
         objects: dict[int, Mapping[str, object]] = {
             index: {} for index, message in enumerate(messages) if message.value() is not None
         }
     else:
-        decode = _event_time_decoder(stream.event_time)
+        decode = _event_time_decoder(stream, source)
         objects = {}
         for index, message in enumerate(messages):
             value = message.value()
             if value is not None:
                 try:
-                    objects[index] = {stream.event_time: decode(value).found}
-                except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+                    objects[index] = decode(value)
+                except _UNDECODED:
                     continue
     indexes = list(objects)
     array, unfit = _column(stream, source, stream.event_time, "timestamp", messages, objects, indexes)
@@ -127,8 +138,30 @@ def message_times(stream: Stream, source: KafkaSource, messages: Sequence[Messag
     return times
 
 
+def _decoder(stream: Stream, source: KafkaSource) -> Callable[[bytes], Any]:
+    """Return the decoder of a whole value."""
+    if source.format == "avro":
+        return avro_decoder(stream, source, [column.name for column in stream.columns])
+    return _decode_digits if needs_digits(stream) else _decode_json
+
+
+def _event_time_decoder(stream: Stream, source: KafkaSource) -> Callable[[bytes], Mapping[str, object]]:
+    """Return a decoder of the event time alone."""
+    name = stream.event_time
+    if source.format == "json":
+        field = _json_field_decoder(name)
+        return lambda value: {name: field(value).found}
+    record = avro_decoder(stream, source, [name])
+
+    def event_time(value: bytes) -> Mapping[str, object]:
+        found = record(value)
+        return found if isinstance(found, dict) else {}
+
+    return event_time
+
+
 @lru_cache(maxsize=64)
-def _event_time_decoder(name: str) -> Callable[[bytes], Any]:  # Any: a class made for the field
+def _json_field_decoder(name: str) -> Callable[[bytes], Any]:  # Any: a class made for the field
     """Return a decoder that looks at one field and passes over the others."""
     one_field = msgspec.defstruct("OneField", [("found", Any, None)], rename={"found": name})
     return msgspec.json.Decoder(one_field, float_hook=exact_number).decode

@@ -352,7 +352,11 @@ class Topics:
     def _add(self, topic: _Topic, messages: Sequence[Message]) -> None:
         if not messages:
             return
-        times = message_times(topic.stream, topic.source, messages)
+        try:
+            times = message_times(topic.stream, topic.source, messages)
+        except KafkaDown:
+            self.forget(topic.stream)  # the messages that were taken are asked for again
+            raise
         for message, time_us in zip(messages, times, strict=True):
             index = topic.indexes[message.partition() or 0]
             offset = message.offset() or 0

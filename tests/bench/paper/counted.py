@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from catalog.values.batch import SliceCounters
+from catalog.values.counters.family_counters import SliceCounters
 from catalog.values.plan import FamilyPlan, Plan
 from planner.costs.cost import JoinInput, SliceLoad, Terms
 from planner.costs.loads import join_input, slice_loads

@@ -98,7 +98,7 @@ def test_pairs_on_their_way_are_part_of_the_state() -> None:
 @pytest.mark.parametrize("other", [4, 99])
 def test_state_of_another_format_is_refused(other: int) -> None:
     manifest = json.dumps(json.loads(encode_manifest(Bucket())) | {"format": other}).encode()
-    message = f"has format {other}, this version reads 5 to 9"
+    message = f"has format {other}, this version reads 5 to 10"
     with pytest.raises(UnknownStateFormat, match=message):
         load_bucket(manifest, None, lambda i: Segment.decode(b""), {})
     # The plan that was stored beside it need not be readable: so one asks for its version first.

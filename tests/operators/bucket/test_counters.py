@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from catalog.values.batch import KeyCounters
+from catalog.values.counters.family_counters import KeyCounters
 from operators.bucket.counters import key_counters
 from tests.builders import a_query
 from tests.examples import examples

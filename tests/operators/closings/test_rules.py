@@ -11,7 +11,7 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from catalog.values.batch import StreamPunctuations
+from catalog.values.counters.batch_counters import StreamPunctuations
 from catalog.values.plan import Heartbeat
 from catalog.values.query import UNBOUNDED_US
 from catalog.values.stream import Punctuations

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from catalog.values.batch import FilterCounters
+from catalog.values.counters.family_counters import FilterCounters
 from catalog.values.plan import Plan, Strategy
 from operators.pack.pack import control_payloads, packer
 from operators.pack.pack_plan import pack_plan

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pyarrow as pa
 import pytest
 
-from catalog.values.batch import FilterCounters
+from catalog.values.counters.family_counters import FilterCounters
 from operators.errors import CorruptPayload
 from operators.pack.payload import Payload, StreamHeader, arrivals
 from tests.operators.segment_builders import a_segment

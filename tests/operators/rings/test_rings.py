@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from catalog.values.batch import ProbeCounters, add_up
+from catalog.values.counters.add_up import add_up
+from catalog.values.counters.family_counters import ProbeCounters
 from catalog.values.plan import FamilyPlan, Invalidation, Plan, Probe
 from operators.bucket.counters import probe_counters
 from operators.join.chain import Chain

@@ -12,7 +12,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from catalog.values.plan import Strategy
+from catalog.values.plan import Heartbeat, Strategy
 from catalog.values.stream import Order, Stream
 from planner.bind.bind import bind
 from planner.build.build_plan import build_plan
@@ -23,6 +23,7 @@ from tests.operators.bucket.test_rehash import NUMBERS, moving
 from tests.operators.cases import SETTINGS
 from tests.operators.durable import Crash
 from tests.operators.steps.combinations import DurableRecorder, Recorder
+from tests.operators.test_orders import MEMORIES, saving
 
 STRATEGIES: tuple[Strategy, ...] = ("mem-opt", "cpu-opt", "unshared", "pullup")
 #: Joins by the order of their streams, and one with windows over the same streams.
@@ -59,9 +60,9 @@ def test_combinations_are_those_of_nested_loops(data: st.DataObject) -> None:
     queries = {
         name: bind(text, by_name, name=name, query_id=i) for i, (name, text) in enumerate(TEXTS.items(), 1)
     }
-    plan = build_plan(
-        list(queries.values()), streams, objective=Objective(data.draw(st.sampled_from(STRATEGIES)))
-    )
+    objective = Objective(data.draw(st.sampled_from(STRATEGIES)))
+    plan = build_plan(list(queries.values()), streams, objective=objective)
+    plan = saving(plan, data.draw(st.sampled_from(MEMORIES)))
     rng = np.random.default_rng(data.draw(st.integers(0, 10**6)))
     noise = data.draw(st.sampled_from((0, 1, 6)))
     sign = -1 if descending else 1
@@ -89,6 +90,7 @@ def test_combinations_are_those_of_nested_loops(data: st.DataObject) -> None:
             at[n] += len(taken)
         runner.step(tables, [plan] if batch == 0 else [])
         move(runner, None)
+    runner.step({n: table_of([], at[n]) for n in streams}, heartbeats=[Heartbeat(n, 10**6) for n in streams])
     family_of_stream = {1: ("a", "s1s2"), 2: ("b", "s1s2"), 3: ("b", "d")}
     disordered = {
         n: {pos for family, of, pos in runner.violating if of == side and family.startswith(start)}

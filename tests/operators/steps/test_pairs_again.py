@@ -133,7 +133,7 @@ def test_pairs_are_made_again_where_the_last_stream_is_no_further_away() -> None
     assert [each.of((0, 2, 1), [2]) is not None for each in costs] == [True, True]
 
 
-@pytest.mark.parametrize(("again", "rate_of_last"), [((2,), 2), ((2,), 30), ((2, 3), 5)])
+@pytest.mark.parametrize(("again", "rate_of_last"), [((2,), 6), ((2,), 30), ((2, 3), 6)])
 def test_costs_count_what_the_operators_do(again: tuple[int, ...], rate_of_last: int) -> None:
     rng = np.random.default_rng(7)
     count, keys, seconds = len(again) + 2, 25, 40
@@ -146,8 +146,9 @@ def test_costs_count_what_the_operators_do(again: tuple[int, ...], rate_of_last:
     query = bound(written, 1, again)
     plan = build_plan([query], STREAMS)
     runner = Recorder(STREAMS, 1)
-    run(runner, {0: plan}, tables, placed)
-    last = runner.done[family_of(query), "shared", "a", 1]
+    # The windows are full when counting begins.
+    run(runner, {0: plan, 8: replace(plan, version=2)}, tables, placed)
+    last, seconds = runner.done[family_of(query), "shared", "a", 1], seconds - 16
 
     shapes: list[JoinShape] = []
 
@@ -163,5 +164,7 @@ def test_costs_count_what_the_operators_do(again: tuple[int, ...], rate_of_last:
     order = costs.of(tuple(range(count)), again)
     assert order is not None
     partials, made = costs.again_per_s(order, frozenset(shapes[0].equal))
-    assert made * seconds == pytest.approx(last["again"], rel=0.2)
     assert partials * seconds == pytest.approx(last["partials"], rel=0.2)
+    if len(again) == 1:
+        # Otherwise pairs are made on the way, too.
+        assert made * seconds == pytest.approx(last["again"], rel=0.2)

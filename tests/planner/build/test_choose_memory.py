@@ -38,8 +38,10 @@ def planned(objective: Objective, lag: float, text: str = ORDERED) -> FamilyPlan
         (10.0, 100_000, "dbf"),
         # C rows more than without a lag.
         (1.0, 100_000, "dbf"),
-        (0.01, 0, "dbf"),
         (0.05, 0, "plain"),
+        # 100 rows of each that wait, and 2 that are joined.
+        (0.03, 0, "hybrid"),
+        (0.01, 0, "hybrid"),
     ],
 )
 def test_the_first_way_that_fits_is_taken(
@@ -53,4 +55,5 @@ def test_what_is_asked_for_is_taken_for_joins_without_windows_alone() -> None:
     assert (
         planned(Objective(oblivious_memory="plain", oblivious_memory_mb=0.01), 1e6).memory.strategy == "plain"
     )
+    assert planned(Objective(oblivious_memory="msf"), 0).memory.strategy == "msf"
     assert planned(Objective(oblivious_memory="dbf"), 0, WINDOWED).memory.strategy == "plain"

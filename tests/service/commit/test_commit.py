@@ -10,7 +10,9 @@ import pytest
 
 from catalog.errors import BatchDiffers, InvariantBroken
 from catalog.store.store import Store
-from catalog.values.batch import BatchManifest, CpuCounters, FilterCounters, KeyCounters, ResultFile
+from catalog.values.batch import BatchManifest, ResultFile
+from catalog.values.counters.batch_counters import CpuCounters
+from catalog.values.counters.family_counters import FilterCounters, KeyCounters
 from catalog.values.plan import Plan
 from planner.build.build_plan import build_plan
 from planner.build.objective import Objective

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from catalog.values.batch import BatchManifest, KeyCounters, SliceCounters
+from catalog.values.batch import BatchManifest
+from catalog.values.counters.family_counters import KeyCounters, SliceCounters
 from service.inputs.packed_bytes import packed_bytes
 from tests.catalog.examples import manifest
 

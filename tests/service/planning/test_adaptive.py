@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from catalog.values.batch import SliceCounters
+from catalog.values.counters.family_counters import SliceCounters
 from catalog.values.plan import Plan
 from catalog.values.query import Query
 from catalog.values.statistics import FamilyProfile, FilterProfile, Measure, Profile, StreamProfile

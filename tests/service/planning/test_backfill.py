@@ -13,8 +13,8 @@ from sqlalchemy import delete
 
 from catalog.store import retention, tables
 from catalog.store.store import Store
-from catalog.values.batch import StreamCounters
 from catalog.values.change import AddQuery, PauseQuery, RemoveQuery, ResumeQuery, UpdateQuery
+from catalog.values.counters.batch_counters import StreamCounters
 from catalog.values.query import Side
 from service.planning.backfill import first_version_in_reach
 from service.statistics.query_status import query_statuses

@@ -12,7 +12,8 @@ import pytest
 
 from catalog.errors import InvalidInput, NameTaken, SluiceError
 from catalog.store.store import Store
-from catalog.values.batch import SliceCounters, StreamCounters
+from catalog.values.counters.batch_counters import StreamCounters
+from catalog.values.counters.family_counters import SliceCounters
 from catalog.values.statistics import Measure, Profile, StreamProfile
 from catalog.values.stream import Column, FilesSource, Stream
 from planner.bind.bind import bind

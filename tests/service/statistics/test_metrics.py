@@ -10,7 +10,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from catalog.store import retention
-from catalog.values.batch import AbsenceCounters, CpuCounters, SliceCounters, StreamCounters
+from catalog.values.counters.batch_counters import CpuCounters, StreamCounters
+from catalog.values.counters.family_counters import AbsenceCounters, SliceCounters
 from catalog.values.query import Output
 from catalog.values.sink import FilesSink
 from service.inputs.sources.backlog import Backlog

@@ -7,7 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from catalog.values.batch import BatchManifest, StreamCounters
+from catalog.values.batch import BatchManifest
+from catalog.values.counters.batch_counters import StreamCounters
 from catalog.values.plan import Plan
 from catalog.values.statistics import Measure, Profile, StreamProfile
 from catalog.values.stream import Order
@@ -98,8 +99,8 @@ def test_a_plan_predicts_from_what_streams_declare() -> None:
     reports = explain_plan(plan, profile, models)
     document = plan_document(plan, reports)["families"][0]
     assert document["predicted_rows"] == {
-        "a": {"scramble": 40.0, "lag": 0.0, "rows": 162.0},
-        "b": {"scramble": 120.0, "lag": 0.0, "rows": 162.0},
+        "a": {"scramble": 40.0, "lag": 0.0, "rows": 162.0, "latency_s": 0.0},
+        "b": {"scramble": 120.0, "lag": 0.0, "rows": 162.0, "latency_s": 0.0},
     }
     assert document["cost"]["memory_rows"] == pytest.approx(324)
     assert "expects 162 rows of A, 162 rows of B in memory" in render_mermaid(plan, reports)

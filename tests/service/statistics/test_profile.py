@@ -13,14 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from catalog.store.codec import decode, encode
-from catalog.values.batch import (
-    BatchManifest,
-    CpuCounters,
+from catalog.values.batch import BatchManifest
+from catalog.values.counters.batch_counters import CpuCounters, StreamCounters
+from catalog.values.counters.family_counters import (
     FilterCounters,
     KeyCounters,
     PunctuationCounters,
     SliceCounters,
-    StreamCounters,
 )
 from catalog.values.plan import FamilyPlan, JoinPlan, Plan, PlannedFilter, Slice
 from catalog.values.statistics import (

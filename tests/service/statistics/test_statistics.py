@@ -9,14 +9,12 @@ from pathlib import Path
 import pytest
 
 from catalog.store.store import Store
-from catalog.values.batch import (
+from catalog.values.counters.batch_counters import BucketCounters, CpuCounters, StreamCounters
+from catalog.values.counters.family_counters import (
     AbsenceCounters,
-    BucketCounters,
-    CpuCounters,
     FilterCounters,
     KeyCounters,
     SliceCounters,
-    StreamCounters,
 )
 from catalog.values.plan import PlannedFilter
 from service.statistics.profile import RECENT_BATCHES

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from catalog.store.store import Store
-from catalog.values.batch import StreamCounters
+from catalog.values.counters.batch_counters import StreamCounters
 from catalog.values.stream import FilesSource, Stream
 from service.faults import Faults
 from service.inputs.inputs import Inputs

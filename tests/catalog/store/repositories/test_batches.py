@@ -8,7 +8,8 @@ import pytest
 
 from catalog.errors import FencedOut, InvariantBroken
 from catalog.store.store import Store
-from catalog.values.batch import StreamCounters, Totals
+from catalog.values.batch import Totals
+from catalog.values.counters.batch_counters import StreamCounters
 from catalog.values.routes.route_table import BatchRoutes, RouteTable
 from tests.catalog.examples import commit, manifest, stored_routes
 

@@ -1,0 +1,68 @@
+"""Counters of several buckets added up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import fields
+from operator import add, attrgetter
+from typing import Any, TypeVar
+
+from catalog.values.counters.batch_counters import StreamPunctuations
+from catalog.values.counters.family_counters import (
+    AbsenceCounters,
+    FilterCounters,
+    GroupCounters,
+    KeyCounters,
+    MemoryCounters,
+    ProbeCounters,
+    PunctuationCounters,
+    SliceCounters,
+    UnmatchedCounters,
+)
+
+Counters = TypeVar(
+    "Counters",
+    SliceCounters,
+    FilterCounters,
+    KeyCounters,
+    AbsenceCounters,
+    UnmatchedCounters,
+    GroupCounters,
+    ProbeCounters,
+    MemoryCounters,
+    PunctuationCounters,
+    StreamPunctuations,
+)
+
+
+def add_up(counters: Iterable[Counters], key: tuple[str, ...]) -> tuple[Counters, ...]:
+    """Return counters of several buckets as one per key, ascending, all other fields added up.
+
+    >>> add_up([FilterCounters("f", "a", 0, 2, 1), FilterCounters("f", "a", 0, 3, 0)], FilterCounters.KEY)
+    (FilterCounters(family='f', side='a', bit=0, rows=5, passed=1),)
+    >>> add_up([UnmatchedCounters(7, 2), UnmatchedCounters(7, 1)], UnmatchedCounters.KEY)
+    (UnmatchedCounters(query_id=7, rows=3),)
+
+    Args:
+        counters: Values of one class.
+        key: Names of the fields that tell them apart.
+    """
+    counted = tuple(counters)
+    if not counted:
+        return ()
+    kind = type(counted[0])
+    summed: tuple[str, ...] = tuple(field.name for field in fields(kind) if field.name not in key)
+    key_of, numbers_of = _values_of(key), _values_of(summed)
+    sums: dict[tuple[Any, ...], tuple[int, ...]] = {}
+    for each in counted:
+        # As tuples: a batch has thousands of them, and each value made again takes its time.
+        place, numbers = key_of(each), numbers_of(each)
+        before = sums.get(place)
+        sums[place] = numbers if before is None else tuple(map(add, before, numbers))
+    names = (*key, *summed)
+    return tuple(kind(**dict(zip(names, place + sums[place], strict=True))) for place in sorted(sums))
+
+
+def _values_of(names: tuple[str, ...]) -> Callable[[Any], tuple[Any, ...]]:
+    """Return what gives the values of some fields; attrgetter returns that of a single one itself."""
+    return attrgetter(*names) if len(names) > 1 else lambda each: (getattr(each, names[0]),)

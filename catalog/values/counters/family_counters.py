@@ -1,0 +1,290 @@
+"""Counters of what the families of a plan did in a batch: slices, filters, keys, absence, groups, rings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from catalog.values.plan import SHARED_JOIN, MemoryStrategy
+
+
+@dataclass(frozen=True, slots=True)
+class SliceCounters:
+    """Counters of one slice of one side in a batch, summed over buckets.
+
+    Attributes:
+        family: Family id.
+        side: ``a`` or ``b``: whose rows the slice holds.
+        slice: 1-based number in the chain.
+        rows: Rows held at the end of the batch that are as far behind the opposite watermark as the slice
+            says; rows ahead of it count in the first slice, rows beyond the chain's end in the last.
+        bytes: Its share of the stored values that its segments are made of at the end of the batch, rows in
+            them that nobody needs any more included.
+        segments: Number of segments.
+        touched: Pairs of equal key of probing males and rows of segments that they may meet.
+        males: Opposite rows that probed the slice.
+        inserted: Rows that entered the chain here.
+        moved_in: Rows that came from the slice before.
+        filtered: Rows dropped by the slice's filter on their way in.
+        purged: Rows that left for good because the chain ends here.
+        results: Pairs that serve at least one query and whose rows are as far apart as the slice says.
+        candidates: A product, males times rows lying here when they probed: what nested loops would compare.
+            No pair of them is looked at for it.
+        join: Join of the family that the slice belongs to.
+        own_bytes: What its rows took where they were written, in proportion to the rows: how wide they are. 0
+            in batches from before it was counted.
+        lying: Rows of its segments at the end of the batch. At a lazy end, and within the slack at any other,
+            rows lie in a slice for longer than its interval says. 0 in older manifests.
+        made: Pairs that males made with the rows lying here and that serve at least one query. 0 in older
+            manifests.
+        left: Rows that left although a window still reached them, because no query needed them any more after
+            their matches (``operators.leaving``). 0 in older manifests.
+        lazy_end: Whether its end is lazy (``catalog.values.plan.FamilyPlan.lazy_ends``).
+        discarded: Rows that were not stored here, because the other side had closed their key.
+        closed: Rows that were removed because the other side had closed their key.
+        dead: Rows with closed keys that the last search under this plan left here.
+        again: Rows of an intermediate that do not rest and were made again for the males. They count in the
+            first slice, and so do their pairs.
+        partials: Pairs of equal key that were looked at to make them.
+    """
+
+    #: What tells the counters of one slice from those of another; all others add up over buckets.
+    KEY: ClassVar[tuple[str, ...]] = ("family", "join", "side", "slice", "lazy_end")
+
+    family: str
+    side: str
+    slice: int
+    rows: int = 0
+    bytes: int = 0
+    segments: int = 0
+    touched: int = 0
+    males: int = 0
+    inserted: int = 0
+    moved_in: int = 0
+    filtered: int = 0
+    purged: int = 0
+    results: int = 0
+    candidates: int = 0
+    join: str = SHARED_JOIN
+    own_bytes: int = 0
+    lying: int = 0
+    made: int = 0
+    left: int = 0
+    lazy_end: bool = False
+    discarded: int = 0
+    closed: int = 0
+    dead: int = 0
+    again: int = 0
+    partials: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class FilterCounters:
+    """Rows of a batch that passed a distinct filter, counted in PACK over all rows with an event time.
+
+    Attributes:
+        family: Family id.
+        side: ``a`` or ``b``.
+        bit: Lineage bit of the filter.
+        rows: Rows judged.
+        passed: Rows that passed.
+    """
+
+    KEY: ClassVar[tuple[str, ...]] = ("family", "side", "bit")
+
+    family: str
+    side: str
+    bit: int
+    rows: int
+    passed: int
+
+
+@dataclass(frozen=True, slots=True)
+class KeyCounters:
+    """Keys of a batch's rows on one side of a family, summed over buckets (a key is counted in one).
+
+    Attributes:
+        family: Family id.
+        side: ``a`` or ``b``.
+        rows: Rows that came to the family.
+        keys: Distinct keys among them.
+        largest: Rows of the most frequent key.
+        squares: Sum of the squared rows per key (the batch's self-join size).
+        copies: Male copies of the rows, one for each bucket that they came to; 0 in older manifests.
+    """
+
+    KEY: ClassVar[tuple[str, ...]] = ("family", "side")
+
+    family: str
+    side: str
+    rows: int
+    keys: int
+    largest: int
+    squares: int
+    copies: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class AbsenceCounters:
+    """Verdicts on the rows of one side of a family in a batch, summed over buckets.
+
+    Attributes:
+        family: Family id.
+        side: ``a`` or ``b``: whose rows are judged, by one query at least.
+        undecided: Rows held at the end of the batch that some window which judges rows of the side reaches.
+            Times tell, so a row counts for as long as it is held, though it has found a partner; one that
+            rests in several joins counts in each. With windows of rows: rows that wait for their ranks.
+        absent: Results that are rows of the side without a partner, all queries together.
+        matched: Rows of the side that got their first match, once for each condition group
+            (``operators.join.absence_classes``). 0 in older manifests.
+        marks: Marks held at the end of the batch: nearest matches of a row for a condition group. One may be
+            held several times until marks are merged. 0 in older manifests.
+    """
+
+    KEY: ClassVar[tuple[str, ...]] = ("family", "side")
+
+    family: str
+    side: str
+    undecided: int
+    absent: int
+    matched: int = 0
+    marks: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class UnmatchedCounters:
+    """Results of an outer join in a batch that are rows without a partner.
+
+    Attributes:
+        query_id: Query id.
+        rows: How many, of both sides.
+    """
+
+    KEY: ClassVar[tuple[str, ...]] = ("query_id",)
+
+    query_id: int
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class GroupCounters:
+    """Counters of the groups of a family in a batch, summed over buckets.
+
+    Attributes:
+        family: Family id.
+        open: Groups at the end of the batch that may still get pairs; queries with intervals of the same
+            length share them.
+        closed: Groups that came out, over all queries.
+    """
+
+    KEY: ClassVar[tuple[str, ...]] = ("family",)
+
+    family: str
+    open: int
+    closed: int
+
+
+@dataclass(frozen=True, slots=True)
+class ExchangeCounters:
+    """Pairs that one bucket sends to all buckets, which join them in the next batch.
+
+    Attributes:
+        family: Id of the family that takes them as rows of side a.
+        bucket: Number of the bucket that sends them, in a file.
+        rows: Number of pairs.
+    """
+
+    family: str
+    bucket: int
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeCounters:
+    """Counters of the rings of one side of a family in a batch, summed over joins and buckets.
+
+    Attributes:
+        family: Family id.
+        side: ``a`` or ``b``: whose rows the rings hold.
+        probes: Opposite rows that probed.
+        inserted: Rows of the side that entered.
+        scanned: Rows that probing rows were compared with, key by key.
+        looked: Heads of rings that were looked at and stayed, because they had not expired.
+        removed: Expired rows that were removed; each was looked at, too.
+        live: Rows that have not expired at the end of the batch.
+        expired: Rows that have expired but are still held at the end of the batch.
+    """
+
+    KEY: ClassVar[tuple[str, ...]] = ("family", "side")
+
+    family: str
+    side: str
+    probes: int = 0
+    inserted: int = 0
+    scanned: int = 0
+    looked: int = 0
+    removed: int = 0
+    live: int = 0
+    expired: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryCounters:
+    """Counters of the rows of one side of a family that wait outside its slices, summed over buckets.
+
+    Attributes:
+        family: Family id.
+        side: ``a`` or ``b``.
+        strategy: Where its rows wait (``catalog.values.plan.MemoryStrategy``).
+        waiting: Rows in memory that wait at the end of the batch.
+        parked: Rows in closed segments, on disk, at the end of the batch.
+        parked_segments: Number of these segments.
+        closed: Segments that were closed in the batch.
+        opened: Segments that were opened in the batch.
+        opened_rows: Their rows.
+    """
+
+    KEY: ClassVar[tuple[str, ...]] = ("family", "side", "strategy")
+
+    family: str
+    side: str
+    # Earlier versions had no other one.
+    strategy: MemoryStrategy = "dbf"
+    waiting: int = 0
+    parked: int = 0
+    parked_segments: int = 0
+    closed: int = 0
+    opened: int = 0
+    opened_rows: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PunctuationCounters:
+    """Counters of the punctuations of one side of a family in a batch, summed over buckets.
+
+    Attributes:
+        family: Family id.
+        side: ``a`` or ``b``, the side whose stream has the contract.
+        closed: Keys that the batch closed, by punctuations or by rows of a unique stream.
+        remembered: Closings remembered at the end of the batch; a key may count more than once.
+        violating: Rows of the side that broke a promise.
+        discarded: Rows of the other side that were not stored because their key was closed.
+        purged: Rows of the other side that were removed from the state for that reason.
+        dead: Rows of the other side with closed keys that the last purge left in the state.
+        live: Rows of the other side with open keys at the end of the batch, estimated; joins count their own.
+        died: Rows of the other side that lived until this batch closed their keys, or that came with closed
+            keys, estimated; joins count their own.
+    """
+
+    KEY: ClassVar[tuple[str, ...]] = ("family", "side")
+
+    family: str
+    side: str
+    closed: int = 0
+    remembered: int = 0
+    violating: int = 0
+    discarded: int = 0
+    purged: int = 0
+    dead: int = 0
+    live: int = 0
+    died: int = 0

@@ -1,0 +1,194 @@
+"""Values of messages in Avro, whose schemas a registry has, as Confluent's serializers write them.
+
+    0 | id of the schema, 4 bytes, big-endian | the value in Avro's binary form
+
+A schema is asked for once in a process: under its id there is never another one. Client and decoder are
+libraries, extras of the package, which are loaded where a stream needs them.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from datetime import date, datetime
+from functools import lru_cache
+from io import BytesIO
+from typing import TYPE_CHECKING, Any, Final
+from uuid import UUID
+
+from catalog.values.stream import KafkaSource, SchemaRegistry, Stream
+from service.config.kafka_client import secret_value
+from service.errors import KafkaDown, KafkaUnsupported
+from service.inputs.formats.values import JsonConstant
+
+if TYPE_CHECKING:
+    from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
+
+#: How long the registry has to answer, and how often it is asked again: as long in all as brokers have.
+_TIMEOUT_S: Final = 3.0
+_RETRIES: Final = 2
+_RETRIES_WAIT_MS: Final = 200
+
+_PREFIX_BYTES: Final = 5
+_NOT_FOUND: Final = 404
+
+#: What is not as JSON has it. Times without an offset are UTC, as in JSON.
+_AS_JSON: Final[Mapping[type, Callable[[Any], object]]] = {
+    datetime: datetime.isoformat,
+    date: date.isoformat,
+    UUID: str,
+    float: lambda value: value if math.isfinite(value) else JsonConstant(value),
+}
+
+
+class UnfitAvroError(ValueError):
+    """A value cannot be read as Avro."""
+
+
+def avro_decoder(stream: Stream, source: KafkaSource, names: Sequence[str]) -> Callable[[bytes], object]:
+    """Return a function that reads the value of a message: of a record some fields, as JSON has them.
+
+    The function raises `UnfitAvroError` for a value that is none, and `KafkaDown` if the registry cannot be
+    asked.
+
+    Args:
+        stream: Stream whose messages these are.
+        source: Its source, which names a registry.
+        names: Fields.
+
+    Raises:
+        KafkaUnsupported: A library is not installed.
+        SecretMissing: The password is not there.
+        KafkaDown: There is no way to a client of the registry.
+    """
+    _client(_registry(source))
+    from fastavro import schemaless_reader
+
+    # Ids that the registry does not know, as of bytes that are no Avro, are asked for once in a turn, too.
+    schemas: dict[int, Any] = {}
+    unknown: dict[int, str] = {}
+
+    def decode(value: bytes) -> object:
+        if len(value) < _PREFIX_BYTES or value[0]:
+            raise UnfitAvroError("it does not begin with the id of a schema")
+        schema_id = int.from_bytes(value[1:_PREFIX_BYTES], "big")
+        if schema_id in unknown:
+            raise UnfitAvroError(unknown[schema_id])
+        schema = schemas.get(schema_id)
+        if schema is None:
+            try:
+                schema = schemas[schema_id] = _parsed(stream, source, schema_id)
+            except UnfitAvroError as error:
+                unknown[schema_id] = str(error)
+                raise
+        rest = BytesIO(value)
+        rest.seek(_PREFIX_BYTES)
+        try:
+            found = schemaless_reader(rest, schema, None)
+        except (ArithmeticError, EOFError, LookupError, RecursionError, TypeError, ValueError) as error:
+            raise UnfitAvroError(f"{type(error).__name__} as schema {schema_id} reads it") from error
+        if rest.tell() != len(value):
+            raise UnfitAvroError(f"bytes follow what schema {schema_id} reads")
+        if not isinstance(found, dict):
+            return _plain(found)
+        return {name: _plain(found[name]) for name in names if name in found}
+
+    return decode
+
+
+def check_registry(stream: Stream, source: KafkaSource) -> None:
+    """Refuse a registry that cannot be asked; raises as `avro_decoder`."""
+    _asked(stream, source, lambda client: client.get_schema_types())
+
+
+def _plain(value: Any) -> object:
+    convert = _AS_JSON.get(type(value))
+    return value if convert is None else convert(value)
+
+
+@lru_cache(maxsize=1000)
+def _parsed(stream: Stream, source: KafkaSource, schema_id: int) -> Any:  # Any: the parser's own form
+    """Return a schema as the decoder wants it."""
+
+    def ask(client: SchemaRegistryClient) -> Any:
+        schema = client.get_schema(schema_id)
+        if (schema.schema_type or "AVRO") != "AVRO":
+            raise UnfitAvroError(f"schema {schema_id} is not of Avro but of {schema.schema_type}")
+        return _parse(client, schema, {})
+
+    found = _asked(stream, source, ask)
+    if found is None:
+        raise UnfitAvroError(f"the registry has no schema {schema_id}")
+    return found
+
+
+def _parse(client: SchemaRegistryClient, schema: Schema, named: dict[str, Any]) -> Any:
+    """Return a schema together with those that it refers to."""
+    from fastavro.schema import SchemaParseException, parse_schema
+
+    for reference in schema.references or ():
+        if reference.name not in named:
+            found = client.get_version(str(reference.subject), int(str(reference.version)), deleted=True)
+            _parse(client, found.schema, named)
+    try:
+        return parse_schema(json.loads(schema.schema_str or ""), named_schemas=named)
+    except (SchemaParseException, LookupError, TypeError, ValueError) as error:
+        raise UnfitAvroError(f"its schema cannot be parsed: {error}") from error
+
+
+def _asked(stream: Stream, source: KafkaSource, ask: Callable[[SchemaRegistryClient], Any]) -> Any:
+    """Return an answer of the registry, None where it knows nothing of what was asked for."""
+    registry = _registry(source)
+    client = _client(registry)
+    from confluent_kafka.schema_registry import SchemaRegistryError
+    from httpx2 import HTTPError, InvalidURL
+
+    try:
+        return ask(client)
+    except SchemaRegistryError as error:
+        if error.http_status_code == _NOT_FOUND:
+            return None
+        _client.cache_clear()  # the next attempt looks the password up again
+        raise _down(stream, source, f"{error.error_message} (status {error.http_status_code})") from error
+    except (HTTPError, InvalidURL) as error:
+        raise _down(stream, source, str(error) or type(error).__name__) from error
+    except json.JSONDecodeError as error:
+        raise _down(stream, source, "an answer that is not JSON") from error
+
+
+def _down(stream: Stream, source: KafkaSource, said: str) -> KafkaDown:
+    return KafkaDown(
+        f'topic "{source.topic}" of stream "{stream.name}" cannot be read',
+        detail=f"The registry of its schemas says: {said}.",
+        hint=f"Look at the registry, {_registry(source).url}, and at what it lets us do.",
+        stream_id=stream.id,
+    )
+
+
+def _registry(source: KafkaSource) -> SchemaRegistry:
+    assert source.registry is not None, "checked where the stream was registered"
+    return source.registry
+
+
+@lru_cache(maxsize=8)
+def _client(registry: SchemaRegistry) -> SchemaRegistryClient:
+    """Return this process's client of a registry."""
+    try:
+        import fastavro  # noqa: F401  # a part of the same extra
+        from confluent_kafka.schema_registry import SchemaRegistryClient
+    except ImportError as error:
+        raise KafkaUnsupported(
+            "messages in Avro need libraries that are not installed",
+            hint='Install Sluice with its extra "avro": pip install "sluice[avro]".',
+        ) from error
+    options: dict[str, Any] = {
+        "url": registry.url,
+        "timeout": _TIMEOUT_S,
+        "max.retries": _RETRIES,
+        "retries.wait.ms": _RETRIES_WAIT_MS,
+    }
+    if registry.username is not None:
+        password = "" if registry.password is None else secret_value(registry.password)
+        options["basic.auth.user.info"] = f"{registry.username}:{password}"
+    return SchemaRegistryClient(options)
