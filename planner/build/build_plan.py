@@ -52,7 +52,7 @@ from planner.costs.cost import CostModel
 from planner.costs.rates import FamilyRates, family_rates, with_handed, with_open_times
 from planner.costs.shipped import SHIPPED
 from planner.errors import InvalidPlan, InvalidProbe, UnknownStrategy
-from planner.families.bands import family_band
+from planner.families.bands import candidate_bands, leading_band
 from planner.families.families import SIDES, Family, families, is_theta, result_columns
 from planner.families.filters import assign_bits, first_bit, kept_counts
 from planner.predicates.limits import Types
@@ -199,7 +199,12 @@ def build_plan(
             planned.append(old if changed == old else changed)
             continue
         chosen = STRATEGIES[strategy](family, rates, model)
-        band = family_band(family.queries, _types(members, streams)) if is_theta(family_id) else None
+        band = None
+        if is_theta(family_id):
+            bands = candidate_bands((q.residual for q in members), _types(members, streams))
+            shares = {b.band: b.share.value for b in profile.bands if b.family == family_id}
+            former = None if old is None else old.band
+            band = leading_band(bands, shares, former, choose=family_id not in keep)
         joins = _kept(family, chosen, objective.pinned.get(family_id), left.get(family_id, Boundaries()))
         built = _family_plan(family, members[0], strategy, joins, replication, band, given=joins != chosen)
         asked_here = own_probes.get(family_id, objective.probe)
@@ -356,6 +361,25 @@ def _family_plan(
         band=band,
         clock_a=member.a.clock,
         clock_b=member.b.clock,
+    )
+
+
+def chooses_band(
+    queries: Sequence[Query], streams: Mapping[int, Stream], previous: Plan | None, anew: Collection[str] = ()
+) -> bool:
+    """Return whether statistics are to choose the band of a family (``families.bands``).
+
+    Args:
+        queries: All queries.
+        streams: Streams by id.
+        previous: Plan version in force until now.
+        anew: Ids of families that are planned again.
+    """
+    settled = set() if previous is None else {f.id for f in previous.families} - set(anew)
+    return any(
+        len(candidate_bands((q.residual for q in members), _types(members, streams))) > 1
+        for name, members in families(queries).items()
+        if is_theta(name) and name not in settled and members[0].left is None
     )
 
 

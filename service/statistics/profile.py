@@ -147,6 +147,7 @@ def merge_profiles(given: Profile, measured: Profile, sampled: Profile) -> Profi
         batch_s=_best(_best(given.batch_s, measured.batch_s), sampled.batch_s),
         buckets=measured.buckets,
         input_s=sampled.input_s,
+        bands=sampled.bands,
     )
 
 
