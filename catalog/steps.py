@@ -31,7 +31,7 @@ from functools import lru_cache
 
 from catalog.sql_text import quoted
 from catalog.values.plan import FamilyPlan, Plan
-from catalog.values.query import OLDEST, Output, Query, Side
+from catalog.values.query import OLDEST, Clock, Output, Query, Side
 from catalog.values.stream import Column, HttpSource, Stream
 
 #: Most streams of one query.
@@ -54,19 +54,23 @@ Key = tuple[tuple[str, str], ...]
 
 
 @lru_cache(maxsize=1 << 10)
-def intermediate_id(stream_a: int, stream_b: int, key: Key, *, ordered: bool = False) -> int:
+def intermediate_id(
+    stream_a: int, stream_b: int, key: Key, clocks: tuple[Clock, Clock] = ("time", "time")
+) -> int:
     """Return the stream id of the pairs that inner joins hand on; it is negative, unlike that of a stream.
 
     Args:
         stream_a: Stream id of side a of the joins' family.
         stream_b: The same of b.
         key: Its key.
-        ordered: Whether the joins have no windows.
+        clocks: Clocks that measure the windows of a and of b.
 
     >>> intermediate_id(1, 2, (("k", "k"),)) == intermediate_id(1, 2, (("k", "k"),)) < 0
     True
     """
-    named = (stream_a, stream_b, key, *(["ordered"] if ordered else []))
+    ordered = clocks == ("order", "order")
+    counted = [f"{side} {clock}" for side, clock in zip("ab", clocks, strict=True) if clock != "time"]
+    named = (stream_a, stream_b, key, *(["ordered"] if ordered else counted))
     digest = hashlib.sha256(repr(named).encode()).digest()
     return -1 - int.from_bytes(digest[:_ID_BYTES], "big")
 
@@ -168,8 +172,14 @@ def made_by(family: FamilyPlan, taken: Collection[int]) -> tuple[int, ...]:
     # A family of outer joins over the same streams and key makes none.
     if not taken or not family.hands_on:
         return ()
-    made = intermediate_id(family.stream_a, family.stream_b, family.key, ordered=family.ordered)
+    made = intermediate_id(family.stream_a, family.stream_b, family.key, family.clocks)
     return tuple(each for each in (made, exchanged_id(made)) if each in taken)
+
+
+def makers(families: Sequence[FamilyPlan]) -> dict[int, FamilyPlan]:
+    """Return the family that makes each intermediate that is taken, by the id of the intermediate."""
+    taken = taken_intermediates(families)
+    return {made: family for family in families for made in made_by(family, taken)}
 
 
 def in_order(families: Sequence[FamilyPlan]) -> Sequence[FamilyPlan]:
@@ -177,19 +187,19 @@ def in_order(families: Sequence[FamilyPlan]) -> Sequence[FamilyPlan]:
     if not taken_intermediates(families):
         return families
     found = {family.id: family for family in families}
-    order = step_order({f.id: (f.stream_a, f.stream_b, f.key, f.ordered) for f in families})
+    order = step_order({f.id: (f.stream_a, f.stream_b, f.key, f.clocks) for f in families})
     return tuple(found[name] for name in order)
 
 
-def step_order(joined: Mapping[str, tuple[int, int, Key, bool]]) -> tuple[str, ...]:
+def step_order(joined: Mapping[str, tuple[int, int, Key, tuple[Clock, Clock]]]) -> tuple[str, ...]:
     """Return ids of families such that each one follows the families whose pairs it may take.
 
     Args:
-        joined: Stream ids of both sides, the key, and whether it is ordered, by the id of the family.
+        joined: Stream ids of both sides, the key, and the clocks of both sides, by the id of the family.
     """
     made: dict[int, int] = {}
-    for a, b, key, ordered in joined.values():
-        here = intermediate_id(a, b, key, ordered=ordered)
+    for a, b, key, clocks in joined.values():
+        here = intermediate_id(a, b, key, clocks)
         made |= {here: a, exchanged_id(here): a}
 
     def depth(stream_id: int) -> int:

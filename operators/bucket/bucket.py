@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from catalog.steps import in_order, is_exchanged, made_by, plan_streams, taken_intermediates
+from catalog.steps import in_order, is_exchanged, made_by, makers, plan_streams, taken_intermediates
 from catalog.store.codec import decode
 from catalog.store.plan_differences import BucketRecord, applied
 from catalog.values.counters.batch_counters import StreamPunctuations
@@ -21,6 +21,7 @@ from operators.bucket.batch_output import BatchOutput
 from operators.bucket.closing import BatchClosings, decoded_promise
 from operators.bucket.family_batch import FamilyBatch
 from operators.bucket.progress import ClockProgress
+from operators.bucket.rank_chains import counting_anew, earlier_rankings, followers
 from operators.groups.open_groups import group_results
 from operators.join.compiled_family import CompiledFamily, compile_family
 from operators.join.family_joins import FamilyJoins
@@ -77,6 +78,7 @@ class Bucket:
         arrived: Watermark and newest event time of exchanged intermediates by id, as of the batch that sent
             their pairs (``operators.steps.exchange``).
         exchange_files: Stored ids of the pairs that the last batch has sent to other buckets.
+        anew: Ids of families that begin to count rows anew in this batch.
     """
 
     plan: Plan | None = None
@@ -90,6 +92,7 @@ class Bucket:
     late_groups: frozenset[str] = frozenset()
     arrived: dict[int, tuple[int | None, int | None]] = field(default_factory=dict)
     exchange_files: tuple[str, ...] = ()
+    anew: frozenset[str] = frozenset()
 
     def process(self, payloads: Sequence[Payload], exchanged: Sequence[ExchangedRows] = ()) -> BatchOutput:
         """Run one batch.
@@ -105,7 +108,9 @@ class Bucket:
         batch = ordered[0].batch
         self.plan_changed = False
         self.closed_groups, self.late_groups = {}, frozenset()
+        self.anew = frozenset()
         heartbeats, promises, pulled = self._apply_control([text for p in ordered for text in p.control])
+        exchanged = [rows for rows in exchanged if rows.family not in self.anew]
         start = self._reached(self.plan)
         setting_out = self._setting_out()
         for stream in self.streams.values():
@@ -127,7 +132,7 @@ class Bucket:
         newest = self._newest(self.plan)
         idle = frozenset(i for i, stream in self.streams.items() if stream.watermark.idle)
         families = self.plan.families if self.plan else ()
-        taken = taken_intermediates(families)
+        taken, made_in = taken_intermediates(families), makers(families)
         for plan in in_order(families):
             joins, before = self.families[plan.id], start.sides(plan)
             closings = BatchClosings.of(joins, ordered, before, promises, place)
@@ -148,6 +153,7 @@ class Bucket:
                 exchanged,
                 idle,
                 wait,
+                () if joins.ranked is None else earlier_rankings(plan, self.families, made_in),
             )
             pairs = part.pairs(output)
             if made := made_by(plan, taken):
@@ -158,6 +164,9 @@ class Bucket:
             elif (results := part.results(pairs, table, batch)) is not None:
                 output.results[plan.id], output.routes[plan.id] = results
         for plan in families:
+            if (ranked := self.families[plan.id].ranked) is not None:
+                asking = [end.sides(each) for each in followers(plan, families)]
+                ranked.end_batch(end.sides(plan), asking)
             if is_exchanged(plan.stream_a):
                 layout = self.families[plan.id].family.layouts["a"]
                 output.exchanged += set_out(handed[plan.stream_a], plan, layout, place[1])
@@ -238,8 +247,12 @@ class Bucket:
             if beat.watermark_us is None and (stream := self.streams.get(beat.stream_id)) is not None:
                 stream.watermark = stream.watermark.reset()
                 stream.order = None if stream.order is None else stream.order.reset()
+                self.anew |= counting_anew(beat.stream_id, () if plan is None else plan.families)
                 for joins in self.families.values():
                     joins.forget_undecided(beat.stream_id)
+        for family_id in self.anew:
+            # Old and new ranks of the rows of one combination cannot be compared.
+            self.families[family_id].count_anew()
         moved = [(beat.stream_id, beat.watermark_us) for beat in beats if beat.watermark_us is not None]
         promises = [record.promises for record in records if record.promises is not None]
         return moved, promises, {record.pull.query_id for record in records if record.pull is not None}

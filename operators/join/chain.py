@@ -20,6 +20,8 @@ from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from catalog.values.query import UNBOUNDED_US
 from operators.join.candidates import Probing, Reach, find_candidates
@@ -27,14 +29,15 @@ from operators.join.compiled_family import Admissible, CompiledJoin
 from operators.join.pairs import PairTable
 from operators.join.segment_classes import SegmentClasses
 from operators.join.sliced_join import SliceCounts, SliceState, compact, count_per_slice, purge
-from operators.kernels.keys import Bools, Codes, Int64s
+from operators.kernels.keys import Bools, Int64s
 from operators.lineage.lineage import RowClasses
 from operators.ranks.clocked_rows import as_males, by_time
 from operators.ranks.ranked_rows import RankedRows
+from operators.ranks.ranking import Ranking
 from operators.rings.rings import Arrivals, RingCounts, Rings, Scan
 from operators.segments.layout import SIDES
 from operators.segments.segment import Segment
-from operators.steps.expiry import Expiry
+from operators.steps.expiry import Expiry, leaving
 
 #: A stored segment is written again if at least one in this many of its rows has left on the clock of its
 #: key, or has a closed key.
@@ -135,7 +138,7 @@ class Chain:
             if self.rings is not None:
                 self._empty_rings(self.rings[side], side, females[side], watermarks[other])
             elif side == "a" and self.join.expiry is not None:
-                self._expire(self.join.expiry, watermarks[other])
+                self._expire(partial(self._passed, self.join.expiry), watermarks[other])
             live = self.classes.family.lineages[side].live
             for state in self.slices[side]:
                 compact(state, self.join.slacks[side], live, partial(self._without_dead, side, state))
@@ -147,6 +150,7 @@ class Chain:
         watermarks: Mapping[str, int | None],
         searched: Collection[str],
         pairs: PairTable,
+        earlier: Sequence[Ranking] = (),
     ) -> None:
         """Run one batch through the chain of a family with windows of rows; each side has its own clock.
 
@@ -160,6 +164,7 @@ class Chain:
             watermarks: Watermark per side at the end of the batch.
             searched: Sides on which segments are searched for rows that have left on the clock of their key.
             pairs: Takes the joined pairs.
+            earlier: Rankings of earlier families, of which rows of a have ranks.
         """
         for side in SIDES:
             for state in self.slices[side]:
@@ -183,7 +188,10 @@ class Chain:
             if side in searched:
                 self._purge_by_key(side, ranked, watermarks)
             elif not by_key:
-                self._purge(side, ranked.reached(side, watermarks))
+                reached = ranked.reached(side, watermarks)
+                self._purge(side, reached)
+                if side == "a" and self.join.expiry is not None:
+                    self._expire(partial(self._passed_in_rows, earlier), reached)
             live = self.classes.family.lineages[side].live
             for state in self.slices[side]:
                 # Rows of other keys do not decide when a row leaves.
@@ -282,13 +290,18 @@ class Chain:
                 parts = [s if id(s) in whole else self._without_dead(side, state, s) for s in state.segments]
                 state.segments = [part for part in parts if part is not None]
 
-    def _expire(self, expiry: Expiry, reached: int | None) -> None:
-        """Remove rows of a, which are those of an intermediate, that no later row can meet."""
+    def _expire(self, passed: Callable[[Segment, int], Bools], reached: int | None) -> None:
+        """Remove rows of a, which are those of an intermediate, that no later row can meet.
+
+        Args:
+            passed: Tells which rows no row can meet that is not below an event time.
+            reached: Event time that no later row of the other side is below.
+        """
         if reached is None:
             return
         slices = self.slices["a"]
         held = [segment for state in slices for segment in state.segments]
-        expired = iter(expiry.expired(held, self._classes_of_a, reached))
+        expired = iter(leaving(held, [passed(segment, reached) for segment in held]))
         for state in slices:
             staying = []
             for segment, gone in zip(state.segments, expired, strict=False):
@@ -300,9 +313,25 @@ class Chain:
                     staying.append(self._kept("a", segment, ~gone))
             state.segments = staying
 
-    def _classes_of_a(self, segment: Segment) -> tuple[Codes | None, tuple[int, ...]]:
+    def _passed(self, expiry: Expiry, segment: Segment, reached: int) -> Bools:
         classes = self.classes.of("a", segment)
-        return classes.codes, classes.masks
+        return expiry.expired(segment, (classes.codes, classes.masks), reached)
+
+    def _passed_in_rows(self, earlier: Sequence[Ranking], segment: Segment, reached: int) -> Bools:
+        """Tell which rows of an intermediate no later row can meet, in a family with windows of rows."""
+        router, layout = self.join.builder.router, self.join.builder.layout_a
+        near = []
+        for name, bounds in router.expiries:
+            # A row that was made before some query asked for the column stays.
+            times = pc.fill_null(layout.read(segment, name).cast(pa.int64()), reached).to_numpy()
+            near.append(bounds.classes(reached - times))
+        before = np.full(len(segment), reached - 1, dtype=np.int64)
+        for (name, bounds), ranking in zip(router.ranks, earlier, strict=True):
+            ranks = layout.read(segment, name).to_numpy()
+            near.append(bounds.classes(ranking.up_to(segment.key, before) - ranks))
+        everyone = np.zeros(len(segment), dtype=np.int64)
+        codes, sets = router.masks_of(everyone, router.within[:1], *near, self.classes.of("a", segment))
+        return np.array([mask == 0 for mask in sets], dtype=np.bool_)[codes]
 
     def _kept(self, side: str, segment: Segment, keep: Bools) -> Segment:
         kept = segment.filter(keep)

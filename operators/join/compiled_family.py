@@ -204,6 +204,7 @@ def _compile_join(
             silent,
             query_set([number for number in members if family.queries[number].hands_on]),
             is_intermediate(family.stream_a),
+            family.counted_sides,
         ),
         slacks=_slacks(family, queries) if slack_us is None else dict.fromkeys(SIDES, slack_us),
         lazy_ends={"a": family.lazy_ends(join, "a"), "b": family.lazy_ends(join, "b")},

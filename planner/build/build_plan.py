@@ -133,7 +133,7 @@ def build_plan(
     grouped = families(queries)
     spread: dict[int, Replication] = {}
     firsts = {name: members[0] for name, members in grouped.items()}
-    joined = {n: (q.a.stream_id, q.b.stream_id, q.key, q.ordered) for n, q in firsts.items()}
+    joined = {n: (q.a.stream_id, q.b.stream_id, q.key, q.clocks) for n, q in firsts.items()}
     profile = with_open_times(profile, {n: facts[:3] for n, facts in joined.items()}, streams)
     for family_id in step_order(joined):
         members = grouped[family_id]
@@ -167,7 +167,7 @@ def build_plan(
         if not is_theta(family_id):
             replication = spread.get(members[0].a.stream_id, replication)
         if hands_on:
-            made = intermediate_id(*sides, members[0].key, ordered=members[0].ordered)
+            made = intermediate_id(*sides, members[0].key, members[0].clocks)
             spread[made] = replication
             for each in (made, exchanged_id(made)):
                 profile = with_handed(profile, family, each, rates)

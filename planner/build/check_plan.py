@@ -74,8 +74,12 @@ def _check_family(family: FamilyPlan, streams: dict[int, Stream]) -> None:
     _require(
         family.id == derived, f"{where}: id does not follow from streams, key, kind and clocks of queries"
     )
+    # In a later step, the rows that pairs may meet are in all buckets of their key, and so are their ranks.
+    later = is_intermediate(family.stream_a)
     _require(
-        not (family.counted_sides and (family.judges_absence or family.replication.replicates)),
+        not (
+            family.counted_sides and (family.judges_absence or (family.replication.replicates and not later))
+        ),
         f"{where}: rows of a key that are counted would come to several buckets, or be judged",
     )
     inner = [q.kind == "inner" for q in family.queries]
