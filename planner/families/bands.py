@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from catalog.values.plan import Band, Bound, PlannedQuery
 from planner.families.families import SideName
 from planner.predicates.limits import End, Limits, Types, limits
+from planner.predicates.read_condition import read_condition
 
 
 def family_band(queries: Sequence[PlannedQuery], types: Types) -> Band | None:
@@ -26,7 +27,7 @@ def family_band(queries: Sequence[PlannedQuery], types: Types) -> Band | None:
     """
     common: Limits | None = None
     for query in queries:
-        own = limits(query.residual, types)
+        own = {} if query.residual is None else limits(read_condition(query.residual), types)
         common = own if common is None else _widest(common, own)
         if not common:
             return None
