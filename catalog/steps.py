@@ -20,6 +20,12 @@ A step finds the pairs of the step before in its own bucket and batch if both ha
 key, the pairs go to the buckets of that key, where they arrive in the next batch. Such an intermediate is
 *exchanged*. It has an id of its own because its rows come one batch later: a family may hand on its pairs in
 both ways.
+
+    A, B, C on one key, (A, B) does not rest      a new row of C meets rows of A, and with these, rows of B
+
+The rows of an intermediate that is not exchanged need not *rest*. Then they are made again from the rows of A
+and B for each new row of C, as in an MJoin (Viglas, Naughton, Burger, VLDB 2003). Rows of A and B leave only
+when no later row of C can meet them either.
 """
 
 from __future__ import annotations
@@ -31,7 +37,7 @@ from functools import lru_cache
 
 from catalog.sql_text import quoted
 from catalog.values.plan import FamilyPlan, Plan
-from catalog.values.query import OLDEST, Output, Query, Side
+from catalog.values.query import OLDEST, Clock, Output, Query, Side
 from catalog.values.stream import Column, HttpSource, Stream
 
 #: Most streams of one query.
@@ -54,19 +60,23 @@ Key = tuple[tuple[str, str], ...]
 
 
 @lru_cache(maxsize=1 << 10)
-def intermediate_id(stream_a: int, stream_b: int, key: Key, *, ordered: bool = False) -> int:
+def intermediate_id(
+    stream_a: int, stream_b: int, key: Key, clocks: tuple[Clock, Clock] = ("time", "time")
+) -> int:
     """Return the stream id of the pairs that inner joins hand on; it is negative, unlike that of a stream.
 
     Args:
         stream_a: Stream id of side a of the joins' family.
         stream_b: The same of b.
         key: Its key.
-        ordered: Whether the joins have no windows.
+        clocks: Clocks that measure the windows of a and of b.
 
     >>> intermediate_id(1, 2, (("k", "k"),)) == intermediate_id(1, 2, (("k", "k"),)) < 0
     True
     """
-    named = (stream_a, stream_b, key, *(["ordered"] if ordered else []))
+    ordered = clocks == ("order", "order")
+    counted = [f"{side} {clock}" for side, clock in zip("ab", clocks, strict=True) if clock != "time"]
+    named = (stream_a, stream_b, key, *(["ordered"] if ordered else counted))
     digest = hashlib.sha256(repr(named).encode()).digest()
     return -1 - int.from_bytes(digest[:_ID_BYTES], "big")
 
@@ -158,6 +168,13 @@ def taken_intermediates(families: Iterable[FamilyPlan]) -> frozenset[int]:
     return frozenset(family.stream_a for family in families if is_intermediate(family.stream_a))
 
 
+def makers_again(families: Sequence[FamilyPlan]) -> dict[str, FamilyPlan]:
+    """Return the family that makes the rows of side a, by the id of each family where these do not rest."""
+    takers = [family for family in families if not family.rests]
+    made_in = makers(families) if takers else {}
+    return {family.id: made_in[family.stream_a] for family in takers}
+
+
 def made_by(family: FamilyPlan, taken: Collection[int]) -> tuple[int, ...]:
     """Return the ids of the intermediates that a family makes: as they are, and exchanged.
 
@@ -168,8 +185,14 @@ def made_by(family: FamilyPlan, taken: Collection[int]) -> tuple[int, ...]:
     # A family of outer joins over the same streams and key makes none.
     if not taken or not family.hands_on:
         return ()
-    made = intermediate_id(family.stream_a, family.stream_b, family.key, ordered=family.ordered)
+    made = intermediate_id(family.stream_a, family.stream_b, family.key, family.clocks)
     return tuple(each for each in (made, exchanged_id(made)) if each in taken)
+
+
+def makers(families: Sequence[FamilyPlan]) -> dict[int, FamilyPlan]:
+    """Return the family that makes each intermediate that is taken, by the id of the intermediate."""
+    taken = taken_intermediates(families)
+    return {made: family for family in families for made in made_by(family, taken)}
 
 
 def in_order(families: Sequence[FamilyPlan]) -> Sequence[FamilyPlan]:
@@ -177,19 +200,19 @@ def in_order(families: Sequence[FamilyPlan]) -> Sequence[FamilyPlan]:
     if not taken_intermediates(families):
         return families
     found = {family.id: family for family in families}
-    order = step_order({f.id: (f.stream_a, f.stream_b, f.key, f.ordered) for f in families})
+    order = step_order({f.id: (f.stream_a, f.stream_b, f.key, f.clocks) for f in families})
     return tuple(found[name] for name in order)
 
 
-def step_order(joined: Mapping[str, tuple[int, int, Key, bool]]) -> tuple[str, ...]:
+def step_order(joined: Mapping[str, tuple[int, int, Key, tuple[Clock, Clock]]]) -> tuple[str, ...]:
     """Return ids of families such that each one follows the families whose pairs it may take.
 
     Args:
-        joined: Stream ids of both sides, the key, and whether it is ordered, by the id of the family.
+        joined: Stream ids of both sides, the key, and the clocks of both sides, by the id of the family.
     """
     made: dict[int, int] = {}
-    for a, b, key, ordered in joined.values():
-        here = intermediate_id(a, b, key, ordered=ordered)
+    for a, b, key, clocks in joined.values():
+        here = intermediate_id(a, b, key, clocks)
         made |= {here: a, exchanged_id(here): a}
 
     def depth(stream_id: int) -> int:

@@ -10,7 +10,7 @@ import boto3
 from moto.server import ThreadedMotoServer
 
 #: Of this server alone.
-_KEYS = {
+KEYS = {
     "AWS_ACCESS_KEY_ID": "sluice",
     "AWS_SECRET_ACCESS_KEY": "a secret of tests",
     "AWS_REGION": "us-east-1",
@@ -31,13 +31,13 @@ class S3Server:
         self._server.start()
         host, port = self._server.get_host_and_port()
         endpoint = f"http://{host}:{port}"
-        self.environment = {**_KEYS, "AWS_ENDPOINT_URL": endpoint, "AWS_ALLOW_HTTP": "true"}
+        self.environment = {**KEYS, "AWS_ENDPOINT_URL": endpoint, "AWS_ALLOW_HTTP": "true"}
         self._client = boto3.client(
             "s3",
             endpoint_url=endpoint,
-            aws_access_key_id=_KEYS["AWS_ACCESS_KEY_ID"],
-            aws_secret_access_key=_KEYS["AWS_SECRET_ACCESS_KEY"],
-            region_name=_KEYS["AWS_REGION"],
+            aws_access_key_id=KEYS["AWS_ACCESS_KEY_ID"],
+            aws_secret_access_key=KEYS["AWS_SECRET_ACCESS_KEY"],
+            region_name=KEYS["AWS_REGION"],
         )
         self._client.create_bucket(Bucket=_BUCKET)
 

@@ -14,7 +14,7 @@ from typing import Literal
 
 from catalog.durations import format_duration
 from catalog.values.groups.grouping import Grouping
-from catalog.values.query import OLDEST, PUNCTUATION_OUTPUT, Backfill, Clock, JoinKind, Output
+from catalog.values.query import OLDEST, PUNCTUATION_OUTPUT, Backfill, Clock, JoinKind, Output, is_rank
 from catalog.values.stream import Stream
 
 Strategy = Literal["unshared", "pullup", "pushdown", "mem-opt", "cpu-opt"]
@@ -113,7 +113,8 @@ class PlannedQuery:
     @property
     def alike_us(self) -> int | None:
         """Time that a row of a is needed after its oldest event time, µs; None where another rule decides."""
-        return self.expires_a[0][1] if [name for name, _ in self.expires_a] == [OLDEST] else None
+        timed = [(name, us) for name, us in self.expires_a if not is_rank(name)]
+        return timed[0][1] if [name for name, _ in timed] == [OLDEST] else None
 
     @property
     def gives_pairs(self) -> bool:
@@ -431,6 +432,7 @@ class FamilyPlan:
         punctuations: When it acts on closed keys.
         memory: Where rows wait; not plain only if the clock is the order of its streams.
         purge_prices: Prices that decide when it removes rows of closed keys, unless its policy does.
+        rests: Whether the rows of side a rest. Those of an intermediate need not (``catalog.steps``).
     """
 
     id: str
@@ -456,6 +458,7 @@ class FamilyPlan:
     punctuations: PunctuationPolicy = PunctuationPolicy()
     memory: Memory = Memory()
     purge_prices: PurgePrices = PurgePrices()
+    rests: bool = True
 
     def clock(self, side: str) -> Clock:
         """Return the clock that measures the windows of a side."""
@@ -466,6 +469,21 @@ class FamilyPlan:
         """Sides with windows of rows."""
         clocks: tuple[tuple[Literal["a", "b"], Clock], ...] = (("a", self.clock_a), ("b", self.clock_b))
         return tuple(side for side, clock in clocks if clock in ("rows", "key rows"))
+
+    @property
+    def clocks(self) -> tuple[Clock, Clock]:
+        """Clocks that measure the windows of a and of b."""
+        return self.clock_a, self.clock_b
+
+    @property
+    def ranks_of_a(self) -> tuple[str, ...]:
+        """Columns of a, which is an intermediate, that are ranks of rows; all queries agree in them."""
+        return tuple(sorted({name for q in self.queries for name, _ in q.expires_a if is_rank(name)}))
+
+    @property
+    def ranked(self) -> bool:
+        """Return whether some stream of its rows has a window of rows."""
+        return bool(self.counted_sides or self.ranks_of_a)
 
     @property
     def ordered(self) -> bool:

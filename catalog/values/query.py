@@ -26,6 +26,10 @@ UNBOUNDED_US = 2**61
 #: Column of an intermediate (``catalog.steps``): the oldest event time of its rows, µs UTC.
 OLDEST = "oldest"
 
+#: Name under which a family hands on the rank of a row whose stream has a window of rows; no stream has such
+#: a column.
+RANK = "_rank"
+
 Backfill = Literal["none", "state"]
 
 #: Result column by which a query asks for result punctuations: rows that name a key without later results.
@@ -37,6 +41,15 @@ Clock = Literal["time", "rows", "key rows", "order"]
 
 #: What a query gives of its matches, which are the pairs that it would give as an inner join.
 JoinKind = Literal["inner", "outer", "semi", "anti"]
+
+
+def is_rank(column: str) -> bool:
+    """Return whether a column of an intermediate is the rank of a row of one of its streams.
+
+    >>> is_rank("a.b._rank"), is_rank("a.b.rank")
+    (True, False)
+    """
+    return column.rpartition(".")[2] == RANK
 
 
 def join_name(kind: JoinKind, preserved: tuple[Literal["a", "b"], ...]) -> str:
@@ -85,6 +98,7 @@ class Side:
             stream that come after it, up to the other row; ``key rows`` counts only those with its key.
         expires: Where the rows are those of an intermediate: each row meets no later row of the other side
             whose event time is above the least of these columns, each with µs added (``catalog.steps``).
+            Ranks (``is_rank``) are compared with the number of rows that their stream has up to that time.
             Empty where the window alone says it.
     """
 
@@ -123,6 +137,8 @@ class Query:
         left: Join whose pairs are the rows of side a, in a join of three and more streams
             (``catalog.steps``); None in a join of two.
         hands_on: Whether its pairs are rows of a next step and not results.
+        rests: Whether the pairs of ``left`` rest until they can meet no later row. If not, they are made
+            again for the later rows (``catalog.steps``).
     """
 
     id: int
@@ -140,6 +156,7 @@ class Query:
     grouping: Grouping | None = None
     left: Query | None = None
     hands_on: bool = False
+    rests: bool = True
 
     @property
     def announces(self) -> bool:
@@ -150,6 +167,11 @@ class Query:
     def counts_rows(self) -> bool:
         """Return whether a window is of rows."""
         return not {self.a.clock, self.b.clock}.isdisjoint(("rows", "key rows"))
+
+    @property
+    def clocks(self) -> tuple[Clock, Clock]:
+        """Clocks that measure the windows of a and of b."""
+        return self.a.clock, self.b.clock
 
     @property
     def ordered(self) -> bool:

@@ -12,7 +12,15 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from catalog.steps import in_order, is_exchanged, made_by, plan_streams, taken_intermediates
+from catalog.steps import (
+    in_order,
+    is_exchanged,
+    made_by,
+    makers,
+    makers_again,
+    plan_streams,
+    taken_intermediates,
+)
 from catalog.store.codec import decode
 from catalog.store.plan_differences import BucketRecord, applied
 from catalog.values.counters.batch_counters import StreamPunctuations
@@ -20,7 +28,9 @@ from catalog.values.plan import FamilyPlan, Horizon, Plan, Promises
 from operators.bucket.batch_output import BatchOutput
 from operators.bucket.closing import BatchClosings, decoded_promise
 from operators.bucket.family_batch import FamilyBatch
+from operators.bucket.pairs_again import PairsAgain, held_back
 from operators.bucket.progress import ClockProgress
+from operators.bucket.rank_chains import counting_anew, earlier_rankings, followers
 from operators.groups.open_groups import group_results
 from operators.join.compiled_family import CompiledFamily, compile_family
 from operators.join.family_joins import FamilyJoins
@@ -77,6 +87,7 @@ class Bucket:
         arrived: Watermark and newest event time of exchanged intermediates by id, as of the batch that sent
             their pairs (``operators.steps.exchange``).
         exchange_files: Stored ids of the pairs that the last batch has sent to other buckets.
+        anew: Ids of families that begin to count rows anew in this batch.
     """
 
     plan: Plan | None = None
@@ -90,6 +101,7 @@ class Bucket:
     late_groups: frozenset[str] = frozenset()
     arrived: dict[int, tuple[int | None, int | None]] = field(default_factory=dict)
     exchange_files: tuple[str, ...] = ()
+    anew: frozenset[str] = frozenset()
 
     def process(self, payloads: Sequence[Payload], exchanged: Sequence[ExchangedRows] = ()) -> BatchOutput:
         """Run one batch.
@@ -105,7 +117,9 @@ class Bucket:
         batch = ordered[0].batch
         self.plan_changed = False
         self.closed_groups, self.late_groups = {}, frozenset()
+        self.anew = frozenset()
         heartbeats, promises, pulled = self._apply_control([text for p in ordered for text in p.control])
+        exchanged = [rows for rows in exchanged if rows.family not in self.anew]
         start = self._reached(self.plan)
         setting_out = self._setting_out()
         for stream in self.streams.values():
@@ -127,8 +141,10 @@ class Bucket:
         newest = self._newest(self.plan)
         idle = frozenset(i for i, stream in self.streams.items() if stream.watermark.idle)
         families = self.plan.families if self.plan else ()
-        taken = taken_intermediates(families)
-        for plan in in_order(families):
+        taken, made_in, ordered_families = taken_intermediates(families), makers(families), in_order(families)
+        again = PairsAgain.of(self.families, families, version)
+        held = held_back(ordered_families, start.sides) if again.makers else {}
+        for plan in ordered_families:
             joins, before = self.families[plan.id], start.sides(plan)
             closings = BatchClosings.of(joins, ordered, before, promises, place)
             reached, latest_of = end.sides(plan), newest.sides(plan)
@@ -146,8 +162,11 @@ class Bucket:
                 closings,
                 handed,
                 exchanged,
+                again,
+                held,
                 idle,
                 wait,
+                () if joins.ranked is None else earlier_rankings(plan, self.families, made_in),
             )
             pairs = part.pairs(output)
             if made := made_by(plan, taken):
@@ -158,6 +177,9 @@ class Bucket:
             elif (results := part.results(pairs, table, batch)) is not None:
                 output.results[plan.id], output.routes[plan.id] = results
         for plan in families:
+            if (ranked := self.families[plan.id].ranked) is not None:
+                asking = [end.sides(each) for each in followers(plan, families)]
+                ranked.end_batch(end.sides(plan), asking)
             if is_exchanged(plan.stream_a):
                 layout = self.families[plan.id].family.layouts["a"]
                 output.exchanged += set_out(handed[plan.stream_a], plan, layout, place[1])
@@ -238,8 +260,12 @@ class Bucket:
             if beat.watermark_us is None and (stream := self.streams.get(beat.stream_id)) is not None:
                 stream.watermark = stream.watermark.reset()
                 stream.order = None if stream.order is None else stream.order.reset()
+                self.anew |= counting_anew(beat.stream_id, () if plan is None else plan.families)
                 for joins in self.families.values():
                     joins.forget_undecided(beat.stream_id)
+        for family_id in self.anew:
+            # Old and new ranks of the rows of one combination cannot be compared.
+            self.families[family_id].count_anew()
         moved = [(beat.stream_id, beat.watermark_us) for beat in beats if beat.watermark_us is not None]
         promises = [record.promises for record in records if record.promises is not None]
         return moved, promises, {record.pull.query_id for record in records if record.pull is not None}
@@ -274,6 +300,7 @@ class Bucket:
                 families[family.id] = FamilyJoins.empty(compiled)
             else:
                 families[family.id] = migrated(former, compiled, activated, marks, reached.sides(family))
+        self._let_rest(plan, families)
         self.terms = {family_id: self.terms[family_id] for family_id in families}
         queries = {query.id: query for family in plan.families for query in family.queries}
         named = {query.name.lower(): query for query in queries.values()}
@@ -301,6 +328,19 @@ class Bucket:
         self.families = families
         self.plan = plan
         self.plan_changed = True
+
+    def _let_rest(self, plan: Plan, families: Mapping[str, FamilyJoins]) -> None:
+        """Make the pairs that rest from now on, although they did not until now."""
+        makers = makers_again([joins.family.plan for joins in self.families.values()])
+        again = PairsAgain.of(families, plan.families, plan.version)
+        for family in in_order(plan.families) if makers else ():
+            if family.rests and family.id in makers:
+                rows = again.all_rows(family, families[makers[family.id].id].family.plan)
+                if rows is None:
+                    continue
+                for chain in families[family.id].chains.values():
+                    if (admitted := chain.admitted("a", rows)) is not None:
+                        chain.slices["a"][0].segments.append(admitted)
 
     def _terms(
         self,

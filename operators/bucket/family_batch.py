@@ -15,16 +15,19 @@ from operators.bucket.batch_output import BatchOutput
 from operators.bucket.closing import BatchClosings, kept_columns
 from operators.bucket.counters import key_counters
 from operators.bucket.finishing import result_punctuations
+from operators.bucket.pairs_again import PairsAgain
 from operators.join.family_joins import FamilyJoins
 from operators.join.pairs import PairTable
 from operators.lineage.route_counts import RouteCounts, add_up
 from operators.orders.order_clock import MOST
 from operators.pack.payload import Payload, arrivals, counted_rows
+from operators.ranks.ranking import Ranking
 from operators.segments.layout import SIDES
 from operators.segments.merge import concat, concat_alike
 from operators.segments.segment import Segment, unlabelled
 from operators.steps.exchange import ExchangedRows, arrived
 from operators.steps.handed_pairs import HandedPairs
+from operators.steps.watermarks import least
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -42,8 +45,11 @@ class FamilyBatch:
         closings: Closings of the batch; None where no side can close a key.
         handed: Pairs of the step before, by stream id.
         exchanged: Pairs that the buckets have sent in the batch before this one.
+        again: Makes pairs again that do not rest.
+        held_back: Event time beyond which no row is purged, where pairs of the family are made again.
         idle: Ids of streams of which no row is expected for now.
         groups_wait: Whether groups that are due come out in the next batch.
+        earlier: Rankings of earlier families, of which rows of a have ranks.
     """
 
     joins: FamilyJoins
@@ -56,8 +62,11 @@ class FamilyBatch:
     closings: BatchClosings | None
     handed: Mapping[int, HandedPairs]
     exchanged: Sequence[ExchangedRows]
+    again: PairsAgain
+    held_back: Mapping[str, int | None]
     idle: frozenset[int] = frozenset()
     groups_wait: bool = False
+    earlier: Sequence[Ranking] = ()
 
     def pairs(self, output: BatchOutput) -> PairTable:
         """Run the batch through the joins of the family.
@@ -85,19 +94,39 @@ class FamilyBatch:
                 side: counted_rows(self.payloads, plan.id, side, self.before[side])
                 for side in plan.counted_sides
             }
-            made = joins.process_ranked(joins.ranked, males, counted, self.reached)
+            made = joins.process_ranked(joins.ranked, males, counted, self.reached, self.earlier)
         else:
             arrived = {} if self.closings is None else self.closings.arrived
             opened = {}
             for side, parked in joins.parked.items():
-                newest = self._joined_to("b" if side == "a" else "a")
+                other = "b" if side == "a" else "a"
+                newest = self._joined_to(other, [males[other], *(rows for rows, _ in more[other])])
                 opened[side] = parked.due(newest)
                 females[side] = parked.park(females[side], newest)
                 more[side] = [(rows, parked.park(resting, newest)) for rows, resting in more[side]]
                 parked.settle(self.place[1], joins.family.lineages[side].live)
+            purging, again = self.reached, None
+            if plan.id in self.held_back:
+                slowest = self.held_back[plan.id]
+                purging = {side: least(reached, slowest) for side, reached in self.reached.items()}
+            if not plan.rests:
+                females["a"] = None
+                again = None if males["b"] is None else self.again.rows(plan, males["b"])
             made = joins.process(
-                males["a"], males["b"], self.reached, females, self.before, keyless, arrived, opened, more
+                males["a"],
+                males["b"],
+                purging,
+                females,
+                self.before,
+                keyless,
+                arrived,
+                opened,
+                more,
+                again,
             )
+            if not plan.rests and males["b"] is not None:
+                first = next(iter(joins.chains.values())).slices["a"][0]
+                first.counts.partials = self.again.partials
         if self.closings is not None:
             self.closings.close(
                 self.before, self.reached, self.newest, self.place, finish=not self.groups_wait
@@ -193,12 +222,13 @@ class FamilyBatch:
         sorts = self.joins.family.plan.memory.sorts and stream not in self.idle
         return sorts and not is_intermediate(stream)
 
-    def _joined_to(self, side: str) -> int | None:
-        """Return the greatest clock that a row of a side can have of those that have been joined."""
-        newest, reached = self.newest[side], self.reached[side]
-        if not self._sorts(side) or newest is None:
-            return newest
-        return None if reached is None else min(newest, reached - 1)
+    def _joined_to(self, side: str, males: Sequence[Segment | None]) -> int | None:
+        """Return a clock that no row of a side that is joined in this batch exceeds."""
+        if not self.joins.family.plan.memory.sorts:
+            return self.newest[side]
+        reached = self.reached[side]
+        known = [] if reached is None else [reached - 1]
+        return max([*known, *(rows.t_max for rows in males if rows)], default=None)
 
     def _resting(self, side: str, came: Segment | None, output: BatchOutput) -> Segment | None:
         """Return those of the new rows that rest in this bucket; counts the keys of all."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from catalog.values.plan import FamilyPlan, Plan
-from operators.steps.watermarks import with_intermediates
+from operators.steps.watermarks import least, with_intermediates
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,8 @@ class ClockProgress:
             plan: The plan; None before there is one.
             times_us: Event time by stream id.
             orders: Order by stream id.
-            combined: Returns the clock of an intermediate, given those of its two sides.
+            combined: Returns the event time of an intermediate, given those of its two sides. Its order is
+                always the lesser of theirs, since both rows of a pair have the same value.
             arrived: Event time of exchanged intermediates by id.
         """
         if plan is None:
@@ -49,7 +50,7 @@ class ClockProgress:
         ordered = any(family.ordered for family in plan.families)
         return cls(
             with_intermediates(plan, times_us, combined, arrived),
-            with_intermediates(plan, orders, combined, {}) if ordered else orders,
+            with_intermediates(plan, orders, least, {}) if ordered else orders,
         )
 
     def sides(self, family: FamilyPlan) -> dict[str, int | None]:

@@ -27,6 +27,7 @@ from operators.closings.closing_rows import ends
 from operators.join.compiled_family import CompiledFamily
 from operators.join.family_joins import FamilyJoins
 from operators.join.sliced_join import SliceState, compact
+from operators.kernels.keys import Bools
 from operators.ranks.ranked_rows import RankedRows
 from operators.segments.layout import SIDES
 from operators.segments.row_codec import KEY
@@ -62,6 +63,8 @@ def rehashed(old: Iterable[Bucket], number: int, buckets: int) -> Bucket:
         if has_copies(joins.family.plan):
             for chain in joins.chains.values():
                 _keep_one_copy(chain.slices["b"])
+            if joins.ranked is not None:
+                _keep_one_copy([joins.ranked.waiting["b"]])
         for waiting in joins.sorting.values():
             _keep_one_copy([waiting])
         for closed in joins.closed.values():
@@ -96,6 +99,14 @@ def has_copies(family: FamilyPlan) -> bool:
     return stays and family.replication.replicates
 
 
+def _here(family: CompiledFamily, side: str, segment: Segment, number: int, buckets: int) -> Bools:
+    """Tell which rows of an old bucket rest in a new one, bool[n]."""
+    if side == "b" and has_copies(family.plan):
+        return family.fragments.comes_to(segment.key, number, buckets)
+    here: Bools = family.fragments.rest(segment.key, segment.pos, buckets) == number
+    return here
+
+
 def _keep_one_copy(slices: Sequence[SliceState | WaitingRows]) -> None:
     """Keep one copy of each row that several old buckets had: the one in the first slice."""
     seen = np.zeros(0, dtype=np.int64)
@@ -119,14 +130,17 @@ def _take_ranked(family: CompiledFamily, old: RankedRows, new: RankedRows, numbe
         if rows is None:
             continue
         if ranking.by_key:
-            comes_here = family.fragments.comes_to(rows.column(KEY).to_numpy(), number, buckets)
+            key = rows.column(KEY).to_numpy()
+            comes_here = family.fragments.comes_to(key, number, buckets)
+            if has_copies(family.plan) and (known := target.whole()) is not None:
+                comes_here &= ~np.isin(key, known.column(KEY).to_numpy())
             target.take_over(rows.filter(pa.array(comes_here)))
         elif not target.segments:
             target.take_over(rows)  # these are the same in all buckets
     for side, waiting in old.waiting.items():
         for segment in waiting.segments:
-            rest = family.fragments.rest(segment.key, segment.pos, buckets)
-            own = segment.take(np.flatnonzero(rest == number))
+            here = _here(family, side, segment, number, buckets)
+            own = segment.take(np.flatnonzero(here))
             if len(own):
                 new.waiting[side].segments.append(own)
 
@@ -157,11 +171,7 @@ def _take(old: FamilyJoins, new: FamilyJoins, number: int, buckets: int) -> None
     everywhere = "b" if has_copies(old.family.plan) else None
 
     def resting(side: str, segment: Segment) -> Segment:
-        if side == everywhere:
-            here = old.family.fragments.comes_to(segment.key, number, buckets)
-        else:
-            here = old.family.fragments.rest(segment.key, segment.pos, buckets) == number
-        return segment.take(np.flatnonzero(here))
+        return segment.take(np.flatnonzero(_here(old.family, side, segment, number, buckets)))
 
     # What joins have in common they keep in common.
     taken: dict[int, Segment] = {}

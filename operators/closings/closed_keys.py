@@ -151,7 +151,7 @@ class ClosedKeys:
         """Take over the closings of a batch.
 
         Args:
-            arrived: New closings.
+            arrived: New closings, as ``first_closings`` returned them.
             newest_us: Newest event time of either stream so far.
             extended: Keys closed before, with the times of rows of the other side that arrived since.
         """
@@ -159,10 +159,15 @@ class ClosedKeys:
         if arrived is not None and arrived.num_rows:
             self.arrived = arrived.num_rows
             self.unpurged += arrived.num_rows
-            parts.append(_at(arrived, newest_us))
-        if parts:
-            self.segments.append(Segment(self._folded(parts), 0, ()))
-            self._merge()
+            arrived = _at(arrived, newest_us)
+            # Arrived ones alone are folded already.
+            rows = self._folded([*parts, arrived]) if parts else self._stored(arrived)
+        elif parts:
+            rows = self._folded(parts)
+        else:
+            return
+        self.segments.append(Segment(rows, 0, ()))
+        self._merge()
 
     def count_open(self, held: Sequence[Segment], arrived: pa.RecordBatch | None) -> None:
         """Count the rows of the other side with open keys, and those whose keys the batch closes.
@@ -262,7 +267,10 @@ class ClosedKeys:
         self.segments = [Segment(self._folded(kept), 0, ())] if kept else []
 
     def _folded(self, parts: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
-        return as_stored(collapsed(folded(parts), whenever=self.lasts))
+        return self._stored(folded(parts))
+
+    def _stored(self, closings: pa.RecordBatch) -> pa.RecordBatch:
+        return as_stored(collapsed(closings, whenever=self.lasts))
 
     def _remembered(self, segment: Segment) -> pa.RecordBatch:
         if self.floor_us is None or segment.t_min > self.floor_us:

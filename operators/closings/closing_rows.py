@@ -37,6 +37,7 @@ TO: Final = f"{COLUMN}to"
 #: Least and greatest key.
 LEAST: Final = -(2**63)
 GREATEST: Final = 2**63 - 1
+_NOWHERE = np.zeros(0, dtype=np.int64)
 #: Position of closings behind all rows of their batch.
 BEHIND_ALL: Final = 2**63 - 1
 
@@ -241,6 +242,8 @@ def _meeting(keys: Int64s, closings: pa.RecordBatch) -> tuple[Int64s, Int64s]:
         closings: Sorted by key; intervals are disjoint.
     """
     low, high = closings.column(KEY).to_numpy(), ends(closings)
+    if not len(keys) or not len(low) or low[0] > keys[-1] or high[-1] < keys[0]:
+        return _NOWHERE, _NOWHERE
     if len(low) <= len(keys):
         first = np.searchsorted(keys, low)
         counts = np.searchsorted(keys, high, side="right") - first

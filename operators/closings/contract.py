@@ -54,7 +54,7 @@ def side_contract(family: FamilyPlan, side: str, stream: Stream) -> SideContract
         side: ``a`` or ``b``.
         stream: The stream of the side.
     """
-    if not stream.has_contract or family.counted_sides or family.ordered:
+    if not stream.has_contract or family.ranked or family.ordered:
         return None
     key = frozenset(pair[0] if side == "a" else pair[1] for pair in family.key)
     promised = stream.punctuations

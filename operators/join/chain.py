@@ -20,6 +20,8 @@ from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from catalog.values.query import UNBOUNDED_US
 from operators.join.candidates import Probing, Reach, find_candidates
@@ -27,14 +29,15 @@ from operators.join.compiled_family import Admissible, CompiledJoin
 from operators.join.pairs import PairTable
 from operators.join.segment_classes import SegmentClasses
 from operators.join.sliced_join import SliceCounts, SliceState, compact, count_per_slice, purge
-from operators.kernels.keys import Bools, Codes, Int64s
+from operators.kernels.keys import Bools, Int64s
 from operators.lineage.lineage import RowClasses
 from operators.ranks.clocked_rows import as_males, by_time
 from operators.ranks.ranked_rows import RankedRows
+from operators.ranks.ranking import Ranking
 from operators.rings.rings import Arrivals, RingCounts, Rings, Scan
 from operators.segments.layout import SIDES
 from operators.segments.segment import Segment
-from operators.steps.expiry import Expiry
+from operators.steps.expiry import Expiry, leaving
 
 #: A stored segment is written again if at least one in this many of its rows has left on the clock of its
 #: key, or has a closed key.
@@ -48,12 +51,10 @@ class OneWay:
     Attributes:
         side: Side whose windows count.
         reach: Largest distance of two rows on the clock of the probe.
-        young: Resting rows that are probed instead of the slices; None if the slices are probed.
     """
 
     side: str
     reach: Reach
-    young: Sequence[Segment] | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -94,6 +95,7 @@ class Chain:
         watermarks: Mapping[str, int | None],
         pairs: PairTable,
         opened: Mapping[str, Sequence[Segment]],
+        again: Segment | None = None,
     ) -> None:
         """Run one batch through the chain.
 
@@ -103,6 +105,7 @@ class Chain:
             watermarks: Watermark per side at the end of the batch.
             pairs: Takes the joined pairs.
             opened: Females per side that came in earlier batches and enter now (``operators.parking``).
+            again: Rows of a that were made again because they do not rest.
         """
         for side in SIDES:
             for state in self.slices[side]:
@@ -129,13 +132,18 @@ class Chain:
             for number, probing in enumerate(males[other], 1):
                 left = males[other][number:]
                 self._probe(side, probing, pairs, reached=_safe_limit(watermarks[other], left))
+        made_again = None if again is None else self.admitted("a", again)
+        if made_again is not None:
+            self.slices["a"][0].counts.again += len(made_again)
+            for probing in males["b"]:
+                self._probe("a", probing, pairs, among=[made_again])
         self._insert_all("b", females["b"], resting["b"])
         for side, other in (("a", "b"), ("b", "a")):
             self._purge(side, watermarks[other])
             if self.rings is not None:
                 self._empty_rings(self.rings[side], side, females[side], watermarks[other])
             elif side == "a" and self.join.expiry is not None:
-                self._expire(self.join.expiry, watermarks[other])
+                self._expire(partial(self._passed, self.join.expiry), watermarks[other])
             live = self.classes.family.lineages[side].live
             for state in self.slices[side]:
                 compact(state, self.join.slacks[side], live, partial(self._without_dead, side, state))
@@ -147,6 +155,7 @@ class Chain:
         watermarks: Mapping[str, int | None],
         searched: Collection[str],
         pairs: PairTable,
+        earlier: Sequence[Ranking] = (),
     ) -> None:
         """Run one batch through the chain of a family with windows of rows; each side has its own clock.
 
@@ -160,6 +169,7 @@ class Chain:
             watermarks: Watermark per side at the end of the batch.
             searched: Sides on which segments are searched for rows that have left on the clock of their key.
             pairs: Takes the joined pairs.
+            earlier: Rankings of earlier families, of which rows of a have ranks.
         """
         for side in SIDES:
             for state in self.slices[side]:
@@ -177,13 +187,16 @@ class Chain:
             for resting, came in females[side]:
                 self._insert(side, resting, came)
             for probing in males[other]:
-                self._probe(side, probing, pairs, OneWay(side, Reach(self._reach(side).behind_us, 1)))
+                self._probe(side, probing, pairs, OneWay(side, Reach(self.reach(side).behind_us, 1)))
         for side in SIDES:
             by_key = ranked.clocks[side] == "key rows"
             if side in searched:
                 self._purge_by_key(side, ranked, watermarks)
             elif not by_key:
-                self._purge(side, ranked.reached(side, watermarks))
+                reached = ranked.reached(side, watermarks)
+                self._purge(side, reached)
+                if side == "a" and self.join.expiry is not None:
+                    self._expire(partial(self._passed_in_rows, earlier), reached)
             live = self.classes.family.lineages[side].live
             for state in self.slices[side]:
                 # Rows of other keys do not decide when a row leaves.
@@ -204,8 +217,8 @@ class Chain:
             some = segment.times >= probing.t_min
             if some.any():
                 young.append(self._as(by_time, side, segment, some))
-        reach = Reach(1, self._reach(other).behind_us)
-        self._probe(side, probing, pairs, OneWay(other, reach, young))
+        reach = Reach(1, self.reach(other).behind_us)
+        self._probe(side, probing, pairs, OneWay(other, reach), among=young)
 
     def _as(
         self, form: Callable[[Segment], Segment], side: str, rows: Segment, keep: Bools | None = None
@@ -282,13 +295,18 @@ class Chain:
                 parts = [s if id(s) in whole else self._without_dead(side, state, s) for s in state.segments]
                 state.segments = [part for part in parts if part is not None]
 
-    def _expire(self, expiry: Expiry, reached: int | None) -> None:
-        """Remove rows of a, which are those of an intermediate, that no later row can meet."""
+    def _expire(self, passed: Callable[[Segment, int], Bools], reached: int | None) -> None:
+        """Remove rows of a, which are those of an intermediate, that no later row can meet.
+
+        Args:
+            passed: Tells which rows no row can meet that is not below an event time.
+            reached: Event time that no later row of the other side is below.
+        """
         if reached is None:
             return
         slices = self.slices["a"]
         held = [segment for state in slices for segment in state.segments]
-        expired = iter(expiry.expired(held, self._classes_of_a, reached))
+        expired = iter(leaving(held, [passed(segment, reached) for segment in held]))
         for state in slices:
             staying = []
             for segment, gone in zip(state.segments, expired, strict=False):
@@ -300,9 +318,25 @@ class Chain:
                     staying.append(self._kept("a", segment, ~gone))
             state.segments = staying
 
-    def _classes_of_a(self, segment: Segment) -> tuple[Codes | None, tuple[int, ...]]:
+    def _passed(self, expiry: Expiry, segment: Segment, reached: int) -> Bools:
         classes = self.classes.of("a", segment)
-        return classes.codes, classes.masks
+        return expiry.expired(segment, (classes.codes, classes.masks), reached)
+
+    def _passed_in_rows(self, earlier: Sequence[Ranking], segment: Segment, reached: int) -> Bools:
+        """Tell which rows of an intermediate no later row can meet, in a family with windows of rows."""
+        router, layout = self.join.builder.router, self.join.builder.layout_a
+        near = []
+        for name, bounds in router.expiries:
+            # A row that was made before some query asked for the column stays.
+            times = pc.fill_null(layout.read(segment, name).cast(pa.int64()), reached).to_numpy()
+            near.append(bounds.classes(reached - times))
+        before = np.full(len(segment), reached - 1, dtype=np.int64)
+        for (name, bounds), ranking in zip(router.ranks, earlier, strict=True):
+            ranks = layout.read(segment, name).to_numpy()
+            near.append(bounds.classes(ranking.up_to(segment.key, before) - ranks))
+        everyone = np.zeros(len(segment), dtype=np.int64)
+        codes, sets = router.masks_of(everyone, router.within[:1], *near, self.classes.of("a", segment))
+        return np.array([mask == 0 for mask in sets], dtype=np.bool_)[codes]
 
     def _kept(self, side: str, segment: Segment, keep: Bools) -> Segment:
         kept = segment.filter(keep)
@@ -404,6 +438,7 @@ class Chain:
         pairs: PairTable,
         one_way: OneWay | None = None,
         reached: int | None = None,
+        among: Sequence[Segment] | None = None,
     ) -> None:
         """Let males of the other side probe the slices of ``side`` one after the other.
 
@@ -413,13 +448,19 @@ class Chain:
             pairs: Takes the joined pairs.
             one_way: Direction of a join whose sides have clocks of their own.
             reached: Watermark of the males at the end of the batch; used where rows lie in rings.
+            among: Rows that are probed instead of the slices; None if the slices are probed.
         """
         classes = self.classes.of("b" if side == "a" else "a", males)
         build = self.join.builder.build
         slices = self.slices[side]
         touched = np.zeros(len(slices), dtype=np.int64)
-        reach = self._reach(side) if one_way is None else one_way.reach
-        probings = self._probings(side, males, classes, one_way, reached)
+        reach = self.reach(side) if one_way is None else one_way.reach
+        if among is None:
+            probings = self._probings(side, males, classes, reach, reached)
+        else:
+            probings = [
+                Probing(0, rows, self.classes.of(side, rows), males.key, males.ts, None) for rows in among
+            ]
         band = self.join.band
         for found in find_candidates(probings, males, classes, reach, touched, side, band):
             a, b = (found.females, found.males) if side == "a" else (found.males, found.females)
@@ -455,18 +496,12 @@ class Chain:
         side: str,
         males: Segment,
         classes: RowClasses,
-        one_way: OneWay | None,
+        reach: Reach,
         reached: int | None,
     ) -> list[Probing]:
         """Return the segments of a side that males may meet, with the males that come so far."""
         probings = []
         reaching: Int64s | None = None
-        reach = self._reach(side) if one_way is None else one_way.reach
-        if one_way is not None and one_way.young is not None:
-            return [
-                Probing(0, segment, self.classes.of(side, segment), males.key, males.ts, None)
-                for segment in one_way.young
-            ]
         keys, times, oldest, newest = males.key, males.ts, males.t_min, males.t_max
         arrivals = None if self.rings is None else self.rings[side].arrivals(males)
         for number, state in enumerate(self.slices[side]):
@@ -490,7 +525,7 @@ class Chain:
             probings += [
                 Probing(number, segment, self.classes.of(side, segment), keys, times, reaching)
                 for segment in state.segments
-                if self._can_meet(reach, segment, oldest, newest)
+                if reach.can_meet(segment, oldest, newest)
             ]
         return probings
 
@@ -504,12 +539,7 @@ class Chain:
             return rings.probed(segments, males, reached)
         return [(segment, rings.whole(segment, males)) for segment in segments]
 
-    @staticmethod
-    def _can_meet(reach: Reach, female: Segment, oldest: int, newest: int) -> bool:
-        """Return whether any window reaches between the segment's event times and those of the males."""
-        return oldest - female.t_max < reach.behind_us and female.t_min - newest < reach.ahead_us
-
-    def _reach(self, side: str) -> Reach:
+    def reach(self, side: str) -> Reach:
         """Return how far apart females of a side and the males that probe them may be."""
         bounds = self.join.builder.router
         own, other = (bounds.bounds_a, bounds.bounds_b) if side == "a" else (bounds.bounds_b, bounds.bounds_a)

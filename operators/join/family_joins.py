@@ -93,8 +93,9 @@ class FamilyJoins:
         chains = {join.plan.id: Chain.empty(join, classes) for join in family.joins}
         absence = None if family.absence is None else Absence(family, family.absence)
         ranked = None
-        if family.plan.counted_sides:
-            ranked = RankedRows({side: family.plan.clock(side) for side in SIDES})
+        if family.plan.ranked:
+            clocks = {side: family.plan.clock(side) for side in SIDES}
+            ranked = RankedRows(clocks, bool(family.plan.ranks_of_a))
         groups = None if family.groups is None else OpenGroups(family.groups)
         waiting = None
         if family.finishing:
@@ -124,6 +125,7 @@ class FamilyJoins:
         closings: Mapping[str, pa.RecordBatch | None] = _NO_CLOSINGS,
         opened: Mapping[str, Sequence[Segment]] = _NONE_OPENED,
         more: Mapping[str, Sequence[tuple[Segment, Segment | None]]] = _NO_MORE,
+        again: Segment | None = None,
     ) -> PairTable:
         """Run one batch through all joins.
 
@@ -138,6 +140,7 @@ class FamilyJoins:
             opened: Rows of earlier batches per side that were parked until now.
             more: Further rows per side that are joined in this batch, each with those of them that rest in
                 this bucket; they were packed under other plan versions than ``a`` and ``b``.
+            again: Rows of a that were made again because they do not rest.
 
         Returns:
             The joined pairs of the batch, and absent rows.
@@ -173,7 +176,7 @@ class FamilyJoins:
         )
         for chain in self.chains.values():
             chain.dead = dead
-            chain.process(probing, entering, watermarks, pairs, opened)
+            chain.process(probing, entering, watermarks, pairs, opened, again)
         for side, other in _OPPOSITES:
             if side in dead:
                 slices = [state for chain in self.chains.values() for state in chain.slices[side]]
@@ -214,6 +217,7 @@ class FamilyJoins:
         fresh: Mapping[str, Segment | None],
         counted: Mapping[str, Sequence[pa.RecordBatch]],
         watermarks: Mapping[str, int | None],
+        earlier: Sequence[Ranking] = (),
     ) -> PairTable:
         """Run one batch through all joins where windows are of rows.
 
@@ -222,12 +226,14 @@ class FamilyJoins:
             fresh: New rows per side that are not late.
             counted: All new rows of the counted sides that are not late (``operators.ranks.rank_rows``).
             watermarks: Watermark per side at the end of the batch.
+            earlier: Rankings of earlier families, of which rows of a have ranks (``FamilyPlan.ranks_of_a``).
 
         Returns:
             The joined pairs of the batch.
         """
         pairs = PairTable(self.family.plan)
-        released = ranked.release({s: _some(rows) for s, rows in fresh.items()}, counted, watermarks)
+        some = {side: _some(rows) for side, rows in fresh.items()}
+        released = ranked.release(some, counted, watermarks, earlier)
         searched = [
             side
             for side, ranking in ranked.rankings.items()
@@ -235,8 +241,7 @@ class FamilyJoins:
             and ranking.is_look_due(sum(s.rows for _, of, _, s in self.slices() if of == side))
         ]
         for chain in self.chains.values():
-            chain.process_ranked(released, ranked, watermarks, searched, pairs)
-        ranked.end_batch(watermarks)
+            chain.process_ranked(released, ranked, watermarks, searched, pairs, earlier)
         self.classes.keep_only(self.stored())
         return pairs
 
@@ -303,19 +308,19 @@ class FamilyJoins:
         for state in self.states():
             yield from state.segments
 
-    def forget_undecided(self, stream_id: int) -> None:
-        """Stop judging rows that rest opposite a stream whose watermark goes back.
+    def count_anew(self) -> None:
+        """Join no resting row any more, because ranks begin again."""
+        if self.ranked is not None:
+            self.ranked.start_anew()
+            for _, _, _, state in self.slices():
+                state.segments = []
 
-        With windows of rows, no resting row is joined any more, because ranks begin again.
-        """
+    def forget_undecided(self, stream_id: int) -> None:
+        """Stop judging rows that rest opposite a stream whose watermark goes back."""
         plan = self.family.plan
         if stream_id in (plan.stream_a, plan.stream_b):
             for chain in self.chains.values():
                 chain.settle_rings()
-        if self.ranked is not None and stream_id in (plan.stream_a, plan.stream_b):
-            self.ranked.start_anew()
-            for _, _, _, state in self.slices():
-                state.segments = []
         for side, opposite in (("a", plan.stream_b), ("b", plan.stream_a)):
             if self.absence is not None and opposite == stream_id:
                 held = {id(s): s for _, segments in self._waiting(side) for s in segments}

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -11,16 +12,16 @@ import pyarrow.compute as pc
 
 from catalog.steps import TIME
 from catalog.values.plan import FamilyPlan
-from catalog.values.query import OLDEST
+from catalog.values.query import OLDEST, RANK
 from catalog.values.routes.route_table import RouteTable
 from operators.join.candidates import CandidateSide
 from operators.join.marks import BatchMatches
 from operators.kernels.keys import Bools, Int64s, verify_equal
 from operators.lineage.expressions import evaluate_residuals
-from operators.lineage.lineage import query_set
+from operators.lineage.lineage import RowClasses, query_set
 from operators.lineage.route_counts import RouteCounts, add_up
 from operators.lineage.routes import Router
-from operators.ranks.clocked_rows import cross_clock, own_clock
+from operators.ranks.clocked_rows import cross_clock, own_clock, rows_before, rows_up_to
 from operators.segments.layout import SideLayout
 from operators.segments.segment import timestamps
 from operators.steps.handed_pairs import HandedChunk, HandedPairs, pair_positions
@@ -44,6 +45,7 @@ class PairBuilder:
         silent: Set of the queries that pairs are not results of: semi and anti joins.
         handing: Set of the queries that hand on their pairs to a next step.
         combines: Whether the rows of a are those of an intermediate.
+        counted: Sides with windows of rows.
     """
 
     layout_a: SideLayout
@@ -57,6 +59,7 @@ class PairBuilder:
     silent: int = 0
     handing: int = 0
     combines: bool = False
+    counted: tuple[str, ...] = ()
 
     def build(
         self,
@@ -77,6 +80,7 @@ class PairBuilder:
             The pairs with their sets of queries, residuals applied; None if there are none.
         """
         ts_a, ts_b = a.ts(), b.ts()
+        in_rows: list[RowClasses] = []
         if one_way is None:
             distances = codes = self.router.distance_classes(ts_b - ts_a)
             within: Sequence[int] = self.router.within
@@ -84,9 +88,10 @@ class PairBuilder:
             ahead = b.gathered(cross_clock) - a.gathered(own_clock)
             behind = a.gathered(cross_clock) - b.gathered(own_clock)
             distances, codes, within = self.router.one_way(one_way, ahead, behind, ts_a == ts_b)
+            in_rows = self._in_rows(a, b, behind)
         times = ((bounds, self._times(a, name, ts_a)) for name, bounds in self.router.expiries)
         near = [bounds.classes(ts_b - each) for bounds, each in times]
-        codes, sets = self.router.masks_of(codes, within, *near, a.classes(), b.classes())
+        codes, sets = self.router.masks_of(codes, within, *near, *in_rows, a.classes(), b.classes())
         event_time = np.maximum(ts_a, ts_b) if self.layout_a.timed else self._event_time(a, b)
         chosen = np.arange(len(codes))
 
@@ -138,7 +143,12 @@ class PairBuilder:
             if self.combines and OLDEST in self.layout_a.stored:
                 oldest = self._times(a, OLDEST, oldest)
             oldest = np.minimum(oldest, ts_b[chosen])
-            handed = self._handed(a.key(), clock, oldest, codes, sets, arrays)
+            ranks = {
+                f"{side}.{RANK}": rows.gathered(own_clock)
+                for side, rows in (("a", a), ("b", b))
+                if side in self.counted
+            }
+            handed = self._handed(a.key(), clock, oldest, ranks, codes, sets, arrays)
             codes, sets, arrays = self._results(codes, sets, arrays)
         numbers, known = self.router.numbered(sets)
         counts = np.bincount(codes, minlength=len(sets))
@@ -153,6 +163,7 @@ class PairBuilder:
         key: Int64s,
         clock: Int64s,
         oldest: Int64s,
+        ranks: Mapping[str, Int64s],
         codes: Int64s,
         sets: Sequence[int],
         arrays: Sequence[pa.Array],
@@ -169,6 +180,9 @@ class PairBuilder:
         else:
             names.append(TIME)
             columns.append(times)
+        for name, of_rows in ranks.items():
+            names.append(name)
+            columns.append(pa.array(of_rows[rows]))
         return HandedChunk(
             key[rows],
             clock[rows],
@@ -177,6 +191,34 @@ class PairBuilder:
             tuple(sets),
             dict(zip(names, columns, strict=True)),
         )
+
+    def _in_rows(self, a: CandidateSide, b: CandidateSide, behind: Int64s) -> list[RowClasses]:
+        """Return the queries in whose windows of rows b is, for each such window on a stream of a.
+
+        With equal event times, b's window will do as well.
+
+        Args:
+            a: Side a of n candidates.
+            b: Side b.
+            behind: int64[n], distances on b's clock.
+        """
+        found = []
+        first_b = len(self.router.bounds_a) + 1
+        for place, (name, bounds) in enumerate(self.router.ranks):
+            own = a.read(self.layout_a, name).to_numpy()
+            up_to = b.gathered(partial(rows_up_to, place))
+            below = b.gathered(partial(rows_before, place))
+            classes = bounds.classes(up_to - own)
+            ties = np.flatnonzero((own > below) & (own <= up_to))
+            if len(ties):
+                in_b = np.zeros(len(ties), dtype=np.int64)
+                windows_of_b = self.router.within[:1]
+                if "b" in self.counted:
+                    in_b = np.searchsorted(self.router.bounds_b, behind[ties], side="right").astype(np.int64)
+                    windows_of_b = self.router.within[first_b:]
+                classes = _or_at(classes, ties, in_b, windows_of_b)
+            found.append(classes)
+        return found
 
     def _times(self, a: CandidateSide, name: str, newest: Int64s) -> Int64s:
         """Return event times of one stream in rows of an intermediate, int64[n], given the newest ones."""
@@ -288,6 +330,23 @@ class PairTable:
         names = [*RESULT_COLUMNS, *(f"a_{n}" for n in self.family.carried("a"))]
         names += [f"b_{n}" for n in self.family.carried("b")]
         return pa.RecordBatch.from_arrays([parts[0], *constant, *parts[1:]], names=names)
+
+
+def _or_at(classes: RowClasses, rows: Int64s, codes: Int64s, sets: Sequence[int]) -> RowClasses:
+    """Return classes of which some rows have other queries besides.
+
+    Args:
+        classes: Classes of n rows.
+        rows: int64[m], the rows.
+        codes: int64[m], index in ``sets`` of the queries that each of them has besides.
+        sets: Sets of queries.
+    """
+    assert classes.codes is not None, "bounds give each row a class"
+    found = classes.codes.copy()
+    both, numbers = np.unique(found[rows] * len(sets) + codes, return_inverse=True)
+    found[rows] = len(classes.masks) + numbers
+    joined = (classes.masks[each // len(sets)] | sets[each % len(sets)] for each in both.tolist())
+    return RowClasses(found, (*classes.masks, *joined))
 
 
 def _distinct(codes: Int64s, sets: Sequence[int]) -> tuple[Int64s, list[int]]:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from catalog.values.plan import FamilyPlan, PlannedQuery
+from catalog.values.query import is_rank
 from catalog.values.routes.query_sets import QuerySets
 from operators.kernels.keys import Bools, Int64s
 from operators.lineage.lineage import RowClasses, query_set
@@ -27,7 +28,7 @@ MAX_DIRECT_COMBINATIONS = 1 << 20
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TimeBounds:
-    """Bounds of queries on how much later a row of b may be than an event time in a row of a.
+    """Bounds of queries on how much later a row of b may be than a row of a combination, in time or in rows.
 
     Attributes:
         ends_us: Distinct bounds, inclusive, ascending, int64.
@@ -55,6 +56,8 @@ class Router:
         within: Queries whose window covers a distance class: first ``len(bounds_a) + 1`` classes for d >= 0,
             then ``len(bounds_b) + 1`` for d < 0.
         expiries: Bounds on rows of an intermediate, by the column of a that has the event time.
+        ranks: The same by the column of a that has the rank of a row: how many rows of its stream may come
+            after it, up to the event time of b.
     """
 
     query_ids: tuple[int, ...]
@@ -63,6 +66,7 @@ class Router:
     bounds_b: Int64s
     within: tuple[int, ...]
     expiries: tuple[tuple[str, TimeBounds], ...] = ()
+    ranks: tuple[tuple[str, TimeBounds], ...] = ()
 
     def numbered(self, sets: Sequence[int]) -> tuple[Int64s, QuerySets]:
         """Return the routes of sets of queries, int64[n], 0 for the empty one, and the sets as arrays."""
@@ -161,13 +165,15 @@ def router(
         *_covering([(n, q.w_a_us) for n, q in queries], bounds_a),
         *_covering([(n, q.w_b_us) for n, q in queries], bounds_b),
     ]
+    expiries = _expiries(queries)
     return Router(
         query_ids=query_ids,
         keys=query_keys(query_ids) if keys is None else keys,
         bounds_a=np.array(bounds_a, dtype=np.int64),
         bounds_b=np.array(bounds_b, dtype=np.int64),
         within=tuple(within),
-        expiries=_expiries(queries),
+        expiries=tuple(each for each in expiries if not is_rank(each[0])),
+        ranks=tuple(each for each in expiries if is_rank(each[0])),
     )
 
 

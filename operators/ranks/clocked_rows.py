@@ -10,9 +10,14 @@ time, or the event time again. So whatever the clock is, a is in its window of n
     by time     _ts  event time _time                _cross     _own
 
 So code that reads ``_ts``, such as slices and probes, works on the clock of its direction.
+
+A row that meets combinations of rows has besides, for each of their streams that has a window of rows, the
+number of rows of that stream up to its event time (``_upto0``, ...) and before it (``_below0``, ...).
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import pyarrow as pa
 
@@ -22,6 +27,8 @@ from operators.segments.segment import TIME, Segment
 
 CROSS = "_cross"
 OWN = "_own"
+UP_TO = "_upto"
+BELOW = "_below"
 
 
 def clocked(rows: Segment, own: Int64s, cross: Int64s) -> Segment:
@@ -55,6 +62,35 @@ def cross_clock(rows: Segment) -> Int64s:
     """Return the cross clock of clocked rows, int64[n]."""
     cross: Int64s = rows.rows.column(CROSS).to_numpy()
     return cross
+
+
+def counting(rows: Segment, counts: Sequence[tuple[Int64s, Int64s]]) -> Segment:
+    """Return clocked rows with the numbers of rows of other streams.
+
+    Args:
+        rows: Clocked rows.
+        counts: For each of these streams int64[n], its rows up to each event time, and int64[n], before it.
+    """
+    more = {f"{UP_TO}{place}": up_to for place, (up_to, _) in enumerate(counts)}
+    more |= {f"{BELOW}{place}": below for place, (_, below) in enumerate(counts)}
+    return _under(rows, rows.ts, more)
+
+
+def rows_up_to(place: int, rows: Segment) -> Int64s:
+    """Return the rows of another stream up to each event time, int64[n].
+
+    Args:
+        place: Place of the stream in ``counting``.
+        rows: The rows.
+    """
+    up_to: Int64s = rows.rows.column(f"{UP_TO}{place}").to_numpy()
+    return up_to
+
+
+def rows_before(place: int, rows: Segment) -> Int64s:
+    """Return the rows of another stream before each event time, int64[n]."""
+    below: Int64s = rows.rows.column(f"{BELOW}{place}").to_numpy()
+    return below
 
 
 def _under(rows: Segment, clock: Int64s, more: dict[str, Int64s]) -> Segment:

@@ -6,6 +6,10 @@ The rows that stand between the two rows of a pair decide whether it is a result
 watermark of each counted stream has passed them. Then all rows of both sides before that time are released
 together. After that, only a stream that is not counted can still bring a row before that time.
 
+In a join of more than two streams, side a may be an intermediate whose rows have ranks already: those of rows
+whose streams have windows of rows. Then rows of b also wait for the watermark of a, and are released with the
+numbers of rows of these streams (``clocked_rows.counting``). The rankings are those of the earlier families.
+
 Source: State-Slice (VLDB 2006) says that windows of rows are sliced in the same way as windows of time.
 """
 
@@ -19,7 +23,7 @@ import pyarrow as pa
 
 from catalog.values.query import Clock
 from operators.kernels.keys import Int64s
-from operators.ranks.clocked_rows import clocked
+from operators.ranks.clocked_rows import clocked, counting
 from operators.ranks.ranking import Ranking
 from operators.segments.layout import SIDES
 from operators.segments.segment import Segment
@@ -32,6 +36,7 @@ class RankedRows:
 
     Attributes:
         clocks: Clock that measures the windows of each side.
+        follows: Whether the rows of side a are those of an intermediate and have ranks.
         rankings: Ranks of the sides with windows of rows.
         waiting: Rows that wait, per side.
         released_us: All rows before this event time have been released, except later ones of streams that are
@@ -39,6 +44,7 @@ class RankedRows:
     """
 
     clocks: Mapping[str, Clock]
+    follows: bool = False
     rankings: dict[str, Ranking] = field(init=False)
     waiting: dict[str, WaitingRows] = field(init=False)
     released_us: int | None = None
@@ -66,6 +72,7 @@ class RankedRows:
         fresh: Mapping[str, Segment | None],
         counted: Mapping[str, Sequence[pa.RecordBatch]],
         watermarks: Mapping[str, int | None],
+        earlier: Sequence[Ranking] = (),
     ) -> dict[str, list[Segment]]:
         """Take in the rows of a batch; return rows whose ranks are now final, per side, with their clocks.
 
@@ -73,6 +80,7 @@ class RankedRows:
             fresh: New rows per side that are not late.
             counted: All new rows of the counted sides that are not late (``rank_rows``).
             watermarks: Watermark per side at the end of the batch.
+            earlier: Rankings of earlier families, of which rows of a have ranks.
         """
         for side, ranking in self.rankings.items():
             ranking.add(counted[side])
@@ -83,19 +91,29 @@ class RankedRows:
             if rows is not None:
                 self.waiting[side].segments.append(rows)
             going[side] = self._clocked(side, self.waiting[side].released(before_us))
+            if side == "b" and earlier:
+                going[side] = [_counting(rows, earlier) for rows in going[side]]
             self.waiting[side].merge()
         return going
 
-    def end_batch(self, watermarks: Mapping[str, int | None]) -> None:
-        """Note up to which event time no later row needs ranks."""
+    def end_batch(
+        self, watermarks: Mapping[str, int | None], following: Sequence[Mapping[str, int | None]] = ()
+    ) -> None:
+        """Note up to which event time no later row needs ranks.
+
+        Args:
+            watermarks: Watermark per side at the end of the batch.
+            following: The same for each later family whose rows need ranks of this one.
+        """
         before_us = self._release_before_us(watermarks)
         if before_us is not None:
             # A stream's watermark goes back only by ``start_anew``.
             self.released_us = before_us
         for side, ranking in self.rankings.items():
-            least_us = self._least_male_us(side, watermarks)
-            if least_us is not None:
-                ranking.before_us = max(ranking.before_us, least_us)
+            asked = [self._least_male_us(side, watermarks), *(t for of in following for t in of.values())]
+            known = [time for time in asked if time is not None]
+            if len(known) == len(asked):
+                ranking.before_us = max(ranking.before_us, min(known))
 
     def reached(self, side: str, watermarks: Mapping[str, int | None]) -> int | None:
         """Return the own clock of a side that all later males of the other side have reached.
@@ -119,7 +137,9 @@ class RankedRows:
 
     def _release_before_us(self, watermarks: Mapping[str, int | None]) -> int | None:
         """Return the event time before which all ranks are final."""
-        passed = [watermarks[side] for side in self.rankings]
+        passed = [
+            watermarks[side] for side in SIDES if side in self.rankings or (self.follows and side == "a")
+        ]
         known = [time for time in passed if time is not None]
         return min(known) if len(known) == len(passed) else None
 
@@ -138,3 +158,9 @@ class RankedRows:
             )
             for rows in released
         ]
+
+
+def _counting(rows: Segment, earlier: Sequence[Ranking]) -> Segment:
+    """Return clocked rows with the numbers of rows of the streams that are ranked elsewhere."""
+    counts = [(of.up_to(rows.key, rows.times), of.up_to(rows.key, rows.times - 1)) for of in earlier]
+    return counting(rows, counts)

@@ -10,7 +10,7 @@ depends on the rows and the watermark alone, so a repeated batch does the same.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -40,28 +40,16 @@ class Expiry:
 
     alike_us: Mapping[int, int]
 
-    def expired(
-        self, segments: Sequence[Segment], classes_of: Callable[[Segment], Classes], reached: int
-    ) -> list[Bools | None]:
-        """Return which rows of segments are to leave, bool[n]; None: all of them stay for now.
+    def expired(self, rows: Segment, classes: Classes, reached: int) -> Bools:
+        """Return which rows no later row can meet, bool[n], or bool[1] for all rows.
 
         Args:
-            segments: Rows held.
-            classes_of: Returns the class of each row, None where all rows are of one, and for each class the
-                set of queries that may use its rows.
+            rows: Rows held.
+            classes: Class of each row, None where all rows are of one, and for each class the set of queries
+                that may use its rows.
             reached: Event time that no later row of the other side is below.
         """
-        gone = [self._needed_until(rows, *classes_of(rows)) < reached for rows in segments]
-        counts = [int(np.count_nonzero(each)) for each in gone]
-        left, most = sum(counts), sum(map(len, segments))
-        found: list[Bools | None] = [None] * len(segments)
-        # Rewriting pays most where most rows go.
-        for place in sorted(range(len(segments)), key=lambda p: -counts[p] / max(len(segments[p]), 1)):
-            if left * MOST_EXPIRED <= most - left:
-                break
-            found[place] = gone[place]
-            left, most = left - counts[place], most - counts[place]
-        return found
+        return self._needed_until(rows, *classes) < reached
 
     def _needed_until(self, rows: Segment, codes: Codes | None, sets: Sequence[int]) -> Int64s:
         """Return event times up to which rows are needed, int64[n], or int64[1] for all rows."""
@@ -78,6 +66,25 @@ class Expiry:
 
     def _longest_us(self, members: int) -> int:
         return max((us for query, us in self.alike_us.items() if query & members), default=0)
+
+
+def leaving(segments: Sequence[Segment], gone: Sequence[Bools]) -> list[Bools | None]:
+    """Return which rows of segments are to leave now, bool[n]; None: all of them stay for now.
+
+    Args:
+        segments: Rows held.
+        gone: Rows of each segment that no later row can meet.
+    """
+    counts = [int(np.count_nonzero(each)) for each in gone]
+    left, most = sum(counts), sum(map(len, segments))
+    found: list[Bools | None] = [None] * len(segments)
+    # Rewriting pays most where most rows go.
+    for place in sorted(range(len(segments)), key=lambda p: -counts[p] / max(len(segments[p]), 1)):
+        if left * MOST_EXPIRED <= most - left:
+            break
+        found[place] = gone[place]
+        left, most = left - counts[place], most - counts[place]
+    return found
 
 
 def expiry_of(family: FamilyPlan) -> Expiry:

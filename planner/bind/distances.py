@@ -9,6 +9,7 @@ they imply together are shortest paths (Floyd and Warshall; difference constrain
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from itertools import product
 
@@ -92,9 +93,17 @@ class Distances:
             return None
         return ahead[left[0]]
 
-    def unsaid(self, left: tuple[int, ...], right: int) -> list[TimeBound]:
-        """Return the bounds between the same streams that neither these windows nor ``ahead`` says."""
+    def unsaid(self, left: tuple[int, ...], right: int, counted: Collection[int] = ()) -> list[TimeBound]:
+        """Return the bounds between the same streams that neither these windows nor ``ahead`` says.
+
+        Args:
+            left: Streams joined before.
+            right: Stream that joins them.
+            counted: Streams with windows of rows, which say nothing about event times.
+        """
         ahead_us, behind_us = self.windows_us(left, right)
+        ahead_us = UNBOUNDED_US if left[0] in counted else ahead_us
+        behind_us = UNBOUNDED_US if right in counted else behind_us
         found = []
         for i in left:
             ahead, behind = self.most_us[i, right], self.most_us[right, i]

@@ -22,12 +22,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from catalog.steps import EXPIRES, TIME, exchanged_id, intermediate_id, intermediate_name
-from catalog.values.query import OLDEST, Clock, Output, Query, Side
+from catalog.values.query import OLDEST, RANK, UNBOUNDED_US, Clock, Output, Query, Side
 from catalog.values.stream import Stream
 from planner.bind.announcing import refuse_announcement
 from planner.bind.canonical import ALWAYS, NEVER, canonical
 from planner.bind.clocks.horizons import refuse_horizon
 from planner.bind.clocks.orders import joins_orders
+from planner.bind.clocks.rows import step_row_windows
 from planner.bind.distances import Distances
 from planner.bind.outputs import bind_outputs
 from planner.bind.size import check_size
@@ -52,13 +53,13 @@ from planner.bind.step_keys import (
 from planner.errors import (
     InvalidWindow,
     NoWindow,
-    UnsupportedCql,
 )
 from planner.expressions.column_types import key_type
 from planner.expressions.expressions import bare, qualified
 from planner.expressions.typed import Typed
 from planner.predicates.conditions import Operand, compared
 from planner.predicates.constants import Constant
+from planner.sql.cql import Window
 from planner.sql.scope import SideName
 from planner.sql.statement import Statement
 from planner.sql.step_scope import Origin, StepScope
@@ -92,7 +93,6 @@ def bind_steps(
     Raises:
         InvalidInput: The text is not a query over these streams; subclasses are in ``planner.errors``.
     """
-    _refuse_rows(statement)
     scope = StepScope(statement, streams, len(statement.sources) - 1)
     found = classified(statement, scope)
     equal = equal_columns((left, right) for left, right, _ in found.equal)
@@ -100,6 +100,7 @@ def bind_steps(
     if order is None:
         refuse_key(scope, found, equal)
     by_keys = joining_order(len(scope.written), equal) is not None
+    again: frozenset[int] = frozenset()
     windows = [statement.window, *(source.window for source in statement.sources)]
     windowed = found.bounds_at is not None or any(window is not None for window in windows)
     ordered = not windowed and joins_orders([this.stream for this in scope.written], common_key(scope, equal))
@@ -107,11 +108,13 @@ def bind_steps(
         found.distances.all_equal()
     else:
         _close(scope, statement, found)
-        # Costs are known of orders in which each step has a key.
-        if choose is not None and by_keys:
-            order = choose(join_shape(scope, found, equal))
+        # Costs are known of orders in which each step has a key and all windows are of time.
+        if choose is not None and by_keys and not _counts_rows(statement):
+            joining = choose(join_shape(scope, found, equal))
+            order, again = joining.positions, joining.again
     scope = scope.in_order(order)
     keys = step_keys(order, next(p for p in order[:2] if scope.written[p].side == "a"), equal)
+    counted = step_row_windows(scope, keys, equal)
     conditions = conditions_of(scope, found, keys)
     refuse_announcement(statement, scope.written, "a join of more than two streams")
     outputs, read = bind_outputs(statement, scope)
@@ -119,13 +122,13 @@ def bind_steps(
     clock: Clock = "order" if ordered else "time"
     # Without windows, equal keys are the only bound on distances.
     distances = None if ordered else found.distances
-    bound = [_step(scope.at(step), conditions, distances) for step in range(1, last + 1)]
+    bound = [_step(scope.at(step), conditions, distances, counted) for step in range(1, last + 1)]
     texts = [text.sql for step in bound for text in (*step.filters.values(), step.residual)]
     check_size([*(t for t in texts if t != ALWAYS), *(o.sql for o in outputs if "WHEN" in o.sql)])
     never = NEVER in texts
     reads = [step.read for step in bound]
     reads[-1] |= {origin_of(scope, side, column) for side, column in read}
-    expiring = [_expiring(scope.at(step), distances) for step in range(1, last + 1)]
+    expiring = [_expiring(scope.at(step), distances, counted) for step in range(1, last + 1)]
     query: Query | None = None
     for step in range(1, last + 1):
         here = scope.at(step)
@@ -136,21 +139,18 @@ def bind_steps(
         own = bound[step - 1]
         read_here = reads[step - 1]
         key = keys[step - 1]
-        query = _query(here, own, key, read_here, handed, query, outputs, found.distances, never, clock)
+        query = _query(
+            here, own, key, read_here, handed, query, outputs, found.distances, never, clock, counted
+        )
+        query = replace(query, rests=step not in again)
     assert query is not None, "there are two steps at least"
     refuse_horizon(query, scope.written)
     return replace(query, id=query_id, name=name, cql=cql)
 
 
-def _refuse_rows(statement: Statement) -> None:
-    """Refuse windows of rows, which only joins of two streams have."""
-    for source in statement.sources:
-        if source.window is not None and source.window.clock != "time":
-            raise UnsupportedCql(
-                "a ROWS window in a join of more than two streams is not supported",
-                hint="Write a time window, such as [RANGE 5 MINUTES].",
-                location=source.window.location,
-            )
+def _counts_rows(statement: Statement) -> bool:
+    """Return whether some stream has a window of rows."""
+    return any(s.window is not None and s.window.clock != "time" for s in statement.sources)
 
 
 def _query(
@@ -164,6 +164,7 @@ def _query(
     distances: Distances,
     never: bool,
     clock: Clock,
+    counted: Mapping[int, Window],
 ) -> Query:
     """Return one step as a query of its two sides."""
     is_last = scope.step == len(scope.written) - 1
@@ -183,14 +184,19 @@ def _query(
     windows_us: dict[SideName, int] = {"a": window_a, "b": window_b}
     for side, window_us in windows_us.items():
         filter_ = Typed(NEVER, "boolean") if never else step.filters[side]
-        needed = {scope.named(o)[1] for o in carried if o[0] in positions[side]}
         handed_on = side == "a" and left is not None
+        # The ranks of a stream's own rows are no column of it.
+        needed = {
+            scope.named(o)[1] for o in carried if o[0] in positions[side] and (handed_on or o[1] != RANK)
+        }
         if clock == "order":
             needed.add(TIME if handed_on else scope.written[positions[side][0]].stream.event_time)
-        made = _side(scope, side, positions[side], window_us, filter_, needed, left, exchanged=key.exchanged)
+        rows = None if handed_on else counted.get(positions[side][0])
+        length = window_us if rows is None else rows.length_us
+        made = _side(scope, side, positions[side], length, filter_, needed, left, exchanged=key.exchanged)
         if clock == "time" and handed_on:
-            made = _expires(scope, made, distances)
-        sides[side] = replace(made, clock=clock)
+            made = _expires(scope, made, distances, counted)
+        sides[side] = replace(made, clock=clock if rows is None else rows.clock)
     return Query(
         id=0,
         name="",
@@ -219,7 +225,7 @@ def _side(
 ) -> Side:
     if side == "a" and left is not None:
         name = intermediate_name(left.a.stream, left.b.stream)
-        made = intermediate_id(left.a.stream_id, left.b.stream_id, left.key, ordered=left.ordered)
+        made = intermediate_id(left.a.stream_id, left.b.stream_id, left.key, left.clocks)
         stream_id = exchanged_id(made) if exchanged else made
         alias = ", ".join(scope.written[position].alias for position in positions)
         return Side(stream_id, name, alias, window_us, None, (), tuple(sorted(columns)))
@@ -235,8 +241,9 @@ def _side(
     )
 
 
-def _expires(scope: StepScope, side: Side, distances: Distances) -> Side:
+def _expires(scope: StepScope, side: Side, distances: Distances, counted: Mapping[int, Window]) -> Side:
     """Return side a of a later step with what says when its rows expire."""
+    ranks = {scope.named((i, RANK))[1]: counted[i].length_us - 1 for i in scope.left if i in counted}
     alike_us = distances.alike(scope.left, scope.right)
     later = (scope.at(step) for step in range(scope.step, len(scope.written)))
     columns = set(side.columns)
@@ -247,15 +254,24 @@ def _expires(scope: StepScope, side: Side, distances: Distances) -> Side:
     else:
         ahead = distances.ahead(scope.left, scope.right)
         expires = tuple(sorted((scope.named(_time_of(scope, i))[1], us) for i, us in ahead.items()))
-        columns |= {EXPIRES, *(name for name, _ in expires)}
+        columns |= {name for name, _ in expires}
+        if not ranks and scope.right not in counted:
+            columns.add(EXPIRES)
+    columns |= ranks.keys()
+    expires = tuple(sorted([*expires, *ranks.items()]))
     return replace(side, columns=tuple(sorted(columns)), expires=expires)
 
 
-def _expiring(scope: StepScope, distances: Distances | None) -> frozenset[Origin]:
-    """Return the event times that say when the rows of side a of a step expire."""
-    if distances is None or scope.step == 1 or distances.alike(scope.left, scope.right) is not None:
+def _expiring(
+    scope: StepScope, distances: Distances | None, counted: Mapping[int, Window]
+) -> frozenset[Origin]:
+    """Return the event times and ranks that say when the rows of side a of a step expire."""
+    if distances is None or scope.step == 1:
         return frozenset()
-    return frozenset(_time_of(scope, i) for i in distances.ahead(scope.left, scope.right))
+    ranks = frozenset((i, RANK) for i in scope.left if i in counted)
+    if distances.alike(scope.left, scope.right) is not None:
+        return ranks
+    return ranks | {_time_of(scope, i) for i in distances.ahead(scope.left, scope.right)}
 
 
 def _time_of(scope: StepScope, position: int) -> Origin:
@@ -267,18 +283,24 @@ def _handed(scope: StepScope, handed: set[Origin]) -> tuple[Output, ...]:
     outputs = []
     for origin in handed:
         side, name = scope.named(origin)
-        sql = qualified(side, name)
-        outputs.append(Output(scope.handed_as(origin), sql, scope.type_of(origin), ((side, name),)))
+        columns = () if name == RANK else ((side, name),)
+        outputs.append(Output(scope.handed_as(origin), qualified(side, name), scope.type_of(origin), columns))
     return tuple(sorted(outputs, key=lambda output: output.name))
 
 
-def _step(scope: StepScope, conditions: Sequence[Condition], distances: Distances | None) -> _Step:
+def _step(
+    scope: StepScope,
+    conditions: Sequence[Condition],
+    distances: Distances | None,
+    counted: Mapping[int, Window],
+) -> _Step:
     """Compile the conditions of a step: those whose columns are all known at this step, not before.
 
     Args:
         scope: Names at the step.
         conditions: Conditions on rows of the query.
         distances: Bounds on event times; None in a join without windows.
+        counted: Windows of rows.
     """
     filters: dict[SideName, list[Typed]] = {"a": [], "b": []}
     residuals: list[Typed] = []
@@ -294,7 +316,8 @@ def _step(scope: StepScope, conditions: Sequence[Condition], distances: Distance
         else:
             residuals.append(compiled(node, columns, scope, qualified))
             read |= columns
-    for bound in distances.unsaid(scope.left, scope.right) if distances is not None else ():
+    unsaid = [] if distances is None else distances.unsaid(scope.left, scope.right, counted)
+    for bound in unsaid:
         earlier, later = (_time_of(scope, p) for p in (bound.earlier, bound.later))
         residuals.append(_no_later(scope, earlier, later, bound.most_us))
         read |= {earlier, later}
@@ -326,9 +349,10 @@ def _close(scope: StepScope, statement: Statement, found: StepConditions) -> Non
     for position, this in enumerate(scope.written):
         window = this.source.window or statement.window
         if window is not None:
+            length_us = window.length_us if window.clock == "time" else UNBOUNDED_US
             for other in range(len(scope.written)):
                 if other != position:
-                    distances.bound(position, other, window.length_us - 1)
+                    distances.bound(position, other, length_us - 1)
     distances.close()
     missing = distances.missing()
     if missing is not None:
@@ -340,6 +364,8 @@ def _close(scope: StepScope, statement: Statement, found: StepConditions) -> Non
             location=this.source.location,
         )
     for position, this in enumerate(scope.written):
+        if this.source.window is not None and this.source.window.clock != "time":
+            continue
         for other in range(len(scope.written)):
             if other != position and this.stream.retain_us is not None:
                 distances.bound(position, other, this.stream.retain_us - 1)

@@ -80,6 +80,11 @@ def memory_text(memory: Memory) -> str:
     return ", ".join(way for way, taken in ways.items() if taken)
 
 
+def resting_text(family: FamilyPlan) -> str:
+    """Return that the pairs of the step before do not rest; nothing if they do."""
+    return "" if family.rests else "pairs of the step before are made again"
+
+
 def replication_text(replication: Replication) -> str:
     """Return over how many buckets keys spread; nothing for hash partitioning.
 

@@ -22,7 +22,7 @@ def may_have_rings(family: FamilyPlan) -> bool:
     Rings are by key, and rows leave them on one clock. Rows that wait for a verdict
     are looked up in another way.
     """
-    return bool(family.key) and not family.counted_sides and not family.judges_absence
+    return bool(family.key) and not family.ranked and not family.judges_absence
 
 
 def choose_probe(family: FamilyPlan, rates: FamilyRates, constants: Calibration) -> Probe:

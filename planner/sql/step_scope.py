@@ -14,6 +14,7 @@ from typing import Self
 
 from sqlglot import exp
 
+from catalog.values.query import RANK
 from catalog.values.stream import Column, Stream
 from planner.errors import CqlSyntaxError
 from planner.sql.scope import ResolvedColumn, Scope, SideName, SideScope, registered
@@ -104,8 +105,10 @@ class StepScope(Scope):
         return f"{side}.{name}"
 
     def type_of(self, origin: Origin) -> str:
-        """Return the type of a column of a stream."""
+        """Return the type of a column of a stream, or of the ranks of its rows."""
         position, name = origin
+        if name == RANK:
+            return "bigint"
         return _column(self.written[position], name).type
 
 

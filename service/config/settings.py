@@ -125,8 +125,11 @@ class StorageSettings(SettingGroup):
         """Return the data directory, whether it is there or not.
 
         Raises:
-            InvalidSetting: The storage's URL is of no storage, or only the checkpoint would be apart.
+            InvalidSetting: The storage's URL is of no storage, a directory is a URL, or only the checkpoint
+                would be apart.
         """
+        for name in ("data_dir", "checkpoint_dir", "export_dir"):
+            _refuse_url(name, getattr(self, name))
         if self.checkpoint_dir is not None and self.url is None:
             raise InvalidSetting(
                 f'setting "checkpoint_dir" cannot be {self.checkpoint_dir} without "storage_url"',
@@ -149,6 +152,17 @@ class StorageSettings(SettingGroup):
     def effective_catalog_url(self) -> str:
         """SQLAlchemy URL of the catalog, wherever it is."""
         return self.catalog_url or DataDir(self.data_dir.absolute()).catalog_url
+
+
+def _refuse_url(name: str, path: Path | None) -> None:
+    """Refuse a URL where a directory is wanted: as a path it would name one below the working directory."""
+    if path is not None and path.parts[:1] and path.parts[0].endswith(":"):
+        raise InvalidSetting(
+            f'setting "{name}" cannot be {path.parts[0]}//{"/".join(path.parts[1:])}',
+            detail="It is a URL, and a path of a directory is wanted.",
+            hint="Write the path of a directory, such as a mount. Segments and results can be in an object "
+            "store: SLUICE_STORAGE_URL.",
+        )
 
 
 class ServerSettings(SettingGroup):

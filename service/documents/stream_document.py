@@ -20,6 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from catalog.arrow_types import canonical_type
 from catalog.durations import parse_duration_us
 from catalog.errors import InvalidDuration, InvalidInput
+from catalog.values.query import RANK
 from catalog.values.stream import (
     NAME_PATTERN,
     SECRET_PATTERN,
@@ -54,7 +55,7 @@ _MAX_AHEAD_US = 86_400 * 1_000_000
 #: A part of an address without credentials, which would be stored and shown.
 _REGISTRY_URL = r"https?://[^\s,/@?#:]+(:\d{1,5})?(/[^\s,@?#]*)?"
 #: Columns that Sluice adds to rows. ``_event_time`` is not one: a stream may read results of Sluice.
-RESERVED_COLUMNS = ("_pos",)
+RESERVED_COLUMNS = ("_pos", RANK)
 
 
 class _StreamDocument(BaseModel):

@@ -97,6 +97,17 @@ def test_a_checkpoint_apart_without_its_segments_is_refused(tmp_path: Path) -> N
     assert 'without "storage_url"' in str(refused.value)
 
 
+@pytest.mark.parametrize("name", ["data_dir", "checkpoint_dir", "export_dir"])
+def test_a_url_is_no_directory(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    mount = {"data_dir": tmp_path / "data", "storage_url": f"file://{tmp_path / 'mount'}"}
+    settings = StorageSettings(**(mount | {name: "s3a://bucket/checkpoint"}))
+    with pytest.raises(InvalidSetting, match=f'"{name}" cannot be s3a://bucket/checkpoint') as refused:
+        settings.open_data_dir()
+    assert "SLUICE_STORAGE_URL" in str(refused.value)
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize(
     ("url", "told"),
     [

@@ -6,15 +6,17 @@ A [PARTITION BY k ROWS 1]         the last row of A for each k, where k is the j
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from catalog.errors import Location
 from catalog.values.query import Clock, JoinKind
 from catalog.wording import listed, nearest_or_known
+from planner.bind.step_keys import Equals, StepKey
 from planner.errors import InvalidWindow, UnknownColumn, UnsupportedCql
 from planner.sql.cql import Window
 from planner.sql.locate import at_expression
 from planner.sql.scope import Scope, SideName, SideScope
+from planner.sql.step_scope import StepScope
 
 _TIME_WINDOW = "Write a time window, such as [RANGE 5 MINUTES]."
 
@@ -51,6 +53,48 @@ def row_clocks(
             _check_partition(scope, this, window, {pair[0 if this.side == "a" else 1] for pair in keys})
         clocks[this.side] = window.clock
     return clocks
+
+
+def step_row_windows(
+    scope: StepScope, keys: Sequence[StepKey], equal: Sequence[Equals]
+) -> Mapping[int, Window]:
+    """Return the windows of rows in a join of more than two streams, by the position of the stream in FROM.
+
+    Args:
+        scope: The streams of the query.
+        keys: Keys of its steps.
+        equal: Sets of equal columns.
+
+    Raises:
+        UnsupportedCql: A step has no key, or rows are counted by key and the steps have several.
+        UnknownColumn: PARTITION BY names no column of its stream.
+        InvalidWindow: PARTITION BY leaves out a column of the join key.
+    """
+    found: dict[int, Window] = {}
+    of_steps = [frozenset(next(c for c in equal if {*part} <= c) for part in key.parts) for key in keys]
+    for position, this in enumerate(scope.written):
+        window = this.source.window
+        if window is None or window.clock == "time":
+            continue
+        if not all(of_steps):
+            raise UnsupportedCql(
+                "a ROWS window without an equal key is not supported",
+                detail="A stream of this query is joined by a condition alone.",
+                hint=_TIME_WINDOW,
+                location=window.location,
+            )
+        if window.clock == "key rows":
+            if len(set(of_steps)) > 1 or any(key.exchanged for key in keys):
+                raise UnsupportedCql(
+                    "PARTITION BY in a join of more than two streams with several keys is not supported",
+                    detail="Rows are counted by the key that all streams have.",
+                    hint="Write [ROWS 100], which counts all rows, or a time window: [RANGE 5 MINUTES].",
+                    location=window.location,
+                )
+            key = {min(name for p, name in columns if p == position) for columns in of_steps[0]}
+            _check_partition(scope, this, window, key)
+        found[position] = window
+    return found
 
 
 def _check_partition(scope: Scope, this: SideScope, window: Window, key: set[str]) -> None:

@@ -64,6 +64,36 @@ def test_memory_does_not_grow_with_the_lag(buckets: int) -> None:
     assert saved.results
 
 
+def test_rows_wait_on_disk_for_pairs_of_a_stream_that_lags() -> None:
+    rng = np.random.default_rng(4)
+    k, read_ahead, batches = 60, 200, 30
+    streams = {
+        n: ordered_stream(n, name, "bigint", Order("e", k)) for n, name in ((1, "A"), (2, "B"), (3, "C"))
+    }
+    text = "SELECT a.v AS v FROM A a JOIN B b ON a.e = b.e JOIN C c ON b.e = c.e"
+    query = bind(text, {s.name: s for s in streams.values()}, query_id=1)
+    plan = saving(build_plan([query], streams), Memory("dbf", read_ahead))
+    step = next(family for family in plan.families if family.stream_a < 0)
+    assert step.stream_b == 3
+    values = {n: scrambled(rng, batches * BATCH, 25) for n in streams}
+    runner = Runner(streams, slack_us=None, stored=True)
+    for batch in range(batches):
+        # B lags behind both others.
+        begins = {n: (batch - (LEAD if n == 2 else 0)) * BATCH for n in streams}
+        taken = {n: values[n][max(begin, 0) : max(begin + BATCH, 0)] for n, begin in begins.items()}
+        tables = {
+            n: table_of(streams[n], [(e, 0, 0, 0) for e in rows], max(begins[n], 0))
+            for n, rows in taken.items()
+        }
+        runner.step(tables, [plan] if not batch else [])
+        (bucket,) = runner.state
+        counters = [c for c in memory_counters(bucket.families) if (c.family, c.side) == (step.id, "b")]
+        held = sum(map(len, runner.state_rows(step.id, "b")))
+        assert held + sum(c.waiting for c in counters) <= 2 * k + read_ahead + 2 * BATCH
+    assert runner.results
+    assert sum(c.parked for c in counters) >= (LEAD - 5) * BATCH
+
+
 def test_a_bucket_in_which_rows_only_probe_parks_none() -> None:
     # Of a key that several buckets share, a bucket may have no row that rests in it.
     parked = ParkedRows(reach=1, read_ahead=2)

@@ -12,12 +12,12 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from catalog.values.plan import Partitioning, Plan
+from catalog.values.plan import Heartbeat, Partitioning, Plan
 from catalog.values.query import Query
 from catalog.values.statistics import Profile
 from catalog.values.stream import Stream
 from planner.bind.bind import bind
-from planner.bind.step_keys import ChooseOrder, JoinShape
+from planner.bind.step_keys import ChooseOrder, Joining, JoinShape
 from planner.build.build_plan import STRATEGIES, build_plan
 from planner.build.objective import Objective
 from planner.costs.shipped import SHIPPED
@@ -28,6 +28,8 @@ from tests.operators.bucket.test_rehash import NUMBERS, moving
 from tests.operators.durable import Crash
 from tests.operators.steps.combinations import DurableRecorder, Recorder, Written, rows, stream
 
+#: Later than all rows.
+END_US = 1_000_000_000_000
 PARTITIONINGS: tuple[Partitioning, ...] = ("hash", "replicate")
 
 
@@ -42,6 +44,8 @@ class Ran:
         tables: Rows by number of the stream.
         placed: Batch of each row.
         runner: What ran them.
+        plans: Plan of each batch.
+        watermarks: Watermarks at the end of each batch, by stream id.
     """
 
     batches: int
@@ -50,6 +54,8 @@ class Ran:
     tables: Mapping[int, pa.Table]
     placed: Mapping[int, Sequence[int]]
     runner: Recorder
+    plans: Sequence[Plan]
+    watermarks: Sequence[Mapping[int, int | None]]
 
 
 def run_drawn(
@@ -59,6 +65,7 @@ def run_drawn(
     batches: int,
     rows_of_stream: tuple[int, int],
     buckets: int,
+    ending: int = 0,
 ) -> Ran:
     """Draw a run and carry it out.
 
@@ -68,6 +75,7 @@ def run_drawn(
         batches: Batches at most.
         rows_of_stream: Rows of each stream, at least and at most.
         buckets: Buckets at most.
+        ending: Further batches, after all streams have ended.
     """
     known = data.draw(st.integers(2, 4), "streams")
     batches = data.draw(st.integers(1, batches), "batches")
@@ -97,7 +105,8 @@ def run_drawn(
     )
     move = moving(data.draw(NUMBERS, "buckets after each batch") if crash == "never" else [0])
     plan: Plan | None = None
-    for batch in range(batches):
+    in_force, watermarks = [], []
+    for batch in range(batches + ending):
         running = [
             b for w, b in zip(queries, bound, strict=True) if b is not None and w.since <= batch < w.until
         ]
@@ -107,9 +116,13 @@ def run_drawn(
             plan = build_plan(running, streams, plan, objective=objective)
             plans.append(plan)
         flowing = {s.id for s in plan.streams}
-        runner.step({n: t.filter(placed[n] == batch) for n, t in tables.items() if n in flowing}, plans)
+        came = {n: t.filter(placed[n] == batch) for n, t in tables.items() if n in flowing}
+        ended = [Heartbeat(n, END_US) for n in flowing] if batch == batches else []
+        runner.step(came, plans, ended)
         move(runner, None)
-    return Ran(batches, queries, bound, tables, placed, runner)
+        in_force.append(plan)
+        watermarks.append(runner.state[0].watermarks())
+    return Ran(batches, queries, bound, tables, placed, runner, in_force, watermarks)
 
 
 def _bound(query: Written, streams: Mapping[str, Stream], number: int, order: ChooseOrder) -> Query | None:
@@ -119,8 +132,16 @@ def _bound(query: Written, streams: Mapping[str, Stream], number: int, order: Ch
         return None
 
 
-def _any_order(rng: np.random.Generator, shape: JoinShape) -> tuple[int, ...]:
-    """Return any order in which each stream has an equal column with those before it."""
+def _any_order(rng: np.random.Generator, shape: JoinShape) -> Joining:
+    """Return any order in which each stream has an equal column with those before it.
+
+    Any pairs that need not rest do not rest in one of two cases.
+    """
     costs = OrderCosts(OrderRates.of(shape, Profile()), SHIPPED)
     possible = [p for p in permutations(range(len(shape.streams))) if costs.of(p) is not None]
-    return possible[int(rng.integers(len(possible)))]
+    order = possible[int(rng.integers(len(possible)))]
+    again: set[int] = set()
+    for step in range(2, len(order)):
+        if rng.random() < 0.5 and costs.of(order, again | {step}) is not None:
+            again.add(step)
+    return Joining(order, frozenset(again))

@@ -1,0 +1,82 @@
+"""Ranks that several families share: those of a stream are numbered in the first family that has its rows.
+
+family of A and B      numbers A's rows, hands on pairs with the rank of a
+family of (A, B), C    asks how many rows A has up to the time of c
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from catalog.steps import is_intermediate, makers
+from catalog.values.plan import FamilyPlan
+from operators.join.family_joins import FamilyJoins
+from operators.ranks.ranking import Ranking
+
+
+def earlier_rankings(
+    plan: FamilyPlan, joins: Mapping[str, FamilyJoins], made_in: Mapping[int, FamilyPlan]
+) -> list[Ranking]:
+    """Return the rankings of which rows of side a of a family have ranks (``FamilyPlan.ranks_of_a``).
+
+    Args:
+        plan: The family.
+        joins: Joins by family id.
+        made_in: Result of ``makers``.
+    """
+    return [_ranking(plan, column, joins, made_in) for column in plan.ranks_of_a]
+
+
+def followers(plan: FamilyPlan, families: Sequence[FamilyPlan]) -> list[FamilyPlan]:
+    """Return the families that ask for ranks of a family.
+
+    Args:
+        plan: The family.
+        families: All families.
+    """
+    made_in = makers(families)
+    return [f for f in families if f.ranks_of_a and any(e.id == plan.id for e in _earlier(f, made_in))]
+
+
+def counting_anew(stream_id: int, families: Sequence[FamilyPlan]) -> frozenset[str]:
+    """Return the ids of the families that count rows anew once the watermark of a stream goes back.
+
+    These are the ones with rows of the stream, and the ones that share ranks with these.
+
+    Args:
+        stream_id: The stream.
+        families: All families.
+    """
+    made_in = makers(families)
+    ranked = [f for f in families if f.ranked]
+    found = {
+        f.id
+        for f in ranked
+        if any(stream_id in (each.stream_a, each.stream_b) for each in (f, *_earlier(f, made_in)))
+    }
+    sharing = [
+        frozenset({f.id, *(e.id for e in _earlier(f, made_in) if e.ranked)}) for f in ranked if f.ranks_of_a
+    ]
+    while more := [ids for ids in sharing if ids & found and not ids <= found]:
+        found.update(*more)
+    return frozenset(found)
+
+
+def _earlier(plan: FamilyPlan, made_in: Mapping[int, FamilyPlan]) -> Iterator[FamilyPlan]:
+    """Yield the family whose pairs are rows of a family, then the one before that, and so on."""
+    while is_intermediate(plan.stream_a):
+        plan = made_in[plan.stream_a]
+        yield plan
+
+
+def _ranking(
+    plan: FamilyPlan, column: str, joins: Mapping[str, FamilyJoins], made_in: Mapping[int, FamilyPlan]
+) -> Ranking:
+    """Return the ranking behind a column of side a: each family puts the side of its rows before it."""
+    side, _, rest = column.partition(".")
+    maker = made_in[plan.stream_a]
+    if "." in rest:
+        return _ranking(maker, rest, joins, made_in)
+    ranked = joins[maker.id].ranked
+    assert ranked is not None, "ranks come from a family that counts rows"
+    return ranked.rankings[side]

@@ -1,0 +1,126 @@
+"""Tables of WO-Join's Figures 5 to 11; the curves of the paper are lost, its numbers are not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from catalog.values.plan import Memory
+from planner.orders.buffers import OrderedStream, joined
+from tests.bench.oblivious.arriving import GAP_S, LookedBack, looked_back
+from tests.bench.oblivious.queries import (
+    MULTIPLICITY,
+    Run,
+    Tree,
+    factors,
+    predicted,
+    query_1_streams,
+    run_join,
+    run_tree,
+)
+from tests.bench.reports import table
+
+END_S = 100
+STREAMS = (1, 2, 3)
+READ_AHEAD = 100
+#: Ways to save memory, in the order of the paper.
+WAYS = (Memory(), Memory("msf"), Memory("dbf", READ_AHEAD), Memory("hybrid", READ_AHEAD))
+#: Length of the batches of Figure 11.
+SHORT_S = 0.1
+#: The accuracy of the paper's larger windows.
+WANTED = 0.992
+
+
+def query_1_tables(runs: int) -> Iterator[str]:
+    """Yield the tables of Query 1: Figures 5, 8, 9 and 11."""
+    drawn = [query_1_streams(seed, END_S) for seed in range(runs)]
+    known = [factors(streams) for streams in drawn]
+    back = [looked_back(streams) for streams in drawn]
+    lines: list[tuple[object, ...]] = []
+    plain: list[Run] = []
+    for name, memory in (("declared", WAYS[0]), ("monitored", WAYS[0]), *((w.strategy, w) for w in WAYS[1:])):
+        figures = []
+        for streams, scrambles, found in zip(drawn, known, back, strict=True):
+            given = [None] * 3 if name == "monitored" else scrambles
+            run = run_join(streams, given, memory, END_S)
+            facts = [OrderedStream(k, 1 / GAP_S, MULTIPLICITY) for k in scrambles]
+            expected = int(predicted(streams, facts, END_S).sum(axis=1).max()) if name == "declared" else 0
+            optimum = int(found.peaks(END_S).sum(axis=1).max())
+            complete = run.results / len(found.times_s)
+            held = (run.peak(STREAMS), run.mean(STREAMS), run.peak((3,)), run.peak((-1,)))
+            figures.append((optimum, *held, expected, complete))
+            plain += [run] if name == "declared" else []
+        found_all = np.array(figures)
+        means = found_all[:, :6].mean(axis=0).round().astype(int).tolist()
+        lines.append((name, *means[:5], means[5] or None, f"{found_all[:, 6].min():.2%}"))
+    header = ("", "optimum, peak", "rows in memory, peak", "mean", "of S3, peak", "pairs of the first step")
+    yield table((*header, "predicted, peak", "results by the end"), lines)
+    yield _windows("Query 1", [(run, found, STREAMS) for run, found in zip(plain, back, strict=True)])
+    yield _latencies(runs)
+
+
+def _windows(name: str, found: list[tuple[Run, LookedBack, tuple[int, ...]]]) -> str:
+    """Return the accuracy of buffers of a set size, and how large they must be (Figure 8)."""
+    figures = []
+    for run, back, streams in found:
+        held = np.array([run.mean((n,)) for n in streams])
+        sizes = np.geomspace(1, 1024, 200)
+        factor = next((size for size in sizes if back.accuracy(size * held) >= WANTED), np.nan)
+        figures.append((held.sum(), back.accuracy(held), factor))
+    mean, accuracy, factor = np.array(figures).mean(axis=0)
+    header = ("", "rows in memory, mean", "accuracy of as large buffers", f"times as large for {WANTED:.1%}")
+    return table(header, [(name, mean, f"{accuracy:.0%}", factor)])
+
+
+def _latencies(runs: int) -> str:
+    """Return how late results come (Figure 11)."""
+    lines, base = [], 0.0
+    ways = [("windows of 40 s", Memory(), 40.0), *((memory.strategy, memory, None) for memory in WAYS)]
+    for name, memory, window_s in ways:
+        late_s = results = 0.0
+        for seed in range(runs):
+            streams = query_1_streams(seed, END_S)
+            run = run_join(streams, factors(streams), memory, END_S, batch_s=SHORT_S, window_s=window_s)
+            late_s, results = late_s + run.late_s, results + run.results
+        base = base or late_s / results
+        lines.append((name, late_s / results, late_s / results / base))
+    return table(("", "latency, s", "times that of windows"), lines)
+
+
+def query_2_tables(runs: int) -> Iterator[str]:
+    """Yield the tables of Query 2: Figures 6, 7, 8 and 10."""
+    lines: list[tuple[object, ...]] = []
+    trees: list[Tree] = []
+    for memory in WAYS:
+        found = [run_tree(seed, END_S, memory) for seed in range(runs)]
+        trees = trees or found
+        means = [list(tree.mean().values()) for tree in found]
+        first, above, pairs = np.mean(means, axis=0)
+        complete = [tree.root.results / len(looked_back((tree.s7, tree.s8)).times_s) for tree in found]
+        lines.append((memory.strategy, first + above, first, above, pairs, f"{min(complete):.2%}"))
+    back = [looked_back((tree.s7, tree.s8)) for tree in trees]
+    yield _upper_operator(trees, back)
+    yield _windows("Query 2, J3", [(tree.root, of, (1, 2)) for tree, of in zip(trees, back, strict=True)])
+    header = ("", "rows in memory, mean", "of S1 to S6", "of S7 and S8", "pairs inside J1 and J2")
+    yield table((*header, "results of S7 and S8 by the end"), lines)
+
+
+def _upper_operator(trees: list[Tree], back: list[LookedBack]) -> str:
+    """Return what J3 holds of its inputs, beside the optimum and the prediction (Figures 6 and 7)."""
+    lines = []
+    for number, name in enumerate(("S7", "S8")):
+        figures = []
+        for tree, of in zip(trees, back, strict=True):
+            upper = [
+                joined([OrderedStream(k, 1 / GAP_S, MULTIPLICITY) for k in factors(streams)])
+                for streams in tree.inputs
+            ]
+            optimum, held = int(of.peaks(END_S)[:, number].max()), tree.root.peak((number + 1,))
+            expected = int(predicted((tree.s7, tree.s8), upper, END_S, recent=False)[:, number].max())
+            actual = factors((tree.s7, tree.s8))[number]
+            figures.append((optimum, held, held / optimum, expected, upper[number].scramble / actual))
+        optimum, held, over, expected, of_k = np.array(figures).mean(axis=0)
+        lines.append((name, round(optimum), round(held), over, round(expected), of_k))
+    header = ("", "optimum, peak", "held, peak", "held / optimum", "predicted, peak", "k of Eq. 10 / k")
+    return table(header, lines)

@@ -1,0 +1,87 @@
+"""An S3 server that can be slow, refuse or break off, and that remembers what it was asked."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import boto3
+import pytest
+from moto.server import DomainDispatcherApplication, create_backend_app
+from werkzeug.serving import WSGIRequestHandler, make_server
+
+from tests.s3 import KEYS
+
+_BUCKET = "front"
+Answer = Callable[..., Any]
+
+
+class _Quiet(WSGIRequestHandler):
+    def log(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@dataclass(slots=True)
+class Front:
+    """The server, as the tests see it.
+
+    Attributes:
+        url: URL of a prefix in it.
+        refuses: So many requests are answered 503, the next ones first.
+        breaks_off: Whether objects end in their middle.
+        together: Uploads wait for each other there; None: they do not.
+        asked: How often what was asked for: the method, or ``list`` or ``copy``.
+    """
+
+    url: str = field(default_factory=lambda: f"s3://{_BUCKET}/{uuid.uuid4().hex}")
+    refuses: int = 0
+    breaks_off: bool = False
+    together: threading.Barrier | None = None
+    asked: Counter[str] = field(default_factory=Counter)
+    _app: Any = field(default_factory=lambda: DomainDispatcherApplication(create_backend_app))
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def __call__(self, environ: dict[str, Any], start_response: Answer) -> Iterable[bytes]:
+        """Answer a request."""
+        method = environ["REQUEST_METHOD"]
+        kind = "copy" if "HTTP_X_AMZ_COPY_SOURCE" in environ else method
+        kind = "list" if "list-type" in environ["QUERY_STRING"] else kind
+        with self._lock:
+            self.asked[kind] += 1
+            refused, self.refuses = self.refuses > 0, max(self.refuses - 1, 0)
+        if refused:
+            environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
+            start_response("503 Slow Down", [("Content-Length", "0")])
+            return []
+        if method == "PUT" and self.together is not None:
+            self.together.wait()
+        answer: Iterable[bytes] = self._app(environ, start_response)
+        if method == "GET" and self.breaks_off:
+            whole = b"".join(answer)
+            return [whole[: len(whole) // 2]]
+        return answer
+
+
+@contextmanager
+def front(patch: pytest.MonkeyPatch) -> Iterator[Front]:
+    """Yield a server that clients of the test reach through their environment."""
+    found = Front()
+    server = make_server("127.0.0.1", 0, found, threaded=True, request_handler=_Quiet)
+    address = f"http://127.0.0.1:{server.server_port}"
+    for name, value in {**KEYS, "AWS_ENDPOINT_URL": address, "AWS_ALLOW_HTTP": "true"}.items():
+        patch.setenv(name, value)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        boto3.client("s3", endpoint_url=address).create_bucket(Bucket=_BUCKET)
+        found.asked.clear()
+        yield found
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
