@@ -16,6 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from catalog.values.plan import Band, Bound
 from planner.families.families import SideName
 from planner.predicates.limits import End, Limits, Types, limits
+from planner.predicates.read_condition import read_condition
 
 
 def candidate_bands(residuals: Iterable[str | None], types: Types) -> list[Band]:
@@ -31,7 +32,7 @@ def candidate_bands(residuals: Iterable[str | None], types: Types) -> list[Band]
     """
     common: Limits | None = None
     for residual in residuals:
-        own = limits(residual, types)
+        own = {} if residual is None else limits(read_condition(residual), types)
         common = own if common is None else _widest(common, own)
         if not common:
             return []

@@ -52,7 +52,7 @@ def display_duration(duration_us: int) -> str:
 
 
 def _decimal(value: int, unit: int) -> str:
-    """Divide exactly: no float rounds a window of years with a microsecond."""
+    """Divide exactly, since a float would round a window of years and a microsecond."""
     whole, rest = divmod(value, unit)
     digits = str(rest).rjust(len(str(unit)) - 1, "0").rstrip("0")
     return f"{whole}.{digits}" if digits else str(whole)

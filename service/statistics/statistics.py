@@ -156,7 +156,7 @@ class FamilyStatistics:
         open_groups: Groups after the last batch that may still get pairs; None where results are pairs.
         closed_groups: Groups that came out in the last batches, over all queries; None likewise.
         exchange_rows: Pairs of the step before that set out for other buckets in the last batches; None where
-            rows of a are no such pairs.
+            rows of a are not such pairs.
         exchange_seconds: Mean time from the commit of the batch that sends such pairs to the commit of the
             batch that joins them; None without any.
         again_rows: Pairs of the step before that were made again in the last batches; None without any.

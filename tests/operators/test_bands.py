@@ -31,7 +31,7 @@ from tests.operators.harness import Runner
 
 WINDOW_US = 10
 TYPES = ("int", "bigint", "double", "decimal(9,2)", "decimal(18,4)")
-#: Around the places where doubles lose integers, round sums or are no numbers.
+#: Around the places where doubles lose integers, round sums or are not numbers.
 VALUES: dict[str, Sequence[object]] = {
     "int": (0, 1, 2, 3, -1, 2**31 - 1, -(2**31)),
     "bigint": (0, 1, 2, -3, 2**53, 2**53 + 1, 2**53 + 2, 2**63 - 1, -(2**63)),
