@@ -2,7 +2,7 @@
 
     InvalidInput
     * MalformedBody           the body is not JSON (or NDJSON)            400
-    * NotHttp                 the bytes are no request                     400
+    * NotHttp                 the bytes are not a request                     400
     * InvalidRequest          body or parameters do not fit the schema     422
     * NotAcceptable           no representation that the client takes      406
     * MethodNotAllowed        the route has no such method                 405

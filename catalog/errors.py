@@ -198,13 +198,13 @@ class InputNotFound(NotFound):
 
 
 class KeyNotFound(NotFound):
-    """No key of that name is good."""
+    """No valid key has that name."""
 
     code = "key-not-found"
 
 
 class KeyExists(Conflict):
-    """A key of that name is good already."""
+    """A valid key of that name exists."""
 
     code = "key-exists"
 

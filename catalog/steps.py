@@ -20,6 +20,12 @@ A step finds the pairs of the step before in its own bucket and batch if both ha
 key, the pairs go to the buckets of that key, where they arrive in the next batch. Such an intermediate is
 *exchanged*. It has an id of its own because its rows come one batch later: a family may hand on its pairs in
 both ways.
+
+    A, B, C on one key, (A, B) does not rest      a new row of C meets rows of A, and with these, rows of B
+
+The rows of an intermediate that is not exchanged need not *rest*. Then they are made again from the rows of A
+and B for each new row of C, as in an MJoin (Viglas, Naughton, Burger, VLDB 2003). Rows of A and B leave only
+when no later row of C can meet them either.
 """
 
 from __future__ import annotations
@@ -160,6 +166,13 @@ def stream_names(plan: Plan) -> dict[int, str]:
 def taken_intermediates(families: Iterable[FamilyPlan]) -> frozenset[int]:
     """Return the ids of the intermediates whose rows some family takes."""
     return frozenset(family.stream_a for family in families if is_intermediate(family.stream_a))
+
+
+def makers_again(families: Sequence[FamilyPlan]) -> dict[str, FamilyPlan]:
+    """Return the family that makes the rows of side a, by the id of each family where these do not rest."""
+    takers = [family for family in families if not family.rests]
+    made_in = makers(families) if takers else {}
+    return {family.id: made_in[family.stream_a] for family in takers}
 
 
 def made_by(family: FamilyPlan, taken: Collection[int]) -> tuple[int, ...]:

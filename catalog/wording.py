@@ -47,6 +47,11 @@ def nearest_or_known(name: str, known: Iterable[str], kind: str = "") -> str | N
     return f"Known{f' {kinds}' if kind else ''}: {', '.join(names[:_MOST_LISTED])}{more}."
 
 
+def with_article(noun: str) -> str:
+    """Return a noun behind its article: ``an int``, ``a date``."""
+    return f"{'an' if noun[0] in 'aeiou' else 'a'} {noun}"
+
+
 def listed(names: Iterable[str]) -> str:
     """Return names quoted and joined for a sentence: ``"a", "b" and "c"``."""
     quoted = [f'"{name}"' for name in names]

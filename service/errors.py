@@ -20,7 +20,7 @@ InvalidInput
 * FileRefused           a file is bad, and its stream has on_error: stop
 * MoveRefused           a data directory cannot be moved as it stands, or not to the place that was named
 * KafkaUnsupported      a stream or sink is on Kafka, and its client is not installed
-* NoDataDir             a directory is no data directory
+* NoDataDir             a directory is not a data directory
 * NotAnHttpStream       events were posted to a stream whose rows come from elsewhere
 * OtherWorkload         the output directory belongs to another workload
 * PlanRefused           the plan that a change leads to cannot run
@@ -63,7 +63,7 @@ Unavailable
 * IssuerDown            the keys of an issuer of tokens cannot be read
 * JavaMissing           no Java of the needed version was found
 * KafkaDown             the brokers of a topic do not answer, or refuse us
-* MessageRejected       a message is no event of its stream
+* MessageRejected       a message is not an event of its stream
 * MessagesLost          messages that were to be read are gone from their topic
 * OtherLife             catalog, data directory and checkpoint do not belong together
 * SecretMissing         the environment variable of a secret is not set, or its file cannot be read
@@ -189,7 +189,7 @@ class InvalidGenerator(InvalidInput):
 
 
 class InvalidMigration(InvalidInput):
-    """A migration says nothing, or several things that exclude each other."""
+    """A migration asks for nothing, or for several things that exclude each other."""
 
     code = "invalid-migration"
 
@@ -243,7 +243,7 @@ class MoveRefused(InvalidInput):
 
 
 class NoDataDir(InvalidInput):
-    """The directory is no data directory."""
+    """The directory is not a data directory."""
 
     code = "no-data-dir"
 
@@ -572,7 +572,7 @@ class KafkaDown(Unavailable):
 
 
 class MessageRejected(Unavailable):
-    """A message is no event of its stream, which does not keep such messages apart."""
+    """A message is not an event of its stream, which does not keep such messages apart."""
 
     code = "message-rejected"
 

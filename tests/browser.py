@@ -1,6 +1,6 @@
 """A headless Chromium for tests: the one of the system, driven by Playwright.
 
-Playwright's own browsers come from a server that is no package registry; Debian has a package `chromium`.
+Playwright's own browsers come from a server that is not a package registry; Debian has a package `chromium`.
 """
 
 from __future__ import annotations

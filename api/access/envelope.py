@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-#: Of answers that are no pages: they load nothing and are shown in no frame.
+#: Of answers that are not pages: they load nothing and are shown in no frame.
 _CONTENT_POLICY = b"default-src 'none'; frame-ancestors 'none'"
 _HEADERS = (
     (b"x-content-type-options", b"nosniff"),

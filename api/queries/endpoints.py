@@ -69,7 +69,7 @@ async def add_query(
     The answer is 202 as soon as the change is durable, or 201 if `wait` was long enough to see it in force.
     """
     change = QueryChange(body.to_change(), actor, if_match, wait, done=201)
-    # What is not ASCII is no name, as the change says; but a header could not hold it as it is.
+    # What is not ASCII is not a name, as the change says; but a header could not hold it as it is.
     location = f"{request.url.path}/{quote(body.name, safe='')}"
     return await change.make(request, response, once, location=location)
 

@@ -44,7 +44,8 @@ def show_statistics(workspace: WorkspaceDep) -> Response:
     came out in the last batches. In a step whose key differs from that of the step before,
     `exchange_rows` is how many pairs of the step before went to other buckets in the last batches, and
     `exchange_seconds` is the mean time from the commit of their batch to that of the batch that joined
-    them.
+    them. In a step where the pairs of the step before do not rest, `again_rows` is how many of them were
+    made again in the last batches, and `again_partials` how many pairs of equal key were looked at for it.
     `rings` has, for each side of a family that is searched by
     `hash(N)` or `loops`, the rows scanned, the heads of rings looked at, and the live and expired rows held.
     `ordered` has, for each side of a family without windows, the scrambling factor of its stream, the rows by

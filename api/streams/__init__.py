@@ -1,4 +1,4 @@
 """Streams over HTTP.
 
-Doors: endpoints, event_body.
+Doors: endpoints.
 """

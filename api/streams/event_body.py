@@ -31,7 +31,7 @@ def parse_events(
     Raises:
         UnsupportedMediaType: Neither JSON nor NDJSON.
         MalformedBody: Not JSON; says where.
-        InvalidRequest: Something in it is no object; names its index.
+        InvalidRequest: Something in it is not an object; names its index.
     """
     media_type = content_type.split(";", 1)[0].strip().lower()
     if media_type in JSON_TYPES:

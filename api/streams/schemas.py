@@ -104,7 +104,7 @@ class StreamIn(StreamDocument):
         default=None,
         description="How far ahead of the wall clock a row may be when it comes, one day if left out: later "
         "posted events are kept out, and a row of a file is bad (`on_error`). A message is compared with its "
-        "own timestamp, and one that is further ahead is no event. null is unlimited; old rows are never "
+        "own timestamp, and one that is further ahead is not an event. null is unlimited; old rows are never "
         "judged by it.",
     )
     retain: str | int | float | None = Field(

@@ -60,7 +60,7 @@ def decode(type_: type[T], data: bytes | str) -> T:
         The value, equal to the one that was encoded.
 
     Raises:
-        CorruptDocument: The document is no such value.
+        CorruptDocument: The document is not such a value.
     """
     raw = data.encode() if isinstance(data, str) else data
     try:

@@ -46,7 +46,7 @@ def next_id(connection: Connection, counter: str) -> int:
 
 
 def next_ids(connection: Connection, counter: str, count: int) -> range:
-    """Count a counter up by so many inside a write transaction and return the ids that it went through."""
+    """Take the next ids of a counter inside a write transaction."""
     value = connection.execute(_COUNTER, {"counter": counter}).scalar()
     if value is None:
         connection.execute(insert(counters).values(name=counter, value=count))

@@ -78,7 +78,7 @@ class UpdateQuery:
 
 @dataclass(frozen=True, slots=True)
 class EditQuery:
-    """A query gets another text, made of its present one, or another sink. A paused one stays paused.
+    """Change parts of a query's text, or its sink. A paused query stays paused.
 
     Attributes:
         name: Its name.

@@ -1,4 +1,4 @@
-"""Migrations that somebody asked for: what was wanted, what was planned, and what it took."""
+"""Requested migrations: the request, the plan made for it, and its cost."""
 
 from __future__ import annotations
 
@@ -134,5 +134,5 @@ class OnLeave:
 
     @property
     def keeps(self) -> bool:
-        """Return whether anything stays beyond the version in which a query leaves."""
+        """Return whether slices stay after their query has left."""
         return self.policy != "auto"

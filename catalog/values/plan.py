@@ -432,6 +432,7 @@ class FamilyPlan:
         punctuations: When it acts on closed keys.
         memory: Where rows wait; not plain only if the clock is the order of its streams.
         purge_prices: Prices that decide when it removes rows of closed keys, unless its policy does.
+        rests: Whether the rows of side a rest. Those of an intermediate need not (``catalog.steps``).
     """
 
     id: str
@@ -457,6 +458,7 @@ class FamilyPlan:
     punctuations: PunctuationPolicy = PunctuationPolicy()
     memory: Memory = Memory()
     purge_prices: PurgePrices = PurgePrices()
+    rests: bool = True
 
     def clock(self, side: str) -> Clock:
         """Return the clock that measures the windows of a side."""

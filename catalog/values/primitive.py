@@ -6,7 +6,7 @@
 Splitting and merging are State-Slice's (VLDB 2006, §5.3); the other steps are ours.
 
 A step says what it makes and, for its inverse, what was there before: filters and routes that it replaces, or
-the filter of a slice that goes. Rows are no part of that: those that a truncated slice dropped stay away.
+the filter of a slice that goes. Rows are not part of that: those that a truncated slice dropped stay away.
 """
 
 from __future__ import annotations

@@ -137,6 +137,8 @@ class Query:
         left: Join whose pairs are the rows of side a, in a join of three and more streams
             (``catalog.steps``); None in a join of two.
         hands_on: Whether its pairs are rows of a next step and not results.
+        rests: Whether the pairs of ``left`` rest until they can meet no later row. If not, they are made
+            again for the later rows (``catalog.steps``).
     """
 
     id: int
@@ -154,6 +156,7 @@ class Query:
     grouping: Grouping | None = None
     left: Query | None = None
     hands_on: bool = False
+    rests: bool = True
 
     @property
     def announces(self) -> bool:

@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from catalog.values.plan import Band
+
 Origin = Literal["given", "measured", "sampled", "assumed"]
 
 
@@ -111,6 +113,21 @@ class FamilyProfile:
 
 
 @dataclass(frozen=True, slots=True)
+class BandProfile:
+    """A band by which the pairs of a family without a key can be found.
+
+    Attributes:
+        family: Family id.
+        band: The band.
+        share: Fraction of all pairs of rows that are in it, 0 to 1.
+    """
+
+    family: str
+    band: Band
+    share: Measure
+
+
+@dataclass(frozen=True, slots=True)
 class Profile:
     """All of it.
 
@@ -121,6 +138,7 @@ class Profile:
         batch_s: Event time that one micro-batch covers, seconds.
         buckets: Buckets of the job.
         input_s: Event time that all input covers, seconds; None if it is unknown or the input has no end.
+        bands: Bands of families that have several.
     """
 
     streams: tuple[StreamProfile, ...] = ()
@@ -129,3 +147,4 @@ class Profile:
     batch_s: Measure = Measure(1.0, "assumed")
     buckets: int = 2
     input_s: float | None = None
+    bands: tuple[BandProfile, ...] = ()

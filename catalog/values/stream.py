@@ -225,7 +225,7 @@ class KafkaSource:
         cluster: Where the topic is.
         topic: Name of the topic.
         format: Format of the values of messages.
-        on_bad: What becomes of a message that is no event of the stream: ``reject`` stops before it,
+        on_bad: What becomes of a message that is not an event of the stream: ``reject`` stops before it,
             ``dead-letter`` keeps it apart and goes on.
         key: Column that the key of a message fills, as text; None for none.
         headers: (column, header) for each column that a header fills, as text.

@@ -12,7 +12,15 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from catalog.steps import in_order, is_exchanged, made_by, makers, plan_streams, taken_intermediates
+from catalog.steps import (
+    in_order,
+    is_exchanged,
+    made_by,
+    makers,
+    makers_again,
+    plan_streams,
+    taken_intermediates,
+)
 from catalog.store.codec import decode
 from catalog.store.plan_differences import BucketRecord, applied
 from catalog.values.counters.batch_counters import StreamPunctuations
@@ -20,6 +28,7 @@ from catalog.values.plan import FamilyPlan, Horizon, Plan, Promises
 from operators.bucket.batch_output import BatchOutput
 from operators.bucket.closing import BatchClosings, decoded_promise
 from operators.bucket.family_batch import FamilyBatch
+from operators.bucket.pairs_again import PairsAgain, held_back
 from operators.bucket.progress import ClockProgress
 from operators.bucket.rank_chains import counting_anew, earlier_rankings, followers
 from operators.groups.open_groups import group_results
@@ -132,8 +141,10 @@ class Bucket:
         newest = self._newest(self.plan)
         idle = frozenset(i for i, stream in self.streams.items() if stream.watermark.idle)
         families = self.plan.families if self.plan else ()
-        taken, made_in = taken_intermediates(families), makers(families)
-        for plan in in_order(families):
+        taken, made_in, ordered_families = taken_intermediates(families), makers(families), in_order(families)
+        again = PairsAgain.of(self.families, families, version)
+        held = held_back(ordered_families, start.sides) if again.makers else {}
+        for plan in ordered_families:
             joins, before = self.families[plan.id], start.sides(plan)
             closings = BatchClosings.of(joins, ordered, before, promises, place)
             reached, latest_of = end.sides(plan), newest.sides(plan)
@@ -151,6 +162,8 @@ class Bucket:
                 closings,
                 handed,
                 exchanged,
+                again,
+                held,
                 idle,
                 wait,
                 () if joins.ranked is None else earlier_rankings(plan, self.families, made_in),
@@ -287,6 +300,7 @@ class Bucket:
                 families[family.id] = FamilyJoins.empty(compiled)
             else:
                 families[family.id] = migrated(former, compiled, activated, marks, reached.sides(family))
+        self._let_rest(plan, families)
         self.terms = {family_id: self.terms[family_id] for family_id in families}
         queries = {query.id: query for family in plan.families for query in family.queries}
         named = {query.name.lower(): query for query in queries.values()}
@@ -314,6 +328,19 @@ class Bucket:
         self.families = families
         self.plan = plan
         self.plan_changed = True
+
+    def _let_rest(self, plan: Plan, families: Mapping[str, FamilyJoins]) -> None:
+        """Make the pairs that rest from now on, although they did not until now."""
+        makers = makers_again([joins.family.plan for joins in self.families.values()])
+        again = PairsAgain.of(families, plan.families, plan.version)
+        for family in in_order(plan.families) if makers else ():
+            if family.rests and family.id in makers:
+                rows = again.all_rows(family, families[makers[family.id].id].family.plan)
+                if rows is None:
+                    continue
+                for chain in families[family.id].chains.values():
+                    if (admitted := chain.admitted("a", rows)) is not None:
+                        chain.slices["a"][0].segments.append(admitted)
 
     def _terms(
         self,

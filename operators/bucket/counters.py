@@ -84,6 +84,8 @@ def slice_counters(families: Mapping[str, FamilyJoins], clocks: Clocks) -> Itera
                 discarded=counts.discarded,
                 closed=counts.closed,
                 dead=next(dead[side], 0) if side in dead else 0,
+                again=counts.again,
+                partials=counts.partials,
             )
 
 

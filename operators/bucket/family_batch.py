@@ -15,6 +15,7 @@ from operators.bucket.batch_output import BatchOutput
 from operators.bucket.closing import BatchClosings, kept_columns
 from operators.bucket.counters import key_counters
 from operators.bucket.finishing import result_punctuations
+from operators.bucket.pairs_again import PairsAgain
 from operators.join.family_joins import FamilyJoins
 from operators.join.pairs import PairTable
 from operators.lineage.route_counts import RouteCounts, add_up
@@ -26,6 +27,7 @@ from operators.segments.merge import concat, concat_alike
 from operators.segments.segment import Segment, unlabelled
 from operators.steps.exchange import ExchangedRows, arrived
 from operators.steps.handed_pairs import HandedPairs
+from operators.steps.watermarks import least
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -43,6 +45,8 @@ class FamilyBatch:
         closings: Closings of the batch; None where no side can close a key.
         handed: Pairs of the step before, by stream id.
         exchanged: Pairs that the buckets have sent in the batch before this one.
+        again: Makes pairs again that do not rest.
+        held_back: Event time beyond which no row is purged, where pairs of the family are made again.
         idle: Ids of streams of which no row is expected for now.
         groups_wait: Whether groups that are due come out in the next batch.
         earlier: Rankings of earlier families, of which rows of a have ranks.
@@ -58,6 +62,8 @@ class FamilyBatch:
     closings: BatchClosings | None
     handed: Mapping[int, HandedPairs]
     exchanged: Sequence[ExchangedRows]
+    again: PairsAgain
+    held_back: Mapping[str, int | None]
     idle: frozenset[int] = frozenset()
     groups_wait: bool = False
     earlier: Sequence[Ranking] = ()
@@ -99,9 +105,28 @@ class FamilyBatch:
                 females[side] = parked.park(females[side], newest)
                 more[side] = [(rows, parked.park(resting, newest)) for rows, resting in more[side]]
                 parked.settle(self.place[1], joins.family.lineages[side].live)
+            purging, again = self.reached, None
+            if plan.id in self.held_back:
+                slowest = self.held_back[plan.id]
+                purging = {side: least(reached, slowest) for side, reached in self.reached.items()}
+            if not plan.rests:
+                females["a"] = None
+                again = None if males["b"] is None else self.again.rows(plan, males["b"])
             made = joins.process(
-                males["a"], males["b"], self.reached, females, self.before, keyless, arrived, opened, more
+                males["a"],
+                males["b"],
+                purging,
+                females,
+                self.before,
+                keyless,
+                arrived,
+                opened,
+                more,
+                again,
             )
+            if not plan.rests and males["b"] is not None:
+                first = next(iter(joins.chains.values())).slices["a"][0]
+                first.counts.partials = self.again.partials
         if self.closings is not None:
             self.closings.close(
                 self.before, self.reached, self.newest, self.place, finish=not self.groups_wait

@@ -333,6 +333,10 @@ class Reach:
     behind_us: int
     ahead_us: int
 
+    def can_meet(self, female: Segment, oldest: int, newest: int) -> bool:
+        """Return whether any window reaches between a segment's event times and those of the males."""
+        return oldest - female.t_max < self.behind_us and female.t_min - newest < self.ahead_us
+
 
 def find_candidates(
     segments: Sequence[Probing],

@@ -51,12 +51,10 @@ class OneWay:
     Attributes:
         side: Side whose windows count.
         reach: Largest distance of two rows on the clock of the probe.
-        young: Resting rows that are probed instead of the slices; None if the slices are probed.
     """
 
     side: str
     reach: Reach
-    young: Sequence[Segment] | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -97,6 +95,7 @@ class Chain:
         watermarks: Mapping[str, int | None],
         pairs: PairTable,
         opened: Mapping[str, Sequence[Segment]],
+        again: Segment | None = None,
     ) -> None:
         """Run one batch through the chain.
 
@@ -106,6 +105,7 @@ class Chain:
             watermarks: Watermark per side at the end of the batch.
             pairs: Takes the joined pairs.
             opened: Females per side that came in earlier batches and enter now (``operators.parking``).
+            again: Rows of a that were made again because they do not rest.
         """
         for side in SIDES:
             for state in self.slices[side]:
@@ -132,6 +132,11 @@ class Chain:
             for number, probing in enumerate(males[other], 1):
                 left = males[other][number:]
                 self._probe(side, probing, pairs, reached=_safe_limit(watermarks[other], left))
+        made_again = None if again is None else self.admitted("a", again)
+        if made_again is not None:
+            self.slices["a"][0].counts.again += len(made_again)
+            for probing in males["b"]:
+                self._probe("a", probing, pairs, among=[made_again])
         self._insert_all("b", females["b"], resting["b"])
         for side, other in (("a", "b"), ("b", "a")):
             self._purge(side, watermarks[other])
@@ -182,7 +187,7 @@ class Chain:
             for resting, came in females[side]:
                 self._insert(side, resting, came)
             for probing in males[other]:
-                self._probe(side, probing, pairs, OneWay(side, Reach(self._reach(side).behind_us, 1)))
+                self._probe(side, probing, pairs, OneWay(side, Reach(self.reach(side).behind_us, 1)))
         for side in SIDES:
             by_key = ranked.clocks[side] == "key rows"
             if side in searched:
@@ -212,8 +217,8 @@ class Chain:
             some = segment.times >= probing.t_min
             if some.any():
                 young.append(self._as(by_time, side, segment, some))
-        reach = Reach(1, self._reach(other).behind_us)
-        self._probe(side, probing, pairs, OneWay(other, reach, young))
+        reach = Reach(1, self.reach(other).behind_us)
+        self._probe(side, probing, pairs, OneWay(other, reach), among=young)
 
     def _as(
         self, form: Callable[[Segment], Segment], side: str, rows: Segment, keep: Bools | None = None
@@ -433,6 +438,7 @@ class Chain:
         pairs: PairTable,
         one_way: OneWay | None = None,
         reached: int | None = None,
+        among: Sequence[Segment] | None = None,
     ) -> None:
         """Let males of the other side probe the slices of ``side`` one after the other.
 
@@ -442,13 +448,19 @@ class Chain:
             pairs: Takes the joined pairs.
             one_way: Direction of a join whose sides have clocks of their own.
             reached: Watermark of the males at the end of the batch; used where rows lie in rings.
+            among: Rows that are probed instead of the slices; None if the slices are probed.
         """
         classes = self.classes.of("b" if side == "a" else "a", males)
         build = self.join.builder.build
         slices = self.slices[side]
         touched = np.zeros(len(slices), dtype=np.int64)
-        reach = self._reach(side) if one_way is None else one_way.reach
-        probings = self._probings(side, males, classes, one_way, reached)
+        reach = self.reach(side) if one_way is None else one_way.reach
+        if among is None:
+            probings = self._probings(side, males, classes, reach, reached)
+        else:
+            probings = [
+                Probing(0, rows, self.classes.of(side, rows), males.key, males.ts, None) for rows in among
+            ]
         band = self.join.band
         for found in find_candidates(probings, males, classes, reach, touched, side, band):
             a, b = (found.females, found.males) if side == "a" else (found.males, found.females)
@@ -484,18 +496,12 @@ class Chain:
         side: str,
         males: Segment,
         classes: RowClasses,
-        one_way: OneWay | None,
+        reach: Reach,
         reached: int | None,
     ) -> list[Probing]:
         """Return the segments of a side that males may meet, with the males that come so far."""
         probings = []
         reaching: Int64s | None = None
-        reach = self._reach(side) if one_way is None else one_way.reach
-        if one_way is not None and one_way.young is not None:
-            return [
-                Probing(0, segment, self.classes.of(side, segment), males.key, males.ts, None)
-                for segment in one_way.young
-            ]
         keys, times, oldest, newest = males.key, males.ts, males.t_min, males.t_max
         arrivals = None if self.rings is None else self.rings[side].arrivals(males)
         for number, state in enumerate(self.slices[side]):
@@ -519,7 +525,7 @@ class Chain:
             probings += [
                 Probing(number, segment, self.classes.of(side, segment), keys, times, reaching)
                 for segment in state.segments
-                if self._can_meet(reach, segment, oldest, newest)
+                if reach.can_meet(segment, oldest, newest)
             ]
         return probings
 
@@ -533,12 +539,7 @@ class Chain:
             return rings.probed(segments, males, reached)
         return [(segment, rings.whole(segment, males)) for segment in segments]
 
-    @staticmethod
-    def _can_meet(reach: Reach, female: Segment, oldest: int, newest: int) -> bool:
-        """Return whether any window reaches between the segment's event times and those of the males."""
-        return oldest - female.t_max < reach.behind_us and female.t_min - newest < reach.ahead_us
-
-    def _reach(self, side: str) -> Reach:
+    def reach(self, side: str) -> Reach:
         """Return how far apart females of a side and the males that probe them may be."""
         bounds = self.join.builder.router
         own, other = (bounds.bounds_a, bounds.bounds_b) if side == "a" else (bounds.bounds_b, bounds.bounds_a)

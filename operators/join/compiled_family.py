@@ -9,7 +9,7 @@ of queries means the same in every join, so rows are classified once for all.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from operator import or_
@@ -67,6 +67,7 @@ class CompiledJoin:
         probe: How its slices are searched.
         band: Finds pairs by a band where there is no key; None: by the key.
         expiry: When rows of a leave that are rows of an intermediate; None for others.
+        again: Builds the pairs that are handed on, from rows that rest already; None where none are.
     """
 
     plan: JoinPlan
@@ -78,6 +79,7 @@ class CompiledJoin:
     probe: Probe
     band: BandProbe | None = None
     expiry: Expiry | None = None
+    again: PairBuilder | None = None
 
     def slices(self, side: str) -> list[SliceState]:
         """Return the empty slices of a side."""
@@ -183,34 +185,38 @@ def _compile_join(
 ) -> CompiledJoin:
     members = [numbers[i] for i in join.queries]
     queries = [family.queries[number] for number in members]
-    return CompiledJoin(
-        plan=join,
-        admission=None if join.pulled_up else _admission(join, numbers),
-        reaches={"a": _reaches(family, join, "a", numbers), "b": _reaches(family, join, "b", numbers)},
-        builder=PairBuilder(
+    handing = [number for number in members if family.queries[number].hands_on]
+
+    def builder(members: Sequence[int]) -> PairBuilder:
+        """Return what builds the pairs of some of the queries."""
+        residual = [family.queries[number] for number in members if family.queries[number].residual]
+        ends_us = ([s.w_end_us for s in join.chain_a], [s.w_end_us for s in join.chain_b])
+        return PairBuilder(
             layouts["a"],
             layouts["b"],
             family.carried("a"),
             family.carried("b"),
-            router(
-                family,
-                members,
-                keys,
-                ([s.w_end_us for s in join.chain_a], [s.w_end_us for s in join.chain_b]),
-            ),
+            router(family, members, keys, ends_us),
             residual_sets(family, members),
-            tuple(sorted({c for q in queries if q.residual for c in q.columns_a})),
-            tuple(sorted({c for q in queries if q.residual for c in q.columns_b})),
+            tuple(sorted({c for q in residual for c in q.columns_a})),
+            tuple(sorted({c for q in residual for c in q.columns_b})),
             silent,
-            query_set([number for number in members if family.queries[number].hands_on]),
+            query_set(handing),
             is_intermediate(family.stream_a),
             family.counted_sides,
-        ),
+        )
+
+    return CompiledJoin(
+        plan=join,
+        admission=None if join.pulled_up else _admission(join, numbers),
+        reaches={"a": _reaches(family, join, "a", numbers), "b": _reaches(family, join, "b", numbers)},
+        builder=builder(members),
         slacks=_slacks(family, queries) if slack_us is None else dict.fromkeys(SIDES, slack_us),
         lazy_ends={"a": family.lazy_ends(join, "a"), "b": family.lazy_ends(join, "b")},
         band=None if family.band is None else BandProbe(family.band, layouts),
         probe=family.probe,
         expiry=None if family.ordered or not is_intermediate(family.stream_a) else expiry_of(family),
+        again=builder(handing) if handing else None,
     )
 
 

@@ -125,6 +125,7 @@ class FamilyJoins:
         closings: Mapping[str, pa.RecordBatch | None] = _NO_CLOSINGS,
         opened: Mapping[str, Sequence[Segment]] = _NONE_OPENED,
         more: Mapping[str, Sequence[tuple[Segment, Segment | None]]] = _NO_MORE,
+        again: Segment | None = None,
     ) -> PairTable:
         """Run one batch through all joins.
 
@@ -139,6 +140,7 @@ class FamilyJoins:
             opened: Rows of earlier batches per side that were parked until now.
             more: Further rows per side that are joined in this batch, each with those of them that rest in
                 this bucket; they were packed under other plan versions than ``a`` and ``b``.
+            again: Rows of a that were made again because they do not rest.
 
         Returns:
             The joined pairs of the batch, and absent rows.
@@ -174,7 +176,7 @@ class FamilyJoins:
         )
         for chain in self.chains.values():
             chain.dead = dead
-            chain.process(probing, entering, watermarks, pairs, opened)
+            chain.process(probing, entering, watermarks, pairs, opened, again)
         for side, other in _OPPOSITES:
             if side in dead:
                 slices = [state for chain in self.chains.values() for state in chain.slices[side]]

@@ -90,7 +90,7 @@ class NearestMatches:
         return np.where(inside, self.ahead[place], NO_MATCH), np.where(inside, self.behind[place], NO_MATCH)
 
     def unmatched(self, pos: Int64s, *, once: bool) -> int:
-        """Count the positions without a match, each once; ``once``: none comes twice."""
+        """Count the distinct positions without a match; ``once`` says that none of them is there twice."""
         ahead, behind = self.at(pos)
         none = (ahead == NO_MATCH) & (behind == NO_MATCH)
         return int(np.count_nonzero(none)) if once else len(np.unique(pos[none]))

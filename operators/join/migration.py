@@ -6,7 +6,7 @@ splits and merges are the paper's (State-Slice, VLDB 2006, §5.3), the others ou
 
     former   [0s, 10s)  s1 s2     [10s, 30s)  s3          merge of both, split at 5s
                   |                    |
-                  |        .-----------'                  10s is no start any more: s3 goes to [5s, 30s)
+                  |        .-----------'                  10s is not a start any more: s3 goes to [5s, 30s)
                   v        v                              s1 and s2 stay at 0s, and the next cross-purge
     next     [0s, 5s)  s1 s2     [5s, 30s)  s3            moves their rows beyond 5s on
 
@@ -295,7 +295,7 @@ def _with_new_filters(
     side: str,
     activated: frozenset[int],
 ) -> list[Segment]:
-    """Evaluate on old rows the filters of queries that may use them and that these rows do not know.
+    """Evaluate new filters on old rows that queries with these filters may use.
 
     The watermark has passed the rows of a slice by its start, so a query of no longer window finds no partner
     for them any more: they need no bit, and are not written again. Of all segments at once that lack the same

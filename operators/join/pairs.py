@@ -42,7 +42,7 @@ class PairBuilder:
         residuals: Distinct residual predicates with the set of their queries.
         residual_a: Columns of a among which those are that residuals read.
         residual_b: The same of b.
-        silent: Set of the queries that pairs are no results of: semi and anti joins.
+        silent: Set of the queries that pairs are not results of: semi and anti joins.
         handing: Set of the queries that hand on their pairs to a next step.
         combines: Whether the rows of a are those of an intermediate.
         counted: Sides with windows of rows.

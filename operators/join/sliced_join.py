@@ -57,6 +57,8 @@ class SliceCounts:
     left: int = 0
     discarded: int = 0
     closed: int = 0
+    again: int = 0
+    partials: int = 0
 
 
 @dataclass(slots=True)

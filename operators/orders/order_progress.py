@@ -194,7 +194,7 @@ class OrderProgress:
         return max(LEAST_MONITORED, math.ceil(MARGIN * greatest)), tuple(factors)
 
     def _behind_kept(self, came: OrderedRows) -> int:
-        """Return the most rows by which a new row comes behind a kept one that stands after it."""
+        """Return the most rows between a new row and an earlier kept row that it belongs before."""
         if not self.blocks:
             return 0
         kept, new = np.array(self.blocks), np.array(came.blocks)

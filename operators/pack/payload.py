@@ -173,7 +173,7 @@ class Payload:
             read: Returns the bytes of a file; needed where rows came in one.
 
         Raises:
-            CorruptPayload: The bytes are no payload.
+            CorruptPayload: The bytes are not a payload.
         """
         try:
             (length,) = _LENGTH.unpack_from(data)
@@ -182,7 +182,7 @@ class Payload:
             return cls._decoded(header, pa.py_buffer(data), start, read)
         except (*_MALFORMED, struct.error) as error:
             raise CorruptPayload(
-                f"{len(data)} bytes are no payload",
+                f"{len(data)} bytes are not a payload",
                 detail=f"{type(error).__name__}: {error}.",
                 hint="If the repeated batch fails the same way, memory or network are at fault.",
             ) from error

@@ -153,7 +153,7 @@ def _merged(older: Segment, newer: Segment) -> Segment:
 
 
 def _numbered(rows: pa.RecordBatch) -> pa.RecordBatch:
-    """Number sorted rows per key, from the first one on, whose rank is known or 1."""
+    """Number the rows of each key, from the rank of its first row on, or from 1 if that has none."""
     key, rank = rows.column(KEY).to_numpy(), rows.column(RANK).to_numpy()
     first = np.flatnonzero(np.append(True, key[1:] != key[:-1]))
     lengths = np.diff(np.append(first, len(key)))

@@ -54,7 +54,7 @@ def stored_ids(segment_id: str) -> tuple[str, ...]:
 
 
 def part_of(segment_id: str, part: str) -> tuple[str, int]:
-    """Return the stored id of the patch and the number of the part that a step of a segment names.
+    """Return what a step of a segment names: the stored id of a patch, and the number of a part of it.
 
     >>> part_of("c.7.3.0@100:200", "9.4:12")
     ('c.7.9.4', 12)

@@ -83,7 +83,7 @@ def fetch(folder: Folder, names: Collection[str]) -> list[Path]:
 
 
 def sizes(folder: Folder, names: Collection[str]) -> dict[str, int]:
-    """Return the bytes of those of some files that are there for all machines.
+    """Return the bytes of the files that all machines can read.
 
     Raises:
         StorageDown: The object store cannot be reached.

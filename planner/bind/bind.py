@@ -103,7 +103,7 @@ def bind(
             first, else in the order of FROM.
 
     Raises:
-        InvalidInput: The text is no query over these streams; subclasses are in ``planner.errors``.
+        InvalidInput: The text is not a query over these streams; subclasses are in ``planner.errors``.
     """
     try:
         statement = parse(cql)
@@ -436,7 +436,7 @@ def _refuse_no_bound(compared: Sequence[exp.Expr], scope: Scope) -> None:
                 location=at_expression(scope.text, months) or at_expression(scope.text, node),
             )
         raise InvalidWindow(
-            "the condition on the event times is no window",
+            "the condition on the event times is not a window",
             detail="A bound is the event time of one stream, with intervals of fixed length added or "
             "subtracted.",
             hint=f"Write {_EXAMPLE_BOUNDS}, or give the streams windows in FROM.",

@@ -29,8 +29,7 @@ from planner.expressions.comparisons import conjunction
 from planner.expressions.expressions import bare, compile_condition
 from planner.expressions.typed import Typed
 from planner.predicates.condition_text import render, text_of
-from planner.predicates.conditions import Condition, columns_read
-from planner.predicates.read_condition import read_condition
+from planner.predicates.conditions import columns_read
 from planner.predicates.simplify import simplify
 from planner.sql.locate import at_expression
 from planner.sql.normalize import conjuncts, distributed
@@ -57,32 +56,13 @@ def canonical(parts: Sequence[Typed]) -> Typed:
     """
     if not parts:
         return Typed(ALWAYS, "boolean")
-    condition, text = _simplest(conjunction(list(parts)).meaning)
-    return Typed(text, "boolean", columns_read(condition), form="compound", predicate=condition)
-
-
-def canonical_text(sql: str) -> str:
-    """Return the canonical text of a bound condition; that of a canonical text is itself.
-
-    >>> canonical_text('"v" > 10 AND "v" > 5 OR FALSE')
-    '"v" > 10'
-    >>> canonical_text('("i" < 1 AND "i" <> 0) OR ("f" AND "i" <> 0)')
-    '"i" <> 0 AND ("f" OR "i" < 1)'
-    >>> canonical_text('"i" <> 0 AND ("f" OR ("i" < 1 AND "i" <> 0))')
-    '"i" <> 0 AND ("f" OR "i" < 1)'
-    """
-    _, text = _simplest(read_condition(sql))
-    return text
-
-
-def _simplest(condition: Condition) -> tuple[Condition, str]:
-    """Return a condition simplified until nothing changes, and its text."""
+    condition = conjunction(list(parts)).meaning
     text = render(condition)
     for _ in range(_PASSES):
         before, condition = text, simplify(condition)
         if (text := text_of(condition)) == before:
             break
-    return condition, text
+    return Typed(text, "boolean", columns_read(condition), form="compound", predicate=condition)
 
 
 def canonical_filter(predicate: str, streams: Mapping[str, Stream]) -> tuple[int, str]:

@@ -91,7 +91,7 @@ def outputs_of(items: Sequence[OutputItem]) -> tuple[Output, ...]:
 
 
 def is_announcement(node: exp.Expr, sides: Sequence[SideScope]) -> bool:
-    """Return whether an entry of a select list asks for result punctuations, and is no column of a stream."""
+    """Return whether an entry of a select list asks for result punctuations and names no column."""
     plain = node.unnest()
     return (
         isinstance(plain, exp.Column)

@@ -337,7 +337,7 @@ def _check(
     if not same or not (selected or before.outputs == after.outputs):
         raise NotRewritable(
             "the query cannot be rewritten part by part",
-            detail="In its new form its other parts would have another meaning.",
+            detail="The change would alter the meaning of other parts of the query.",
             hint="Send the whole query as cql.",
         )
 

@@ -58,8 +58,21 @@ class JoinShape:
     distances: Distances
 
 
-#: Chooses the order in which the streams of a query are joined, as positions in FROM.
-ChooseOrder = Callable[[JoinShape], tuple[int, ...]]
+@dataclass(frozen=True, slots=True)
+class Joining:
+    """How the streams of a query are joined.
+
+    Attributes:
+        positions: Positions in FROM, in the order in which they are joined.
+        again: Steps, from 2, whose pairs of the step before do not rest (``may_be_made_again``).
+    """
+
+    positions: tuple[int, ...]
+    again: frozenset[int] = frozenset()
+
+
+#: Chooses how the streams of a query are joined.
+ChooseOrder = Callable[[JoinShape], Joining]
 
 
 def equal_columns(pairs: Iterable[tuple[Origin, Origin]]) -> tuple[Equals, ...]:
@@ -165,6 +178,21 @@ def step_keys(order: tuple[int, ...], a: int, equal: Sequence[Equals]) -> tuple[
             parts = tuple((owner, _own(c, right)) for owner, c in zip(owners, ordered, strict=True))
             found.append(StepKey(parts, exchanged=bool(parts) and step == begin > 1))
     return tuple(found)
+
+
+def may_be_made_again(shape: JoinShape, before: tuple[int, ...], position: int) -> bool:
+    """Return whether the pairs of some streams can be made again for the rows of one that joins them.
+
+    The rows that they are made of rest as long as they can meet each other. So a later row of the stream must
+    not be in the windows of one of them for longer than that.
+
+    Args:
+        shape: The query.
+        before: Positions of the streams joined before, with the same key.
+        position: Position of the stream that joins.
+    """
+    most_us = shape.distances.most_us
+    return all(most_us[i, position] <= most_us[i, j] for i in before for j in before if i != j)
 
 
 def implied(keys: Sequence[StepKey]) -> tuple[Equals, ...]:

@@ -100,6 +100,7 @@ def bind_steps(
     if order is None:
         refuse_key(scope, found, equal)
     by_keys = joining_order(len(scope.written), equal) is not None
+    again: frozenset[int] = frozenset()
     windows = [statement.window, *(source.window for source in statement.sources)]
     windowed = found.bounds_at is not None or any(window is not None for window in windows)
     ordered = not windowed and joins_orders([this.stream for this in scope.written], common_key(scope, equal))
@@ -109,7 +110,8 @@ def bind_steps(
         _close(scope, statement, found)
         # Costs are known of orders in which each step has a key and all windows are of time.
         if choose is not None and by_keys and not _counts_rows(statement):
-            order = choose(join_shape(scope, found, equal))
+            joining = choose(join_shape(scope, found, equal))
+            order, again = joining.positions, joining.again
     scope = scope.in_order(order)
     keys = step_keys(order, next(p for p in order[:2] if scope.written[p].side == "a"), equal)
     counted = step_row_windows(scope, keys, equal)
@@ -140,6 +142,7 @@ def bind_steps(
         query = _query(
             here, own, key, read_here, handed, query, outputs, found.distances, never, clock, counted
         )
+        query = replace(query, rests=step not in again)
     assert query is not None, "there are two steps at least"
     refuse_horizon(query, scope.written)
     return replace(query, id=query_id, name=name, cql=cql)

@@ -46,12 +46,13 @@ from planner.build.check_plan import check_plan
 from planner.build.choose_memory import choose_memory, chooses_memory, may_sort
 from planner.build.objective import Objective
 from planner.build.replication import HASHED, asked_replication, departed_replications, former_replications
+from planner.build.resting import unrested_families
 from planner.build.retained_boundaries import NO_BOUNDARIES, ByFamily, pinned_chain, with_retained
 from planner.costs.cost import CostModel
 from planner.costs.rates import FamilyRates, family_rates, with_handed, with_open_times
 from planner.costs.shipped import SHIPPED
 from planner.errors import InvalidPlan, InvalidProbe, UnknownStrategy
-from planner.families.bands import family_band
+from planner.families.bands import candidate_bands, leading_band
 from planner.families.families import SIDES, Family, families, is_theta, result_columns
 from planner.families.filters import assign_bits, first_bit, kept_counts
 from planner.predicates.limits import Types
@@ -135,6 +136,8 @@ def build_plan(
     firsts = {name: members[0] for name, members in grouped.items()}
     joined = {n: (q.a.stream_id, q.b.stream_id, q.key, q.clocks) for n, q in firsts.items()}
     profile = with_open_times(profile, {n: facts[:3] for n, facts in joined.items()}, streams)
+    unrested = unrested_families(grouped, before, replications, streams)
+    again = frozenset(unrested.values())
     for family_id in step_order(joined):
         members = grouped[family_id]
         family = _family(family_id, members, before.get(family_id), next_bit, since, version)
@@ -178,7 +181,9 @@ def build_plan(
         ):
             asked_here = own_probes.get(family_id, objective.probe)
             probe = (
-                old.probe if asked_here == "auto" else _probe(old, asked_here, own_probes, rates, calibration)
+                old.probe
+                if asked_here == "auto"
+                else _probe(old, asked_here, own_probes, rates, calibration, again)
             )
             chosen_memory = choose_memory(old, objective, rates)
             memory = old.memory if chooses_memory(objective) else chosen_memory
@@ -189,18 +194,33 @@ def build_plan(
                 memory=memory,
                 punctuations=policy,
                 purge_prices=purge_prices(probe, calibration) if promised else PurgePrices(),
+                rests=family_id not in unrested,
             )
             planned.append(old if changed == old else changed)
             continue
         chosen = STRATEGIES[strategy](family, rates, model)
-        band = family_band(family.queries, _types(members, streams)) if is_theta(family_id) else None
+        band = None
+        if is_theta(family_id):
+            bands = candidate_bands((q.residual for q in members), _types(members, streams))
+            shares = {b.band: b.share.value for b in profile.bands if b.family == family_id}
+            former = None if old is None else old.band
+            band = leading_band(bands, shares, former, choose=family_id not in keep)
         joins = _kept(family, chosen, objective.pinned.get(family_id), left.get(family_id, Boundaries()))
         built = _family_plan(family, members[0], strategy, joins, replication, band, given=joins != chosen)
         asked_here = own_probes.get(family_id, objective.probe)
-        probe = _probe(built, asked_here, own_probes, rates, calibration)
+        probe = _probe(built, asked_here, own_probes, rates, calibration, again)
         memory = choose_memory(built, objective, rates)
         prices = purge_prices(probe, calibration) if promised else PurgePrices()
-        planned.append(replace(built, probe=probe, memory=memory, punctuations=policy, purge_prices=prices))
+        planned.append(
+            replace(
+                built,
+                probe=probe,
+                memory=memory,
+                punctuations=policy,
+                purge_prices=prices,
+                rests=family_id not in unrested,
+            )
+        )
 
     flowing, present = _streams(queries, streams, previous), {f.id for f in planned}
     plan = Plan(
@@ -267,20 +287,22 @@ def _probe(
     own: Mapping[str, AskedProbe],
     rates: FamilyRates,
     calibration: Calibration,
+    again: Collection[str],
 ) -> Probe:
-    """Return how the slices of a family are searched.
+    """Return how the slices of a family are searched; ``again`` are families whose pairs are made again.
 
     Raises:
         InvalidProbe: Rings are requested for this family by name, and it cannot have them.
     """
     if asked == "auto":
-        return choose_probe(family, rates, calibration)
-    if asked.has_rings and not may_have_rings(family):
+        return Probe() if family.id in again else choose_probe(family, rates, calibration)
+    if asked.has_rings and (family.id in again or not may_have_rings(family)):
         if family.id not in own:
             return Probe()
         raise InvalidProbe(
             f'the slices of family "{family.id}" cannot be searched by {probe_text(asked)}',
-            detail="Rings need a key, windows of time or of the order, and inner joins.",
+            detail="Rings need a key, windows of time or of the order, and inner joins. In a next step, "
+            "pairs of theirs rest.",
             hint="Write merge, or leave the family out.",
         )
     return asked
@@ -339,6 +361,25 @@ def _family_plan(
         band=band,
         clock_a=member.a.clock,
         clock_b=member.b.clock,
+    )
+
+
+def chooses_band(
+    queries: Sequence[Query], streams: Mapping[int, Stream], previous: Plan | None, anew: Collection[str] = ()
+) -> bool:
+    """Return whether statistics are to choose the band of a family (``families.bands``).
+
+    Args:
+        queries: All queries.
+        streams: Streams by id.
+        previous: Plan version in force until now.
+        anew: Ids of families that are planned again.
+    """
+    settled = set() if previous is None else {f.id for f in previous.families} - set(anew)
+    return any(
+        len(candidate_bands((q.residual for q in members), _types(members, streams))) > 1
+        for name, members in families(queries).items()
+        if is_theta(name) and name not in settled and members[0].left is None
     )
 
 

@@ -104,7 +104,7 @@ def _check_chain(
         _require(ends == windows, f"{where}: Mem-Opt has a slice per distinct window")
     elif family.strategy == "cpu-opt":
         # Another boundary would be right, too, but a slice that serves nobody apart is waste.
-        _require(ends <= windows, f"{where}: a boundary is no query's window")
+        _require(ends <= windows, f"{where}: a boundary is not the window of a query")
     else:
         _require(len(chain) == 1, f"{where}: {family.strategy} has one slice")
     _check_slices(family, join, queries, side, where)

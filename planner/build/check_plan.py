@@ -7,10 +7,17 @@ chain takes for granted is asserted here, in the driver, before the version exis
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import TypeVar
 
-from catalog.steps import is_exchanged, is_intermediate, made_by, plan_streams, taken_intermediates
+from catalog.steps import (
+    is_exchanged,
+    is_intermediate,
+    made_by,
+    makers_again,
+    plan_streams,
+    taken_intermediates,
+)
 from catalog.values.plan import FamilyPlan, Plan, PlannedQuery, Replication
 from catalog.values.stream import Stream
 from planner.build.check_joins import check_joins
@@ -49,6 +56,7 @@ def check_plan(plan: Plan, previous: Plan | None) -> None:
     _ascending(sorted(whole), "query ids of all families")
     taken = taken_intermediates(plan.families)
     made = {each for family in plan.families for each in made_by(family, taken)}
+    _check_resting(plan, previous, made)
     for family in plan.families:
         known = not is_intermediate(family.stream_a) or family.stream_a in made
         _require(known, f'family "{family.id}": no query hands on the pairs that it joins')
@@ -129,6 +137,21 @@ def _check_family(family: FamilyPlan, streams: dict[int, Stream]) -> None:
         read = {c for f in side_filters(family, side).values() for c in f.columns}
         unknown = sorted((needed | key | read) - {c.name for c in stream.columns})
         _require(not unknown, f'{where}: stream "{stream.name}" has no column {unknown}')
+
+
+def _check_resting(plan: Plan, previous: Plan | None, made: Collection[int]) -> None:
+    """Rows that do not rest are made again: of all rows of the step before, which rest in one bucket."""
+    unrested = [family for family in plan.families if not family.rests]
+    for family in unrested:
+        kept = family.stream_a in made and not is_exchanged(family.stream_a) and bool(family.key)
+        _require(kept and not family.ordered, f'family "{family.id}": its rows of a cannot be made again')
+    makers = makers_again(plan.families) if unrested else {}
+    for maker in makers.values():
+        whole = not maker.replication.replicates and not maker.probe.has_rings
+        _require(whole, f'family "{maker.id}": pairs are made again of rows in rings or in several buckets')
+    rested = {f.id for f in previous.families if f.rests} if previous is not None else set()
+    for family in unrested:
+        _require(family.id not in rested, f'family "{family.id}": its rows of a rest already')
 
 
 def _check_filters(plan: Plan, family: FamilyPlan, side: SideName) -> None:

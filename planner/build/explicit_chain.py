@@ -28,7 +28,7 @@ def explicit_chain(
     Args:
         family: The family.
         boundaries_a_us: Where the slices of a end, µs, ascending; the last is a's largest window. A boundary
-            that is no query's window is allowed: it divides rows that the same queries use.
+            that is not the window of a query is allowed: it divides rows that the same queries use.
         boundaries_b_us: The same for b.
         names: What errors call the sides.
 

@@ -91,7 +91,7 @@ def _sides(step: ExplicitStep, text: FamilyText) -> tuple[SideName, ...]:
     named = by_label or [side for side in SIDES if side == wanted]
     if not named:
         raise UnknownBoundary(
-            f'"{step.side}" is no side of the family',
+            f'"{step.side}" is not a side of the family',
             hint=nearest_or_known(step.side, text.labels.values(), "side"),
             path=("side",),
         )

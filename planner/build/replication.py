@@ -158,7 +158,7 @@ def former_replications(previous: Plan | None) -> Mapping[str, Replication]:
 def departed_replications(
     former: Mapping[str, Replication], present: Collection[str], streams: Collection[Stream]
 ) -> tuple[tuple[str, Replication], ...]:
-    """Return what families without queries go on with when they come back.
+    """Return what is kept of families without queries, for when they come back.
 
     Args:
         former: Of all families so far, by id.

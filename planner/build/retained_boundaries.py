@@ -52,7 +52,7 @@ def given_families(previous: Plan | None) -> frozenset[str]:
 
 
 def retained_boundaries(previous: Plan | None, queries: Iterable[Query]) -> dict[str, Boundaries]:
-    """Return the boundaries in force that are no window of a query that runs.
+    """Return the boundaries in force that are not the window of a query that runs.
 
     Args:
         previous: Plan in force; None before the first.
@@ -97,7 +97,7 @@ def pinned_chain(family: Family, pinned: Boundaries, left: Boundaries) -> tuple[
 
 
 def with_retained(family: Family, joins: tuple[JoinPlan, ...], left: Boundaries) -> tuple[JoinPlan, ...]:
-    """Leave the boundaries of departed queries in the chain that a strategy chose.
+    """Add the boundaries of queries that have left to the chain that a strategy chose.
 
     Args:
         family: The family.

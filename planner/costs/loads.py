@@ -333,7 +333,7 @@ def _reaching(ends: Mapping[int | None, int], boundaries: Sequence[int]) -> list
 
 
 def _numbered(keeps: Sequence[Bits]) -> _Ints:
-    """Number the filters of slices by what they let in: with a query that takes every row, all are one."""
+    """Number the filters of slices; all that have a query without a filter get one number."""
     numbers: dict[Bits, int] = {}
     return np.array(
         [numbers.setdefault(frozenset({None}) if None in k else k, len(numbers)) for k in keeps],

@@ -73,7 +73,7 @@ class RowClass:
         return np.array([known[bits] for bits in reaching], dtype=np.float64)
 
     def single_shares(self) -> Callable[[int | None], float]:
-        """Return a function from a filter to the fraction of rows that pass it; it remembers."""
+        """Return a cached function that returns the fraction of rows that pass a filter."""
         return cache(lambda bit: self.share(frozenset({bit}), whole=False))
 
     def kept(self, reaching: Sequence[Bits]) -> list[Bits]:

@@ -1,4 +1,4 @@
-"""Expected work of outer, semi and anti joins beside their slices: marks, verdicts, rows that are given.
+"""Expected work of outer, semi and anti joins outside their slices: marks, verdicts and result rows.
 
     a row of a ── first match behind, first match ahead ──> at most two marks, held for its longest window
                ── the opposite watermark passes a window ──> a verdict; without a match the row is given

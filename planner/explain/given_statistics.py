@@ -66,7 +66,7 @@ def given_profile(given: GivenStatistics, queries: Iterable[Query], streams: Ite
 
     Raises:
         UnknownStatistic: A stream is not registered, or no query has the filter.
-        InvalidInput: A filter is no condition on one stream (``bind.canonical.canonical_filter``). The
+        InvalidInput: A filter is not a condition on one stream (``bind.canonical.canonical_filter``). The
             ``path`` of every error starts at ``given``.
     """
     by_name = {s.name.casefold(): s for s in streams}
@@ -102,7 +102,7 @@ def _stream(name: str, numbers: StreamNumbers, by_name: Mapping[str, Stream]) ->
 
 
 def _filter(text: str, queries: tuple[Query, ...], by_name: Mapping[str, Stream]) -> tuple[int, str]:
-    """Return stream and canonical predicate of what a text means."""
+    """Return the stream and the canonical predicate of a condition."""
     path = ("filters", text)
     known = {
         (s.stream_id, s.filter): s.stream for q in queries for s in stream_sides(q) if s.filter is not None

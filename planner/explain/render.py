@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from catalog.steps import stream_names
+from catalog.steps import is_intermediate, stream_names
 from catalog.values.plan import ALL_BUCKETS, FamilyPlan, JoinPlan, Plan, PlannedQuery, Slice
 from catalog.values.query import UNBOUNDED_US, Clock, join_name
 from planner.explain.cost_document import family_costs, slice_costs
@@ -21,6 +21,7 @@ from planner.families.display import (
     memory_text,
     partition_text,
     replication_text,
+    resting_text,
 )
 from planner.families.families import (
     SIDES,
@@ -69,7 +70,7 @@ def _text_of_family(family: FamilyPlan, text: FamilyText, names: Mapping[int, st
     strategy = "" if family.strategy == "mem-opt" else family.strategy
     searched = probe_text(family.probe) if family.probe.has_rings else ""
     parts = [f"family {text.title}", strategy, replication_text(family.replication), searched]
-    parts.append(memory_text(family.memory))
+    parts += [memory_text(family.memory), resting_text(family)]
     yield "  ".join(filter(None, parts))
     if family.band is not None:
         yield f"  {band_text(family.band, text.labels)}"
@@ -308,6 +309,7 @@ def _family_document(
             "decided_early": _names(family, _decided_early(family, closing), streams),
         },
         "memory": family.memory.strategy,
+        "rests": family.rests if is_intermediate(family.stream_a) else None,
         "joins": joins,
         "queries": _query_documents(family, text),
         "unions": _union_documents(family),

@@ -52,7 +52,7 @@ def display_duration(duration_us: int) -> str:
 
 
 def _decimal(value: int, unit: int) -> str:
-    """Divide exactly: no float rounds a window of years with a microsecond."""
+    """Divide exactly, since a float would round a window of years and a microsecond."""
     whole, rest = divmod(value, unit)
     digits = str(rest).rjust(len(str(unit)) - 1, "0").rstrip("0")
     return f"{whole}.{digits}" if digits else str(whole)
@@ -78,6 +78,11 @@ def memory_text(memory: Memory) -> str:
     """
     ways = {"sorted first": memory.sorts, "leading rows on disk": memory.parks}
     return ", ".join(way for way, taken in ways.items() if taken)
+
+
+def resting_text(family: FamilyPlan) -> str:
+    """Return that the pairs of the step before do not rest; nothing if they do."""
+    return "" if family.rests else "pairs of the step before are made again"
 
 
 def replication_text(replication: Replication) -> str:

@@ -23,7 +23,8 @@ from types import MappingProxyType
 
 from catalog.values.plan import FamilyPlan, PlannedFilter
 from planner.families.families import Family, SideName
-from planner.predicates.implication import implies
+from planner.predicates.implication import NormalForms, implies, normal_forms
+from planner.predicates.read_condition import read_condition
 from planner.predicates.threshold import threshold
 
 
@@ -49,12 +50,12 @@ def assign_bits(
     """
     known = {f.sql: f.bit for f in previous}
     filters = [
-        PlannedFilter(known[sql], sql, columns, threshold(sql))
+        PlannedFilter(known[sql], sql, columns, threshold(read_condition(sql)))
         for sql, columns in wanted.items()
         if sql in known
     ]
     for sql in sorted(wanted.keys() - known.keys()):
-        filters.append(PlannedFilter(next_bit, sql, wanted[sql], threshold(sql)))
+        filters.append(PlannedFilter(next_bit, sql, wanted[sql], threshold(read_condition(sql))))
         next_bit += 1
     return tuple(sorted(filters, key=lambda f: f.bit)), next_bit
 
@@ -116,9 +117,15 @@ def _weaker(filters: tuple[PlannedFilter, ...]) -> Weaker:
         return NOTHING_IMPLIED
     implied: dict[int, set[int]] = {}
     for f, g in itertools.permutations(filters, 2):
-        if implies(f.sql, g.sql):
+        if implies(_forms(f.sql), _forms(g.sql)):
             implied.setdefault(f.bit, set()).add(g.bit)
     return MappingProxyType({bit: frozenset(bits) for bit, bits in implied.items()})
+
+
+@lru_cache(maxsize=1_000)
+def _forms(sql: str) -> NormalForms:
+    """Read a filter; a new plan asks again for most of those of the last one."""
+    return normal_forms(read_condition(sql))
 
 
 def keep_bits(bits: Iterable[int | None], weaker: Weaker = NOTHING_IMPLIED) -> tuple[int, ...] | None:

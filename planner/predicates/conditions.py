@@ -59,7 +59,7 @@ class Atom:
         text: The expression, in parentheses where an operand needs them.
         values: The values.
         domain: What the values are.
-        other: The expression it is compared with, if that is no constant.
+        other: The expression it is compared with, if that is not a constant.
         columns: Columns that both expressions read.
         negated: Text that is TRUE where the expression is FALSE; by default the expression behind NOT.
         meaning: The condition that the expression itself is, if it is known.

@@ -19,7 +19,6 @@ from sqlglot import TokenType
 from sqlglot.dialects.duckdb import DuckDB
 
 from planner.predicates.conditions import All, Atom, Condition
-from planner.predicates.read_condition import read_condition
 from planner.sql.scope import SideName
 
 _NUMBERS = ("int", "bigint", "double", "decimal")
@@ -54,19 +53,16 @@ class _Limit:
 Limits = dict[tuple[SideName, str, End, str], float]
 
 
-def limits(residual: str | None, types: Types) -> Limits:
+def limits(residual: Condition, types: Types) -> Limits:
     """Return the limits that the conjuncts of a residual set, the narrowest one for each column.
 
     Args:
-        residual: Canonical condition on both rows; None for none.
+        residual: Condition on both rows, simplified.
         types: Types of the columns of both sides.
     """
     found: Limits = {}
-    if residual is None:
-        return found
-    condition = read_condition(residual)
     narrowest = {"low": max, "high": min}
-    for part in condition.parts if isinstance(condition, All) else (condition,):
+    for part in residual.parts if isinstance(residual, All) else (residual,):
         for limit in _limits_of(part):
             if not _comparable(limit, types):
                 continue

@@ -7,9 +7,9 @@ from functools import lru_cache
 from typing import Final, Literal
 
 from catalog.values.plan import Threshold
-from planner.predicates.conditions import Atom
+from planner.predicates.conditions import Atom, Condition
 from planner.predicates.constants import DOUBLE_DIGITS, constant_text
-from planner.predicates.read_condition import column_name, read_condition
+from planner.predicates.read_condition import column_name
 
 #: By whether the numbers below the bound pass, and whether the place is just behind it.
 _OPERATORS: Final[dict[tuple[bool, bool], Literal["<", "<=", ">", ">="]]] = {
@@ -25,15 +25,15 @@ _CACHED: Final = 1_000
 
 
 @lru_cache(maxsize=_CACHED)
-def threshold(sql: str) -> Threshold | None:
-    """Return a stored filter as a comparison of a column with a number, None if it is something else.
+def threshold(condition: Condition) -> Threshold | None:
+    """Return a filter as a comparison of a column with a number, None if it is something else.
 
-    >>> threshold('"v" <= 2.5')
+    >>> from planner.predicates.read_condition import read_condition
+    >>> threshold(read_condition('"v" <= 2.5'))
     Threshold(column='v', operator='<=', number=2.5)
-    >>> threshold('"v" <= 2 AND "w" > 1'), threshold('"v" = 1'), threshold('"v" < "w"')
-    (None, None, None)
+    >>> [threshold(read_condition(text)) for text in ('"v" <= 2 AND "w" > 1', '"v" = 1', '"v" < "w"')]
+    [None, None, None]
     """
-    condition = read_condition(sql)
     if not isinstance(condition, Atom) or len(condition.values.cuts) != 1 or condition.domain != "number":
         return None
     column, ((number, behind),) = column_name(condition.text), condition.values.cuts

@@ -466,7 +466,7 @@ class CqlParser(parser.Parser):
         raise CqlSyntaxError(
             "an interval has a constant length",
             detail="Its number is written out, and is not computed from columns.",
-            hint=f"Write INTERVAL '5' {unit.text}. In a condition that is no bound of a window "
+            hint=f"Write INTERVAL '5' {unit.text}. In a condition that is not a bound of a window "
             f"CAST(x AS INT) * INTERVAL '1' {unit.text} is possible.",
             location=at_offsets(self.sql, self._curr.start, unit.end + 1),
         )

@@ -1,4 +1,4 @@
 """Order of joining of more than two streams, chosen by cost.
 
-Doors: choice, order_rates, orders.
+Doors: choice.
 """

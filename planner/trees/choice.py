@@ -9,7 +9,7 @@ from catalog.values.calibration import Calibration
 from catalog.values.plan import Plan
 from catalog.values.query import Query
 from catalog.values.statistics import Profile
-from planner.bind.step_keys import JoinShape
+from planner.bind.step_keys import Joining, JoinShape
 from planner.trees.order_rates import OrderRates, pair_queries
 from planner.trees.orders import JoinOrder, OrderCosts, best_orders
 
@@ -43,8 +43,8 @@ class OrderChoice:
     previous: Plan | None = None
     last: RankedOrders | None = field(default=None, init=False)
 
-    def __call__(self, shape: JoinShape) -> tuple[int, ...]:
-        """Return the order of least cost, as positions in FROM."""
+    def __call__(self, shape: JoinShape) -> Joining:
+        """Return how the streams are joined at least cost."""
         rates = OrderRates.of(shape, self.profile(pair_queries(shape)))
         self.last = RankedOrders(shape, best_orders(OrderCosts(rates, self.constants, self.previous)))
-        return self.last.orders[0].positions
+        return self.last.orders[0].joining

@@ -1,4 +1,4 @@
 """Calibration: measured runs of the operators, and the cost constants fitted to them.
 
-Doors: command, in_process_job.
+Doors: command.
 """

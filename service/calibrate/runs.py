@@ -72,7 +72,7 @@ def plans(workload: SyntheticWorkload, strategies: Sequence[Strategy]) -> dict[S
 
 
 def warm_up(workload: SyntheticWorkload) -> None:
-    """Run a workload once for nothing: imports and compiled code are no work of a batch."""
+    """Run a workload once for nothing: imports and compiled code are not work of a batch."""
     measure(workload, plans(workload, ["mem-opt"]), batches=1)
 
 

@@ -303,7 +303,7 @@ def _sink(option: str | None) -> dict[str, Any]:
     if kind in get_args(SinkFormat) and rest:
         return {"sink": {"type": "files", "path": rest, "format": kind}}
     raise UnreadableInput(
-        f'"{option}" is no sink',
+        f'"{option}" is not a sink',
         hint="Write parquet:alerts, ndjson:alerts or csv:alerts, an http or https URL, "
         """'{"type": "files", "path": "alerts", "batches_per_file": 100}', @sink.yaml, or none.""",
     )

@@ -11,7 +11,7 @@ import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-#: Lines of what is no terminal, such as a file or a mail.
+#: Lines of what is not a terminal, such as a file or a mail.
 WIDTH = 100
 _GAP = "  "
 

@@ -115,6 +115,6 @@ def decode_report(data: bytes) -> BucketReport:
     """Return the report that ``encode_report`` was given.
 
     Raises:
-        msgspec.ValidationError: The bytes are no such report.
+        msgspec.ValidationError: The bytes are not such a report.
     """
     return _decoder.decode(data)

@@ -51,7 +51,7 @@ _CLOSING_S = 10.0
 
 
 class CommitFailed(Exception):
-    """A batch whose reports were all there was not committed, or its reports came too late."""
+    """A batch was not committed although all of its reports came, or some of them came too late."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -152,7 +152,7 @@ def _not_empty(tables: Iterable[RouteTable]) -> _Tables:
 
 
 def _common(table: RouteTable, known: RouteTable) -> tuple[Int64s, Int64s]:
-    """Return the places in both tables of the numbers that both have."""
+    """Return the places of the common numbers in each of both tables."""
     _, here, there = np.intersect1d(table.numbers, known.numbers, assume_unique=True, return_indices=True)
     return here, there
 

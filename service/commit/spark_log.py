@@ -76,7 +76,7 @@ class SparkLog:
         return tuple(number - ahead for number in _entries(self.commits))
 
     def ahead(self) -> int:
-        """Return by how much Spark's numbers are above ours, as the newest entry that is whole says."""
+        """Return by how much Spark's batch numbers exceed ours, taken from the newest complete entry."""
         for number in reversed(_entries(self.offsets)):
             end = _parsed(self.offsets / str(number))
             if end is not None and "batch" in end:

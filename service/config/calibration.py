@@ -22,13 +22,13 @@ def store_calibration(store: Store, calibration: Calibration) -> None:
 def calibration_of(store: Store) -> Calibration:
     """Return the constants of this machine, those that Sluice comes with before it was calibrated.
 
-    Constants fitted by a version of Sluice that counted other work are no constants of this one.
+    Constants fitted by a version of Sluice that counted other work are not constants of this one.
 
     Args:
         store: The catalog.
 
     Raises:
-        CorruptDocument: What is stored is no calibration.
+        CorruptDocument: What is stored is not a calibration.
     """
     stored = store.settings.get(CALIBRATION_SETTING)
     if stored is None:

@@ -82,7 +82,7 @@ def _retention_us(text: str) -> int | None:
 
 
 def _is_retention(value: str) -> str:
-    """Refuse what is no retention, which stays a text."""
+    """Refuse what is not a retention, which stays a text."""
     _retention_us(value)
     return value
 

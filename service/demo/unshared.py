@@ -144,7 +144,7 @@ def _count(ts: Int64s, after_us: int, until_us: int) -> int:
 
 
 def _passing(table: pa.Table, filters: tuple[PlannedFilter, ...]) -> dict[int | None, Bools]:
-    """Return which rows pass, by lineage bit; None is no filter."""
+    """Return which rows pass, by lineage bit; None is not a filter."""
     passing: dict[int | None, Bools] = {None: np.ones(table.num_rows, dtype=np.bool_)}
     with duckdb.connect() as connection:
         connection.register("t", table)

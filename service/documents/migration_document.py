@@ -83,7 +83,7 @@ class MigrationRequest:
             )
         if not given and self.on_leave is None:
             raise InvalidMigration(
-                "the migration says nothing",
+                "the migration asks for nothing",
                 hint="Give strategy, family_strategies, probe, family_probes, family_punctuations, "
                 "oblivious_memory, splits, merges, cleanup, rollback_to or on_leave.",
             )

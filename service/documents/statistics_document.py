@@ -127,7 +127,7 @@ class ChainDocument(_StatisticsDocument):
         for name in self.boundaries_s:
             if name != _BOTH and name.casefold() not in {n.casefold() for n in names.values()}:
                 raise InvalidChain(
-                    f'"{name}" is no side of the family',
+                    f'"{name}" is not a side of the family',
                     hint=nearest_or_known(name, names.values(), "side"),
                 )
         chains: dict[SideName, tuple[int, ...]] = {}
@@ -153,7 +153,7 @@ class ChainDocument(_StatisticsDocument):
             raise InvalidChain(
                 f"the chain does not say which of {len(titles)} families it is for"
                 if titles
-                else "there is no family that the chain could be for",
+                else "no family has a chain to change",
                 hint=f"Add family: {', '.join(titles.values())}." if titles else "Add a query.",
                 path=("family",),
             )

@@ -348,7 +348,7 @@ def _step(item: _StepDocument, document: YamlDocument, path: ItemPath) -> Script
         with locating(document, (*path, "migrate")):
             return ScriptStep(item.at_batch, "migrate", "", None, path, item.migrate.to_request())
     raise InvalidWorkload(
-        f"script step {given[0]} says nothing", location=document.location((*path, given[0]), key=True)
+        f"script step {given[0]} is empty", location=document.location((*path, given[0]), key=True)
     )
 
 

@@ -54,7 +54,7 @@ class YamlDocument:
         return Location(start.line + 1, start.column + 1, self.text, max(length, 1), self.file)
 
     def inside_scalar(self, path: ItemPath, inner: Location) -> Location:
-        """Return the place in the file of a place in the text of the scalar at ``path``.
+        """Return where in the file a place in the text of the scalar at ``path`` is.
 
         Exact for text on one line and for ``|`` blocks; otherwise the start of the scalar.
         """

@@ -181,7 +181,7 @@ class CatalogLease:
             The lease as it is then; None if a stand-by is told to stop, or has to begin again.
 
         Raises:
-            CatalogInUse: Somebody renews it, and this is no stand-by.
+            CatalogInUse: Somebody renews it, and this is not a stand-by.
         """
         if stopping is None:
             log.warning(

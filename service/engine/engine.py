@@ -133,7 +133,7 @@ class Engine:
 
         Raises:
             EngineFailed: Spark does not start.
-            DataDirInUse: Something that is no engine has the data directory.
+            DataDirInUse: Something that is not an engine has the data directory.
             OtherLife, BucketsFixed: As ``acquire``.
         """
         self._set_state("starting")
@@ -298,7 +298,7 @@ class Engine:
             return None
 
     def _has_begun(self, last: int | None) -> bool:
-        """Return whether the batch after the last committed one was begun, as far as the log can tell now."""
+        """Return whether the log says that the batch after the last committed one has begun."""
         batch = 0 if last is None else last + 1
         try:
             return SparkLog(self.data_dir.checkpoint).input_end(batch) is not None
@@ -475,7 +475,7 @@ class Engine:
         return Reports(buckets, commit, unknown=commit.unknown_routes, host=host, bind=bind)
 
     def _lease_lost(self, reason: str) -> None:
-        """End the JVM: nothing that it writes counts any more, and another engine may have begun."""
+        """End the JVM. Its writes are fenced off, and another engine may have started."""
         log.error("engine gives up: %s", reason)
         if self.fenced:
             self._stopping.set()

@@ -58,7 +58,7 @@ def move_command(
     file = sqlite_file(storage.effective_catalog_url)
     if not source.data_dir.root.is_dir() or (file is not None and not file.exists()):
         raise NoDataDir(
-            f'"{source.data_dir.root}" is no data directory of a service',
+            f'"{source.data_dir.root}" is not a data directory of a service',
             hint="Name the directory of a service with --data-dir.",
         )
     with ExitStack() as held:

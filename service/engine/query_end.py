@@ -22,7 +22,7 @@ _RAN_TO_ITS_END = "Stopped"
 
 
 class QueryDied(Exception):
-    """A streaming query has ended that nobody stopped, and Spark gives no cause."""
+    """A streaming query ended without a stop, and Spark gives no cause."""
 
 
 class RunningQuery(Protocol):

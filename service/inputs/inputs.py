@@ -91,7 +91,7 @@ class Inputs:
             ``ROWS_PER_PARTITION`` where that is more.
         tasks: Tasks that run at a time.
         rows_per_file_partition: Rows above which a Parquet file is cut.
-        dead_letters: Folder for messages that are no events; None keeps none.
+        dead_letters: Folder for messages that are not events; None keeps none.
         bounded: Whether topics end with the messages that there are at the first look.
     """
 

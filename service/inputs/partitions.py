@@ -187,7 +187,7 @@ class TopicPartition:
 
     Attributes:
         ranges: What to read.
-        dead_letters: Folder for messages that are no events, where the stream keeps them apart; None
+        dead_letters: Folder for messages that are not events, where the stream keeps them apart; None
             leaves them out.
     """
 

@@ -74,7 +74,7 @@ def read_partition(
         CorruptInput: A file's body cannot be read; it names the position to set aside.
         EventLogDown: The event log cannot be read.
         MessagesLost: A topic does not have the messages any more.
-        MessageRejected: A message is no event, and the stream refuses such.
+        MessageRejected: A message is not an event, and the stream refuses such.
         KafkaDown: Brokers do not answer.
     """
     names = read_columns(stream, columns)
@@ -140,7 +140,7 @@ def _check_unchanged(stream: Stream, file: FileRows) -> None:
     except FileNotFoundError as error:
         raise _changed(stream, file, "it is gone") from error
     if not stat.S_ISREG(found.st_mode):
-        raise _changed(stream, file, "it is no regular file any more")
+        raise _changed(stream, file, "it is not a regular file any more")
     if found.st_size != file.size:
         raise _changed(stream, file, f"it had {file.size} bytes and has {found.st_size}")
     if found.st_mtime_ns != file.mtime_ns:

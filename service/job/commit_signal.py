@@ -35,7 +35,7 @@ class CommitSignal:
 
     @classmethod
     def of(cls, urls: Sequence[str], *files: str) -> CommitSignal | None:
-        """Return what tells of commits to databases; None if one of them is no file.
+        """Return what tells of commits to databases; None if one of them is not a file.
 
         Args:
             urls: SQLAlchemy URLs of the databases.

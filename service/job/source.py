@@ -108,7 +108,7 @@ class SluiceReader:
         return dict(json.loads(begin)) if begin else {"batch": 0, "control": 0}
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """Return a limit other than "all", so that bounded runs are cut into batches too."""
+        """Return a limit other than "all", so that Spark cuts bounded runs into batches, too."""
         return ReadMaxRows(int(self._options["max_rows"]))
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802

@@ -169,7 +169,7 @@ def proposal(
 
 
 def is_known(rates: FamilyRates, *, oldest_us: int) -> bool:
-    """Return whether every number of a family was measured by the job, and not before ``oldest_us``."""
+    """Return whether the job measured every number of a family at ``oldest_us`` or later."""
     sides = (rates.a, rates.b)
     measures = [m for side in sides for m in (side.rate, side.row_bytes, *side.selectivity.values())]
     measures += [rates.join_selectivity, rates.batch_s]

@@ -32,6 +32,7 @@ from catalog.values.sink import SetSink
 from catalog.values.stream import Stream
 from planner.bind.bind import bind, refuse_backfill
 from planner.bind.rewrite import rewrite
+from planner.build.build_plan import chooses_band
 from planner.trees.choice import OrderChoice
 from service.config.calibration import calibration_of
 from service.documents.stream_document import check_name
@@ -289,11 +290,13 @@ def changing(
     steps = wanted(resolver)
     drafts = [step.draft for step in steps if step.draft is not None and step.runs]
     # Queries that run already are of families that have been weighed.
-    keys = versions.objective.weighs_keys(store.control_log.latest_plan(), drafts)
-    if keys or versions.objective.weighs_costs():
+    before = store.control_log.latest_plan()
+    samples = versions.objective.weighs_keys(before, drafts)
+    samples |= chooses_band(drafts, {s.id: s for s in store.streams.all()}, before)
+    if samples or versions.objective.weighs_costs():
         running = [*(r.query for r in store.queries.running()), *drafts]
         # Sampling reads files: what it finds is kept, so that it does not hold up others below.
-        versions.statistician.profile(running, keys=keys)
+        versions.statistician.profile(running, samples=samples)
     versions.load()
     with store.transaction():
         previous = expect(store, if_match)

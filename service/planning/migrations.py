@@ -218,7 +218,7 @@ class Migrations:
         if request.strategy is not None or request.family_strategies:
             auto = self.versions.objective.partitioning == "auto"
             queries = [record.query for record in self.versions.store.queries.running()]
-            self.versions.statistician.profile(queries, keys=auto)
+            self.versions.statistician.profile(queries, samples=auto)
 
     def _migrate(self, request: MigrationRequest, actor: str, if_match: int | None) -> MigrationStatus:
         """Plan and log the version, inside a transaction."""
@@ -281,7 +281,7 @@ class Migrations:
             objective=wanted.objective,
             calibration=calibration,
             profile=self.versions.statistician.profile(
-                queries, keys=wanted.objective.weighs_keys(previous, queries, wanted.anew)
+                queries, samples=wanted.objective.weighs_keys(previous, queries, wanted.anew)
             ),
             held=held_rows(store, previous),
             held_bytes=held_bytes(store, previous),

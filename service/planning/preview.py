@@ -22,6 +22,7 @@ from catalog.values.statistics import Measure, Profile
 from catalog.values.stream import Stream
 from catalog.wording import nearest_or_known
 from planner.bind.bind import bind, refuse_backfill
+from planner.build.build_plan import chooses_band
 from planner.build.objective import Objective
 from planner.build.retained_boundaries import kept_families
 from planner.costs.cost import CostModelName
@@ -109,21 +110,21 @@ class Statistician:
     cache: SampleCache | None = None
 
     def profile(
-        self, queries: Sequence[Query], given: Profile | None = None, *, keys: bool = False
+        self, queries: Sequence[Query], given: Profile | None = None, *, samples: bool = False
     ) -> Profile:
         """Return what is known of some queries' streams, filters and families.
 
         Args:
             queries: Bound queries.
             given: Numbers that rule over all others.
-            keys: Whether frequent keys are wanted, which only samples tell.
+            samples: Whether frequent keys or shares of bands are wanted, which only samples tell.
         """
         given = Profile() if given is None else given
         measured = profile_of(self.store, now_us=wall_clock_us())
         if stored_buckets(self.store) is None:
             measured = replace(measured, buckets=self.buckets)
         sampled = Profile()
-        if keys or not _covers(merge_profiles(given, measured, sampled), queries):
+        if samples or not _covers(merge_profiles(given, measured, sampled), queries):
             # Loaded with the first sample: the API answers without numba and pandas (``engine.engine``).
             from service.statistics.sample_answers import SampleCache
             from service.statistics.sampling import sample_profile
@@ -183,6 +184,7 @@ def preview_change(
     previous = store.control_log.latest_plan()
     choice = OrderChoice(statistician.profile, calibration, previous)
     queries, orders = _queries_after(store, streams, request, choice)
+    samples = objective.partitioning == "auto" or chooses_band(queries, {s.id: s for s in streams}, previous)
     found = preview_queries(
         queries,
         streams,
@@ -190,7 +192,7 @@ def preview_change(
         objective=objective,
         calibration=calibration,
         request=request,
-        profile=lambda given: statistician.profile(queries, given, keys=objective.partitioning == "auto"),
+        profile=lambda given: statistician.profile(queries, given, samples=samples),
         held=held_rows(store, previous),
     )
     return replace(found, orders=orders)

@@ -20,7 +20,7 @@ from catalog.values.calibration import Calibration
 from catalog.values.plan import Plan
 from catalog.values.query import Query
 from catalog.values.statistics import Profile
-from planner.build.build_plan import build_plan
+from planner.build.build_plan import build_plan, chooses_band
 from planner.build.objective import Objective
 from planner.build.retained_boundaries import ByFamily, kept_families
 from service.config.calibration import calibration_of
@@ -121,15 +121,17 @@ class Versions:
             PlanRefused: It cannot run; nothing was logged.
         """
         objective = self.objective
+        streams = {s.id: s for s in self.store.streams.all()}
         if profile is None:
             keys = objective.weighs_keys(previous, queries, anew)
-            weighs = keys or objective.weighs_costs()
-            profile = self.statistician.profile(queries, keys=keys) if weighs else Profile()
+            samples = keys or chooses_band(queries, streams, previous, anew)
+            weighs = samples or objective.weighs_costs()
+            profile = self.statistician.profile(queries, samples=samples) if weighs else Profile()
         if left is None:
             left = objective.left(previous, queries)
         plan = build_plan(
             queries,
-            {s.id: s for s in self.store.streams.all()},
+            streams,
             previous,
             objective=objective,
             calibration=calibration,

@@ -3,7 +3,7 @@
     DIR/backup.json   format, moment, last batch; length and CRC-32C of each file; CRC-32C of all of this
     DIR/...           the files of the data directory
 
-The list is written last, once all it names is on disk: a directory without it is no backup.
+The list is written last, once all it names is on disk: a directory without it is not a backup.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def read_list(directory: Path) -> BackupList:
         text = path.read_text(encoding="utf-8")
     except (FileNotFoundError, NotADirectoryError) as error:
         raise BackupRefused(
-            f'"{directory}" is no backup',
+            f'"{directory}" is not a backup',
             detail=f"It has no {LIST}, which is written once a backup is complete.",
             hint="Name a directory that sluice backup has made.",
         ) from error

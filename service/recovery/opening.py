@@ -253,7 +253,7 @@ def _check_events(store: Store, events: EventLog) -> None:
 
 
 def _keeps_nothing(data_dir: DataDir, events_url: str) -> bool:
-    """Return whether catalog, events, segments and results are elsewhere, and no checkpoint is left here.
+    """Return whether a move took all data elsewhere and left no checkpoint here.
 
     Then a fresh directory loses nothing: whoever wants to go on with a checkpoint looks at it.
     """

@@ -34,7 +34,7 @@ def merge_files(paths: Sequence[Path], target: Path) -> tuple[int, int, int]:
         Rows, length and CRC-32C of the new file.
 
     Raises:
-        ArrowException: A file is no such file, or a column has another type in one file than in another.
+        ArrowException: A file is not such a file, or a column has another type in one file than in another.
         OSError: A file cannot be read, or the new one not be written.
     """
     schema = pa.unify_schemas([pq.read_schema(path, memory_map=True) for path in paths])

@@ -105,7 +105,7 @@ class ResultReader:
             limit: Rows at most, 1 to ``MAX_PAGE_ROWS``.
 
         Raises:
-            InvalidCursor: ``after`` is no cursor of this series.
+            InvalidCursor: ``after`` is not a cursor of this series.
             ResultsExpired: Results that follow it are not kept any more.
             QueryNotFound: There is no such series, or nothing of it is kept.
             CorruptResults: The files hold other rows than the manifests say.
@@ -168,7 +168,7 @@ class ResultReader:
             until: Cursor of the last result, or None for the last one that is there now.
 
         Raises:
-            InvalidCursor: One is no cursor of this series, or columns change between them.
+            InvalidCursor: One is not a cursor of this series, or columns change between them.
             ResultsExpired: Results that follow ``after`` are not kept any more.
             QueryNotFound: There is no such series, or nothing of it is kept.
             CorruptResults: The files hold other rows than the manifests say; where it is not the first table
@@ -216,7 +216,7 @@ class ResultReader:
     def whole_batches(
         self, query_id: int, batches: Sequence[tuple[int, int]], *, at_a_time: int
     ) -> Generator[tuple[int, pa.RecordBatch]]:
-        """Yield all results that batches gave a query, in order, each part with the batch it is of.
+        """Yield all results of a query in order, in parts of one batch each, with its number.
 
         One read for many small batches takes little more than one for each of them.
 

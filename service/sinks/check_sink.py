@@ -52,7 +52,7 @@ def _check_servers(servers: Sequence[str], targets: WebhookTargets, field: str) 
     for server in servers:
         if server not in targets.servers and "*" not in targets.servers:
             raise InvalidSink(
-                f'"{server}" is no server that sinks may be on',
+                f'"{server}" is not a server that sinks may be on',
                 hint="Have the operator name it in SLUICE_SERVERS.",
                 path=(field,),
             )

@@ -62,7 +62,7 @@ class WebhookTargets:
                 if not host.replace(".", "").replace("-", "").replace("_", "").isalnum():
                     raise InvalidSetting(
                         f'setting "webhook_hosts" cannot have "{host}"',
-                        detail=f"It is no network: {error}.",
+                        detail=f"It is not a network: {error}.",
                         hint="Write names, addresses or networks with commas between them: "
                         "hooks.internal,10.1.0.0/16.",
                     ) from error

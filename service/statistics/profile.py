@@ -147,6 +147,7 @@ def merge_profiles(given: Profile, measured: Profile, sampled: Profile) -> Profi
         batch_s=_best(_best(given.batch_s, measured.batch_s), sampled.batch_s),
         buckets=measured.buckets,
         input_s=sampled.input_s,
+        bands=sampled.bands,
     )
 
 
@@ -265,7 +266,9 @@ class _Sums:
             if c.family in self.families:
                 width = self.widths[self.families[c.family].streams[c.side]]
                 width.add(c.own_bytes or c.bytes, c.rows, weight, at_us)
-                self.joins[c.family].add(c.touched, c.candidates, weight, at_us)
+                if not c.again:
+                    # Rows that are made again are chosen by their keys.
+                    self.joins[c.family].add(c.touched, c.candidates, weight, at_us)
         for f in manifest.filters:
             names = self.families.get(f.family)
             if names is not None and (f.side, f.bit) in names.filters:

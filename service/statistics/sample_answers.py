@@ -33,6 +33,8 @@ MAX_KEPT: Final = 256
 MAX_FREQUENT: Final = 256
 #: Rows of a key in a sample of which its share can be told, to a quarter or so.
 LEAST_ROWS: Final = 16
+#: Rows of each stream of which all pairs are compared with a band; they tell a share of 1 in 1,000 well.
+COMPARED_ROWS: Final = 2_000
 #: Rows encoded to see how many bytes they take: with so many, a segment's fixed part no longer shows.
 ENCODED_ROWS: Final = 20_000
 
@@ -67,7 +69,14 @@ class WidthAsked:
     lineage_words: int
 
 
-Question = RatesAsked | FilterAsked | KeyAsked | WidthAsked
+@dataclass(frozen=True, slots=True)
+class RowsAsked:
+    """Asks for some rows, spread over the sample."""
+
+    columns: tuple[str, ...]
+
+
+Question = RatesAsked | FilterAsked | KeyAsked | WidthAsked | RowsAsked
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -80,6 +89,7 @@ class Answer:
         keys: Keys, where they were asked for.
         file_s: Event time per file, seconds, where rates were asked for.
         files: Number of files, where rates were asked for.
+        rows: Rows, where they were asked for.
     """
 
     value: float
@@ -87,6 +97,7 @@ class Answer:
     keys: SampledKeys | None = None
     file_s: float | None = None
     files: int = 0
+    rows: pa.Table | None = None
 
     @property
     def measure(self) -> Measure | None:
@@ -137,7 +148,7 @@ class SampleCache:
 def columns_asked(question: Question) -> tuple[str, ...]:
     """Return the columns of a sample that a question is about."""
     match question:
-        case FilterAsked(columns=columns) | KeyAsked(columns=columns):
+        case FilterAsked(columns=columns) | KeyAsked(columns=columns) | RowsAsked(columns=columns):
             return columns
         case WidthAsked(key=key, stored=stored):
             return (*key.columns, *stored)
@@ -146,7 +157,7 @@ def columns_asked(question: Question) -> tuple[str, ...]:
 
 
 def answered(
-    question: RatesAsked | KeyAsked | WidthAsked, stream: Stream, sample: RowSample, at_us: int
+    question: RatesAsked | KeyAsked | WidthAsked | RowsAsked, stream: Stream, sample: RowSample, at_us: int
 ) -> Answer:
     """Return the answer to a question from the rows of a sample.
 
@@ -162,6 +173,9 @@ def answered(
             return Answer(rate, at_us, file_s=sample.file_s, files=sample.files)
         case KeyAsked():
             return Answer(math.nan, at_us, keys=_keys(sample.table, question))
+        case RowsAsked(columns=columns):
+            places = np.unique(np.linspace(0, sample.table.num_rows - 1, COMPARED_ROWS).astype(np.int64))
+            return Answer(math.nan, at_us, rows=sample.table.select(columns).take(pa.array(places)))
         case WidthAsked():
             return Answer(_row_bytes(sample.table, question, stream), at_us)
 

@@ -12,16 +12,17 @@ numbers, match more often inside a window than this tells. Once the family runs,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, cast
 
 import numpy as np
 
 from catalog.clock import wall_clock_us
 from catalog.steps import is_intermediate, stream_sides
-from catalog.values.plan import FamilyPlan
+from catalog.values.plan import Band, FamilyPlan
 from catalog.values.query import Query, Side
 from catalog.values.statistics import (
+    BandProfile,
     FamilyProfile,
     FilterProfile,
     FrequentKey,
@@ -33,14 +34,17 @@ from catalog.values.stream import FilesSource, Stream
 from operators.kernels.keys import mix
 from operators.lineage.expressions import evaluate_filters
 from operators.segments.layout import side_layout
-from planner.families.families import SIDES, SideName, families
+from planner.families.bands import candidate_bands
+from planner.families.families import SIDES, SideName, families, is_theta
 from service.inputs.sample import SampleSource
+from service.statistics.band_shares import band_share
 from service.statistics.sample_answers import (
     Answer,
     FilterAsked,
     KeyAsked,
     Question,
     RatesAsked,
+    RowsAsked,
     SampleCache,
     WidthAsked,
     answered,
@@ -91,6 +95,10 @@ def sample_profile(
         asked[stream_id][question] = None
     for (family, side), width in layouts.items():
         asked[_side(grouped[family][0], side).stream_id] |= {width.key: None, width: None}
+    bands, rows = _bands(grouped, by_id)
+    for family in bands:
+        for side in SIDES:
+            asked[_side(grouped[family][0], side).stream_id][rows[family, side]] = None
     kept = SampleCache() if cache is None else cache
     answers = {
         stream_id: _answers(source, by_id[stream_id], list(questions), kept, clock_us)
@@ -111,6 +119,11 @@ def sample_profile(
         families=tuple(f for f in found_families if f is not None),
         batch_s=_batch(by_id, answers),
         input_s=_input(by_id, answers),
+        bands=tuple(
+            found
+            for family, of_family in bands.items()
+            for found in _band_profiles(family, of_family, grouped[family][0], rows, answers)
+        ),
     )
 
 
@@ -212,6 +225,48 @@ def _family_profile(
         skew_b=Measure(b.keys.skew, "sampled", b.at_us),
         frequent=_frequent(a.keys.frequent, b.keys.frequent),
     )
+
+
+def _bands(
+    grouped: Mapping[str, Sequence[Query]], streams: Mapping[int, Stream]
+) -> tuple[dict[str, list[Band]], dict[tuple[str, SideName], RowsAsked]]:
+    """Return the bands of each family that has several, and the rows that tell which pairs are in them."""
+    bands: dict[str, list[Band]] = {}
+    rows: dict[tuple[str, SideName], RowsAsked] = {}
+    for family, members in grouped.items():
+        if not is_theta(family) or is_intermediate(members[0].a.stream_id):
+            continue
+        types = {
+            side: {c.name: c.type for c in streams[_side(members[0], side).stream_id].columns}
+            for side in SIDES
+        }
+        found = candidate_bands((q.residual for q in members), types)
+        if len(found) < 2:
+            continue
+        bands[family] = found
+        for side in SIDES:
+            columns = {band.column for band in found if band.side == side}
+            bounds = (end for band in found if band.side != side for end in (band.low, band.high))
+            rows[family, side] = RowsAsked(
+                tuple(sorted(columns | {e.column for e in bounds if e is not None}))
+            )
+    return bands, rows
+
+
+def _band_profiles(
+    family: str,
+    bands: Sequence[Band],
+    member: Query,
+    rows: Mapping[tuple[str, SideName], RowsAsked],
+    answers: Mapping[int, Mapping[Question, Answer]],
+) -> Iterator[BandProfile]:
+    """Yield the share of pairs that is in each band; nothing if a stream has no rows."""
+    a, b = (answers[_side(member, side).stream_id].get(rows[family, side]) for side in SIDES)
+    if a is None or b is None or a.rows is None or b.rows is None:
+        return
+    for band in bands:
+        share = band_share(band, a.rows, b.rows)
+        yield BandProfile(family, band, Measure(share, "sampled", min(a.at_us, b.at_us)))
 
 
 def _frequent(a: Mapping[int, float], b: Mapping[int, float]) -> tuple[FrequentKey, ...]:

@@ -156,9 +156,11 @@ class FamilyStatistics:
         open_groups: Groups after the last batch that may still get pairs; None where results are pairs.
         closed_groups: Groups that came out in the last batches, over all queries; None likewise.
         exchange_rows: Pairs of the step before that set out for other buckets in the last batches; None where
-            rows of a are no such pairs.
+            rows of a are not such pairs.
         exchange_seconds: Mean time from the commit of the batch that sends such pairs to the commit of the
             batch that joins them; None without any.
+        again_rows: Pairs of the step before that were made again in the last batches; None without any.
+        again_partials: Pairs of equal key that were looked at to make them, or None.
         rings: Work of a family whose rows lie in rings, and what they hold, per side; empty for others.
         ordered: Order of the sides of a family without windows, and what it costs; empty for others.
     """
@@ -189,6 +191,8 @@ class FamilyStatistics:
     closed_groups: int | None
     exchange_rows: int | None
     exchange_seconds: float | None
+    again_rows: int | None = None
+    again_partials: int | None = None
     rings: tuple[RingStatistics, ...] = ()
     ordered: tuple[OrderStatistics, ...] = ()
 
@@ -479,6 +483,8 @@ def _families(
             closed_groups=closed_groups.get(family),
             exchange_rows=sent[family] if is_exchanged(family_streams(family)[0]) else None,
             exchange_seconds=_exchange_seconds(recent, family),
+            again_rows=sum(s.again for s in own) or None,
+            again_partials=sum(s.partials for s in own) or None,
             rings=tuple(ring_statistics(recent, family)),
             ordered=tuple(order_statistics(recent, family, found, names)),
         )

@@ -48,7 +48,7 @@ def backup_command(storage: StorageSettings, target: Path, *, say: Callable[[str
     for path in (catalog, data_dir.events_db):
         if not path.is_file():
             raise NoDataDir(
-                f'"{data_dir.root}" is no data directory of a service',
+                f'"{data_dir.root}" is not a data directory of a service',
                 detail=f"There is no file {path}.",
                 hint="Name the directory of a service with --data-dir.",
             )

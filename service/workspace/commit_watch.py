@@ -34,7 +34,7 @@ class CommitWatch:
     Attributes:
         store: Catalog.
         commits: Who is told.
-        signal: Tells that the catalog's file was written; None: it is no file.
+        signal: Tells that the catalog's file was written; None: it is not a file.
         faults: Records unexpected errors.
     """
 

@@ -77,7 +77,7 @@ def _data_dir(directory: Path, storage: StorageSettings) -> DataDir:
         (root / name).exists() for name in ("catalog.db", "checkpoint", "events.db")
     ):
         raise NoDataDir(
-            f'"{directory}" is no data directory',
+            f'"{directory}" is not a data directory',
             hint="Name the directory of a service (--data-dir) or the output of a run (--out).",
         )
     shared = root.parent / "results" if root.name == "_sluice" else None

@@ -172,7 +172,7 @@ def test_punctuations_of_other_streams_stand_behind_the_rows_of_the_next_batch(
     [
         ({"ts": at(1)}, "does not declare the set of columns {ts}"),
         ({"itm": 1}, '"itm" is not a column'),
-        ({"item": "x"}, '"x" is no bigint'),
+        ({"item": "x"}, '"x" is not a bigint'),
         ({"item": None}, 'column "item" is NULL'),
         ({"item": []}, 'the list of column "item" is empty'),
         ({"item": {"from": 9, "below": 9}}, 'the range of column "item" is empty'),

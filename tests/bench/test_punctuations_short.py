@@ -7,7 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.bench.punctuations import Source, Trial, pwjoin_11, report, run, simulated
+from tests.bench.punctuation_trials import Source, Trial, run, simulated
+from tests.bench.punctuations import pwjoin_11, report
 
 
 def test_punctuations_shrink_the_state_and_change_no_output() -> None:

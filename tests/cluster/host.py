@@ -16,7 +16,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-#: File systems of the kernel, which are no place for files.
+#: File systems of the kernel, which are not a place for files.
 _KERNEL = {"proc", "sysfs", "devtmpfs", "devpts", "mqueue", "cgroup", "cgroup2", "hugetlbfs", "debugfs"}
 _TMPFS = "tmpfs"
 #: The repository, with the packages that it has installed.

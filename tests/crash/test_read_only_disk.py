@@ -59,7 +59,7 @@ def test_a_full_disk_is_no_place_to_start_until_there_is_space(tmp_path: Path) -
         assert code == 1
         assert f"{data / 'catalog.db'}: database or disk is full" in said
         disk.clear()
-        with closing(Service(data)) as service:  # what the first start left is no obstacle
+        with closing(Service(data)) as service:  # what the first start left is not an obstacle
             service.made("POST", "/streams", stream_document("A"))
         disk.fill()
         code, said = started(data)

@@ -102,7 +102,7 @@ class DurableRunner(Runner):
         bucket.slack_us = self.slack_us
         if self.slack_us is None or plan is None:
             return bucket
-        # The slack of tests is no part of the plan: families are compiled again with it.
+        # The slack of tests is not part of the plan: families are compiled again with it.
         compiled = {family.id: bucket.compile(family, plan) for family in plan.families}
         bucket = load_bucket(stored.manifest, plan, load, compiled)
         bucket.slack_us = self.slack_us

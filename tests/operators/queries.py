@@ -15,6 +15,7 @@ import pyarrow as pa
 from catalog.arrow_types import POSITION_COLUMN, arrow_type
 from catalog.values.plan import PlannedFilter
 from catalog.values.stream import Stream
+from planner.predicates.read_condition import read_condition
 from planner.predicates.threshold import threshold
 
 Values = Mapping[str, object]
@@ -31,7 +32,7 @@ class Filter:
 
 def planned(texts: Sequence[str]) -> list[PlannedFilter]:
     """Return filters as a plan has them."""
-    return [PlannedFilter(bit, text, (), threshold(text)) for bit, text in enumerate(texts)]
+    return [PlannedFilter(bit, text, (), threshold(read_condition(text))) for bit, text in enumerate(texts)]
 
 
 @dataclass(frozen=True)

@@ -16,11 +16,13 @@ from hypothesis import strategies as st
 
 from catalog.arrow_types import arrow_type
 from catalog.values.plan import Band, Bound
+from catalog.values.statistics import BandProfile, Measure, Profile
 from catalog.values.stream import Stream
 from operators.kernels.overlaps import overlapping_pairs
 from planner.bind.bind import bind
 from planner.build.build_plan import build_plan
 from planner.build.objective import Objective
+from planner.families.bands import candidate_bands, leading_band
 from tests.bound_query import Tables, results_sql
 from tests.builders import a_stream
 from tests.examples import examples
@@ -29,7 +31,7 @@ from tests.operators.harness import Runner
 
 WINDOW_US = 10
 TYPES = ("int", "bigint", "double", "decimal(9,2)", "decimal(18,4)")
-#: Around the places where doubles lose integers, round sums or are no numbers.
+#: Around the places where doubles lose integers, round sums or are not numbers.
 VALUES: dict[str, Sequence[object]] = {
     "int": (0, 1, 2, 3, -1, 2**31 - 1, -(2**31)),
     "bigint": (0, 1, 2, -3, 2**53, 2**53 + 1, 2**53 + 2, 2**63 - 1, -(2**63)),
@@ -142,6 +144,65 @@ def test_the_band_of_a_family_holds_the_pairs_of_all_its_queries(
     ]
     (family,) = build_plan(queries, streams, objective=Objective("mem-opt")).families
     assert family.band == band
+
+
+WIDE, NARROW = Band("a", "x", Bound("x", -3.0), Bound("x", 3.0)), Band("a", "y", Bound("y"), Bound("y"))
+
+
+@pytest.mark.parametrize(
+    ("shares", "former", "keep", "leads"),
+    [
+        ({}, None, False, WIDE),
+        ({}, NARROW, False, NARROW),
+        ({WIDE: 0.5, NARROW: 0.1}, None, False, NARROW),
+        ({WIDE: 0.1, NARROW: 0.5}, None, False, WIDE),
+        ({WIDE: 0.5, NARROW: 0.1}, WIDE, True, WIDE),
+        ({WIDE: 0.5, NARROW: 0.1}, WIDE, False, NARROW),
+    ],
+)
+def test_the_band_with_the_fewest_pairs_leads(
+    shares: dict[Band, float], former: Band | None, leads: Band, *, keep: bool
+) -> None:
+    assert leading_band([WIDE, NARROW], shares, former, choose=not keep) == leads
+
+
+def test_a_leading_band_changes_no_results_and_saves_comparisons() -> None:
+    """``a.y = b.y`` in all but name holds for few pairs, ``abs(a.x - b.x) <= 3`` for most."""
+    streams = {n: stream(n, "int", "int") for n in (1, 2)}
+    by_name = {s.name: s for s in streams.values()}
+    where = "abs(a.x - b.x) <= 3 AND abs(a.y - b.y) <= 0"
+    query = bind(f"SELECT a.x AS x FROM A [NOW] a, B [NOW] b WHERE {where}", by_name, name="q", query_id=1)
+    rng = np.random.default_rng(1)
+    tables = {
+        n: pa.table(
+            {
+                "ts": pa.array(np.zeros(200, dtype=np.int64), pa.timestamp("us")),
+                "x": pa.array(rng.integers(0, 5, 200), pa.int32()),
+                "y": pa.array(rng.integers(0, 1000, 200), pa.int32()),
+                "_pos": np.arange(200),
+            }
+        )
+        for n in streams
+    }
+    found = []
+    for known in ((), (("x", 0.9), ("y", 0.001))):
+        (family,) = build_plan([query], streams).families
+        types = {"a": {"x": "int", "y": "int"}, "b": {"x": "int", "y": "int"}}
+        bands = candidate_bands([query.residual], types)  # type: ignore[arg-type]
+        shares = [
+            BandProfile(family.id, b, Measure(s)) for b in bands for name, s in known if b.column == name
+        ]
+        plan = build_plan([query], streams, profile=Profile(bands=tuple(shares)))
+        (family,) = plan.families
+        runner = Runner(streams, 2)
+        runner.step(tables, [plan])
+        assert family.band is not None
+        found.append((family.band.column, runner.results, sum(c["touched"] for c in runner.done.values())))
+    (first, results, compared), (second, same, fewer) = found
+    assert (first, second) == ("x", "y")
+    assert results == same
+    assert results
+    assert fewer * 20 < compared
 
 
 @pytest.mark.parametrize("size", [1, 2, 7, 1000])

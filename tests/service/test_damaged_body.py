@@ -66,7 +66,7 @@ def test_a_run_stops_before_the_batch_of_a_bad_file_and_goes_on_once_it_is_corre
 
     listed = run(workload, tmp_path / "out")
     assert listed.returncode == 2
-    assert f'error: file "{tmp_path}/B/3.parquet" of stream "B" is bad: it is no sound' in listed.stderr
+    assert f'error: file "{tmp_path}/B/3.parquet" of stream "B" is bad: it is not a valid' in listed.stderr
     (tmp_path / "B" / "3.parquet").unlink()
 
     read = run(workload, tmp_path / "out")

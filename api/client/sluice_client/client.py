@@ -169,7 +169,7 @@ class _Operations:
     def _read(
         self, query: str, after: str | None, *, on: bool = False
     ) -> tuple[str, str | None, Retry, Callable[[], Supply[Page]]]:
-        """Return the arguments of results after the client: those so far, or later ones, too."""
+        """Return what a reader of results needs besides the client; with ``on`` it waits for later ones."""
         pages, retry = flows.pages, self.retry
         if on:
             pages = flows.following_pages

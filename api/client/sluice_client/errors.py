@@ -167,7 +167,7 @@ class Unavailable(Problem):
 
 
 class InternalError(Problem):
-    """The service itself is wrong."""
+    """The service itself has a defect."""
 
 
 class AmbiguousColumn(InvalidInput):
@@ -223,7 +223,7 @@ class InvalidGenerator(InvalidInput):
 
 
 class InvalidMigration(InvalidInput):
-    """A migration says nothing, or several things that exclude each other."""
+    """A migration asks for nothing, or for several things that exclude each other."""
 
 
 class InvalidName(InvalidInput):

@@ -10,7 +10,7 @@ export function setKey(key) {
   else sessionStorage.removeItem(STORED);
 }
 
-/** An answer that is no success, with the problem details that it has. */
+/** An answer that is not a success, with the problem details that it has. */
 export class Problem extends Error {
   constructor(status, document) {
     super(document.detail ?? `the service answered ${status}`);

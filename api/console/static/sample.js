@@ -79,7 +79,7 @@ function fromJson(body, cut) {
   }
   objects = objects.slice(0, MOST_ROWS);
   if (!objects.length || objects.some((each) => each === null || typeof each !== "object" || Array.isArray(each))) {
-    throw new Error("its rows are no objects");
+    throw new Error("its rows are not objects");
   }
   const names = [...new Set(objects.flatMap((each) => Object.keys(each)))];
   const plain = (value) => (value === null || value === undefined ? null : typeof value === "object" ? JSON.stringify(value) : String(value));

@@ -106,7 +106,7 @@ class ApiKeyRepository(Repository):
         """Make a key void for good.
 
         Raises:
-            KeyNotFound: No key of that name is good.
+            KeyNotFound: No valid key has that name.
         """
         with self._database.write() as connection:
             row = connection.execute(_LIVE_NAMED, {"name": name}).first()

@@ -43,6 +43,9 @@ class SliceCounters:
         discarded: Rows that were not stored here, because the other side had closed their key.
         closed: Rows that were removed because the other side had closed their key.
         dead: Rows with closed keys that the last search under this plan left here.
+        again: Rows of an intermediate that do not rest and were made again for the males. They count in the
+            first slice, and so do their pairs.
+        partials: Pairs of equal key that were looked at to make them.
     """
 
     #: What tells the counters of one slice from those of another; all others add up over buckets.
@@ -71,6 +74,8 @@ class SliceCounters:
     discarded: int = 0
     closed: int = 0
     dead: int = 0
+    again: int = 0
+    partials: int = 0
 
 
 @dataclass(frozen=True, slots=True)

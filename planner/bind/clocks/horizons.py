@@ -1,4 +1,4 @@
-"""Streams whose oldest rows may leave the state before their windows end: what queries over them may be.
+"""Queries over streams whose oldest rows may leave the state before their windows end.
 
 A *horizon* of a stream takes its rows below an event time out of the state (``catalog.values.plan.Horizon``).
 That a row has left must not show elsewhere: a row that was its partner would be taken for one without a
@@ -22,7 +22,7 @@ def refuse_horizon(query: Query, written: Sequence[SideScope]) -> None:
         written: Its streams.
 
     Raises:
-        UnsupportedCql: One of them evicts rows, and the query is no inner join of two with windows of time.
+        UnsupportedCql: A stream evicts rows, and the query is not an inner join of two with windows of time.
     """
     evicting = next((this for this in written if this.stream.evicts), None)
     if evicting is None:

@@ -48,7 +48,7 @@ def ordered_windows(
     types: dict[SideName, dict[str, str]] = {
         this.side: {column.name: column.type for column in this.stream.columns} for this in scope.written
     }
-    found = limits(canonical(residuals).sql, types)
+    found = limits(canonical(residuals).meaning, types)
     # Limits of a.x, which lies between b.y + low and b.y + high.
     low, high = (found.get(("a", a.name, end, b.name)) for end in ("low", "high"))
     if low is None or high is None:

@@ -1,4 +1,4 @@
-"""Conditions and expressions for a row without a partner: every column of the other side is NULL.
+"""Conditions and expressions of a row without a partner, where every column of the other side is NULL.
 
     b.v > 3                     NULL            not TRUE, so WHERE refuses the row
     b.k IS NULL                 TRUE

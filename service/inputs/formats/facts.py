@@ -105,7 +105,7 @@ def refuse_other_unit(stream: Stream, times: Iterable[object]) -> None:
     if found is not None:
         raise UnusableFile(
             f'column "{stream.event_time}": {found}; declare time_unit: {found.unit} in the stream, '
-            "or write the times as text if they are meant so"
+            "or write the times as text if these values are right"
         )
 
 

@@ -1,8 +1,8 @@
 """Messages of a topic as events: a JSON object or a record of Avro, columns from key and headers beside.
 
-A message without a value, a tombstone, says that its key is deleted: it is no event and is passed over. One
-that does not fit the stream is told with the reason, whatever columns are asked for: the same messages are
-events each time they are read. A missing field is NULL, other fields are ignored.
+A message without a value, a tombstone, says that its key is deleted. It is not an event and is passed over. A
+message that does not fit the stream is reported with the reason, whatever columns are asked for, so that the
+same messages are events each time they are read. A missing field is NULL, other fields are ignored.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _decode_digits = msgspec.json.Decoder(float_hook=exact_number).decode
 
 @dataclass(frozen=True, slots=True)
 class Unfit:
-    """A message that is no event.
+    """A message that is not an event.
 
     Attributes:
         index: 0-based index among the messages.
@@ -67,7 +67,7 @@ def messages_to_table(
         messages: The messages.
 
     Returns:
-        The table; the index of each row's message, ascending; the messages that are no events, in order.
+        The table; the index of each row's message, ascending; the messages that are not events, in order.
 
     Raises:
         KafkaDown: The registry of their schemas does not answer.
@@ -109,7 +109,7 @@ def messages_to_table(
 def message_times(stream: Stream, source: KafkaSource, messages: Sequence[Message]) -> list[int | None]:
     """Return the event time of each message, µs UTC; None where it has none that counts.
 
-    Only the event time is looked at, so a message that is no event for another reason has a time as well.
+    Only the event time is looked at, so a message that is not an event for another reason has a time as well.
 
     Raises:
         KafkaDown: The registry of their schemas does not answer.

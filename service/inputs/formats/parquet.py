@@ -166,7 +166,7 @@ def is_lossless(found: pa.DataType, column_type: str, unit: TimeUnit | None = No
     Args:
         found: Type in the file.
         column_type: Canonical type.
-        unit: What numbers in timestamp columns count; None where they are no times.
+        unit: What numbers in timestamp columns count; None where they are not times.
     """
     target = arrow_type(column_type)
     if pat.is_dictionary(found):
@@ -285,4 +285,4 @@ def opened_parquet(path: str) -> Iterator[pq.ParquetFile]:
         raise
     # ValueError: names that are not UTF-8.
     except (pa.ArrowException, OSError, ValueError) as error:
-        raise UnusableFile(f"it is no sound Parquet file ({first_line(error)})") from error
+        raise UnusableFile(f"it is not a valid Parquet file ({first_line(error)})") from error

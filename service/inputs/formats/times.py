@@ -89,11 +89,11 @@ def times_from_text(
         values: string[n].
         time_format: Their format in the directives of ``strftime``; None for ISO 8601.
         zone: Zone of times without an offset; None for UTC.
-        unit: What numbers count since 1970 UTC; None where numbers are no times.
+        unit: What numbers count since 1970 UTC; None where numbers are not times.
         is_strict: Whether only ISO 8601 is read where there is no format, and not 2013/1/31 24:00.
 
     Raises:
-        ValueError: One is no time, or is left out by its zone.
+        ValueError: One is not a time, or is left out by its zone.
     """
     if unit is not None and pc.all(pc.match_substring_regex(values, _NUMBER)).as_py() is not False:
         return _times_from_digits(pc.utf8_trim_whitespace(values), unit)

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from catalog.arrow_types import arrow_schema
 from catalog.values.stream import Column, Stream
-from catalog.wording import did_you_mean
+from catalog.wording import did_you_mean, with_article
 from service.errors import EventRejected
 from service.inputs.formats.facts import folded_name
 from service.inputs.formats.times import are_plausible, other_unit, unit_of
@@ -31,8 +31,8 @@ def events_to_table(stream: Stream, events: Sequence[object], *, without_time: b
         without_time: Accept events without an event time, as punctuations are.
 
     Raises:
-        EventRejected: An event is no object, has a field that is no column or a value that does not fit,
-            or lacks its event time. The first such event is named.
+        EventRejected: An event is not an object, has a field that is not a column, has a value that does not
+            fit, or lacks its event time. The first such event is named.
     """
     objects = [event for event in events if isinstance(event, dict)]
     if len(objects) != len(events):
@@ -90,8 +90,8 @@ def _refuse_other_unit(stream: Stream, objects: Sequence[dict[str, object]], rea
             index=index,
             field=stream.event_time,
             expected=expected("timestamp", TextForm.of(stream)),
-            hint=f"Declare time_unit: {found.unit} in the stream, or write the times as text if they are "
-            "meant so.",
+            hint=f"Declare time_unit: {found.unit} in the stream, or write the times as text if these "
+            "values are right.",
         )
 
 
@@ -100,7 +100,7 @@ def _unfit(column: Column, error: UnfitValueError, form: TextForm) -> EventRejec
     is_number = column.type == "timestamp" and not isinstance(error.value, str | bool)
     unit = unit_of(error.value, form.time_unit) if is_number else None
     return EventRejected(
-        f'event {error.index}, field "{column.name}": {shown} is no {column.type}',
+        f'event {error.index}, field "{column.name}": {shown} is not {with_article(column.type)}',
         index=error.index,
         field=column.name,
         expected=expected(column.type, form),

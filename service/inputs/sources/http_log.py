@@ -74,7 +74,7 @@ class EventLog:
         url: SQLAlchemy URL.
 
     Raises:
-        EventLogDown: The database cannot be opened or is no event log.
+        EventLogDown: The database cannot be opened or is not an event log.
     """
 
     def __init__(self, place: str | Path) -> None:
@@ -178,7 +178,7 @@ class EventLog:
         return first, first + table.num_rows - 1
 
     def quarantined(self, stream: Stream, limit: int) -> tuple[int, pa.Table, list[int]]:
-        """Return how many rows of a stream were kept out, the newest of them, and when each was, µs UTC."""
+        """Return the number of rows kept out of a stream, the newest of them and their wall clock, µs UTC."""
         kept = self._tables.quarantine.c
         with self._read() as connection:
             count = connection.execute(

@@ -3,7 +3,7 @@
 Messages that a stream refuses stop the batch; those that it keeps apart go to a file named after the range,
 in place of itself where the batch is repeated:
 
-    dead_letters/A-3-000000000120.jsonl     messages of partition 3 from offset 120 on that are no events of A
+    dead_letters/A-3-000000000120.jsonl     messages of partition 3 from offset 120 on that do not fit A
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def read_topic(
 
     Raises:
         MessagesLost: The topic does not have the messages any more.
-        MessageRejected: A message is no event, and the stream refuses such.
+        MessageRejected: A message is not an event, and the stream refuses such.
         KafkaDown: The brokers do not answer.
     """
     source = stream.source
@@ -222,7 +222,7 @@ def _rejected(
     first = messages[unfit[0].index]
     return MessageRejected(
         f"message {first.offset()} of partition {first.partition()} "
-        f'of topic "{source.topic}" is no event of stream "{stream.name}": {unfit[0].reason}',
+        f'of topic "{source.topic}" is not an event of stream "{stream.name}": {unfit[0].reason}',
         detail=f"So are {len(unfit) - 1} more of the {len(messages)} messages of its task."
         if len(unfit) > 1
         else None,
@@ -249,7 +249,7 @@ def _write_dead_letters(
         part.replace(path)
         publish(folder, [path.name])
         log.warning(
-            "messages kept apart: they are no events",
+            "messages kept apart: they are not events",
             extra={"stream": stream.name, "partition": partition, "rows": len(letters), "path": str(path)},
         )
 

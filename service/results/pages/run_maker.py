@@ -99,7 +99,7 @@ class RunMaker:
             except CorruptResults:
                 if not ahead:
                     raise
-                # A damaged file of a later batch is no reason to refuse this page.
+                # A damaged file of a later batch is not a reason to refuse this page.
                 run = self._made(query, self._batches_of_run(query, spans, 0))
             self._runs.keep(query.id, run)
             return run

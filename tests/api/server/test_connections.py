@@ -311,6 +311,6 @@ def test_tls_handshakes_under_way_count_among_the_connections(tmp_path: Path) ->
             with server.connect() as another:
                 assert answer(another) == b"", "it is closed without an answer"
             silent[0].close()
-            silent[1].sendall(b"this is no handshake")
+            silent[1].sendall(b"this is not a handshake")
             until(lambda: is_answered(server), lambda: "handshakes that have failed still count", LONG_S)
         until(lambda: is_answered(server), lambda: "connections that have gone still count", LONG_S)

@@ -28,7 +28,7 @@ from tests.bench.peers.report import add, read_report, write_report
 from tests.bench.peers.workloads import WORKLOADS, Workload
 from tests.bench.reports import shown
 
-#: The name of what is no workload: a service with live streams.
+#: The name of what is not a workload: a service with live streams.
 LIVE = "live"
 #: What identifies a measurement.
 KEY = ("workload", "peer", "run", "scale", "share")

@@ -15,7 +15,7 @@ from tests.bench.soak.soak import FOLLOWED, RETENTION_S, Soaked
 
 #: What a figure may grow by.
 SHARE = 0.05
-#: And by so much besides, since a few handles or a megabyte are no trend.
+#: And by so much besides, since a few handles or a megabyte are not a trend.
 _GRAINS = {"bytes": 2**20, "": 2}
 #: Figures of which each batch that is kept has its part. How many batches come depends on what else the
 #: machine does, so these are judged per batch that is kept.

@@ -15,6 +15,7 @@ from catalog.values.plan import Threshold
 from operators.lineage.expressions import evaluate_filters
 from operators.lineage.lineage_words import evaluate_lineage
 from operators.lineage.threshold_filters import thresholds
+from planner.predicates.read_condition import read_condition
 from planner.predicates.threshold import threshold
 from tests.examples import examples
 from tests.operators.queries import planned
@@ -80,7 +81,7 @@ def test_what_is_counted_is_what_duckdb_answers(table: pa.Table, filters: list[l
     ],
 )
 def test_what_is_no_plain_comparison_is_left_to_duckdb(text: str) -> None:
-    assert threshold(text) is None
+    assert threshold(read_condition(text)) is None
 
 
 def test_columns_of_other_types_and_with_nulls_are_left_to_duckdb() -> None:

@@ -84,5 +84,5 @@ def test_rows_of_a_side_come_in_the_order_of_partitions(orders: tuple[int, int])
 )
 def test_bytes_that_are_no_payload_are_named_so(cut: Callable[[bytes], bytes]) -> None:
     data = a_payload().encode()
-    with pytest.raises(CorruptPayload, match="bytes are no payload"):
+    with pytest.raises(CorruptPayload, match="bytes are not a payload"):
         Payload.decode(cut(data))

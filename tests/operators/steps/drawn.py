@@ -17,7 +17,7 @@ from catalog.values.query import Query
 from catalog.values.statistics import Profile
 from catalog.values.stream import Stream
 from planner.bind.bind import bind
-from planner.bind.step_keys import ChooseOrder, JoinShape
+from planner.bind.step_keys import ChooseOrder, Joining, JoinShape
 from planner.build.build_plan import STRATEGIES, build_plan
 from planner.build.objective import Objective
 from planner.costs.shipped import SHIPPED
@@ -132,8 +132,16 @@ def _bound(query: Written, streams: Mapping[str, Stream], number: int, order: Ch
         return None
 
 
-def _any_order(rng: np.random.Generator, shape: JoinShape) -> tuple[int, ...]:
-    """Return any order in which each stream has an equal column with those before it."""
+def _any_order(rng: np.random.Generator, shape: JoinShape) -> Joining:
+    """Return any order in which each stream has an equal column with those before it.
+
+    Any pairs that need not rest do not rest in one of two cases.
+    """
     costs = OrderCosts(OrderRates.of(shape, Profile()), SHIPPED)
     possible = [p for p in permutations(range(len(shape.streams))) if costs.of(p) is not None]
-    return possible[int(rng.integers(len(possible)))]
+    order = possible[int(rng.integers(len(possible)))]
+    again: set[int] = set()
+    for step in range(2, len(order)):
+        if rng.random() < 0.5 and costs.of(order, again | {step}) is not None:
+            again.add(step)
+    return Joining(order, frozenset(again))

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from catalog.errors import InvalidInput
 from operators.lineage.expressions import Bools
 from planner.bind.bind import bind
-from planner.bind.canonical import ALWAYS, NEVER, canonical_filter, canonical_text
+from planner.bind.canonical import ALWAYS, NEVER, canonical_filter
+from planner.bind.canonical import canonical as canonical_condition
 from planner.errors import (
     AmbiguousColumn,
     CqlSyntaxError,
@@ -23,6 +24,8 @@ from planner.errors import (
     UnknownStream,
     UnsupportedCql,
 )
+from planner.expressions.typed import Typed
+from planner.predicates.read_condition import read_condition
 from tests.examples import examples
 from tests.planner.cql_filters import FILTER, F, rows
 from tests.planner.cql_rewrites import TREE, Tree, rewritten, written
@@ -50,6 +53,11 @@ def passing(duck: duckdb.DuckDBPyConnection, condition: str) -> Bools:
 
 def canonical(text: str) -> str:
     return canonical_filter(text, {"F": F})[1]
+
+
+def canonical_text(sql: str) -> str:
+    """Return the canonical text of a condition in stored form."""
+    return canonical_condition([Typed(sql, "boolean", predicate=read_condition(sql))]).sql
 
 
 # Rows

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from planner.bind.bind import bind
-from planner.bind.step_keys import JoinShape
+from planner.bind.step_keys import Joining, JoinShape
 from tests.builders import a_stream
 
 STREAMS = {name: replace(a_stream(i), name=name) for i, name in ((1, "A"), (2, "B"), (3, "C"))}
@@ -14,9 +14,9 @@ STREAMS = {name: replace(a_stream(i), name=name) for i, name in ((1, "A"), (2, "
 def test_filters_name_the_columns_of_their_streams() -> None:
     found: list[JoinShape] = []
 
-    def choose(shape: JoinShape) -> tuple[int, ...]:
+    def choose(shape: JoinShape) -> Joining:
         found.append(shape)
-        return (2, 0, 1)
+        return Joining((2, 0, 1))
 
     conditions = "a.k = b.k AND b.k = c.k AND a.v < 1 AND c.v > 2 AND c.w = 3"
     query = bind(f"SELECT a.v FROM A a, B b, C c WHERE {conditions} WINDOW 1 MINUTE", STREAMS, choose=choose)

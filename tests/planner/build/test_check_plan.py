@@ -173,7 +173,7 @@ BROKEN_JOINS: dict[str, tuple[Plan, Callable[[Plan], Plan], str]] = {
                 Slice(11 * SECOND_US, 30 * SECOND_US, (0, 1)),
             ),
         ),
-        "a boundary is no query's window",
+        "a boundary is not the window of a query",
     ),
 }
 

@@ -72,7 +72,7 @@ def test_merges_come_before_splits() -> None:
         ),
         (
             step("split", 5, "C"),
-            '"C" is no side of the family\n  hint: Known sides: A, B.',
+            '"C" is not a side of the family\n  hint: Known sides: A, B.',
         ),
     ],
 )

@@ -13,13 +13,19 @@ from hypothesis import strategies as st
 from operators.lineage.expressions import Bools, evaluate_filters
 from planner.bind.canonical import canonical_filter
 from planner.errors import TypeMismatch
-from planner.predicates.implication import implies, weakest
+from planner.predicates.implication import implies as forms_imply
+from planner.predicates.implication import normal_forms
+from planner.predicates.read_condition import read_condition
 from tests.examples import examples
 from tests.planner.cql_filters import FILTER, LEAF, F, rows
 
 ROWS = rows()
 
 _SETTINGS = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+def implies(strong: str, weak: str) -> bool:
+    return forms_imply(*(normal_forms(read_condition(text)) for text in (strong, weak)))
 
 
 def passing(filters: list[str]) -> list[Bools]:
@@ -57,19 +63,6 @@ def test_rows_that_pass_a_filter_pass_those_it_implies(texts: list[str]) -> None
     for f, g in itertools.permutations(passed, 2):
         if implies(f, g):
             assert not np.any(passed[f] & ~passed[g]), (f, g)
-
-
-@settings(_SETTINGS, max_examples=examples(200))
-@given(texts=st.one_of(_RELATED, st.lists(FILTER, min_size=2, max_size=4)))
-def test_the_weakest_filters_let_the_same_rows_pass_and_none_implies_another(texts: list[str]) -> None:
-    filters = canonical(texts)
-    left = weakest(filters)
-    assert set(left) <= set(filters)
-    assert [f for f, g in itertools.permutations(left, 2) if implies(f, g)] == []
-    assert (
-        np.array_equal(np.any(passing(filters), axis=0), np.any(passing(list(left)), axis=0)) or not filters
-    )
-    assert weakest(left) == left
 
 
 _COMPARISON = st.tuples(st.sampled_from(["=", "<>", "<", "<=", ">", ">="]), st.integers(0, 3))
@@ -127,18 +120,8 @@ def test_what_is_not_seen_to_follow_does_not(f: str, g: str) -> None:
     assert not implies(f, g)
 
 
-def test_of_filters_that_imply_each_other_the_first_is_left() -> None:
-    assert weakest(['"f" OR "v" > 1', '"v" > 1 OR "f"', '"v" > 2']) == ('"f" OR "v" > 1',)
-    assert weakest([]) == ()
-    assert weakest(['"v" > 1', "TRUE", '"w" > 1']) == ("TRUE",)
-    assert weakest(["FALSE", '"v" > 1']) == ('"v" > 1',)
-    assert weakest(["FALSE"]) == ("FALSE",)
-
-
 def test_many_filters_are_compared() -> None:
     forty = [f'"v" > {n} AND "s" = \'{n % 7}\'' for n in range(40)]
     assert sum(implies(f, g) for f, g in itertools.product(forty, forty)) == 40 + sum(
         1 for m in range(40) for n in range(40) if m > n and m % 7 == n % 7
     )
-    assert len(weakest(f'"k" = {n}' for n in range(5_000))) == 5_000
-    assert len(weakest(f'"v" < {n}' for n in range(5_000))) == 1

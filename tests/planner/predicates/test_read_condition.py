@@ -99,7 +99,7 @@ def test_a_column_is_told_from_other_expressions(sql: str, column: str | None) -
     ],
 )
 def test_a_threshold_has_the_number_itself(sql: str, number: float | None) -> None:
-    found = threshold(sql)
+    found = threshold(read_condition(sql))
     assert (found and found.number) == number
     assert found is None or type(found.number) is type(number)
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from itertools import permutations
+from itertools import combinations, permutations, product
 
 from hypothesis import given
 from hypothesis import strategies as st
 
+from catalog.steps import steps as steps_of
 from catalog.values.query import Query
 from catalog.values.statistics import FamilyProfile, FilterProfile, Measure, Profile, StreamProfile
 from catalog.values.stream import Column, HttpSource, Stream
 from planner.bind.bind import bind
-from planner.bind.step_keys import JoinShape
+from planner.bind.step_keys import Joining, JoinShape
 from planner.build.build_plan import build_plan
 from planner.costs.shipped import SHIPPED
 from planner.families.families import family_of
@@ -36,9 +37,9 @@ def shape_of(cql: str) -> JoinShape:
     """Return the shape of a query."""
     found: list[JoinShape] = []
 
-    def choose(shape: JoinShape) -> tuple[int, ...]:
+    def choose(shape: JoinShape) -> Joining:
         found.append(shape)
-        return best_orders(OrderCosts(OrderRates.of(shape, Profile()), SHIPPED))[0].positions
+        return best_orders(OrderCosts(OrderRates.of(shape, Profile()), SHIPPED))[0].joining
 
     bind(cql, STREAMS, choose=choose)
     return found[0]
@@ -77,10 +78,19 @@ def test_the_best_orders_are_those_of_trying_all(case: tuple[str, Profile]) -> N
     shape = shape_of(cql)
     costs = OrderCosts(OrderRates.of(shape, profile), SHIPPED)
     every = permutations(range(len(shape.streams)))
-    possible = [found for p in every if p[0] < p[1] and (found := costs.of(p)) is not None]
+    steps = range(2, len(shape.streams))
+    resting = [again for size in range(len(steps) + 1) for again in combinations(steps, size)]
+    possible = [
+        found
+        for p, again in product(every, resting)
+        if p[0] < p[1] and (found := costs.of(p, again)) is not None
+    ]
     found = best_orders(costs)
     assert [order.rank for order in found] == [o.rank for o in sorted(possible, key=lambda o: o.rank)[:4]]
-    assert order_of(bind(cql, STREAMS, choose=lambda _: found[0].positions)) == found[0].positions
+    bound = bind(cql, STREAMS, choose=lambda _: found[0].joining)
+    assert order_of(bound) == found[0].positions
+    unrested = [number for number, step in enumerate(steps_of(bound), 1) if not step.rests]
+    assert unrested == list(found[0].again)
 
 
 def order_of(query: Query) -> tuple[int, ...]:

@@ -124,7 +124,7 @@ def test_the_json_of_a_plan_has_costs_and_statistics(sluice: Command, posted: Pa
         (["--chain", "10"], 'the chain of "A" ends at 10 s, not at the largest window'),
         (["--chain", "10,x"], 'chain "10,x": "x" is not a length of time'),
         (["--chain", "0,30"], 'chain "0,30": a slice cannot end at 0'),
-        (["--chain", "C=30"], '"C" is no side of the family'),
+        (["--chain", "C=30"], '"C" is not a side of the family'),
         (["--chain", "A=10,30"], 'the chain of "B" is missing'),
         (["--chain", "30", "--chain", "A=30"], "a chain is given for both streams and for one"),
         (["--chain", "30", "--chain-family", "A.k = B.v"], 'family "A.k = B.v" does not exist'),
@@ -193,7 +193,7 @@ def test_a_plan_says_once_which_files_it_could_not_use(
     assert (done.returncode, done.stdout.splitlines()[0]) == (0, "family A.k = B.k")
     aside, absent = sorted(done.stderr.splitlines())
     assert aside.startswith(
-        f'warning: file "{tmp_path}/a/1.parquet" of stream "A" is set aside: it is no sound'
+        f'warning: file "{tmp_path}/a/1.parquet" of stream "A" is set aside: it is not a valid'
     )
     assert absent == (
         f'warning: stream "B" has no files: "{tmp_path}/b" holds none, but 1 directory; '
@@ -286,7 +286,7 @@ def test_help_loads_neither_spark_nor_sqlglot() -> None:
         ('{"type": "files",', "the sink is not valid JSON"),
         ("@missing.yaml", 'file "missing.yaml" cannot be read'),
         ("@list.yaml", 'file "list.yaml" holds no sink'),
-        ("tape:alerts", '"tape:alerts" is no sink'),
+        ("tape:alerts", '"tape:alerts" is not a sink'),
     ],
 )
 def test_a_sink_that_cannot_be_read_is_refused(

@@ -101,7 +101,7 @@ def test_a_group_is_made_by_the_names_of_its_fields_and_read_by_flat_ones(
     monkeypatch.setenv("SLUICE_MAX_ROWS_PER_BATCH", "7")
     monkeypatch.setenv("SLUICE_ADAPTIVE", "false")
     monkeypatch.setenv("SLUICE_ADAPTIVE_INTERVAL_S", "5")
-    monkeypatch.setenv("SLUICE_MAX_ROWS", "9")  # a field's name is no variable's
+    monkeypatch.setenv("SLUICE_MAX_ROWS", "9")  # a field's name is not a variable's
 
     assert load_settings(cores=2) == Settings(
         spark=SparkSettings(cores=2),

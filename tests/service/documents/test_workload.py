@@ -237,7 +237,7 @@ script:
         (
             STREAMS + QUERIES + "script: [{at_batch: 1, migrate: {}}]\n",
             (13, 24),
-            "script step migrate says nothing",
+            "script step migrate is empty",
         ),
         (
             STREAMS + QUERIES + "script: [{at_batch: 1, migrate: {strategy: best}}]\n",
@@ -277,7 +277,7 @@ script:
         (
             STREAMS + QUERIES + "script: [{at_batch: 1, remove:}]\n",
             (13, 24),
-            "script step remove says nothing",
+            "script step remove is empty",
         ),
         (STREAMS + "streams: []\n", (11, 1), 'key "streams" is given twice'),
         ("streams: [\n", (2, 1), "not valid YAML: expected the node content, but found '<stream end>'"),

@@ -204,7 +204,7 @@ def test_values_that_are_no_events_stop_the_batch_or_are_kept_apart(
     kafka.produce("unfit", [{"value": value, "partition": 0} for value in sent])
     with pytest.raises(MessageRejected) as refused:
         read_topic(avro_stream(kafka, schemas, "unfit"), whole(len(sent)), ["k"])
-    assert 'message 1 of partition 0 of topic "unfit" is no event of stream "S"' in refused.value.primary
+    assert 'message 1 of partition 0 of topic "unfit" is not an event of stream "S"' in refused.value.primary
     kept = avro_stream(kafka, schemas, "unfit", on_bad="dead-letter")
     assert read_topic(kept, whole(len(sent), tmp_path), ["k"]).column("k").to_pylist() == [1, 1]
     (path,) = tmp_path.iterdir()

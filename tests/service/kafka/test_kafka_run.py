@@ -1,4 +1,4 @@
-"""`sluice run` over two topics: all of what they hold, joined; what is no event is kept apart."""
+"""`sluice run` over two topics: all of what they hold, joined; what is not an event is kept apart."""
 
 from __future__ import annotations
 

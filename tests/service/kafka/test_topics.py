@@ -161,7 +161,7 @@ def test_messages_that_are_no_events_stop_the_batch_or_are_kept_apart(kafka: Bro
     whole = TopicPartition(1, 0, None, 8, (TopicRange(0, 0, 8, True),), tmp_path)
     with pytest.raises(MessageRejected) as refused:
         read_topic(stream, whole, ["ts", "k"])
-    assert 'message 1 of partition 0 of topic "bad" is no event of stream "S"' in refused.value.primary
+    assert 'message 1 of partition 0 of topic "bad" is not an event of stream "S"' in refused.value.primary
     assert not list(tmp_path.iterdir())
     kept = topic_stream(kafka, "bad", on_bad="dead-letter")
     for _ in range(2):  # a batch that is repeated writes the same file

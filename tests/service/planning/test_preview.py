@@ -260,7 +260,7 @@ def test_a_plan_version_is_explained_by_what_is_known_now(store: Store) -> None:
         (
             {"chain": ChainDocument.model_validate({"A": [30], "C": [30]})},
             InvalidInput,
-            '"C" is no side of the family',
+            '"C" is not a side of the family',
             ("chain",),
         ),
         (
@@ -272,7 +272,7 @@ def test_a_plan_version_is_explained_by_what_is_known_now(store: Store) -> None:
         (
             {"chain": ChainDocument.model_validate({"boundaries_s": [30]}), "remove": ("q1", "q2")},
             InvalidInput,
-            "there is no family that the chain could be for",
+            "no family has a chain to change",
             ("chain", "family"),
         ),
     ],

@@ -29,6 +29,8 @@ from catalog.values.stream import (
     Stream,
 )
 from operators.kernels.keys import bucket_of, join_key
+from planner.bind.bind import bind
+from planner.build.build_plan import build_plan
 from service.inputs.sample import (
     EDGE_FILES,
     SAMPLE_ROWS,
@@ -238,6 +240,27 @@ def test_text_files_are_sampled_too_but_not_huge_ones(
     assert found.streams[0].rate_per_s.value == pytest.approx(1000)
     monkeypatch.setattr("service.inputs.sample.MAX_TEXT_BYTES", 100)
     assert sampled(tmp_path, [joined('"v" < 0.3')], "csv") == Profile()
+
+
+def test_shares_of_bands_are_those_of_all_pairs(tmp_path: Path) -> None:
+    rng = np.random.default_rng(4)
+    tables = {name: rows_of(rng, 1500, 40) for name in ("A", "B")}
+    streams = []
+    for number, (name, table) in enumerate(tables.items(), 1):
+        write_parts(table, tmp_path / name, 3)
+        streams.append(stream_of(number, name, FilesSource("parquet", str(tmp_path / name), 1)))
+    where = "a.k < b.k AND a.v BETWEEN b.v - 0.02 AND b.v + 0.01"
+    query = bind(f"SELECT a.k FROM A [NOW] a, B [NOW] b WHERE {where}", {s.name: s for s in streams})
+    found = sample_profile(WorkloadRows(), streams, [query])
+    conditions = {"v": "a.v BETWEEN b.v - 0.02 AND b.v + 0.01", "k": "a.k <= b.k"}
+    assert {each.band.column for each in found.bands} == conditions.keys()
+    for each in found.bands:
+        condition = conditions[each.band.column]
+        exact = one(f"SELECT avg(coalesce({condition}, false)::INT) FROM a, b", a=tables["A"], b=tables["B"])
+        assert each.share.value == pytest.approx(exact, rel=1e-6)
+    (family,) = build_plan([query], {s.id: s for s in streams}, profile=found).families
+    assert family.band is not None
+    assert family.band.column == "v"
 
 
 def test_stored_bytes_are_those_of_a_segment(tmp_path: Path) -> None:

@@ -205,7 +205,7 @@ def test_what_is_read_of_parquet_is_what_duckdb_reads_of_its_good_rows(store: St
         ("csv", "ts,k,m\n2024-05-01,1,1\n", 'column "s" is missing; the header found is ts,k,m'),
         ("csv", b"ts,k,m,s\n2024-05-01,1,1,\xff\n", "it is not UTF-8 text: line 2"),
         ("jsonl", '{"k": 1}\n{"k": "x"}\n', 'no row has the event time "ts"'),
-        ("parquet", b"PAR1 no more", "it is no sound Parquet file"),
+        ("parquet", b"PAR1 no more", "it is not a valid Parquet file"),
     ],
 )
 def test_a_file_whose_rows_cannot_be_told_apart_is_set_aside(

@@ -158,7 +158,7 @@ def test_broken_files_are_set_aside_with_a_reason_and_the_others_are_read(store:
         f'column "ts" has the event time {2**60} µs, outside the years 1 to 9999'
     )
     assert found.keys() == {"empty.parquet", "junk.parquet", "truncated.parquet"}
-    assert all(reason and reason.startswith("it is no sound Parquet file (") for reason in found.values())
+    assert all(reason and reason.startswith("it is not a valid Parquet file (") for reason in found.values())
     assert read_all(store, stream).column("k").to_pylist() == [0, 1, 2]
 
 
@@ -532,7 +532,9 @@ def test_no_batch_goes_beyond_a_bad_file_of_a_stream_that_stops(store: Store, fo
     assert list_files(store, stream) == 3
     inputs = Inputs(store, None)
     assert [piece.position for piece in inputs.pending(Lane(stream), 0, 1)] == [0]
-    with pytest.raises(FileRefused, match=f'file "{folder}/1.parquet" of stream "S" is bad: it is no sound'):
+    with pytest.raises(
+        FileRefused, match=f'file "{folder}/1.parquet" of stream "S" is bad: it is not a valid'
+    ):
         inputs.pending(Lane(stream), 0, 9)
     with pytest.raises(FileRefused):
         read_all(store, stream)

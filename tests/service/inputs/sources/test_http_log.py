@@ -146,7 +146,7 @@ def test_a_rejected_event_is_told_with_what_to_write(either_events: EventLog) ->
     with pytest.raises(EventRejected) as caught:
         either_events.append(STREAM, [{"ts": 1}, {"ts": 2, "k": "seven"}])
     assert str(caught.value) == (
-        'event 1, field "k": "seven" is no bigint\n  detail: Expected an integer of 64 bits.'
+        'event 1, field "k": "seven" is not a bigint\n  detail: Expected an integer of 64 bits.'
     )
     with pytest.raises(EventRejected) as caught:
         either_events.append(STREAM, [{"ts": 1, "kk": 7}])

@@ -1,4 +1,4 @@
-"""Pipes, devices and files of the kernel are no sources, and nothing waits for them."""
+"""Pipes, devices and files of the kernel are not sources, and nothing waits for them."""
 
 from __future__ import annotations
 
@@ -90,5 +90,5 @@ def test_a_directory_of_directories_is_told(tmp_path: Path, count: int, told: st
 def test_a_file_that_became_a_pipe_is_not_opened(pipe: Path) -> None:
     found = pipe.stat()
     listed = FileRows(0, str(pipe), found.st_size, found.st_mtime_ns, 0, 1)
-    with pytest.raises(InputChanged, match="it is no regular file any more"):
+    with pytest.raises(InputChanged, match="it is not a regular file any more"):
         read_partition(stream(pipe), FilesPartition(1, 0, None, 1, (listed,)))

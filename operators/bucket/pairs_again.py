@@ -1,0 +1,173 @@
+"""Pairs that are made again for the new rows of a next step, because they do not rest there (MJoin).
+
+    new rows of C ── rows of A that they may meet ── rows of B that these meet ── rows of (A, B)
+
+A new row of A or B makes pairs at once, and these probe the rows of C without the new ones. New rows of C
+meet the pairs of all rows of A and B, the new ones included. So each combination is made once. Rows of A and
+B leave their slices by the slowest of the opposite watermarks (``held_back``).
+
+Source: MJoin (Viglas, Naughton, Burger, VLDB 2003). We differ: rows of A that several new rows of C meet are
+joined with B once for all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from catalog.steps import makers_again
+from catalog.values.plan import FamilyPlan
+from operators.join.candidates import Probing, Reach, find_candidates
+from operators.join.family_joins import FamilyJoins
+from operators.lineage.lineage import RowClasses
+from operators.segments.segment import Segment
+from operators.steps.handed_pairs import HandedChunk, HandedPairs
+from operators.steps.watermarks import least
+
+#: Classes of rows whose queries do not matter.
+_ALIKE = RowClasses(None, (0,))
+
+
+@dataclass(slots=True, eq=False)
+class PairsAgain:
+    """Makes the pairs of a bucket again that do not rest.
+
+    Attributes:
+        families: Joins per family id.
+        makers: Family that makes the rows of side a, by the id of the family where these do not rest.
+        version: Plan version in force.
+        partials: Pairs of equal key that were looked at for the last rows.
+    """
+
+    families: Mapping[str, FamilyJoins]
+    makers: Mapping[str, FamilyPlan]
+    version: int
+    partials: int = field(default=0, init=False)
+
+    @classmethod
+    def of(cls, families: Mapping[str, FamilyJoins], plans: Sequence[FamilyPlan], version: int) -> PairsAgain:
+        """Return it for a plan.
+
+        Args:
+            families: Joins per family id.
+            plans: Families of the plan.
+            version: Its version.
+        """
+        return cls(families, makers_again(plans), version)
+
+    def rows(self, taker: FamilyPlan, males: Segment) -> Segment | None:
+        """Return the rows of side a of a family that new rows of side b may meet; None without any.
+
+        Args:
+            taker: The family.
+            males: New rows of its side b, by key.
+        """
+        behind_us = max(query.w_b_us for query in taker.queries)
+        self.partials = 0
+        return self._rows(taker, self.makers[taker.id], males, behind_us)
+
+    def all_rows(self, taker: FamilyPlan, maker: FamilyPlan) -> Segment | None:
+        """Return all rows of side a of a family, also those that no later row meets; None without any.
+
+        Args:
+            taker: The family.
+            maker: The family that makes them.
+        """
+        return self._rows(taker, maker, None, 0)
+
+    def _rows(
+        self, taker: FamilyPlan, maker: FamilyPlan, males: Segment | None, behind_us: int
+    ) -> Segment | None:
+        joins = self.families[maker.id]
+        below = self.makers.get(maker.id)
+        given = None
+        if below is not None:
+            given = self._rows(maker, below, males, behind_us)
+            if given is None:
+                return None
+        handed = HandedPairs(maker, list(self._pairs(joins, given, males, behind_us)))
+        return handed.rows(taker, self.families[taker.id].family.layouts["a"], self.version)
+
+    def _pairs(
+        self, joins: FamilyJoins, given: Segment | None, males: Segment | None, behind_us: int
+    ) -> Iterator[HandedChunk]:
+        """Yield the pairs of a family that it hands on.
+
+        Args:
+            joins: Its joins.
+            given: Rows of its side a, if they do not rest.
+            males: Later rows; only pairs are wanted whose row of a some of these may meet. None: all pairs.
+            behind_us: Largest window on the side of the males.
+        """
+        for chain in joins.chains.values():
+            build = chain.join.again
+            if build is None:
+                continue
+            rows: list[tuple[Segment, RowClasses]] = []
+            if given is not None:
+                admitted = chain.admitted("a", given)
+                rows = [] if admitted is None else [(admitted, chain.classes.of("a", admitted))]
+            else:
+                resting = [segment for state in chain.slices["a"] for segment in state.segments]
+                rows = [(segment, chain.classes.of("a", segment)) for segment in resting]
+                if males is not None:
+                    rows = self._met(rows, males, Reach(chain.reach("a").behind_us, behind_us))
+            resting = [segment for state in chain.slices["b"] for segment in state.segments]
+            others = [(segment, chain.classes.of("b", segment)) for segment in resting]
+            reach, touched = chain.reach("b"), np.zeros(1, dtype=np.int64)
+            for some, classes in rows:
+                probed = _probed(others, some, reach)
+                for found in find_candidates(probed, some, classes, reach, touched, "b"):
+                    chunk = build.build(found.males, found.females)
+                    if chunk is not None and chunk.handed is not None:
+                        yield chunk.handed
+            self.partials += int(touched[0])
+
+    def _met(
+        self, resting: Sequence[tuple[Segment, RowClasses]], males: Segment, reach: Reach
+    ) -> list[tuple[Segment, RowClasses]]:
+        """Return those of resting rows that some male meets, with their classes."""
+        touched = np.zeros(1, dtype=np.int64)
+        probed = _probed(resting, males, reach)
+        met = {id(each.rows): np.zeros(len(each.rows), dtype=np.bool_) for each in probed}
+        for found in find_candidates(probed, males, _ALIKE, reach, touched):
+            for run in found.females.runs:
+                met[id(run.rows)][run.index] = True
+        self.partials += int(touched[0])
+        kept = [(each, met[id(each.rows)]) for each in probed]
+        return [(each.rows.filter(keep), each.classes.select(keep)) for each, keep in kept if keep.any()]
+
+
+def _probed(resting: Sequence[tuple[Segment, RowClasses]], males: Segment, reach: Reach) -> list[Probing]:
+    """Return those of resting segments that males may meet, with the males."""
+    oldest, newest = males.t_min, males.t_max
+    return [
+        Probing(0, rows, classes, males.key, males.ts, None)
+        for rows, classes in resting
+        if reach.can_meet(rows, oldest, newest)
+    ]
+
+
+def held_back(
+    families: Sequence[FamilyPlan], before: Callable[[FamilyPlan], Mapping[str, int | None]]
+) -> dict[str, int | None]:
+    """Return event times that rows of both sides may not be purged beyond, by family id.
+
+    These are the watermarks, as the batch began, of the streams whose new rows have pairs made again.
+
+    Args:
+        families: Families of the plan, in the order of their steps.
+        before: Returns the watermark of each side of a family, as the batch began.
+    """
+    found: dict[str, int | None] = {}
+    makers = makers_again(families)
+    for family in reversed(families):
+        maker = makers.get(family.id)
+        if maker is not None:
+            slowest = before(family)["b"]
+            for each in (family.id, maker.id):
+                slowest = least(slowest, found[each]) if each in found else slowest
+            found[maker.id] = slowest
+    return found

@@ -1,0 +1,54 @@
+"""Families whose pairs of the step before do not rest, because they are made again (``catalog.steps``)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from catalog.steps import intermediate_id, is_exchanged, is_intermediate, step_order, stream_sides
+from catalog.values.plan import FamilyPlan, Replication
+from catalog.values.query import Query
+from catalog.values.stream import Stream
+
+
+def unrested_families(
+    grouped: Mapping[str, Sequence[Query]],
+    before: Mapping[str, FamilyPlan],
+    replications: Mapping[str, Replication],
+    streams: Mapping[int, Stream],
+) -> dict[str, str]:
+    """Return each family whose side a does not rest, with the family that makes these rows.
+
+    Rows rest once some query of the family wants it, and as long as the family has queries. They also rest
+    where rows of the step before may be missing when they are made again: rows of heavy keys, which several
+    buckets share, rows whose key the other stream closes, and rows in rings.
+
+    Args:
+        grouped: Queries by family, as steps.
+        before: Families of the plan in force by id.
+        replications: Keys that several buckets share, by family.
+        streams: Streams by id.
+    """
+    firsts = {name: members[0] for name, members in grouped.items()}
+    makers = {
+        intermediate_id(q.a.stream_id, q.b.stream_id, q.key, q.clocks): name for name, q in firsts.items()
+    }
+    found: dict[str, str] = {}
+    for name in step_order({n: (q.a.stream_id, q.b.stream_id, q.key, q.clocks) for n, q in firsts.items()}):
+        first = firsts[name]
+        if not is_intermediate(first.a.stream_id) or is_exchanged(first.a.stream_id):
+            continue
+        rests = name in before and before[name].rests
+        if rests or any(query.rests for query in grouped[name]):
+            continue
+        maker = makers[first.a.stream_id]
+        below = [maker]
+        while below[-1] in found:
+            below.append(found[below[-1]])
+        shared = any(replications.get(each, Replication()).replicates for each in below)
+        in_rings = any(each in before and before[each].probe.has_rings for each in below)
+        closing = any(
+            streams[s.stream_id].has_contract for s in stream_sides(first) if s.stream_id in streams
+        )
+        if not (shared or in_rings or closing):
+            found[name] = maker
+    return found
