@@ -6,6 +6,7 @@ Engines and workers share the directory of the checkpoint, as by a mount; nothin
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -14,6 +15,7 @@ from functools import cached_property
 from pathlib import Path
 from subprocess import PIPE, Popen
 from typing import Any
+from unittest.mock import patch
 
 import httpx
 from numba.core.caching import UserProvidedCacheLocator
@@ -89,7 +91,7 @@ class Cluster:
             "NUMBA_CACHE_DIR": str(_KERNELS),
             "HOME": "/mnt/home",
             "PYTHONDONTWRITEBYTECODE": "1",
-            "JAVA_HOME": str(use_java()),
+            "JAVA_HOME": str(_java_home()),
             "SPARK_HOME": str(packaged_home()),
         }
         self._spark(net.add("master"), "master.Master", "--host", "master", "--port", str(_MASTER_PORT))
@@ -195,6 +197,12 @@ def wait_until(
         assert time.monotonic() - began_s < seconds, f"{what}\n{told()}"
         time.sleep(0.1)
     return time.monotonic() - began_s
+
+
+def _java_home() -> Path:
+    """Return the home of Java, which this process itself need not know."""
+    with patch.dict(os.environ):
+        return use_java()
 
 
 def _give_kernels(host: Host) -> None:

@@ -150,5 +150,5 @@ def test_a_file_that_the_engine_does_not_see_stops_its_batch(tmp_path: Path) -> 
     assert "is 4 bytes" in str(refused.value)
     with pytest.raises(StorageDiffers) as refused:
         check_seen(tmp_path, [ResultFile("b2.parquet", "f", 1, bytes=5, crc32c=0)])
-    assert "is not such a file" in str(refused.value)
+    assert "is no such file" in str(refused.value)
     assert "SLUICE_STORAGE_URL" in str(refused.value)
