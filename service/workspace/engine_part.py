@@ -28,8 +28,7 @@ from service.commit.retention import DeadLetterRetention, ResultRetention
 from service.config.data_dir import DataDir
 from service.config.settings import Settings
 from service.engine.engine import Engine
-from service.engine.engine_control import report, wish_of
-from service.engine.engine_status import EngineStatus
+from service.engine.engine_control import EngineStatus, report, wish_of
 from service.faults import Faults
 from service.inputs.inputs import Inputs
 from service.inputs.retention import InputRetention
