@@ -13,9 +13,9 @@ from service.config.settings import Settings
 from service.config.storage import storage_of
 from service.engine.catalog_lease import CatalogLease
 from service.engine.engine_lock import EngineLock
+from service.engine.manifest_reader import manifest_reader
 from service.errors import MoveRefused, NoDataDir
 from service.inputs.sources.event_reader import shown
-from service.engine.manifest_reader import manifest_reader
 from service.recovery.move import FinishedMove, Place, move
 from service.recovery.opening import open_catalog, sqlite_file
 
