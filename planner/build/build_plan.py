@@ -365,7 +365,10 @@ def _family_plan(
 
 
 def chooses_band(
-    queries: Sequence[Query], streams: Mapping[int, Stream], previous: Plan | None, anew: Collection[str] = ()
+    queries: Sequence[Query],
+    streams: Mapping[int, Stream],
+    previous: Plan | None,
+    replanned: Collection[str] = (),
 ) -> bool:
     """Return whether statistics are to choose the band of a family (``families.bands``).
 
@@ -373,9 +376,9 @@ def chooses_band(
         queries: All queries.
         streams: Streams by id.
         previous: Plan version in force until now.
-        anew: Ids of families that are planned again.
+        replanned: Ids of families that are planned again.
     """
-    settled = set() if previous is None else {f.id for f in previous.families} - set(anew)
+    settled = set() if previous is None else {f.id for f in previous.families} - set(replanned)
     return any(
         len(candidate_bands((q.residual for q in members), _types(members, streams))) > 1
         for name, members in families(queries).items()

@@ -199,18 +199,18 @@ class Objective:
         return limited or "cpu-opt" in (self.strategy, *self.family_strategies.values())
 
     def weighs_keys(
-        self, previous: Plan | None, queries: Iterable[Query], anew: Collection[str] = ()
+        self, previous: Plan | None, queries: Iterable[Query], replanned: Collection[str] = ()
     ) -> bool:
         """Return whether the next plan depends on the keys of a family, which comes or is planned again.
 
         Args:
             previous: Plan in force.
             queries: Queries that run in the version to come.
-            anew: Ids of families that are planned again.
+            replanned: Ids of families that are planned again.
         """
         if self.partitioning != "auto":
             return False
-        kept = kept_families(previous, anew)
+        kept = kept_families(previous, replanned)
         plan = () if previous is None else previous.families
         # Who is in a kept family already asks for no other one; and there may be a thousand of them.
         known = {q.id for f in plan if f.id in kept for q in f.queries}

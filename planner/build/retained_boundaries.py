@@ -41,9 +41,11 @@ def boundaries_of(family: FamilyPlan) -> Boundaries:
     return Boundaries(a, b)
 
 
-def kept_families(previous: Plan | None, anew: Collection[str]) -> frozenset[str]:
+def kept_families(previous: Plan | None, replanned: Collection[str]) -> frozenset[str]:
     """Return the ids of the families in force that are not to be planned again."""
-    return frozenset() if previous is None else frozenset(f.id for f in previous.families) - frozenset(anew)
+    return (
+        frozenset() if previous is None else frozenset(f.id for f in previous.families) - frozenset(replanned)
+    )
 
 
 def given_families(previous: Plan | None) -> frozenset[str]:

@@ -343,7 +343,7 @@ class _Script:
             record_steps(store, (step,), version, previous)
         queries = [record.query for record in store.queries.running()]
         left: ByFamily | None = None
-        anew: frozenset[str] = frozenset()
+        replanned: frozenset[str] = frozenset()
         for scripted in steps:
             if scripted.migration is None:
                 continue
@@ -355,7 +355,7 @@ class _Script:
             # What one migration of this batch gives up, another does not bring back.
             before = wanted.left if left is None else left
             left = {family: ends for family, ends in wanted.left.items() if family in before}
-            anew |= wanted.anew
+            replanned |= wanted.replanned
         with self.workload.locating(steps[0].path if steps else ("queries",)):
             self.versions.append(
                 queries,
@@ -364,7 +364,7 @@ class _Script:
                 cause=cause,
                 actor="script",
                 at_batch=at_batch,
-                anew=anew,
+                replanned=replanned,
                 left=left,
             )
 

@@ -310,4 +310,4 @@ class _Term:
             if latest is not None and (overruled or not objective.is_of(latest, running)):
                 cause = f"strategy {objective.strategy} by settings"
                 # Pinned chains are given up, so they are not those of before.
-                versions.replan(latest, cause, anew=given_families(latest))
+                versions.replan(latest, cause, replanned=given_families(latest))

@@ -210,7 +210,7 @@ class WorkspaceStreams:
                     hint="Change or remove the query first.",
                 ) from error
             if meant != bind(query.cql, before):
-                updates.append(UpdateQuery(query.name, query.cql, anew=True))
+                updates.append(UpdateQuery(query.name, query.cql, rebound=True))
         return updates
 
     def _check_order(self, former: Stream, stream: Stream) -> None:

@@ -33,5 +33,3 @@ def test_invalidations_cost_looks_and_save_rows() -> None:
     assert [round(expired_rows(rates, p, "b"), 2) for p in asked.values()] == [10_000, 99.01, 100, 0.99]
     assert ring_work(JoinRates(0, 0, 1, 1), Probe("loops")) == RingWork(0, 0, 0, 0)
     assert expired_rows(JoinRates(0, 5, 1, 1), asked["probe"], "b") == 0
-
-
