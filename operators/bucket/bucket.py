@@ -23,8 +23,9 @@ from catalog.steps import (
 )
 from catalog.store.codec import decode
 from catalog.store.plan_differences import BucketRecord, applied
+from catalog.values.control import Horizon, Promises
 from catalog.values.counters.batch_counters import StreamPunctuations
-from catalog.values.plan import FamilyPlan, Horizon, Plan, Promises
+from catalog.values.plan import FamilyPlan, Plan
 from operators.bucket.batch_output import BatchOutput
 from operators.bucket.closing import BatchClosings, decoded_promise
 from operators.bucket.family_batch import FamilyBatch

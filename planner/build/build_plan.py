@@ -21,23 +21,21 @@ from catalog.steps import (
     stream_sides,
     widest_sides,
 )
-from catalog.values.boundaries import Boundaries
 from catalog.values.calibration import Calibration
 from catalog.values.plan import (
     ALL_BUCKETS,
-    AskedProbe,
     Band,
+    Boundaries,
     FamilyPlan,
     JoinPlan,
     Plan,
     PlannedFilter,
     PlannedQuery,
-    Probe,
-    PunctuationPolicy,
-    PurgePrices,
     Replication,
     Strategy,
 )
+from catalog.values.policies.probe import AskedProbe, Probe
+from catalog.values.policies.punctuation_policy import PunctuationPolicy, PurgePrices
 from catalog.values.query import Query, Side
 from catalog.values.statistics import Profile
 from catalog.values.stream import Stream

@@ -12,17 +12,12 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TypeVar
 
-from catalog.values.boundaries import Boundaries
 from catalog.values.calibration import Calibration
 from catalog.values.migration import OnLeave
-from catalog.values.plan import (
-    AskedMemory,
-    AskedProbe,
-    Partitioning,
-    Plan,
-    PunctuationPolicy,
-    Strategy,
-)
+from catalog.values.plan import Boundaries, Partitioning, Plan, Strategy
+from catalog.values.policies.memory import AskedMemory
+from catalog.values.policies.probe import AskedProbe
+from catalog.values.policies.punctuation_policy import PunctuationPolicy
 from catalog.values.query import Query
 from planner.build.retained_boundaries import NO_BOUNDARIES, ByFamily, kept_families, retained_boundaries
 from planner.costs.calibrated import CalibratedModel

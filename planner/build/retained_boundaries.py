@@ -13,8 +13,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 
-from catalog.values.boundaries import Boundaries
-from catalog.values.plan import SHARED_JOIN, FamilyPlan, JoinPlan, Plan, Slice
+from catalog.values.plan import SHARED_JOIN, Boundaries, FamilyPlan, JoinPlan, Plan, Slice
 from catalog.values.query import Query
 from planner.families.families import SIDES, Family, SideName, families, side_chain, side_window_us
 from planner.families.filters import weaker_filters

@@ -15,9 +15,8 @@ from dataclasses import dataclass, replace
 
 from catalog.errors import SluiceError
 from catalog.store.store import Store
-from catalog.values.boundaries import Boundaries
 from catalog.values.migration import ExplicitStep
-from catalog.values.plan import Plan
+from catalog.values.plan import Boundaries, Plan
 from catalog.values.query import Query
 from planner.build.choose_memory import chooses_memory
 from planner.build.explicit_steps import stepped_boundaries

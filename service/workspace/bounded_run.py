@@ -21,7 +21,8 @@ from catalog.durations import MAX_TIME_US
 from catalog.store.store import Store
 from catalog.values.calibration import Calibration
 from catalog.values.change import AddQuery, Change
-from catalog.values.plan import Heartbeat, Strategy
+from catalog.values.control import Heartbeat
+from catalog.values.plan import Strategy
 from catalog.values.query import UNBOUNDED_US, Query
 from catalog.values.source_file import SourceFile
 from catalog.values.stream import FilesSource, GeneratorSource, Stream

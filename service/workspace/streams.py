@@ -19,7 +19,7 @@ from catalog.errors import InvalidInput, StreamInUse
 from catalog.steps import steps, stream_sides
 from catalog.store.store import Store
 from catalog.values.change import UpdateQuery
-from catalog.values.plan import Heartbeat
+from catalog.values.control import Heartbeat
 from catalog.values.source_file import SourceFile
 from catalog.values.stream import FilesSource, HttpSource, KafkaSource, Stream
 from operators.storage.folder import Folder

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from catalog.values.plan import Invalidation, Probe
+from catalog.values.policies.probe import Invalidation, Probe
 from tests.bench.oblivious.ring_costs import JoinRates, RingWork, expired_rows, ring_work, rings_looked_at
 
 INVALIDATIONS: tuple[Invalidation, ...] = get_args(Invalidation)

@@ -11,7 +11,7 @@ from typing import get_args
 import numpy as np
 import pyarrow as pa
 
-from catalog.values.plan import Invalidation, Probe
+from catalog.values.policies.probe import Invalidation, Probe
 from operators.bucket.counters import probe_counters
 from operators.kernels.keys import Int64s
 from planner.build.build_plan import build_plan

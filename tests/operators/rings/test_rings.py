@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from catalog.values.counters.add_up import add_up
 from catalog.values.counters.family_counters import ProbeCounters
-from catalog.values.plan import FamilyPlan, Invalidation, Plan, Probe
+from catalog.values.plan import FamilyPlan, Plan
+from catalog.values.policies.probe import Invalidation, Probe
 from operators.bucket.counters import probe_counters
 from operators.join.chain import Chain
 from planner.build.build_plan import build_plan

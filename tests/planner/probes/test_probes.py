@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from catalog.values.calibration import Calibration
-from catalog.values.plan import AskedProbe, FamilyPlan, Plan, Probe
+from catalog.values.plan import FamilyPlan, Plan
+from catalog.values.policies.probe import AskedProbe, Probe
 from catalog.values.statistics import FamilyProfile, Measure, Profile
 from planner.build.build_plan import build_plan
 from planner.build.objective import Objective
