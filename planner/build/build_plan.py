@@ -159,7 +159,12 @@ def build_plan(
         elif members[0].ordered and may_sort(objective, old):
             # Rows that wait have come to the buckets that their keys had then.
             asked = HASHED
-        elif members[0].counts_rows or (hands_on and not is_theta(family_id)) or is_exchanged(sides[0]):
+        elif (
+            members[0].counts_rows
+            or (hands_on and not is_theta(family_id))
+            or any(map(is_exchanged, sides))
+            or members[0].right is not None
+        ):
             # All rows of a key are counted, and wait for their ranks, in one bucket. Pairs that are made in
             # the bucket of a new fragment would not meet the rows that already rest in a next step. Pairs on
             # their way to other buckets would not come to the new ones.
@@ -276,6 +281,7 @@ def _family(
                 grouping=q.grouping,
                 hands_on=q.hands_on,
                 expires_a=q.a.expires,
+                expires_b=q.b.expires,
             )
         )
     return Family(family_id, tuple(planned), filters_a, filters_b)
