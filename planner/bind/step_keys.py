@@ -301,18 +301,18 @@ def _first(columns: Equals, positions: Sequence[int]) -> tuple[int, str]:
     return min((positions.index(p), name) for p, name in columns if p in positions)
 
 
-def may_be_made_again(shape: JoinShape, before: tuple[int, ...], position: int) -> bool:
+def may_be_made_again(distances: Distances, before: tuple[int, ...], position: int) -> bool:
     """Return whether the pairs of some streams can be made again for the rows of one that joins them.
 
     The rows that they are made of rest as long as they can meet each other. So a later row of the stream must
     not be in the windows of one of them for longer than that.
 
     Args:
-        shape: The query.
+        distances: Bounds on the event times of the query's streams.
         before: Positions of the streams joined before, with the same key.
         position: Position of the stream that joins.
     """
-    most_us = shape.distances.most_us
+    most_us = distances.most_us
     return all(most_us[i, position] <= most_us[i, j] for i in before for j in before if i != j)
 
 

@@ -30,6 +30,7 @@ from planner.bind.clocks.orders import joins_orders
 from planner.bind.clocks.rows import step_row_windows
 from planner.bind.distances import Distances
 from planner.bind.joining.bound_steps import BoundStep, BoundSteps, time_of
+from planner.bind.joining.named_tree import NamedTree
 from planner.bind.outputs import bind_outputs
 from planner.bind.size import check_size
 from planner.bind.step_conditions import (
@@ -45,6 +46,7 @@ from planner.bind.step_conditions import (
 )
 from planner.bind.step_keys import (
     ChooseOrder,
+    Joining,
     equal_columns,
     joining_order,
     step_keys,
@@ -60,7 +62,7 @@ from planner.predicates.constants import Constant
 from planner.sql.cql import Window
 from planner.sql.scope import SideName
 from planner.sql.statement import Statement
-from planner.sql.step_scope import Item, Origin, StepScope
+from planner.sql.step_scope import Origin, StepScope
 
 
 def bind_steps(
@@ -79,11 +81,10 @@ def bind_steps(
     scope = StepScope(statement, streams, len(statement.sources) - 1)
     found = classified(statement, scope)
     equal = equal_columns((left, right) for left, right, _ in found.equal)
-    order: tuple[Item, ...] | None = joining_order(len(scope.written), equal, found.linked)
+    order = joining_order(len(scope.written), equal, found.linked)
     if order is None:
         refuse_key(scope, found, equal)
     by_keys = joining_order(len(scope.written), equal) is not None
-    again: frozenset[int] = frozenset()
     windows = [statement.window, *(source.window for source in statement.sources)]
     windowed = found.bounds_at is not None or any(window is not None for window in windows)
     ordered = not windowed and joins_orders([this.stream for this in scope.written], common_key(scope, equal))
@@ -91,12 +92,16 @@ def bind_steps(
         found.distances.all_equal()
     else:
         _close(scope, statement, found)
+    tree = None if statement.tree is None else NamedTree(statement.tree, scope)
+    timed = not ordered and not _counts_rows(statement)
+    joining = Joining(order)
+    if tree is not None:
+        joining = tree.joining(equal, found.linked, found.distances, timed=timed)
+    elif choose is not None and by_keys and timed:
         # Costs are known of orders in which each step has a key and all windows are of time.
-        if choose is not None and by_keys and not _counts_rows(statement):
-            joining = choose(join_shape(scope, found, equal))
-            order, again = joining.positions, joining.again
-    scope = scope.in_order(order)
-    keys = step_keys(order, [this.stream.id for this in scope.written], equal)
+        joining = choose(join_shape(scope, found, equal))
+    scope = scope.in_order(joining.positions)
+    keys = step_keys(joining.positions, [this.stream.id for this in scope.written], equal)
     counted = step_row_windows(scope, keys, equal)
     conditions = conditions_of(scope, found, keys)
     refuse_announcement(statement, scope.written, "a join of more than two streams")
@@ -111,9 +116,17 @@ def bind_steps(
     selected = {origin_of(scope, side, column) for side, column in read}
     bound[whole] = replace(bound[whole], read=bound[whole].read | selected)
     steps = BoundSteps(
-        bound, {key.joined: key for key in keys}, found.distances, counted, clock, NEVER in texts, again
+        bound,
+        {key.joined: key for key in keys},
+        found.distances,
+        counted,
+        clock,
+        NEVER in texts,
+        joining.again,
     )
     query = steps.query(scope, outputs)
+    if tree is not None:
+        tree.check(query)
     refuse_horizon(query, scope.written)
     return replace(query, id=query_id, name=name, cql=cql)
 

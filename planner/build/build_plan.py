@@ -45,7 +45,13 @@ from catalog.wording import listed
 from planner.build.check_plan import check_plan
 from planner.build.choose_memory import choose_memory, chooses_memory, may_sort
 from planner.build.objective import Objective
-from planner.build.replication import HASHED, asked_replication, departed_replications, former_replications
+from planner.build.replication import (
+    HASHED,
+    asked_replication,
+    departed_replications,
+    former_replications,
+    refuse_spread_pairs,
+)
 from planner.build.resting import unrested_families
 from planner.build.retained_boundaries import NO_BOUNDARIES, ByFamily, pinned_chain, with_retained
 from planner.costs.cost import CostModel
@@ -114,6 +120,7 @@ def build_plan(
     Raises:
         UnknownStrategy: There is no strategy of that name.
         InvalidProbe: Rings are requested for a family that cannot have them.
+        UnsupportedCql: Pairs of two steps would not meet in one bucket (``replication``).
         InvalidPlan: A query names a stream that is not given, or an invariant is broken.
     """
     for name in (objective.strategy, *objective.family_strategies.values()):
@@ -227,6 +234,7 @@ def build_plan(
             )
         )
 
+    refuse_spread_pairs(planned)
     flowing, present = _streams(queries, streams, previous), {f.id for f in planned}
     plan = Plan(
         version=version,

@@ -88,7 +88,7 @@ class OrderCosts:
         if not following.columns:
             return None
         if not rests:
-            possible = may_be_made_again(self.rates.shape, before, position)
+            possible = may_be_made_again(self.rates.shape.distances, before, position)
             if following.exchanged or order.groups or not possible:
                 return None
         return self._joined(order, position, following, rests=rests), following.columns
