@@ -139,6 +139,8 @@ class Query:
         hands_on: Whether its pairs are rows of a next step and not results.
         rests: Whether the pairs of ``left`` rest until they can meet no later row. If not, they are made
             again for the later rows (``catalog.steps``).
+        spreads: Whether the buckets of a key share the rows of its one preserved side, and all of them have
+            the other side's rows (``operators.kernels.fragments``). Such queries are a family of their own.
     """
 
     id: int
@@ -157,6 +159,7 @@ class Query:
     left: Query | None = None
     hands_on: bool = False
     rests: bool = True
+    spreads: bool = False
 
     @property
     def announces(self) -> bool:
@@ -183,6 +186,8 @@ class Query:
         most = {"inner": 0, "outer": 2, "semi": 1, "anti": 2}[self.kind]
         if not (self.kind != "inner") <= len(self.preserved) <= most:
             raise ValueError(f"{self.kind} join that preserves {self.preserved}")
+        if self.spreads and len(self.preserved) != 1:
+            raise ValueError(f"rows of {self.preserved} cannot be spread over buckets")
 
 
 #: Why a query left the plan.
