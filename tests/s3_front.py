@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import io
 import threading
 import uuid
 from collections import Counter
@@ -36,6 +38,7 @@ class Front:
         breaks_off: Whether objects end in their middle.
         together: Uploads wait for each other there; None: they do not.
         asked: How often what was asked for: the method, or ``list`` or ``copy``.
+        signed: How many uploads came with the SHA-256 of what they brought.
     """
 
     url: str = field(default_factory=lambda: f"s3://{_BUCKET}/{uuid.uuid4().hex}")
@@ -43,6 +46,7 @@ class Front:
     breaks_off: bool = False
     together: threading.Barrier | None = None
     asked: Counter[str] = field(default_factory=Counter)
+    signed: int = 0
     _app: Any = field(default_factory=lambda: DomainDispatcherApplication(create_backend_app))
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -58,8 +62,13 @@ class Front:
             environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
             start_response("503 Slow Down", [("Content-Length", "0")])
             return []
-        if method == "PUT" and self.together is not None:
-            self.together.wait()
+        if method == "PUT":
+            body = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
+            environ["wsgi.input"] = io.BytesIO(body)
+            with self._lock:
+                self.signed += environ.get("HTTP_X_AMZ_CONTENT_SHA256") == hashlib.sha256(body).hexdigest()
+            if self.together is not None:
+                self.together.wait()
         answer: Iterable[bytes] = self._app(environ, start_response)
         if method == "GET" and self.breaks_off:
             whole = b"".join(answer)
@@ -80,6 +89,7 @@ def front(patch: pytest.MonkeyPatch) -> Iterator[Front]:
     try:
         boto3.client("s3", endpoint_url=address).create_bucket(Bucket=_BUCKET)
         found.asked.clear()
+        found.signed = 0
         yield found
     finally:
         server.shutdown()

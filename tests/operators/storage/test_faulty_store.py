@@ -10,7 +10,7 @@ import pytest
 
 from operators.errors import StorageDown
 from operators.storage import object_folder
-from operators.storage.folder import create, fetch, names, publish, read, remove, sizes
+from operators.storage.folder import create, fetch, names, publish, read, remove, stored
 from operators.storage.object_folder import ObjectFolder
 from tests.operators.storage.test_folder import CACHE_BYTES, put
 from tests.s3_front import Front, front
@@ -39,7 +39,7 @@ def test_a_store_that_refuses_for_a_moment_is_asked_again(
     store.refuses = 2
     assert [path.read_bytes() for path in fetch(there, ["a"])] == [b"rows"]
     store.refuses = 2
-    assert sizes(there, ["a"]) == {"a": 4}
+    assert stored(there, ["a"])["a"].bytes == 4
     store.refuses = 2
     assert names(there) == ["a"]
     store.refuses = 2
@@ -96,3 +96,4 @@ def test_files_are_uploaded_side_by_side(store: Front, machines: tuple[ObjectFol
     assert not store.together.broken
     assert [path.read_bytes().decode() for path in fetch(there, files)] == files
     assert store.asked == {"PUT": 8, "GET": 8}
+    assert store.signed == 8
