@@ -87,6 +87,7 @@ class PlannedQuery:
         grouping: Groups that are its results; None if its results are pairs.
         hands_on: Whether its pairs are rows of its next step (``catalog.steps``) and not results.
         expires_a: When it needs a row of a no longer (``catalog.values.query.Side``).
+        expires_b: The same for b.
     """
 
     id: int
@@ -106,16 +107,20 @@ class PlannedQuery:
     grouping: Grouping | None = None
     hands_on: bool = False
     expires_a: tuple[tuple[str, int], ...] = ()
+    expires_b: tuple[tuple[str, int], ...] = ()
 
     @property
     def announces(self) -> bool:
         """Return whether its results have result punctuations among them."""
         return any(output.name == PUNCTUATION_OUTPUT for output in self.outputs)
 
-    @property
-    def alike_us(self) -> int | None:
-        """Time that a row of a is needed after its oldest event time, µs; None where another rule decides."""
-        timed = [(name, us) for name, us in self.expires_a if not is_rank(name)]
+    def expires(self, side: str) -> tuple[tuple[str, int], ...]:
+        """Return when it needs a row of a side no longer."""
+        return self.expires_a if side == "a" else self.expires_b
+
+    def alike_us(self, side: str) -> int | None:
+        """Return how long it needs a row after its oldest event time, µs; None where another rule decides."""
+        timed = [(name, us) for name, us in self.expires(side) if not is_rank(name)]
         return timed[0][1] if [name for name, _ in timed] == [OLDEST] else None
 
     @property
@@ -347,6 +352,10 @@ class FamilyPlan:
     purge_prices: PurgePrices = PurgePrices()
     rests: bool = True
 
+    def filters(self, side: str) -> tuple[PlannedFilter, ...]:
+        """Return the distinct filters of a side, by bit."""
+        return self.filters_a if side == "a" else self.filters_b
+
     def clock(self, side: str) -> Clock:
         """Return the clock that measures the windows of a side."""
         return self.clock_a if side == "a" else self.clock_b
@@ -383,6 +392,16 @@ class FamilyPlan:
         return any(q.kind != "inner" for q in self.queries)
 
     @property
+    def spread_side(self) -> Literal["a", "b"] | None:
+        """Side whose rows are judged, each in one bucket of its key, while the other's rest in all of them.
+
+        None where the rows of both sides, or of neither, rest in one bucket each. A family is of one kind for
+        ever, so its id tells.
+        """
+        sides: tuple[Literal["a", "b"], ...] = ("a", "b")
+        return next((side for side in sides if self.id.endswith(f"-absence-{side}")), None)
+
+    @property
     def has_groups(self) -> bool:
         """Return whether the results of its queries are groups of pairs; all queries agree in this."""
         return any(q.grouping is not None for q in self.queries)
@@ -392,10 +411,9 @@ class FamilyPlan:
         """Return whether some of its queries hand on their pairs to a next step."""
         return any(q.hands_on for q in self.queries)
 
-    @property
-    def rows_expire(self) -> bool:
-        """Return whether each row of side a, which is an intermediate, leaves at a time of its own."""
-        return all(q.expires_a for q in self.queries)
+    def rows_expire(self, side: str) -> bool:
+        """Return whether each row of a side, which is an intermediate, leaves at a time of its own."""
+        return all(q.expires(side) for q in self.queries)
 
     @property
     def keyless_sides(self) -> frozenset[str]:
@@ -420,9 +438,10 @@ class FamilyPlan:
             males = query.filter_b if side == "a" else query.filter_a
             reached[males] = max(slices, reached.get(males, 0))
         every, ends = reached.get(None, 0), set(reached.values())
+        rows_expire, males_expire = map(self.rows_expire, (side, "b" if side == "a" else "a"))
         lazy = [
-            ((self.rows_expire and side == "a") or piece.keep == following.keep)
-            and ((self.rows_expire and side == "b") or every > number or number not in ends)
+            (rows_expire or piece.keep == following.keep)
+            and (males_expire or every > number or number not in ends)
             for number, (piece, following) in enumerate(pairwise(chain), start=1)
         ]
         return (*lazy, False)

@@ -142,11 +142,13 @@ class Chain:
             self._purge(side, watermarks[other])
             if self.rings is not None:
                 self._empty_rings(self.rings[side], side, females[side], watermarks[other])
-            elif side == "a" and self.join.expiry is not None:
-                self._expire(partial(self._passed, self.join.expiry), watermarks[other])
+            elif side in self.join.expiries:
+                passed = partial(self._passed, side, self.join.expiries[side])
+                self._expire(side, passed, watermarks[other])
             live = self.classes.family.lineages[side].live
             for state in self.slices[side]:
-                compact(state, self.join.slacks[side], live, partial(self._without_dead, side, state))
+                if state.segments:
+                    compact(state, self.join.slacks[side], live, partial(self._without_dead, side, state))
 
     def process_ranked(
         self,
@@ -195,8 +197,8 @@ class Chain:
             elif not by_key:
                 reached = ranked.reached(side, watermarks)
                 self._purge(side, reached)
-                if side == "a" and self.join.expiry is not None:
-                    self._expire(partial(self._passed_in_rows, earlier), reached)
+                if side in self.join.expiries:
+                    self._expire(side, partial(self._passed_in_rows, earlier), reached)
             live = self.classes.family.lineages[side].live
             for state in self.slices[side]:
                 # Rows of other keys do not decide when a row leaves.
@@ -280,6 +282,9 @@ class Chain:
             return
         slices = self.slices[side]
         for index, state in enumerate(slices):
+            # Of a thousand slices most are empty.
+            if not state.segments:
+                continue
             end_of = partial(self._loses_us, side, index) if self.join.slacks[side] else None
             last = index + 1 == len(slices)
             if last and self.rings is not None:
@@ -289,22 +294,23 @@ class Chain:
             if last:
                 state.counts.purged += sum(map(len, before)) - state.rows
             for segment in leaving:
-                self._propagate(side, segment, state, slices[index + 1])
+                self._propagate(side, segment, index, watermark_us)
             if side in self.dead:
                 whole = set(map(id, before))
                 parts = [s if id(s) in whole else self._without_dead(side, state, s) for s in state.segments]
                 state.segments = [part for part in parts if part is not None]
 
-    def _expire(self, passed: Callable[[Segment, int], Bools], reached: int | None) -> None:
-        """Remove rows of a, which are those of an intermediate, that no later row can meet.
+    def _expire(self, side: str, passed: Callable[[Segment, int], Bools], reached: int | None) -> None:
+        """Remove rows of an intermediate that no later row can meet.
 
         Args:
+            side: Side of the rows.
             passed: Tells which rows no row can meet that is not below an event time.
             reached: Event time that no later row of the other side is below.
         """
         if reached is None:
             return
-        slices = self.slices["a"]
+        slices = self.slices[side]
         held = [segment for state in slices for segment in state.segments]
         expired = iter(leaving(held, [passed(segment, reached) for segment in held]))
         for state in slices:
@@ -315,11 +321,11 @@ class Chain:
                     continue
                 state.counts.purged += int(np.count_nonzero(gone))
                 if not gone.all():
-                    staying.append(self._kept("a", segment, ~gone))
+                    staying.append(self._kept(side, segment, ~gone))
             state.segments = staying
 
-    def _passed(self, expiry: Expiry, segment: Segment, reached: int) -> Bools:
-        classes = self.classes.of("a", segment)
+    def _passed(self, side: str, expiry: Expiry, segment: Segment, reached: int) -> Bools:
+        classes = self.classes.of(side, segment)
         return expiry.expired(segment, (classes.codes, classes.masks), reached)
 
     def _passed_in_rows(self, earlier: Sequence[Ranking], segment: Segment, reached: int) -> Bools:
@@ -343,7 +349,27 @@ class Chain:
         self.classes.put(kept, self.classes.of(side, segment).select(keep))
         return kept
 
-    def _propagate(self, side: str, segment: Segment, state: SliceState, following: SliceState) -> None:
+    def _propagate(self, side: str, segment: Segment, index: int, watermark_us: int | None = None) -> None:
+        """Let a segment leave a slice for the next one, or for all that the watermark has passed already.
+
+        Args:
+            side: Side of the rows.
+            segment: The rows.
+            index: Index of the slice.
+            watermark_us: Opposite watermark; None: the segment goes no further than to the next slice.
+        """
+        slices = self.slices[side]
+        to = index + 1
+        if watermark_us is not None and side not in self.dead:
+            ends_us = self.ends_us[side]
+            passed = min(bisect_right(ends_us, watermark_us - segment.t_max, to), len(slices) - 1)
+            # Of the queries that reach a slice all reach those before it, too.
+            if passed > to and self._all_reach(side, segment, slices[passed].reach):
+                for state in slices[to : passed + 1]:
+                    state.counts.moved_in += len(segment)
+                slices[passed].segments.append(segment)
+                return
+        state, following = slices[index], slices[to]
         reaching = self.reaching(side, segment, following.reach)
         following.counts.filtered += len(segment) - (0 if reaching is None else len(reaching))
         kept = None if reaching is None else self._without_dead(side, state, reaching)
@@ -391,7 +417,7 @@ class Chain:
                 if count < len(segment):
                     staying.append(segment.filter(~passed))
                 if index + 1 < len(slices):
-                    self._propagate(side, segment.filter(passed), state, slices[index + 1])
+                    self._propagate(side, segment.filter(passed), index)
                 else:
                     state.counts.purged += count
             state.segments = staying
@@ -405,7 +431,7 @@ class Chain:
         slices = self.slices[side]
         # The last end is not lazy. Of the queries that reach a slice all reach those before it, too.
         before = range(index, self.join.lazy_ends[side].index(False, index))
-        if side == "a" and self.join.expiry is not None:
+        if side in self.join.expiries:
             return slices[before.stop].w_end_us
         number = bisect_left(
             before, True, key=lambda n: not self._all_reach(side, segment, slices[n + 1].reach)
@@ -470,8 +496,8 @@ class Chain:
                     slices[number].counts.made += made
                 self._count_results(chunk.apart)
                 pairs.add(chunk)
-        for state, count in zip(slices, touched.tolist(), strict=True):
-            state.counts.touched += count
+        for number in np.flatnonzero(touched).tolist():
+            slices[number].counts.touched += int(touched[number])
         if self.rings is not None:
             self.rings[side].counts.scanned += sum(p.scan.scanned for p in probings if p.scan is not None)
 
@@ -483,13 +509,17 @@ class Chain:
                 a's side.
         """
         bounds = self.join.builder.router
-        starts = [("a", 0), *(("a", us) for us in bounds.bounds_a.tolist())]
-        starts += [("b", 0), *(("b", us) for us in bounds.bounds_b.tolist())]
-        for place in np.flatnonzero(apart).tolist():
-            side, start_us = starts[place]
+        first_b = len(bounds.bounds_a) + 1
+        for side, own, bounds_us in (
+            ("a", apart[:first_b], bounds.bounds_a),
+            ("b", apart[first_b:], bounds.bounds_b),
+        ):
+            places = np.flatnonzero(own)
+            starts_us = np.where(places > 0, bounds_us[places - 1], 0)
             slices = self.slices[side]
-            number = min(bisect_right(self.ends_us[side], start_us), len(slices) - 1)
-            slices[number].counts.results += int(apart[place])
+            for start_us, count in zip(starts_us.tolist(), own[places].tolist(), strict=True):
+                number = min(bisect_right(self.ends_us[side], start_us), len(slices) - 1)
+                slices[number].counts.results += count
 
     def _probings(
         self,
@@ -504,9 +534,14 @@ class Chain:
         reaching: Int64s | None = None
         keys, times, oldest, newest = males.key, males.ts, males.t_min, males.t_max
         arrivals = None if self.rings is None else self.rings[side].arrivals(males)
-        for number, state in enumerate(self.slices[side]):
-            # Males that come to the first slice were admitted to the join: they reach one of its queries.
-            keep = classes.serving(len(males), state.reach) if number else None
+        slices = self.slices[side]
+        # Males that come to the first slice were admitted to the join: they reach one of its queries. Of the
+        # queries that reach a slice all reach those before it, too.
+        all_come = bisect_left(
+            slices[1:], True, key=lambda state: classes.serving(len(males), state.reach) is not None
+        )
+        for number, state in enumerate(slices):
+            keep = classes.serving(len(males), state.reach) if number > all_come else None
             if keep is not None:
                 if not keep.any():
                     break
@@ -514,6 +549,8 @@ class Chain:
                 keys, times = males.key[reaching], males.ts[reaching]
                 oldest, newest = int(times.min()), int(times.max())
             state.counts.males += len(keys)
+            if not state.segments and (arrivals is None or number + 1 < len(slices)):
+                continue
             state.counts.product += len(keys) * state.rows
             if arrivals is not None:
                 scans = self._scans(side, number, arrivals if keep is None else arrivals.only(keep), reached)

@@ -157,8 +157,8 @@ class FamilyJoins:
                 for side, other in _OPPOSITES
                 if other in self.closed
             }
-            # Rows whose key is closed do not rest, and are decided all the same. Families with absence have
-            # one bucket for each key, so their other rows all rest here.
+            # Rows whose key is closed do not rest, and are decided all the same. Rows that are judged take
+            # part in one bucket, so all others rest here.
             judged = {side: fresh[side] if side in met else resting[side] for side in SIDES}
             new = {side: [rows for rows in (judged[side],) if rows is not None] for side in SIDES}
             due = absence.due(held, new, keyless, before, watermarks, self.classes, met)

@@ -74,7 +74,10 @@ class NearestMatches:
 
     def add(self, marks: GroupMarks) -> None:
         """Take in marks at positions that have places; one may come twice."""
-        place = self._places(marks.pos)
+        if self.table is not None:
+            self.table.take_nearer(self.ahead, self.behind, marks.pos, marks.ahead, marks.behind)
+            return
+        place = np.searchsorted(self.known, marks.pos)
         np.minimum.at(self.ahead, place, marks.ahead)
         np.minimum.at(self.behind, place, marks.behind)
 
@@ -85,7 +88,7 @@ class NearestMatches:
             return none, none
         if self.table is not None:
             return self.table.nearest(self.ahead, self.behind, pos, NO_MATCH)
-        place = np.minimum(self._places(pos), len(self.known) - 1)
+        place = np.minimum(np.searchsorted(self.known, pos), len(self.known) - 1)
         inside = self.known[place] == pos
         return np.where(inside, self.ahead[place], NO_MATCH), np.where(inside, self.behind[place], NO_MATCH)
 
@@ -94,9 +97,6 @@ class NearestMatches:
         ahead, behind = self.at(pos)
         none = (ahead == NO_MATCH) & (behind == NO_MATCH)
         return int(np.count_nonzero(none)) if once else len(np.unique(pos[none]))
-
-    def _places(self, pos: Int64s) -> Int64s:
-        return np.searchsorted(self.known, pos) if self.table is None else self.table.places(pos)
 
 
 @dataclass(slots=True, eq=False)

@@ -21,15 +21,18 @@ given a key, later ones leave it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from catalog.steps import is_exchanged, is_intermediate, makers
 from catalog.values.plan import ALL_BUCKETS, FamilyPlan, Partitioning, Plan, Replication
+from catalog.values.query import Query
 from catalog.values.stream import Stream
 from planner.costs.rates import FamilyRates
 from planner.costs.shipped import SHIPPED
+from planner.errors import UnsupportedCql
 from planner.families.families import SIDES, Family, family_streams, is_theta, side_window_us
 
 HASHED = Replication()
@@ -60,12 +63,32 @@ def asked_replication(
         rates: What is known of it.
         choose: Whether the planner may choose; else it asks for nothing.
     """
+    if family.spreads:
+        return Replication(ALL_BUCKETS)
     if any(q.kind != "inner" or q.grouping is not None for q in family.queries):
         # All partners of a row must come to one bucket, which tells that there are none, or adds them up.
         return HASHED
     if partitioning == "replicate" or is_theta(family.id):
         return Replication(ALL_BUCKETS)  # without a key any row may join any other
     return chosen_replication(family, rates) if partitioning == "auto" and choose else HASHED
+
+
+def spread_query(query: Query, partitioning: Partitioning, streams: Mapping[str, Stream]) -> Query:
+    """Return a query that enters, with the rows that it judges spread over buckets where they are to be.
+
+    They are from the first row on or never: a bucket that a key spreads to later would lack the rows of the
+    other side, which rest in all buckets of their key.
+
+    Args:
+        query: The query.
+        partitioning: Who chooses; only ``replicate`` spreads such rows.
+        streams: Registered streams by name.
+    """
+    judges_one = len(query.preserved) == 1 and not query.announces
+    promised = any(streams[side.stream].has_contract for side in (query.a, query.b) if side.stream in streams)
+    if partitioning == "replicate" and judges_one and not promised:
+        return replace(query, spreads=True)
+    return query
 
 
 def chosen_replication(family: Family | FamilyPlan, rates: FamilyRates) -> Replication:
@@ -171,3 +194,31 @@ def departed_replications(
         for family in sorted(former)
         if family not in present and flowing.issuperset(family_streams(family))
     )
+
+
+def refuse_spread_pairs(families: Sequence[FamilyPlan]) -> None:
+    """Refuse a step with pairs on both sides whose rows of one key are in several buckets.
+
+    Pairs stay in the bucket that makes them, so not all of them would meet.
+
+    Args:
+        families: Families of the next plan.
+
+    Raises:
+        UnsupportedCql: There is such a step.
+    """
+    if not any(is_intermediate(family.stream_b) for family in families):
+        return
+    made_in = makers(families)
+    for family in families:
+        sides = (family.stream_a, family.stream_b)
+        if all(map(is_intermediate, sides)):
+            staying = [made_in[stream_id] for stream_id in sides if not is_exchanged(stream_id)]
+            if any(each.replication.replicates for each in (family, *staying)):
+                raise UnsupportedCql(
+                    f'query "{family.queries[0].name}" joins pairs with pairs, and rows of a key are in '
+                    "several buckets",
+                    detail="A family keeps its keys spread, so not all pairs would meet in one bucket.",
+                    hint="Leave TREE out, or name a tree that adds one stream after the other: "
+                    "TREE (((a, b), c), d).",
+                )

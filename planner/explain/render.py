@@ -20,7 +20,7 @@ from planner.families.display import (
     family_text,
     memory_text,
     partition_text,
-    replication_text,
+    placement_text,
     resting_text,
 )
 from planner.families.families import (
@@ -69,7 +69,7 @@ def render_family(family: FamilyPlan, text: FamilyText, names: Mapping[int, str]
 def _text_of_family(family: FamilyPlan, text: FamilyText, names: Mapping[int, str]) -> Iterator[str]:
     strategy = "" if family.strategy == "mem-opt" else family.strategy
     searched = probe_text(family.probe) if family.probe.has_rings else ""
-    parts = [f"family {text.title}", strategy, replication_text(family.replication), searched]
+    parts = [f"family {text.title}", strategy, placement_text(family, text.labels), searched]
     parts += [memory_text(family.memory), resting_text(family)]
     yield "  ".join(filter(None, parts))
     if family.band is not None:
@@ -238,6 +238,16 @@ def plan_document(plan: Plan, reports: Mapping[str, FamilyReport] | None = None)
             for f in plan.families
         ],
     }
+
+
+def closing_text(family: FamilyPlan, plan: Plan) -> Iterator[str]:
+    """Yield lines that say which streams close keys of the family, and whose rows that decides early."""
+    closing = _closing(family, plan)
+    streams = stream_names(plan)
+    if closing:
+        yield f"keys closed by {', '.join(_names(family, closing, streams))}"
+    if early := _decided_early(family, closing):
+        yield f"closings decide rows without a partner of {', '.join(_names(family, early, streams))}"
 
 
 def _closing(family: FamilyPlan, plan: Plan) -> list[SideName]:

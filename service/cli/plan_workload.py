@@ -11,13 +11,13 @@ from typing import Literal
 from catalog.clock import wall_clock_us
 from catalog.durations import parse_duration_us
 from catalog.errors import InvalidDuration, InvalidInput
-from catalog.steps import stream_names
 from catalog.values.calibration import Calibration
 from catalog.values.plan import Strategy
 from catalog.values.query import Query
 from catalog.values.statistics import Profile
 from catalog.values.stream import Stream
 from planner.bind.bind import bind
+from planner.build.replication import spread_query
 from planner.costs.cost import CostModelName
 from planner.costs.rates import with_orders
 from planner.drawing.svg import render_svg
@@ -73,11 +73,6 @@ def plan_text(
     workload = load_workload(path)
     streams, bound = bind_workload(workload)
     rows = WorkloadRows(tell=tell)
-    queries, orders = _in_chosen_order(
-        [bound[query.path] for query in workload.queries],
-        streams,
-        OrderChoice(lambda pairs: sample_profile(rows, streams, pairs), calibration),
-    )
     objective = objective_of(settings.planning).changed(
         strategy=workload.strategy,
         family_strategies=workload.family_strategies,
@@ -85,6 +80,12 @@ def plan_text(
         probe=workload.probe,
         oblivious_memory=workload.oblivious_memory,
         oblivious_memory_mb=workload.oblivious_memory_mb,
+    )
+    by_name = {stream.name: stream for stream in streams}
+    queries, orders = _in_chosen_order(
+        [spread_query(bound[query.path], objective.partitioning, by_name) for query in workload.queries],
+        streams,
+        OrderChoice(lambda pairs: sample_profile(rows, streams, pairs), calibration),
     )
     request = PreviewRequest(strategy=strategy, cost_model=cost_model, c_sys=c_sys, chain=chain)
 
@@ -199,4 +200,4 @@ def _rendered(preview: Preview, form: PlanForm) -> str:
         document["statistics"] = statistics_document(preview, now_us=wall_clock_us())
         document["orders"] = {name: orders_document(ranked) for name, ranked in preview.orders.items()}
         return json.dumps(document, indent=2, ensure_ascii=False)
-    return plan_report(preview.reports, stream_names(preview.plan), preview.orders)
+    return plan_report(preview.plan, preview.reports, preview.orders)

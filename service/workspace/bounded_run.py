@@ -336,7 +336,8 @@ class _Script:
         """
         store, version = self.versions.store, self.versions.next
         previous = store.control_log.latest_plan()
-        resolver = Resolver(store, self.versions.statistician)
+        partitioning = self.versions.objective.partitioning
+        resolver = Resolver(store, self.versions.statistician, partitioning=partitioning)
         resolver.refresh()
         for change, path in changes:
             with self.workload.locating(path, text_at=(*path, "cql")):
