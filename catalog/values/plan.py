@@ -85,6 +85,7 @@ class PlannedQuery:
         grouping: Groups that are its results; None if its results are pairs.
         hands_on: Whether its pairs are rows of its next step (``catalog.steps``) and not results.
         expires_a: When it needs a row of a no longer (``catalog.values.query.Side``).
+        expires_b: The same for b.
     """
 
     id: int
@@ -104,16 +105,20 @@ class PlannedQuery:
     grouping: Grouping | None = None
     hands_on: bool = False
     expires_a: tuple[tuple[str, int], ...] = ()
+    expires_b: tuple[tuple[str, int], ...] = ()
 
     @property
     def announces(self) -> bool:
         """Return whether its results have result punctuations among them."""
         return any(output.name == PUNCTUATION_OUTPUT for output in self.outputs)
 
-    @property
-    def alike_us(self) -> int | None:
-        """Time that a row of a is needed after its oldest event time, µs; None where another rule decides."""
-        timed = [(name, us) for name, us in self.expires_a if not is_rank(name)]
+    def expires(self, side: str) -> tuple[tuple[str, int], ...]:
+        """Return when it needs a row of a side no longer."""
+        return self.expires_a if side == "a" else self.expires_b
+
+    def alike_us(self, side: str) -> int | None:
+        """Return how long it needs a row after its oldest event time, µs; None where another rule decides."""
+        timed = [(name, us) for name, us in self.expires(side) if not is_rank(name)]
         return timed[0][1] if [name for name, _ in timed] == [OLDEST] else None
 
     @property
@@ -460,6 +465,10 @@ class FamilyPlan:
     purge_prices: PurgePrices = PurgePrices()
     rests: bool = True
 
+    def filters(self, side: str) -> tuple[PlannedFilter, ...]:
+        """Return the distinct filters of a side, by bit."""
+        return self.filters_a if side == "a" else self.filters_b
+
     def clock(self, side: str) -> Clock:
         """Return the clock that measures the windows of a side."""
         return self.clock_a if side == "a" else self.clock_b
@@ -515,10 +524,9 @@ class FamilyPlan:
         """Return whether some of its queries hand on their pairs to a next step."""
         return any(q.hands_on for q in self.queries)
 
-    @property
-    def rows_expire(self) -> bool:
-        """Return whether each row of side a, which is an intermediate, leaves at a time of its own."""
-        return all(q.expires_a for q in self.queries)
+    def rows_expire(self, side: str) -> bool:
+        """Return whether each row of a side, which is an intermediate, leaves at a time of its own."""
+        return all(q.expires(side) for q in self.queries)
 
     @property
     def keyless_sides(self) -> frozenset[str]:
@@ -543,9 +551,10 @@ class FamilyPlan:
             males = query.filter_b if side == "a" else query.filter_a
             reached[males] = max(slices, reached.get(males, 0))
         every, ends = reached.get(None, 0), set(reached.values())
+        rows_expire, males_expire = map(self.rows_expire, (side, "b" if side == "a" else "a"))
         lazy = [
-            ((self.rows_expire and side == "a") or piece.keep == following.keep)
-            and ((self.rows_expire and side == "b") or every > number or number not in ends)
+            (rows_expire or piece.keep == following.keep)
+            and (males_expire or every > number or number not in ends)
             for number, (piece, following) in enumerate(pairwise(chain), start=1)
         ]
         return (*lazy, False)

@@ -136,6 +136,8 @@ class Query:
         grouping: Groups that are its results; None if its results are pairs.
         left: Join whose pairs are the rows of side a, in a join of three and more streams
             (``catalog.steps``); None in a join of two.
+        right: Join whose pairs are the rows of side b, where both sides of a step are pairs; None where
+            side b is a stream.
         hands_on: Whether its pairs are rows of a next step and not results.
         rests: Whether the pairs of ``left`` rest until they can meet no later row. If not, they are made
             again for the later rows (``catalog.steps``).
@@ -160,6 +162,7 @@ class Query:
     hands_on: bool = False
     rests: bool = True
     spreads: bool = False
+    right: Query | None = None
 
     @property
     def announces(self) -> bool:
@@ -188,6 +191,8 @@ class Query:
             raise ValueError(f"{self.kind} join that preserves {self.preserved}")
         if self.spreads and len(self.preserved) != 1:
             raise ValueError(f"rows of {self.preserved} cannot be spread over buckets")
+        if self.left is None and self.right is not None:
+            raise ValueError("side b is pairs of a step, and side a is a stream")
 
 
 #: Why a query left the plan.

@@ -180,9 +180,10 @@ class Bucket:
             if (ranked := self.families[plan.id].ranked) is not None:
                 asking = [end.sides(each) for each in followers(plan, families)]
                 ranked.end_batch(end.sides(plan), asking)
-            if is_exchanged(plan.stream_a):
-                layout = self.families[plan.id].family.layouts["a"]
-                output.exchanged += set_out(handed[plan.stream_a], plan, layout, place[1])
+            for side, stream_id in (("a", plan.stream_a), ("b", plan.stream_b)):
+                if is_exchanged(stream_id):
+                    layout = self.families[plan.id].family.layouts[side]
+                    output.exchanged += set_out(handed[stream_id], plan, layout, place[1], side)
         for family_id, groups in self.closed_groups.items():
             results = group_results(groups, version, batch)
             if results is not None:

@@ -20,8 +20,8 @@ from planner.build.objective import Objective
 from planner.costs.shipped import SHIPPED
 from planner.errors import InvalidProbe
 from planner.families.families import family_of
+from planner.trees.order_costs import OrderCosts
 from planner.trees.order_rates import OrderRates, pair_queries
-from planner.trees.orders import OrderCosts
 from tests.operators.steps.combinations import Recorder, Written, expected, rows, stream
 
 ABC = ("s0.k = s1.k", "s1.k = s2.k")
