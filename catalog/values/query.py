@@ -161,8 +161,8 @@ class Query:
     left: Query | None = None
     hands_on: bool = False
     rests: bool = True
-    spreads: bool = False
     right: Query | None = None
+    spreads: bool = False
 
     @property
     def announces(self) -> bool:
@@ -189,10 +189,10 @@ class Query:
         most = {"inner": 0, "outer": 2, "semi": 1, "anti": 2}[self.kind]
         if not (self.kind != "inner") <= len(self.preserved) <= most:
             raise ValueError(f"{self.kind} join that preserves {self.preserved}")
-        if self.spreads and len(self.preserved) != 1:
-            raise ValueError(f"rows of {self.preserved} cannot be spread over buckets")
         if self.left is None and self.right is not None:
             raise ValueError("side b is pairs of a step, and side a is a stream")
+        if self.spreads and len(self.preserved) != 1:
+            raise ValueError(f"rows of {self.preserved} cannot be spread over buckets")
 
 
 #: Why a query left the plan.

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 from catalog.sql_text import quoted
 from catalog.steps import is_intermediate, membership
-from catalog.values.plan import ALL_BUCKETS, Band, Bound, FamilyPlan, Memory, Partition, Replication, Slice
+from catalog.values.plan import ALL_BUCKETS, Band, Bound, FamilyPlan, Partition, Replication, Slice
+from catalog.values.policies.memory import Memory
 from catalog.values.query import UNBOUNDED_US, Clock
 from planner.families.families import SIDES, SideName, other_side, side_filters, side_stream
 from planner.predicates.conditions import Atom

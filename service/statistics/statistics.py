@@ -231,7 +231,7 @@ class ReceivedPunctuations:
     Attributes:
         stream: Name of the stream.
         received: Number of punctuations.
-        ignored: Number of those that no family uses, because no query joins on exactly their columns.
+        ignored: Number of punctuations that no family uses, because no query joins on exactly their columns.
     """
 
     stream: str

@@ -12,7 +12,8 @@ import pytest
 
 from catalog.arrow_types import arrow_type
 from catalog.steps import TIME, stream_sides
-from catalog.values.plan import Heartbeat, Partitioning, Strategy
+from catalog.values.control import Heartbeat
+from catalog.values.plan import Partitioning, Strategy
 from catalog.values.query import OLDEST, Output, Query
 from planner.bind.bind import bind
 from planner.build.build_plan import STRATEGIES, build_plan
@@ -81,17 +82,9 @@ def _bound(fixture: ResultFile) -> list[Query]:
 
 def _tables(duck: duckdb.DuckDBPyConnection, fixture: ResultFile, query: Query) -> Tables:
     if query.left is not None:
-        # The results of the step before are a table, whose event time is the newer one of each pair.
-        left, of_left = query.left, _tables(duck, fixture, query.left)
-        oldest = f'epoch_us(a."{of_left.time_a}")' if left.left is None else f"a.{OLDEST}"
-        oldest = f'least({oldest}, epoch_us(b."{of_left.time_b}"))'
-        with_oldest = (*left.outputs, Output(OLDEST, oldest, "bigint"))
-        step = results_sql(replace(left, outputs=with_oldest), of_left)
-        renamed = f"* EXCLUDE (row_a, row_b) RENAME (_event_time AS {TIME})"
-        before = f"pairs_{query.id}_{len(stream_sides(query))}"
-        duck.execute(
-            f"CREATE OR REPLACE TABLE {before} AS SELECT {renamed}, row_number() OVER () AS r FROM ({step})"
-        )
+        before = _pairs(duck, fixture, query.left)
+        if query.right is not None:
+            return Tables(duck, before, _pairs(duck, fixture, query.right), TIME, TIME)
         right = _tables(duck, fixture, replace(query, a=query.b, left=None))
         return Tables(duck, before, right.b, TIME, right.time_b)
     names = {stream.id: name for name, stream in fixture.streams.items()}
@@ -102,6 +95,23 @@ def _tables(duck: duckdb.DuckDBPyConnection, fixture: ResultFile, query: Query) 
     a, b = (names[side.stream_id] for side in (query.a, query.b))
     times = (fixture.streams[name].event_time for name in (a, b))
     return Tables(duck, f"rows_{a}", f"rows_{b}", *times)
+
+
+def _pairs(duck: duckdb.DuckDBPyConnection, fixture: ResultFile, joined: Query) -> str:
+    """Make the results of a step a table, whose event time is the newer one of each pair; return its name."""
+    of = _tables(duck, fixture, joined)
+    times = (("a", of.time_a, joined.left), ("b", of.time_b, joined.right))
+    oldest = ", ".join(
+        f'epoch_us({side}."{time}")' if before is None else f"{side}.{OLDEST}" for side, time, before in times
+    )
+    with_oldest = (*joined.outputs, Output(OLDEST, f"least({oldest})", "bigint"))
+    step = results_sql(replace(joined, outputs=with_oldest), of)
+    renamed = f"* EXCLUDE (row_a, row_b) RENAME (_event_time AS {TIME})"
+    name = f"pairs_{'_'.join(side.alias for side in stream_sides(joined))}"
+    duck.execute(
+        f"CREATE OR REPLACE TABLE {name} AS SELECT {renamed}, row_number() OVER () AS r FROM ({step})"
+    )
+    return name
 
 
 def _run(
