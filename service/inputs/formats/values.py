@@ -178,7 +178,7 @@ def exact_number(text: str) -> Decimal | float:
 
 
 def json_text(value: object, most: int) -> str:
-    """Return a value of JSON as JSON, of at most so many characters, halves of surrogate pairs escaped."""
+    """Return a value as JSON, cut to a number of characters, with halves of surrogate pairs escaped."""
     if (
         isinstance(value, float | Decimal)
         and math.isinf(float(value))
