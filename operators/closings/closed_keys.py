@@ -27,7 +27,7 @@ import numpy as np
 import pyarrow as pa
 
 from catalog.durations import MIN_TIME_US
-from catalog.values.plan import PurgePrices
+from catalog.values.policies.punctuation_policy import PurgePrices
 from catalog.values.query import UNBOUNDED_US
 from operators.closings.closing_rows import (
     as_stored,
@@ -235,7 +235,7 @@ class ClosedKeys:
 
         Args:
             found: Dead rows.
-            left: Those of them that stay in the state.
+            left: Rows among them that stay in the state.
             kept: All rows that stay in the state.
         """
         # One more of both, so that a search that finds no dead row is not the last one.

@@ -29,7 +29,9 @@ from pydantic import (
 from catalog.durations import parse_duration_us
 from catalog.errors import InvalidDuration
 from catalog.mistakes import mistake
-from catalog.values.plan import AskedMemory, Invalidation, Partitioning, Strategy
+from catalog.values.plan import Partitioning, Strategy
+from catalog.values.policies.memory import AskedMemory
+from catalog.values.policies.probe import Invalidation
 from service.config.access_settings import AccessSettings
 from service.config.batch_size import BatchSize
 from service.config.data_dir import DataDir
@@ -159,7 +161,7 @@ def _refuse_url(name: str, path: Path | None) -> None:
     if path is not None and path.parts[:1] and path.parts[0].endswith(":"):
         raise InvalidSetting(
             f'setting "{name}" cannot be {path.parts[0]}//{"/".join(path.parts[1:])}',
-            detail="It is a URL, and a path of a directory is wanted.",
+            detail="It is a URL; the setting takes the path of a directory.",
             hint="Write the path of a directory, such as a mount. Segments and results can be in an object "
             "store: SLUICE_STORAGE_URL.",
         )
