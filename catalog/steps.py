@@ -1,7 +1,11 @@
-"""Joins of three and more streams as steps: each step joins two sides, and side a may be an earlier step.
+"""Joins of three and more streams as steps: each step joins two sides, which may be earlier steps.
 
     A, B, C on one key      step 1   A join B          family of A and B, shared with queries over these two
                             step 2   (A, B) join C     side a is the intermediate of step 1
+
+    A, B, C, D              step 1   A join B
+                            step 2   C join D
+                            step 3   (A, B) join (C, D)   both sides are intermediates: the tree is *bushy*
 
 An *intermediate* is a stream that no source feeds: its rows are the pairs that queries of a family hand on.
 It has the columns ``a.<column>`` and ``b.<column>`` that these queries read. Its event time is the newer
@@ -108,26 +112,34 @@ def steps(query: Query) -> tuple[Query, ...]:
     """
     if query.left is None:
         return (query,)
-    before = steps(replace(query.left, id=query.id, name=query.name, cql=query.cql, hands_on=True))
+    before: list[Query] = []
+    sides = [query.a, query.b]
     member = membership(query.id)
-    a = replace(query.a, filter=quoted(member), filter_columns=(member,))
-    return (*before, replace(query, a=a))
+    for place, joined in enumerate((query.left, query.right)):
+        if joined is not None:
+            before += steps(replace(joined, id=query.id, name=query.name, cql=query.cql, hands_on=True))
+            sides[place] = replace(sides[place], filter=quoted(member), filter_columns=(member,))
+    return (*before, replace(query, a=sides[0], b=sides[1]))
 
 
 def widest_sides(queries: Sequence[Query], registered: Callable[[int], Stream]) -> tuple[Stream, Stream]:
     """Return the streams of both sides of queries of one family, with the columns that any of them reads."""
-    a, b = side_streams(queries[0], registered)
-    if queries[0].left is not None:
-        columns = {c.name: c for query in queries for c in side_streams(query, registered)[0].columns}
-        a = replace(a, columns=tuple(columns.values()))
-    return a, b
+    if queries[0].left is None:
+        return side_streams(queries[0], registered)
+    of_a, of_b = zip(*(side_streams(query, registered) for query in queries), strict=True)
+    return _widest(of_a), _widest(of_b)
+
+
+def _widest(streams: Sequence[Stream]) -> Stream:
+    columns = {column.name: column for stream in streams for column in stream.columns}
+    return replace(streams[0], columns=tuple(columns.values()))
 
 
 def stream_sides(query: Query) -> tuple[Side, ...]:
     """Return the sides of all streams in a query, in the order in which they are joined."""
     if query.left is None:
         return (query.a, query.b)
-    return (*stream_sides(query.left), query.b)
+    return (*stream_sides(query.left), *((query.b,) if query.right is None else stream_sides(query.right)))
 
 
 def membership(query_id: int) -> str:
@@ -136,16 +148,19 @@ def membership(query_id: int) -> str:
 
 
 def side_streams(query: Query, registered: Callable[[int], Stream]) -> tuple[Stream, Stream]:
-    """Return the streams of both sides of a query; side a of a later step is an intermediate.
+    """Return the streams of both sides of a query; those of a later step may be intermediates.
 
     Args:
         query: The query.
         registered: Returns a registered stream by its id.
     """
-    b = registered(query.b.stream_id)
-    if query.left is None:
-        return registered(query.a.stream_id), b
-    return _intermediate(query.a.stream_id, query.a.stream, query.left.outputs, ()), b
+    a, b = (
+        registered(side.stream_id)
+        if joined is None
+        else _intermediate(side.stream_id, side.stream, joined.outputs, ())
+        for side, joined in ((query.a, query.left), (query.b, query.right))
+    )
+    return a, b
 
 
 def plan_streams(plan: Plan) -> dict[int, Stream]:
@@ -165,7 +180,7 @@ def stream_names(plan: Plan) -> dict[int, str]:
 
 def taken_intermediates(families: Iterable[FamilyPlan]) -> frozenset[int]:
     """Return the ids of the intermediates whose rows some family takes."""
-    return frozenset(family.stream_a for family in families if is_intermediate(family.stream_a))
+    return frozenset(i for f in families for i in (f.stream_a, f.stream_b) if is_intermediate(i))
 
 
 def makers_again(families: Sequence[FamilyPlan]) -> dict[str, FamilyPlan]:
@@ -210,15 +225,15 @@ def step_order(joined: Mapping[str, tuple[int, int, Key, tuple[Clock, Clock]]]) 
     Args:
         joined: Stream ids of both sides, the key, and the clocks of both sides, by the id of the family.
     """
-    made: dict[int, int] = {}
+    made: dict[int, tuple[int, int]] = {}
     for a, b, key, clocks in joined.values():
         here = intermediate_id(a, b, key, clocks)
-        made |= {here: a, exchanged_id(here): a}
+        made |= {here: (a, b), exchanged_id(here): (a, b)}
 
     def depth(stream_id: int) -> int:
-        return depth(made[stream_id]) + 1 if stream_id in made else 0
+        return max(map(depth, made[stream_id])) + 1 if stream_id in made else 0
 
-    return tuple(sorted(joined, key=lambda family: (depth(joined[family][0]), family)))
+    return tuple(sorted(joined, key=lambda family: (max(map(depth, joined[family][:2])), family)))
 
 
 def intermediate(family: FamilyPlan, a: Stream, b: Stream, stream_id: int) -> Stream:
@@ -242,6 +257,8 @@ def intermediate_name(a: str, b: str) -> str:
 
     >>> intermediate_name(intermediate_name("A", "B"), "C")
     '(A, B, C)'
+    >>> intermediate_name(intermediate_name("A", "B"), intermediate_name("C", "D"))
+    '(A, B, (C, D))'
     """
     return f"({a.removeprefix('(').removesuffix(')')}, {b})"
 

@@ -24,7 +24,6 @@ from api.problems import problem_responses
 from api.routes import SluiceRoute
 from catalog.clock import wall_clock_us
 from catalog.errors import InvalidInput, NameTaken, PlanVersionNotFound
-from catalog.steps import stream_names
 from catalog.store.repositories.plan_history import HistoryEntry
 from catalog.values.plan import Plan
 from planner.drawing.svg import render_svg
@@ -197,7 +196,7 @@ def _rendered(workspace: Workspace, plan: Plan, form: PlanFormat) -> Response:
     if form == "svg":
         return Response(render_svg(plan) + "\n", media_type=SVG, headers=headers)
     if form == "text":
-        text = plan_report(list(reports.values()), stream_names(plan))
+        text = plan_report(plan, list(reports.values()))
         return Response(f"{text}\n", media_type=TEXT, headers=headers)
     return _json(PlanOut.model_validate(plan_document(plan, reports)), plan.version)
 

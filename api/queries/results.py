@@ -18,6 +18,7 @@ from api.dependencies import MAX_WAIT_S, WorkspaceDep
 from api.errors import Forbidden, InvalidRequest, NotAcceptable, Unauthenticated
 from api.problems import problem, problem_responses
 from api.queries import negotiation
+from api.queries.result_streams import StreamFormat, streamed
 from api.queries.schemas import ResultsOut, result_columns
 from api.routes import SluiceRoute
 from api.timestamps import timestamp, timestamp_or_none
@@ -33,7 +34,6 @@ from service.results.result_formats import (
     ndjson,
     parquet,
 )
-from service.results.result_streams import StreamFormat, streamed
 from service.results.results import MAX_PAGE_ROWS
 from service.workspace.workspace import Workspace
 

@@ -15,19 +15,8 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from catalog.errors import InvariantBroken
-from catalog.values.plan import (
-    ControlRecord,
-    FamilyPlan,
-    Heartbeat,
-    Horizon,
-    JoinPlan,
-    Plan,
-    PlannedFilter,
-    PlannedQuery,
-    Promises,
-    Pull,
-    Slice,
-)
+from catalog.values.control import ControlRecord, Heartbeat, Horizon, Promises, Pull
+from catalog.values.plan import FamilyPlan, JoinPlan, Plan, PlannedFilter, PlannedQuery, Slice
 
 T = TypeVar("T")
 K = TypeVar("K", int, str)

@@ -1,4 +1,4 @@
-"""Plans: the families of queries, their slice chains, and the control log that carries them.
+"""Plans: the families of queries and their slice chains.
 
 A plan is a value: the same queries give the same plan, whatever the order in which they came. Filter bits
 and query activations are the only parts that depend on history; they are carried over from the plan before.
@@ -12,8 +12,10 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Literal
 
-from catalog.durations import format_duration
 from catalog.values.groups.grouping import Grouping
+from catalog.values.policies.memory import Memory
+from catalog.values.policies.probe import Probe
+from catalog.values.policies.punctuation_policy import PunctuationPolicy, PurgePrices
 from catalog.values.query import OLDEST, PUNCTUATION_OUTPUT, Backfill, Clock, JoinKind, Output, is_rank
 from catalog.values.stream import Stream
 
@@ -85,6 +87,7 @@ class PlannedQuery:
         grouping: Groups that are its results; None if its results are pairs.
         hands_on: Whether its pairs are rows of its next step (``catalog.steps``) and not results.
         expires_a: When it needs a row of a no longer (``catalog.values.query.Side``).
+        expires_b: The same for b.
     """
 
     id: int
@@ -104,16 +107,20 @@ class PlannedQuery:
     grouping: Grouping | None = None
     hands_on: bool = False
     expires_a: tuple[tuple[str, int], ...] = ()
+    expires_b: tuple[tuple[str, int], ...] = ()
 
     @property
     def announces(self) -> bool:
         """Return whether its results have result punctuations among them."""
         return any(output.name == PUNCTUATION_OUTPUT for output in self.outputs)
 
-    @property
-    def alike_us(self) -> int | None:
-        """Time that a row of a is needed after its oldest event time, µs; None where another rule decides."""
-        timed = [(name, us) for name, us in self.expires_a if not is_rank(name)]
+    def expires(self, side: str) -> tuple[tuple[str, int], ...]:
+        """Return when it needs a row of a side no longer."""
+        return self.expires_a if side == "a" else self.expires_b
+
+    def alike_us(self, side: str) -> int | None:
+        """Return how long it needs a row after its oldest event time, µs; None where another rule decides."""
+        timed = [(name, us) for name, us in self.expires(side) if not is_rank(name)]
         return timed[0][1] if [name for name, _ in timed] == [OLDEST] else None
 
     @property
@@ -143,6 +150,31 @@ class Slice:
     w_start_us: int
     w_end_us: int
     keep: tuple[int, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Boundaries:
+    """Ends of slices per side, µs, ascending; empty for a side of which nothing is said.
+
+    Attributes:
+        a: Ends of a's slices.
+        b: Ends of b's slices.
+    """
+
+    a: tuple[int, ...] = ()
+    b: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        for ends in (self.a, self.b):
+            if any(left >= right for left, right in pairwise((0, *ends))):
+                raise ValueError(f"boundaries do not ascend from 0: {ends}")
+
+    def __bool__(self) -> bool:
+        return bool(self.a or self.b)
+
+    def side(self, side: Literal["a", "b"]) -> tuple[int, ...]:
+        """Return the ends of one side's slices."""
+        return self.a if side == "a" else self.b
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,146 +294,6 @@ class Band:
     high: Bound | None
 
 
-#: Rings of a join that lose their expired rows when a row arrives (``Probe``).
-Invalidation = Literal["probe", "probe+insert", "probe-all", "optimal"]
-#: Most rings per side and bucket; for each ring the state keeps how far it has been emptied.
-MOST_CELLS = 4096
-
-
-@dataclass(frozen=True, slots=True)
-class Probe:
-    """How the slices of a join are searched for partners, and when expired rows are removed.
-
-    With ``merge`` males are merged with segments sorted by key, and the watermarks remove expired rows. With
-    ``hash`` rows lie in rings by their key modulo ``cells``; a male scans one of them. ``loops`` is one ring.
-
-    Attributes:
-        method: How partners are found.
-        cells: Rings per side and bucket; 1 unless the method is ``hash``.
-        invalidation: Rings that lose their expired rows when a row comes: the one that it probes, also the
-            one that it enters, all of the side that it probes, or all of both sides. Unused by ``merge``.
-    """
-
-    method: Literal["merge", "hash", "loops"] = "merge"
-    cells: int = 1
-    invalidation: Invalidation = "probe"
-
-    def __post_init__(self) -> None:
-        if not 1 <= self.cells <= MOST_CELLS:
-            raise ValueError(f"a join has 1 to {MOST_CELLS} rings per side, not {self.cells}")
-        if self.cells > 1 and self.method != "hash":
-            raise ValueError(f"{self.method} has one ring per side, not {self.cells}")
-
-    @property
-    def has_rings(self) -> bool:
-        """Return whether rows lie in rings."""
-        return self.method != "merge"
-
-
-#: Requested way to search slices; ``auto`` lets the planner choose.
-AskedProbe = Probe | Literal["auto"]
-
-#: Where the rows of joins without windows wait (``Memory``).
-MemoryStrategy = Literal["plain", "msf", "dbf", "hybrid"]
-
-
-@dataclass(frozen=True, slots=True)
-class Memory:
-    """Strategy by which a family in the order of its streams saves memory (WO-Join, §4).
-
-    Attributes:
-        strategy: ``plain``: every row is in memory, and is joined in the batch in which it comes. ``msf``,
-            memory-sort first: rows wait until no row before them can come, and are joined in order. ``dbf``,
-            disk-buffer first: rows that no row of the other stream can meet yet wait on disk. ``hybrid``:
-            both.
-        read_ahead: Rows per side that may be in memory although they are beyond the other stream (C); used
-            where leading rows wait on disk.
-    """
-
-    strategy: MemoryStrategy = "plain"
-    read_ahead: int = 8192
-
-    def __post_init__(self) -> None:
-        if self.read_ahead < 1:
-            raise ValueError(f"at least one row is read ahead, not {self.read_ahead}")
-
-    @property
-    def parks(self) -> bool:
-        """Return whether leading rows wait on disk."""
-        return self.strategy in ("dbf", "hybrid")
-
-    @property
-    def sorts(self) -> bool:
-        """Return whether rows wait for their place in the order before they are joined."""
-        return self.strategy in ("msf", "hybrid")
-
-
-#: Requested way to save memory; ``auto`` lets the planner choose by the limit.
-AskedMemory = MemoryStrategy | Literal["auto"]
-
-
-#: When result punctuations come out (``PunctuationPolicy``).
-Propagate = Literal["push", "matched", "pull"]
-
-
-@dataclass(frozen=True, slots=True)
-class PunctuationPolicy:
-    """When a family acts on the keys that its streams have closed.
-
-    Attributes:
-        purge_after: Closings in a bucket after which rows of closed keys are removed from the state; None: by
-            cost.
-        propagate: When result punctuations come out. ``push``: without being asked. ``matched``: once both
-            streams have closed a key. ``pull``: when somebody asks.
-        every_us: With ``push``, event time from one propagation to the next; None: any.
-        every_closings: With ``push``, closings in a bucket from one propagation to the next; None: any.
-    """
-
-    purge_after: int | None = None
-    propagate: Propagate = "push"
-    every_us: int | None = None
-    every_closings: int | None = None
-
-    @property
-    def purge_text(self) -> str:
-        """The policy as it is written.
-
-        >>> PunctuationPolicy(purge_after=100).purge_text
-        'lazy(100)'
-        """
-        if self.purge_after is None:
-            return "auto"
-        return "eager" if self.purge_after == 1 else f"lazy({self.purge_after})"
-
-    @property
-    def propagate_text(self) -> str:
-        """The policy as it is written.
-
-        >>> PunctuationPolicy(every_us=10_000_000).propagate_text
-        'every(10s)'
-        """
-        if self.every_closings is not None:
-            return f"every({self.every_closings})"
-        return self.propagate if self.every_us is None else f"every({format_duration(self.every_us)})"
-
-
-@dataclass(frozen=True, slots=True)
-class PurgePrices:
-    """CPU seconds that decide when stored rows are searched for those whose key is closed.
-
-    The defaults are those of the constants that Sluice comes with, for slices that are merged.
-
-    Attributes:
-        per_searched_row: Per stored row that is searched.
-        per_probed_row: Per male and stored row, where rows lie in rings.
-        per_probed_segment: Per male and segment.
-    """
-
-    per_searched_row: float = 2e-09
-    per_probed_row: float = 0.0
-    per_probed_segment: float = 5.27e-09
-
-
 @dataclass(frozen=True, slots=True)
 class FamilyPlan:
     """Queries over one pair of streams and one join key, and how they are joined.
@@ -460,6 +352,10 @@ class FamilyPlan:
     purge_prices: PurgePrices = PurgePrices()
     rests: bool = True
 
+    def filters(self, side: str) -> tuple[PlannedFilter, ...]:
+        """Return the distinct filters of a side, by bit."""
+        return self.filters_a if side == "a" else self.filters_b
+
     def clock(self, side: str) -> Clock:
         """Return the clock that measures the windows of a side."""
         return self.clock_a if side == "a" else self.clock_b
@@ -505,10 +401,9 @@ class FamilyPlan:
         """Return whether some of its queries hand on their pairs to a next step."""
         return any(q.hands_on for q in self.queries)
 
-    @property
-    def rows_expire(self) -> bool:
-        """Return whether each row of side a, which is an intermediate, leaves at a time of its own."""
-        return all(q.expires_a for q in self.queries)
+    def rows_expire(self, side: str) -> bool:
+        """Return whether each row of a side, which is an intermediate, leaves at a time of its own."""
+        return all(q.expires(side) for q in self.queries)
 
     @property
     def keyless_sides(self) -> frozenset[str]:
@@ -533,9 +428,10 @@ class FamilyPlan:
             males = query.filter_b if side == "a" else query.filter_a
             reached[males] = max(slices, reached.get(males, 0))
         every, ends = reached.get(None, 0), set(reached.values())
+        rows_expire, males_expire = map(self.rows_expire, (side, "b" if side == "a" else "a"))
         lazy = [
-            ((self.rows_expire and side == "a") or piece.keep == following.keep)
-            and ((self.rows_expire and side == "b") or every > number or number not in ends)
+            (rows_expire or piece.keep == following.keep)
+            and (males_expire or every > number or number not in ends)
             for number, (piece, following) in enumerate(pairwise(chain), start=1)
         ]
         return (*lazy, False)
@@ -600,86 +496,3 @@ class Plan:
     def replications(self) -> dict[str, Replication]:
         """Return the replication of every family that has had any, by id."""
         return dict(self.departed) | {f.id: f.replication for f in self.families if f.replication.replicates}
-
-
-@dataclass(frozen=True, slots=True)
-class Heartbeat:
-    """An idle stream's watermark moves to ``watermark_us`` after the rows of its batch.
-
-    None resets the watermark before the rows of its batch: they alone say where it is from then on.
-    """
-
-    stream_id: int
-    watermark_us: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class Promises:
-    """Punctuations of a stream outside the event log; they take effect behind the rows of their batch.
-
-    Attributes:
-        stream_id: The stream.
-        on: Columns that they fix.
-        rows: Values of these columns, as an Arrow IPC stream in base 64.
-    """
-
-    stream_id: int
-    on: tuple[str, ...]
-    rows: str
-
-
-@dataclass(frozen=True, slots=True)
-class Pull:
-    """Request for the result punctuations that are due; its batch gives them.
-
-    Attributes:
-        query_id: A query of the family.
-        stream_id: Stream of its side a.
-    """
-
-    query_id: int
-    stream_id: int
-
-
-@dataclass(frozen=True, slots=True)
-class Horizon:
-    """Rows of a stream that earlier batches have brought leave the state if their event time is below it.
-
-    They are in no pair with a row of the batch that brings this record, or of a later one.
-
-    Attributes:
-        stream_id: The stream.
-        time_us: The horizon, µs UTC.
-    """
-
-    stream_id: int
-    time_us: int
-
-
-@dataclass(frozen=True, slots=True)
-class ControlRecord:
-    """One entry of the control log, an input row of every bucket.
-
-    Attributes:
-        seq: Position in the log: 1, 2, ... without gaps, in commit order.
-        at_batch: Scripted entries are not admitted before this batch; None admits at once.
-        plan: The version that takes effect, for a plan change.
-        heartbeat: The heartbeat, for a heartbeat.
-        promises: Punctuations.
-        pull: A request for result punctuations.
-        horizon: A horizon. Exactly one of the five is set.
-    """
-
-    seq: int
-    at_batch: int | None = None
-    plan: Plan | None = None
-    heartbeat: Heartbeat | None = None
-    promises: Promises | None = None
-    pull: Pull | None = None
-    horizon: Horizon | None = None
-
-    def __post_init__(self) -> None:
-        if [self.plan, self.heartbeat, self.promises, self.pull, self.horizon].count(None) != 4:
-            raise ValueError(
-                "a control record carries either a plan, a heartbeat, promises, a pull or a horizon"
-            )

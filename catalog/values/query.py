@@ -136,6 +136,8 @@ class Query:
         grouping: Groups that are its results; None if its results are pairs.
         left: Join whose pairs are the rows of side a, in a join of three and more streams
             (``catalog.steps``); None in a join of two.
+        right: Join whose pairs are the rows of side b, where both sides of a step are pairs; None where
+            side b is a stream.
         hands_on: Whether its pairs are rows of a next step and not results.
         rests: Whether the pairs of ``left`` rest until they can meet no later row. If not, they are made
             again for the later rows (``catalog.steps``).
@@ -157,6 +159,7 @@ class Query:
     left: Query | None = None
     hands_on: bool = False
     rests: bool = True
+    right: Query | None = None
 
     @property
     def announces(self) -> bool:
@@ -183,6 +186,8 @@ class Query:
         most = {"inner": 0, "outer": 2, "semi": 1, "anti": 2}[self.kind]
         if not (self.kind != "inner") <= len(self.preserved) <= most:
             raise ValueError(f"{self.kind} join that preserves {self.preserved}")
+        if self.left is None and self.right is not None:
+            raise ValueError("side b is pairs of a step, and side a is a stream")
 
 
 #: Why a query left the plan.

@@ -186,10 +186,10 @@ class FamilyBatch:
         joins, family = self.joins, self.joins.family
         stream_id = self._stream(side)
         if is_exchanged(stream_id):
-            return arrived(self.exchanged, family.plan, family.layouts[side], self.version)
+            return arrived(self.exchanged, family.plan, family.layouts[side], self.version, side)
         if is_intermediate(stream_id):
             rows = self.handed[stream_id]
-            return rows.rows(family.plan, family.layouts[side], self.version)
+            return rows.rows(family.plan, family.layouts[side], self.version, side)
         if family.plan.ordered:
             came, broken = joins.in_order(side, self._arrived(side, None), self.before[side], self.place)
             violating = None if broken is None else kept_columns(family.layouts[side], broken)

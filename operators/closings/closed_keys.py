@@ -27,7 +27,7 @@ import numpy as np
 import pyarrow as pa
 
 from catalog.durations import MIN_TIME_US
-from catalog.values.plan import PurgePrices
+from catalog.values.policies.punctuation_policy import PurgePrices
 from catalog.values.query import UNBOUNDED_US
 from operators.closings.closing_rows import (
     as_stored,

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from math import inf, sqrt
 
-from catalog.values.plan import PurgePrices
+from catalog.values.policies.punctuation_policy import PurgePrices
 
 #: A segment is rewritten if at least one in this many of its rows is dead.
 WORTH_A_REWRITE = 4

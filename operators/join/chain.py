@@ -142,8 +142,9 @@ class Chain:
             self._purge(side, watermarks[other])
             if self.rings is not None:
                 self._empty_rings(self.rings[side], side, females[side], watermarks[other])
-            elif side == "a" and self.join.expiry is not None:
-                self._expire(partial(self._passed, self.join.expiry), watermarks[other])
+            elif side in self.join.expiries:
+                passed = partial(self._passed, side, self.join.expiries[side])
+                self._expire(side, passed, watermarks[other])
             live = self.classes.family.lineages[side].live
             for state in self.slices[side]:
                 compact(state, self.join.slacks[side], live, partial(self._without_dead, side, state))
@@ -195,8 +196,8 @@ class Chain:
             elif not by_key:
                 reached = ranked.reached(side, watermarks)
                 self._purge(side, reached)
-                if side == "a" and self.join.expiry is not None:
-                    self._expire(partial(self._passed_in_rows, earlier), reached)
+                if side in self.join.expiries:
+                    self._expire(side, partial(self._passed_in_rows, earlier), reached)
             live = self.classes.family.lineages[side].live
             for state in self.slices[side]:
                 # Rows of other keys do not decide when a row leaves.
@@ -295,16 +296,17 @@ class Chain:
                 parts = [s if id(s) in whole else self._without_dead(side, state, s) for s in state.segments]
                 state.segments = [part for part in parts if part is not None]
 
-    def _expire(self, passed: Callable[[Segment, int], Bools], reached: int | None) -> None:
-        """Remove rows of a, which are those of an intermediate, that no later row can meet.
+    def _expire(self, side: str, passed: Callable[[Segment, int], Bools], reached: int | None) -> None:
+        """Remove rows of an intermediate that no later row can meet.
 
         Args:
+            side: Side of the rows.
             passed: Tells which rows no row can meet that is not below an event time.
             reached: Event time that no later row of the other side is below.
         """
         if reached is None:
             return
-        slices = self.slices["a"]
+        slices = self.slices[side]
         held = [segment for state in slices for segment in state.segments]
         expired = iter(leaving(held, [passed(segment, reached) for segment in held]))
         for state in slices:
@@ -315,11 +317,11 @@ class Chain:
                     continue
                 state.counts.purged += int(np.count_nonzero(gone))
                 if not gone.all():
-                    staying.append(self._kept("a", segment, ~gone))
+                    staying.append(self._kept(side, segment, ~gone))
             state.segments = staying
 
-    def _passed(self, expiry: Expiry, segment: Segment, reached: int) -> Bools:
-        classes = self.classes.of("a", segment)
+    def _passed(self, side: str, expiry: Expiry, segment: Segment, reached: int) -> Bools:
+        classes = self.classes.of(side, segment)
         return expiry.expired(segment, (classes.codes, classes.masks), reached)
 
     def _passed_in_rows(self, earlier: Sequence[Ranking], segment: Segment, reached: int) -> Bools:
@@ -405,7 +407,7 @@ class Chain:
         slices = self.slices[side]
         # The last end is not lazy. Of the queries that reach a slice all reach those before it, too.
         before = range(index, self.join.lazy_ends[side].index(False, index))
-        if side == "a" and self.join.expiry is not None:
+        if side in self.join.expiries:
             return slices[before.stop].w_end_us
         number = bisect_left(
             before, True, key=lambda n: not self._all_reach(side, segment, slices[n + 1].reach)

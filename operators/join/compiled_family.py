@@ -10,13 +10,14 @@ of queries means the same in every join, so rows are classified once for all.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import accumulate
 from operator import or_
 from typing import Literal
 
 from catalog.steps import is_intermediate
-from catalog.values.plan import FamilyPlan, JoinPlan, PlannedQuery, Probe
+from catalog.values.plan import FamilyPlan, JoinPlan, PlannedQuery
+from catalog.values.policies.probe import Probe
 from catalog.values.query import UNBOUNDED_US
 from catalog.values.stream import Stream
 from operators.closings.contract import SideContract, side_contract
@@ -66,7 +67,7 @@ class CompiledJoin:
         lazy_ends: Per side and slice whether segments are not split at its end.
         probe: How its slices are searched.
         band: Finds pairs by a band where there is no key; None: by the key.
-        expiry: When rows of a leave that are rows of an intermediate; None for others.
+        expiries: When rows leave that are rows of an intermediate, for each side with such rows.
         again: Builds the pairs that are handed on, from rows that rest already; None where none are.
     """
 
@@ -78,7 +79,7 @@ class CompiledJoin:
     lazy_ends: Mapping[str, tuple[bool, ...]]
     probe: Probe
     band: BandProbe | None = None
-    expiry: Expiry | None = None
+    expiries: Mapping[str, Expiry] = field(default_factory=dict)
     again: PairBuilder | None = None
 
     def slices(self, side: str) -> list[SliceState]:
@@ -186,6 +187,8 @@ def _compile_join(
     members = [numbers[i] for i in join.queries]
     queries = [family.queries[number] for number in members]
     handing = [number for number in members if family.queries[number].hands_on]
+    streams = {"a": family.stream_a, "b": family.stream_b}
+    combined = tuple(side for side in SIDES if is_intermediate(streams[side]))
 
     def builder(members: Sequence[int]) -> PairBuilder:
         """Return what builds the pairs of some of the queries."""
@@ -202,7 +205,7 @@ def _compile_join(
             tuple(sorted({c for q in residual for c in q.columns_b})),
             silent,
             query_set(handing),
-            is_intermediate(family.stream_a),
+            combined,
             family.counted_sides,
         )
 
@@ -215,7 +218,7 @@ def _compile_join(
         lazy_ends={"a": family.lazy_ends(join, "a"), "b": family.lazy_ends(join, "b")},
         band=None if family.band is None else BandProbe(family.band, layouts),
         probe=family.probe,
-        expiry=None if family.ordered or not is_intermediate(family.stream_a) else expiry_of(family),
+        expiries={} if family.ordered else {side: expiry_of(family, side) for side in combined},
         again=builder(handing) if handing else None,
     )
 

@@ -324,10 +324,10 @@ class FamilyJoins:
         for state in self.states():
             yield from state.segments
 
-    def count_anew(self) -> None:
+    def restart_counts(self) -> None:
         """Join no resting row any more, because ranks begin again."""
         if self.ranked is not None:
-            self.ranked.start_anew()
+            self.ranked.restart()
             for _, _, _, state in self.slices():
                 state.segments = []
 

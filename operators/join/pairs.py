@@ -44,7 +44,7 @@ class PairBuilder:
         residual_b: The same of b.
         silent: Set of the queries that pairs are not results of: semi and anti joins.
         handing: Set of the queries that hand on their pairs to a next step.
-        combines: Whether the rows of a are those of an intermediate.
+        combines: Sides whose rows are those of an intermediate.
         counted: Sides with windows of rows.
     """
 
@@ -58,7 +58,7 @@ class PairBuilder:
     residual_b: tuple[str, ...]
     silent: int = 0
     handing: int = 0
-    combines: bool = False
+    combines: tuple[str, ...] = ()
     counted: tuple[str, ...] = ()
 
     def build(
@@ -89,8 +89,14 @@ class PairBuilder:
             behind = a.gathered(cross_clock) - b.gathered(own_clock)
             distances, codes, within = self.router.one_way(one_way, ahead, behind, ts_a == ts_b)
             in_rows = self._in_rows(a, b, behind)
-        times = ((bounds, self._times(a, name, ts_a)) for name, bounds in self.router.expiries)
-        near = [bounds.classes(ts_b - each) for bounds, each in times]
+        near = [
+            bounds.classes(ts_b - _times(a, self.layout_a, name, ts_a))
+            for name, bounds in self.router.expiries
+        ]
+        near += [
+            bounds.classes(ts_a - _times(b, self.layout_b, name, ts_b))
+            for name, bounds in self.router.expiries_b
+        ]
         codes, sets = self.router.masks_of(codes, within, *near, *in_rows, a.classes(), b.classes())
         event_time = np.maximum(ts_a, ts_b) if self.layout_a.timed else self._event_time(a, b)
         chosen = np.arange(len(codes))
@@ -139,10 +145,10 @@ class PairBuilder:
         if self.handing:
             # In an ordered family that hands on pairs, both rows of a pair have the same clock.
             clock = event_time if self.layout_a.timed else a.ts()
-            oldest = ts_a[chosen]
-            if self.combines and OLDEST in self.layout_a.stored:
-                oldest = self._times(a, OLDEST, oldest)
-            oldest = np.minimum(oldest, ts_b[chosen])
+            oldest = np.minimum(
+                self._oldest("a", a, self.layout_a, ts_a[chosen]),
+                self._oldest("b", b, self.layout_b, ts_b[chosen]),
+            )
             ranks = {
                 f"{side}.{RANK}": rows.gathered(own_clock)
                 for side, rows in (("a", a), ("b", b))
@@ -220,13 +226,11 @@ class PairBuilder:
             found.append(classes)
         return found
 
-    def _times(self, a: CandidateSide, name: str, newest: Int64s) -> Int64s:
-        """Return event times of one stream in rows of an intermediate, int64[n], given the newest ones."""
-        column = a.read(self.layout_a, name)
-        # A row made before some query asked for the column is not for that query.
-        filled = pc.coalesce(column.cast(pa.int64()), pa.array(newest)) if column.null_count else column
-        times: Int64s = filled.cast(pa.int64()).to_numpy()
-        return times
+    def _oldest(self, side: str, rows: CandidateSide, layout: SideLayout, newest: Int64s) -> Int64s:
+        """Return the oldest event times of rows, int64[n], given the newest ones."""
+        if side not in self.combines or OLDEST not in layout.stored:
+            return newest
+        return _times(rows, layout, OLDEST, newest)
 
     def _results(
         self, codes: Int64s, sets: Sequence[int], arrays: list[pa.Array]
@@ -330,6 +334,15 @@ class PairTable:
         names = [*RESULT_COLUMNS, *(f"a_{n}" for n in self.family.carried("a"))]
         names += [f"b_{n}" for n in self.family.carried("b")]
         return pa.RecordBatch.from_arrays([parts[0], *constant, *parts[1:]], names=names)
+
+
+def _times(rows: CandidateSide, layout: SideLayout, name: str, newest: Int64s) -> Int64s:
+    """Return event times of one stream in rows of an intermediate, int64[n], given the newest ones."""
+    column = rows.read(layout, name)
+    # A row made before some query asked for the column is not for that query.
+    filled = pc.coalesce(column.cast(pa.int64()), pa.array(newest)) if column.null_count else column
+    times: Int64s = filled.cast(pa.int64()).to_numpy()
+    return times
 
 
 def _or_at(classes: RowClasses, rows: Int64s, codes: Int64s, sets: Sequence[int]) -> RowClasses:

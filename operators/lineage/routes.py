@@ -28,7 +28,9 @@ MAX_DIRECT_COMBINATIONS = 1 << 20
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TimeBounds:
-    """Bounds of queries on how much later a row of b may be than a row of a combination, in time or in rows.
+    """Bounds of queries on how much later a row may be than one of a combination on the other side.
+
+    They are in time or in rows.
 
     Attributes:
         ends_us: Distinct bounds, inclusive, ascending, int64.
@@ -39,7 +41,7 @@ class TimeBounds:
     within: tuple[int, ...]
 
     def classes(self, later_us: Int64s) -> RowClasses:
-        """Return the classes of pairs by how much later b is, int64[n] in µs."""
+        """Return the classes of pairs by how much later the row is, int64[n] in µs."""
         return RowClasses(np.searchsorted(self.ends_us, later_us, side="left"), self.within)
 
 
@@ -56,6 +58,7 @@ class Router:
         within: Queries whose window covers a distance class: first ``len(bounds_a) + 1`` classes for d >= 0,
             then ``len(bounds_b) + 1`` for d < 0.
         expiries: Bounds on rows of an intermediate, by the column of a that has the event time.
+        expiries_b: The same by the column of b, for how much later a is.
         ranks: The same by the column of a that has the rank of a row: how many rows of its stream may come
             after it, up to the event time of b.
     """
@@ -67,6 +70,7 @@ class Router:
     within: tuple[int, ...]
     expiries: tuple[tuple[str, TimeBounds], ...] = ()
     ranks: tuple[tuple[str, TimeBounds], ...] = ()
+    expiries_b: tuple[tuple[str, TimeBounds], ...] = ()
 
     def numbered(self, sets: Sequence[int]) -> tuple[Int64s, QuerySets]:
         """Return the routes of sets of queries, int64[n], 0 for the empty one, and the sets as arrays."""
@@ -165,7 +169,7 @@ def router(
         *_covering([(n, q.w_a_us) for n, q in queries], bounds_a),
         *_covering([(n, q.w_b_us) for n, q in queries], bounds_b),
     ]
-    expiries = _expiries(queries)
+    expiries = _expiries(queries, "a")
     return Router(
         query_ids=query_ids,
         keys=query_keys(query_ids) if keys is None else keys,
@@ -174,14 +178,15 @@ def router(
         within=tuple(within),
         expiries=tuple(each for each in expiries if not is_rank(each[0])),
         ranks=tuple(each for each in expiries if is_rank(each[0])),
+        expiries_b=_expiries(queries, "b"),
     )
 
 
-def _expiries(queries: Sequence[tuple[int, PlannedQuery]]) -> tuple[tuple[str, TimeBounds], ...]:
+def _expiries(queries: Sequence[tuple[int, PlannedQuery]], side: str) -> tuple[tuple[str, TimeBounds], ...]:
     all_queries = query_set([number for number, _ in queries])
     found: dict[str, dict[int, int]] = {}
     for number, query in queries:
-        for name, us in query.expires_a:
+        for name, us in query.expires(side):
             found.setdefault(name, {})[number] = us
     bounds = []
     for name, us_of in sorted(found.items()):

@@ -47,29 +47,34 @@ class ExchangedRows:
     """Pairs that one bucket sends to another one for one family.
 
     Attributes:
-        family: Family that takes them as rows of side a.
+        family: Family that takes them as rows of a side.
         members: Columns of the intermediate that the lineage bits stand for, by place in the words.
         bucket: Number of the bucket that they are for.
         rows: Packed rows, sorted by (key, position).
+        side: The side.
     """
 
     family: str
     members: tuple[str, ...]
     bucket: int
     rows: pa.RecordBatch
+    side: str = "a"
 
 
-def set_out(handed: HandedPairs, family: FamilyPlan, layout: SideLayout, buckets: int) -> list[ExchangedRows]:
+def set_out(
+    handed: HandedPairs, family: FamilyPlan, layout: SideLayout, buckets: int, side: str = "a"
+) -> list[ExchangedRows]:
     """Return the pairs that queries of a next step take, for the bucket of each pair's key there.
 
     Args:
         handed: Pairs of the step before.
         family: Family of the next step.
-        layout: Layout of its side a.
+        layout: Layout of its side that takes them.
         buckets: Number of buckets.
+        side: That side.
     """
     key_columns = tuple(name for name in layout.key if name not in layout.stored)
-    found = handed.taken(family, (*layout.stored, *key_columns))
+    found = handed.taken(family, (*layout.stored, *key_columns), side)
     if found is None:
         return []
     # In the order of positions, so that rows of equal key stay in it.
@@ -79,26 +84,28 @@ def set_out(handed: HandedPairs, family: FamilyPlan, layout: SideLayout, buckets
     rows = found.drop_columns([COLUMN + name for name in key_columns]).set_column(0, KEY, pa.array(key))
     order, starts = sort_into_buckets(key, bucket_of(key, buckets), valid, buckets)
     ordered = rows.take(pa.array(order))
-    members = tuple(f.columns[0] for f in family.filters_a)
+    members = tuple(f.columns[0] for f in family.filters(side))
     return [
-        ExchangedRows(family.id, members, bucket, ordered.slice(start, end - start))
+        ExchangedRows(family.id, members, bucket, ordered.slice(start, end - start), side)
         for bucket, (start, end) in enumerate(pairwise(starts.tolist()))
         if end > start
     ]
 
 
 def arrived(
-    parts: Sequence[ExchangedRows], family: FamilyPlan, layout: SideLayout, version: int
+    parts: Sequence[ExchangedRows], family: FamilyPlan, layout: SideLayout, version: int, side: str = "a"
 ) -> Segment | None:
-    """Return pairs of the batch before as rows of side a of a family; None if no query takes any.
+    """Return pairs of the batch before as rows of a side of a family; None if no query takes any.
 
     Args:
         parts: What the buckets have sent.
         family: The family, under the plan in force.
-        layout: Layout of its side a.
+        layout: Layout of the side.
         version: Version of the plan.
+        side: The side.
     """
-    segments = [_translated(part, family, layout, version) for part in parts if part.family == family.id]
+    own = [part for part in parts if (part.family, part.side) == (family.id, side)]
+    segments = [_translated(part, family, layout, version) for part in own]
     segments = [segment for segment in segments if len(segment)]
     return concat(segments) if segments else None
 
@@ -107,9 +114,9 @@ def _translated(part: ExchangedRows, family: FamilyPlan, layout: SideLayout, ver
     """Return the rows of a part with the lineage bits and columns that a plan asks for."""
     places = {name: place for place, name in enumerate(part.members)}
     before = [part.rows.column(f"{LINEAGE}{word}").to_numpy() for word in range(_words(len(part.members)))]
-    rows = part.rows.num_rows
-    lineage = [np.zeros(rows, dtype=np.uint64) for _ in range(_words(len(family.filters_a)))]
-    for place, planned in enumerate(family.filters_a):
+    rows, filters = part.rows.num_rows, family.filters(part.side)
+    lineage = [np.zeros(rows, dtype=np.uint64) for _ in range(_words(len(filters)))]
+    for place, planned in enumerate(filters):
         was = places.get(planned.columns[0])
         if was is not None:
             bit = before[was // WORD_BITS] >> np.uint64(was % WORD_BITS) & np.uint64(1)
@@ -128,7 +135,7 @@ def _translated(part: ExchangedRows, family: FamilyPlan, layout: SideLayout, ver
     taken = np.logical_or.reduce([word != 0 for word in lineage])
     if not taken.all():
         packed = packed.filter(pa.array(taken))
-    return Segment(packed, version, tuple(f.bit for f in family.filters_a))
+    return Segment(packed, version, tuple(f.bit for f in filters))
 
 
 def _words(filters: int) -> int:
@@ -142,7 +149,8 @@ def encode_exchange(parts: Sequence[ExchangedRows]) -> bytes:
     for part in parts:
         body = encode_rows(part.rows)
         bodies.append(body.ljust(-(-len(body) // _ALIGNMENT) * _ALIGNMENT, b"\0"))
-        facts.append([part.family, part.members, part.bucket, len(bodies[-1])])
+        of_b = [part.side] if part.side == "b" else []
+        facts.append([part.family, part.members, part.bucket, len(bodies[-1]), *of_b])
     text = json.dumps(facts, separators=(",", ":")).encode()
     text = text.ljust(-(len(text) + _LENGTH.size) % _ALIGNMENT + len(text))
     return b"".join([_LENGTH.pack(len(text)), text, *bodies])
@@ -155,7 +163,7 @@ def rehashed_exchange(parts: Sequence[ExchangedRows], buckets: int) -> list[Exch
         places = bucket_of(np.ascontiguousarray(part.rows.column(KEY).to_numpy()), buckets)
         for bucket in np.unique(places).tolist():
             rows = part.rows.filter(pa.array(places == bucket))
-            found.append(ExchangedRows(part.family, part.members, bucket, rows))
+            found.append(ExchangedRows(part.family, part.members, bucket, rows, part.side))
     return found
 
 
@@ -173,11 +181,12 @@ def decode_exchange(data: pa.Buffer, bucket: int | None = None) -> list[Exchange
         (length,) = _LENGTH.unpack_from(data)
         start = _LENGTH.size + length
         found = []
-        for family, members, of_bucket, size in json.loads(data[_LENGTH.size : start].to_pybytes()):
+        for family, members, of_bucket, size, *of_b in json.loads(data[_LENGTH.size : start].to_pybytes()):
             if bucket in (of_bucket, None):
                 rows = decode_rows(data.slice(start, size))
                 rows.validate()
-                found.append(ExchangedRows(family, tuple(members), of_bucket, rows))
+                side = "b" if of_b else "a"
+                found.append(ExchangedRows(family, tuple(members), of_bucket, rows, side))
             start += size
     except (ValueError, TypeError, LookupError, EOFError, struct.error, pa.ArrowException) as error:
         raise CorruptPayload(

@@ -31,7 +31,7 @@ Classes = tuple[Codes | None, Sequence[int]]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Expiry:
-    """Times up to which the queries of a family need the rows of its side a.
+    """Times up to which the queries of a family need the rows of a side that is an intermediate.
 
     Attributes:
         alike_us: How much later than the oldest event time of a row it is still needed, by the set of the
@@ -87,7 +87,7 @@ def leaving(segments: Sequence[Segment], gone: Sequence[Bools]) -> list[Bools | 
     return found
 
 
-def expiry_of(family: FamilyPlan) -> Expiry:
-    """Return the expiry of side a of a family, which is an intermediate."""
-    alike = {1 << number: query.alike_us for number, query in enumerate(family.queries)}
+def expiry_of(family: FamilyPlan, side: str) -> Expiry:
+    """Return the expiry of a side of a family that is an intermediate."""
+    alike = {1 << number: query.alike_us(side) for number, query in enumerate(family.queries)}
     return Expiry({query: us for query, us in alike.items() if us is not None})

@@ -1,4 +1,4 @@
-"""Pairs of a family that queries hand on to their next steps, as rows of side a there.
+"""Pairs of a family that queries hand on to their next steps, as rows of a side there.
 
     pairs of A and B      queries 3 and 7 hand on             rows of (A, B)
     a1 b1                 3, 7                                key  newer time  position  _l0 = 0b11
@@ -62,15 +62,18 @@ class HandedPairs:
     family: FamilyPlan
     chunks: Sequence[HandedChunk]
 
-    def rows(self, following: FamilyPlan, layout: SideLayout, version: int) -> Segment | None:
-        """Return the pairs as rows of side a of a next step, without pairs that no query there takes.
+    def rows(
+        self, following: FamilyPlan, layout: SideLayout, version: int, side: str = "a"
+    ) -> Segment | None:
+        """Return the pairs as rows of a side of a next step, without pairs that no query there takes.
 
         Args:
             following: Family of that step.
-            layout: Layout of its side a.
+            layout: Layout of the side.
             version: Plan version in force.
+            side: The side.
         """
-        found = self.taken(following, layout.stored)
+        found = self.taken(following, layout.stored, side)
         if found is None:
             return None
         key, pos = (found.column(name).to_numpy() for name in (KEY, POS))
@@ -78,17 +81,18 @@ class HandedPairs:
             # A next step without a key meets these pairs under the one key that all rows have there.
             key = np.zeros(len(key), dtype=np.int64)
             found = found.set_column(0, KEY, pa.array(key))
-        bits = tuple(f.bit for f in following.filters_a)
+        bits = tuple(f.bit for f in following.filters(side))
         return Segment(found.take(pa.array(np.lexsort((pos, key)))), version, bits)
 
-    def taken(self, following: FamilyPlan, columns: Sequence[str]) -> pa.RecordBatch | None:
+    def taken(self, following: FamilyPlan, columns: Sequence[str], side: str) -> pa.RecordBatch | None:
         """Return the pairs that some query of a next step takes, in no order; None without any.
 
         Args:
             following: Family of that step.
             columns: Columns of the intermediate that the rows have besides.
+            side: Side of that step that takes them.
         """
-        filters = following.filters_a
+        filters = following.filters(side)
         words = -(-len(filters) // WORD_BITS)
         takers = self._takers(filters)
         lineage: list[list[Words]] = [[] for _ in range(words)]
@@ -109,7 +113,7 @@ class HandedPairs:
         arrays = [pa.array(values) for values in (key, ts, pos, *map(np.concatenate, lineage))]
         for name in columns:
             if name == EXPIRES:
-                until = [self._until(c, r, following) for c, r in zip(self.chunks, kept, strict=True)]
+                until = [self._until(c, r, following, side) for c, r in zip(self.chunks, kept, strict=True)]
                 parts = [pa.array(each) for each in until]
             else:
                 parts = [c.columns[name].take(pa.array(r)) for c, r in zip(self.chunks, kept, strict=True)]
@@ -117,13 +121,15 @@ class HandedPairs:
             arrays.append(pa.concat_arrays(parts))
         return pa.RecordBatch.from_arrays(arrays, names=names)
 
-    def _until(self, chunk: HandedChunk, rows: Int64s, following: FamilyPlan) -> Int64s:
+    def _until(self, chunk: HandedChunk, rows: Int64s, following: FamilyPlan, side: str) -> Int64s:
         """Return the event time up to which some query of a next step needs pairs, int64[m]."""
         places = {query.id: number for number, query in enumerate(self.family.queries)}
         # Most queries say the same.
         saying: dict[tuple[tuple[tuple[str, int], ...], int], int] = {}
         for query in following.queries:
-            rule = (query.expires_a, 0 if query.expires_a else query.w_a_us)
+            expires = query.expires(side)
+            window_us = query.w_a_us if side == "a" else query.w_b_us
+            rule = (expires, 0 if expires else window_us)
             saying[rule] = saying.get(rule, 0) | 1 << places[query.id]
         codes = chunk.codes[rows]
         found = np.full(len(rows), np.iinfo(np.int64).min)

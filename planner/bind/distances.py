@@ -76,41 +76,55 @@ class Distances:
         pairs = product(range(self.streams), range(self.streams))
         return next((pair for pair in pairs if pair[0] != pair[1] and pair not in self.most_us), None)
 
-    def windows_us(self, left: tuple[int, ...], right: int) -> tuple[int, int]:
-        """Return the window on the newest row of some streams, and that on the stream that joins them."""
-        ahead = min(self.most_us[i, right] for i in left)
-        behind = max(self.most_us[right, i] for i in left)
+    def windows_us(self, left: tuple[int, ...], right: tuple[int, ...]) -> tuple[int, int]:
+        """Return the windows of a step: on the newest row of the streams of each of its two sides.
+
+        The newest row of one side is a row of some stream, which may be later than all rows of the other
+        side by its bounds.
+        """
+        ahead = max(min(self.most_us[i, j] for i in left) for j in right)
+        behind = max(min(self.most_us[j, i] for j in right) for i in left)
         return _window_us(ahead), _window_us(behind)
 
-    def ahead(self, left: tuple[int, ...], right: int) -> dict[int, int]:
-        """Return how much later a row of one stream may be than one of each other stream, where bounded."""
-        return {i: us for i in left if (us := self.most_us[i, right]) < _ANY_US}
+    def ahead(self, left: tuple[int, ...], right: tuple[int, ...]) -> dict[int, int]:
+        """Return how much later the newest row of some streams may be than that of each other stream.
 
-    def alike(self, left: tuple[int, ...], right: int) -> int | None:
+        Streams without such a bound are left out.
+        """
+        most = {i: max(self.most_us[i, j] for j in right) for i in left}
+        return {i: us for i, us in most.items() if us < _ANY_US}
+
+    def alike(self, left: tuple[int, ...], right: tuple[int, ...]) -> int | None:
         """Return the bound on how much later it may be than each of them; None if these bounds differ."""
         ahead = self.ahead(left, right)
         if len(left) == 1 or len(ahead) < len(left) or len(set(ahead.values())) > 1:
             return None
         return ahead[left[0]]
 
-    def unsaid(self, left: tuple[int, ...], right: int, counted: Collection[int] = ()) -> list[TimeBound]:
-        """Return the bounds between the same streams that neither these windows nor ``ahead`` says.
+    def unsaid(
+        self, left: tuple[int, ...], right: tuple[int, ...], counted: Collection[int] = ()
+    ) -> list[TimeBound]:
+        """Return the bounds between the streams of two sides that neither windows nor ``ahead`` says.
+
+        A side of several streams has ``ahead``, a side of one stream its window.
 
         Args:
-            left: Streams joined before.
-            right: Stream that joins them.
+            left: Streams of side a.
+            right: Streams of side b.
             counted: Streams with windows of rows, which say nothing about event times.
         """
         ahead_us, behind_us = self.windows_us(left, right)
         ahead_us = UNBOUNDED_US if left[0] in counted else ahead_us
-        behind_us = UNBOUNDED_US if right in counted else behind_us
+        behind_us = UNBOUNDED_US if right[0] in counted else behind_us
+        ahead, behind = self.ahead(left, right), self.ahead(right, left)
         found = []
-        for i in left:
-            ahead, behind = self.most_us[i, right], self.most_us[right, i]
-            if len(left) == 1 and ahead < ahead_us - 1:
-                found.append(TimeBound(i, right, ahead))
-            if behind < behind_us - 1:
-                found.append(TimeBound(right, i, behind))
+        for i, j in product(left, right):
+            said_us = ahead_us - 1 if len(left) == 1 else ahead.get(i, _ANY_US)
+            if self.most_us[i, j] < said_us:
+                found.append(TimeBound(i, j, self.most_us[i, j]))
+            said_us = behind_us - 1 if len(right) == 1 else behind.get(j, _ANY_US)
+            if self.most_us[j, i] < said_us:
+                found.append(TimeBound(j, i, self.most_us[j, i]))
         return found
 
 

@@ -209,11 +209,8 @@ def _check_types(scope: StepScope, left: Origin, right: Origin, node: exp.Expr) 
 
 def _check_one_type(scope: StepScope, keys: Sequence[StepKey]) -> None:
     """Refuse a key of several steps that could send equal rows to different buckets."""
-    runs: list[list[StepKey]] = []
-    for key in keys:
-        if key.exchanged or not key.parts or not (runs and runs[-1][-1].parts):
-            runs.append([])
-        runs[-1].append(key)
+    numbers = dict.fromkeys(key.run for key in keys)
+    runs = [[key for key in keys if key.run == number] for number in numbers]
     for run in runs if len(keys) > 1 else ():
         for parts in zip(*(key.parts for key in run), strict=True):
             columns = sorted({origin for part in parts for origin in part})
@@ -235,7 +232,7 @@ def _check_one_type(scope: StepScope, keys: Sequence[StepKey]) -> None:
 
 def origin_of(scope: StepScope, side: SideName, column: str) -> Origin:
     """Return the stream column behind a column of a side."""
-    for position in (*scope.left, scope.right):
+    for position in sorted(scope.known):
         for each in scope.written[position].stream.columns:
             if scope.named((position, each.name)) == (side, column):
                 return position, each.name

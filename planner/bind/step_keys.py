@@ -11,16 +11,20 @@ A step whose stream no equal column joins has no key, but a condition: each pair
 Steps that follow each other with the same key are a *run*. Between two runs the pairs are exchanged
 (``catalog.steps``), which delays them by one batch. Runs are as long as they can be, so there are as few
 exchanges as the order of the streams allows. Equal columns that are not in the key of a step are conditions.
+
+A step whose two sides are pairs goes on with the runs of both sides if they have a set of columns in common,
+else with that of side a, else with that of side b. So the pairs of one side can be exchanged alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from catalog.values.stream import Stream
 from planner.bind.distances import Distances
-from planner.sql.step_scope import Origin
+from planner.sql.scope import SideName
+from planner.sql.step_scope import Item, Origin, flat, side_a
 
 #: Set of columns that are equal in every result.
 Equals = frozenset[Origin]
@@ -31,12 +35,17 @@ class StepKey:
     """Key of one step.
 
     Attributes:
-        parts: Equal columns: of a stream joined before, and of the stream that joins.
-        exchanged: Whether its key differs from that of the step before. Never without a key.
+        parts: Equal columns: of a stream of side a, and of a stream of side b.
+        exchanged: Sides with pairs whose key differs from that of the step that makes them. None without a
+            key.
+        run: Number of its run.
+        joined: Positions of the streams of both sides.
     """
 
     parts: tuple[tuple[Origin, Origin], ...]
-    exchanged: bool
+    exchanged: tuple[SideName, ...]
+    run: int
+    joined: frozenset[int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +72,11 @@ class Joining:
     """How the streams of a query are joined.
 
     Attributes:
-        positions: Positions in FROM, in the order in which they are joined.
+        positions: Positions in FROM, in the order in which they are joined; those of a group stand together.
         again: Steps, from 2, whose pairs of the step before do not rest (``may_be_made_again``).
     """
 
-    positions: tuple[int, ...]
+    positions: tuple[Item, ...]
     again: frozenset[int] = frozenset()
 
 
@@ -112,7 +121,7 @@ def joining_order(
     order = [min(keyed, default=0)]
     common: frozenset[Equals] = frozenset()
     while len(order) < streams:
-        joining = {p: j for p in range(streams) if p not in order and (j := _joining(order, p, equal))}
+        joining = {p: j for p in range(streams) if p not in order and (j := _joining(order, (p,), equal))}
         if not joining:
             known = set(order)
             by_condition = (p for p in range(streams) if any(p in each <= known | {p} for each in linked))
@@ -128,70 +137,182 @@ def joining_order(
     return tuple(order)
 
 
-def next_key(
-    key: frozenset[Equals], before: Sequence[int], position: int, equal: Sequence[Equals]
-) -> tuple[frozenset[Equals], bool]:
-    """Return the key of the run after one more stream has joined, and whether a new run begins.
+def spine(one: tuple[Item, ...], other: tuple[Item, ...], ids: Sequence[int]) -> tuple[Item, ...]:
+    """Return the order that joins two sets of streams, each joined in an order before.
+
+    Of two groups the one with the smaller ids is side a, so that queries which name the streams in another
+    order share the step.
+
+    >>> spine((2,), (0, 1), [7, 8, 9]), spine((0, 1), (2, 3), [7, 8, 5, 6])
+    ((0, 1, 2), (2, 3, (0, 1)))
 
     Args:
-        key: Key of the run so far; empty before the first step.
-        before: Positions of the streams joined before.
-        position: Position of the stream that joins.
-        equal: Result of ``equal_columns``.
-
-    Returns:
-        The sets in the key; empty if nothing joins the stream.
+        one: Positions of some streams in FROM, in the order in which they are joined.
+        other: Those of other ones.
+        ids: Ids of all streams, as in FROM.
     """
-    joining = _joining(before, position, equal)
-    common = key & joining
-    return (common, False) if common else (joining, bool(key))
+    if len(one) == 1 and len(other) > 1:
+        return *other, *one
+    if len(other) == 1:
+        return *one, *other
+    a, b = sorted((one, other), key=lambda items: (sorted(ids[p] for p in flat(items)), flat(items)))
+    return *a, b
 
 
-def step_keys(order: tuple[int, ...], a: int, equal: Sequence[Equals]) -> tuple[StepKey, ...]:
-    """Return the key of each step.
+@dataclass(frozen=True, slots=True)
+class NextKey:
+    """Key of a step that follows others.
+
+    Attributes:
+        columns: Its sets of equal columns; empty if nothing joins the two sides.
+        exchanged: Sides whose pairs come from the buckets of another key.
+    """
+
+    columns: frozenset[Equals]
+    exchanged: tuple[SideName, ...]
+
+
+def next_key(
+    left: Collection[int],
+    right: Collection[int],
+    equal: Sequence[Equals],
+    key_a: frozenset[Equals] | None,
+    key_b: frozenset[Equals] | None = None,
+) -> NextKey:
+    """Return the key of a step, which goes on with the runs of both sides if it can, or with that of one.
+
+    Args:
+        left: Positions of the streams of side a.
+        right: Positions of the streams of side b.
+        equal: Result of ``equal_columns``.
+        key_a: Key of the run that ends with side a; None for a stream.
+        key_b: The same for side b.
+    """
+    joining = _joining(left, right, equal)
+    keys: dict[SideName, frozenset[Equals] | None] = {"a": key_a, "b": key_b}
+    runs = {side: key for side, key in keys.items() if key is not None}
+    for staying in (tuple(runs), *((side,) for side in runs)):
+        common = joining.intersection(*(runs[side] for side in staying))
+        if staying and common:
+            return NextKey(common, tuple(side for side in runs if side not in staying))
+    return NextKey(joining, tuple(runs) if joining else ())
+
+
+@dataclass(slots=True, eq=False)
+class _Run:
+    """Steps with one key, and how its columns are named.
+
+    Attributes:
+        columns: Sets of columns in the key; fewer with every step.
+        order: Place of each set in the key.
+        owners: Column of side a of its first step in each set.
+    """
+
+    columns: frozenset[Equals]
+    order: Mapping[Equals, tuple[tuple[int, str], tuple[int, str], list[Origin]]]
+    owners: Mapping[Equals, Origin]
+
+    @classmethod
+    def begun(cls, columns: frozenset[Equals], left: Sequence[int], right: Sequence[int]) -> _Run:
+        """Return the run of a first step."""
+        order = {c: (_first(c, left), _first(c, right), sorted(c)) for c in columns}
+        owners = {c: (left[place], name) for c, ((place, name), _, _) in order.items()}
+        return cls(columns, order, owners)
+
+    def in_order(self) -> list[Equals]:
+        """Return its sets of columns in the order of the key."""
+        return sorted(self.columns, key=self.order.__getitem__)
+
+
+@dataclass(slots=True, eq=False)
+class _Joined:
+    """A step: the positions of its sides, the runs that these end with, and its own."""
+
+    left: tuple[int, ...]
+    right: tuple[int, ...]
+    run_a: _Run | None
+    run_b: _Run | None
+    run: _Run
+    exchanged: tuple[SideName, ...]
+
+
+def step_keys(order: tuple[Item, ...], ids: Sequence[int], equal: Sequence[Equals]) -> tuple[StepKey, ...]:
+    """Return the key of each step; the steps of a group come before the one that joins it.
 
     Args:
         order: Positions of the streams in FROM, in the order in which they are joined.
-        a: Position of side a of the first step.
+        ids: Ids of the streams, as in FROM.
         equal: Result of ``equal_columns``.
     """
-    runs: list[tuple[int, frozenset[Equals]]] = []
-    for step in range(1, len(order)):
-        known = runs[-1][1] if runs else frozenset[Equals]()
-        key, begins = next_key(known, order[:step], order[step], equal)
-        if begins or not known or not key:
-            runs.append((step, key))
-        else:
-            runs[-1] = (runs[-1][0], key)
-    found: list[StepKey] = []
-    for (begin, columns), end in zip(runs, [*(begin for begin, _ in runs[1:]), len(order)], strict=True):
-        # The sides of the first step have a fixed order, so that queries which name the streams in another
-        # order have the same key.
-        first = (a, *(p for p in order[:2] if p != a)) if begin == 1 else (*order[:begin], order[begin])
-        left = first[:-1]
-        owned = {c: min((left.index(p), name) for p, name in c if p in left) for c in columns}
-        ordered = sorted(columns, key=lambda c: (owned[c], _own(c, first[-1]), sorted(c)))
-        owners = [(left[owned[c][0]], owned[c][1]) for c in ordered]
-        for step in range(begin, end):
-            # A first step joins its two streams whichever of them is written first.
-            right = first[-1] if step == 1 else order[step]
-            parts = tuple((owner, _own(c, right)) for owner, c in zip(owners, ordered, strict=True))
-            found.append(StepKey(parts, exchanged=bool(parts) and step == begin > 1))
-    return tuple(found)
+    found: list[_Joined] = []
+    _join(order, ids, equal, found)
+    numbers: dict[int, int] = {}
+    return tuple(
+        StepKey(
+            tuple(
+                (_owner(c, step.left, step.run_a), _owner(c, step.right, step.run_b))
+                for c in step.run.in_order()
+            ),
+            step.exchanged,
+            numbers.setdefault(id(step.run), len(numbers)),
+            frozenset((*step.left, *step.right)),
+        )
+        for step in found
+    )
 
 
-def may_be_made_again(shape: JoinShape, before: tuple[int, ...], position: int) -> bool:
+def _join(order: tuple[Item, ...], ids: Sequence[int], equal: Sequence[Equals], found: list[_Joined]) -> _Run:
+    """Add the steps that join streams and groups in an order; return the run that they end with."""
+    run: _Run | None = None
+    for place, item in enumerate(order[1:], 1):
+        left, right = flat(order[:place]), flat((item,))
+        if place == 1 and side_a(left[0], right[0], ids) in right:
+            # The sides of the first step have a fixed order, so that queries which name the streams in
+            # another order have the same key.
+            left, right = right, left
+        group = None if isinstance(item, int) else _join(item, ids, equal, found)
+        key = next_key(
+            left, right, equal, None if run is None else run.columns, None if group is None else group.columns
+        )
+        runs = (("a", run), ("b", group))
+        going_on = [each for side, each in runs if each is not None and side not in key.exchanged]
+        step = _Joined(left, right, run, group, _Run.begun(key.columns, left, right), key.exchanged)
+        if going_on and key.columns:
+            step.run, *others = going_on
+            step.run.columns = key.columns
+            for earlier in found:
+                earlier.run = step.run if earlier.run in others else earlier.run
+        found.append(step)
+        run = step.run
+    assert run is not None, "two streams are joined at least"
+    return run
+
+
+def _owner(columns: Equals, positions: Sequence[int], run: _Run | None) -> Origin:
+    """Return the column of a side in a set: that of the side's run, or that of its first stream."""
+    if run is not None and columns in run.columns:
+        return run.owners[columns]
+    place, name = _first(columns, positions)
+    return positions[place], name
+
+
+def _first(columns: Equals, positions: Sequence[int]) -> tuple[int, str]:
+    """Return the first column of some streams in a set: the place of its stream, and its name."""
+    return min((positions.index(p), name) for p, name in columns if p in positions)
+
+
+def may_be_made_again(distances: Distances, before: tuple[int, ...], position: int) -> bool:
     """Return whether the pairs of some streams can be made again for the rows of one that joins them.
 
     The rows that they are made of rest as long as they can meet each other. So a later row of the stream must
     not be in the windows of one of them for longer than that.
 
     Args:
-        shape: The query.
+        distances: Bounds on the event times of the query's streams.
         before: Positions of the streams joined before, with the same key.
         position: Position of the stream that joins.
     """
-    most_us = shape.distances.most_us
+    most_us = distances.most_us
     return all(most_us[i, position] <= most_us[i, j] for i in before for j in before if i != j)
 
 
@@ -200,15 +321,10 @@ def implied(keys: Sequence[StepKey]) -> tuple[Equals, ...]:
     return equal_columns(pair for key in keys for pair in key.parts)
 
 
-def _joining(before: Sequence[int], position: int, equal: Sequence[Equals]) -> frozenset[Equals]:
-    """Return the sets that have a column of a stream and a column of the streams before it."""
+def _joining(left: Collection[int], right: Collection[int], equal: Sequence[Equals]) -> frozenset[Equals]:
+    """Return the sets that have a column of some streams and a column of some other ones."""
     return frozenset(
         columns
         for columns in equal
-        if any(p == position for p, _ in columns) and any(p in before for p, _ in columns)
+        if any(p in right for p, _ in columns) and any(p in left for p, _ in columns)
     )
-
-
-def _own(columns: Equals, position: int) -> Origin:
-    """Return the column of a stream in a set; the first by name if there are several."""
-    return min(origin for origin in columns if origin[0] == position)

@@ -1,4 +1,4 @@
-"""Binding of a join of more than two streams: a chain of steps, each the join of two sides.
+"""Binding of a join of more than two streams: steps, each the join of two sides.
 
     SELECT ... FROM A, B, C WHERE A.k = B.k AND B.k = C.k AND A.v > 1 AND A.w = C.w
 
@@ -18,11 +18,10 @@ before, the pairs between them are exchanged (``planner.bind.step_keys``).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
-from catalog.steps import EXPIRES, TIME, exchanged_id, intermediate_id, intermediate_name
-from catalog.values.query import OLDEST, RANK, UNBOUNDED_US, Clock, Output, Query, Side
+from catalog.values.query import UNBOUNDED_US, Clock, Query
 from catalog.values.stream import Stream
 from planner.bind.announcing import refuse_announcement
 from planner.bind.canonical import ALWAYS, NEVER, canonical
@@ -30,6 +29,8 @@ from planner.bind.clocks.horizons import refuse_horizon
 from planner.bind.clocks.orders import joins_orders
 from planner.bind.clocks.rows import step_row_windows
 from planner.bind.distances import Distances
+from planner.bind.joining.bound_steps import BoundStep, BoundSteps, time_of
+from planner.bind.joining.named_tree import NamedTree
 from planner.bind.outputs import bind_outputs
 from planner.bind.size import check_size
 from planner.bind.step_conditions import (
@@ -45,7 +46,7 @@ from planner.bind.step_conditions import (
 )
 from planner.bind.step_keys import (
     ChooseOrder,
-    StepKey,
+    Joining,
     equal_columns,
     joining_order,
     step_keys,
@@ -54,7 +55,6 @@ from planner.errors import (
     InvalidWindow,
     NoWindow,
 )
-from planner.expressions.column_types import key_type
 from planner.expressions.expressions import bare, qualified
 from planner.expressions.typed import Typed
 from planner.predicates.conditions import Operand, compared
@@ -63,21 +63,6 @@ from planner.sql.cql import Window
 from planner.sql.scope import SideName
 from planner.sql.statement import Statement
 from planner.sql.step_scope import Origin, StepScope
-
-
-@dataclass(frozen=True, slots=True)
-class _Step:
-    """Conditions of a step.
-
-    Attributes:
-        filters: Filter of each side; the filter of an intermediate is added by ``catalog.steps.steps``.
-        residual: Condition on both sides.
-        read: Columns that its residual and results read.
-    """
-
-    filters: Mapping[SideName, Typed]
-    residual: Typed
-    read: frozenset[Origin]
 
 
 def bind_steps(
@@ -100,7 +85,6 @@ def bind_steps(
     if order is None:
         refuse_key(scope, found, equal)
     by_keys = joining_order(len(scope.written), equal) is not None
-    again: frozenset[int] = frozenset()
     windows = [statement.window, *(source.window for source in statement.sources)]
     windowed = found.bounds_at is not None or any(window is not None for window in windows)
     ordered = not windowed and joins_orders([this.stream for this in scope.written], common_key(scope, equal))
@@ -108,44 +92,52 @@ def bind_steps(
         found.distances.all_equal()
     else:
         _close(scope, statement, found)
+    tree = None if statement.tree is None else NamedTree(statement.tree, scope)
+    timed = not ordered and not _counts_rows(statement)
+    joining = Joining(order)
+    if tree is not None:
+        joining = tree.joining(equal, found.linked, found.distances, timed=timed)
+    elif choose is not None and by_keys and timed:
         # Costs are known of orders in which each step has a key and all windows are of time.
-        if choose is not None and by_keys and not _counts_rows(statement):
-            joining = choose(join_shape(scope, found, equal))
-            order, again = joining.positions, joining.again
-    scope = scope.in_order(order)
-    keys = step_keys(order, next(p for p in order[:2] if scope.written[p].side == "a"), equal)
+        joining = choose(join_shape(scope, found, equal))
+    scope = scope.in_order(joining.positions)
+    keys = step_keys(joining.positions, [this.stream.id for this in scope.written], equal)
     counted = step_row_windows(scope, keys, equal)
     conditions = conditions_of(scope, found, keys)
     refuse_announcement(statement, scope.written, "a join of more than two streams")
     outputs, read = bind_outputs(statement, scope)
-    last = scope.step
     clock: Clock = "order" if ordered else "time"
     # Without windows, equal keys are the only bound on distances.
-    distances = None if ordered else found.distances
-    bound = [_step(scope.at(step), conditions, distances, counted) for step in range(1, last + 1)]
-    texts = [text.sql for step in bound for text in (*step.filters.values(), step.residual)]
+    bounds = None if ordered else found.distances
+    bound = {here.known: _step(here, conditions, bounds, counted) for here in _every_step(scope)}
+    texts = [text.sql for step in bound.values() for text in (*step.filters.values(), step.residual)]
     check_size([*(t for t in texts if t != ALWAYS), *(o.sql for o in outputs if "WHEN" in o.sql)])
-    never = NEVER in texts
-    reads = [step.read for step in bound]
-    reads[-1] |= {origin_of(scope, side, column) for side, column in read}
-    expiring = [_expiring(scope.at(step), distances, counted) for step in range(1, last + 1)]
-    query: Query | None = None
-    for step in range(1, last + 1):
-        here = scope.at(step)
-        later = frozenset().union(*reads[step:], *expiring[step:])
-        known = (*here.left, here.right)
-        owners = {owner for key in keys[step:] for owner, _ in key.parts}
-        handed = {o for o in later | owners if o[0] in known}
-        own = bound[step - 1]
-        read_here = reads[step - 1]
-        key = keys[step - 1]
-        query = _query(
-            here, own, key, read_here, handed, query, outputs, found.distances, never, clock, counted
-        )
-        query = replace(query, rests=step not in again)
-    assert query is not None, "there are two steps at least"
+    whole = scope.known
+    selected = {origin_of(scope, side, column) for side, column in read}
+    bound[whole] = replace(bound[whole], read=bound[whole].read | selected)
+    steps = BoundSteps(
+        bound,
+        {key.joined: key for key in keys},
+        found.distances,
+        counted,
+        clock,
+        NEVER in texts,
+        joining.again,
+    )
+    query = steps.query(scope, outputs)
+    if tree is not None:
+        tree.check(query)
     refuse_horizon(query, scope.written)
     return replace(query, id=query_id, name=name, cql=cql)
+
+
+def _every_step(scope: StepScope) -> Iterator[StepScope]:
+    """Yield the names at each step, of groups before those at the step that joins the group."""
+    for step in range(1, len(scope.order)):
+        here = scope.at(step)
+        if here.group is not None:
+            yield from _every_step(here.group)
+        yield here
 
 
 def _counts_rows(statement: Statement) -> bool:
@@ -153,147 +145,12 @@ def _counts_rows(statement: Statement) -> bool:
     return any(s.window is not None and s.window.clock != "time" for s in statement.sources)
 
 
-def _query(
-    scope: StepScope,
-    step: _Step,
-    key: StepKey,
-    read: frozenset[Origin],
-    handed: set[Origin],
-    left: Query | None,
-    outputs: tuple[Output, ...],
-    distances: Distances,
-    never: bool,
-    clock: Clock,
-    counted: Mapping[int, Window],
-) -> Query:
-    """Return one step as a query of its two sides."""
-    is_last = scope.step == len(scope.written) - 1
-    carried = set(read) if is_last else read | handed
-    positions: dict[SideName, tuple[int, ...]] = {"b": (scope.right,), "a": scope.left}
-    if left is None:
-        positions = {scope.written[p].side: (p,) for p in scope.order[:2]}
-    right = positions["b"][0]
-    window_a, window_b = distances.windows_us(positions["a"], right)
-    pairs, types = [], []
-    for owner, joined in key.parts:
-        common = key_type(scope.type_of(owner), scope.type_of(joined))
-        assert common is not None, "types were checked"
-        pairs.append((scope.named(owner)[1], scope.named(joined)[1]))
-        types.append(common)
-    sides: dict[SideName, Side] = {}
-    windows_us: dict[SideName, int] = {"a": window_a, "b": window_b}
-    for side, window_us in windows_us.items():
-        filter_ = Typed(NEVER, "boolean") if never else step.filters[side]
-        handed_on = side == "a" and left is not None
-        # The ranks of a stream's own rows are no column of it.
-        needed = {
-            scope.named(o)[1] for o in carried if o[0] in positions[side] and (handed_on or o[1] != RANK)
-        }
-        if clock == "order":
-            needed.add(TIME if handed_on else scope.written[positions[side][0]].stream.event_time)
-        rows = None if handed_on else counted.get(positions[side][0])
-        length = window_us if rows is None else rows.length_us
-        made = _side(scope, side, positions[side], length, filter_, needed, left, exchanged=key.exchanged)
-        if clock == "time" and handed_on:
-            made = _expires(scope, made, distances, counted)
-        sides[side] = replace(made, clock=clock if rows is None else rows.clock)
-    return Query(
-        id=0,
-        name="",
-        cql="",
-        a=sides["a"],
-        b=sides["b"],
-        key=tuple(pairs),
-        key_types=tuple(types),
-        residual=step.residual.sql if step.residual.sql not in (ALWAYS, NEVER) else None,
-        outputs=outputs if is_last else _handed(scope, handed),
-        left=left,
-        hands_on=not is_last,
-    )
-
-
-def _side(
-    scope: StepScope,
-    side: SideName,
-    positions: tuple[int, ...],
-    window_us: int,
-    filter_: Typed,
-    columns: set[str],
-    left: Query | None,
-    *,
-    exchanged: bool,
-) -> Side:
-    if side == "a" and left is not None:
-        name = intermediate_name(left.a.stream, left.b.stream)
-        made = intermediate_id(left.a.stream_id, left.b.stream_id, left.key, left.clocks)
-        stream_id = exchanged_id(made) if exchanged else made
-        alias = ", ".join(scope.written[position].alias for position in positions)
-        return Side(stream_id, name, alias, window_us, None, (), tuple(sorted(columns)))
-    this = scope.written[positions[0]]
-    return Side(
-        stream_id=this.stream.id,
-        stream=this.stream.name,
-        alias=this.alias,
-        window_us=window_us,
-        filter=filter_.sql if filter_.sql != ALWAYS else None,
-        filter_columns=tuple(sorted(column for _, column in filter_.columns)),
-        columns=tuple(sorted(columns | {column for _, column in filter_.columns})),
-    )
-
-
-def _expires(scope: StepScope, side: Side, distances: Distances, counted: Mapping[int, Window]) -> Side:
-    """Return side a of a later step with what says when its rows expire."""
-    ranks = {scope.named((i, RANK))[1]: counted[i].length_us - 1 for i in scope.left if i in counted}
-    alike_us = distances.alike(scope.left, scope.right)
-    later = (scope.at(step) for step in range(scope.step, len(scope.written)))
-    columns = set(side.columns)
-    if any(distances.alike(step.left, step.right) is not None for step in later):
-        columns.add(OLDEST)
-    if alike_us is not None:
-        expires: tuple[tuple[str, int], ...] = ((OLDEST, alike_us),)
-    else:
-        ahead = distances.ahead(scope.left, scope.right)
-        expires = tuple(sorted((scope.named(_time_of(scope, i))[1], us) for i, us in ahead.items()))
-        columns |= {name for name, _ in expires}
-        if not ranks and scope.right not in counted:
-            columns.add(EXPIRES)
-    columns |= ranks.keys()
-    expires = tuple(sorted([*expires, *ranks.items()]))
-    return replace(side, columns=tuple(sorted(columns)), expires=expires)
-
-
-def _expiring(
-    scope: StepScope, distances: Distances | None, counted: Mapping[int, Window]
-) -> frozenset[Origin]:
-    """Return the event times and ranks that say when the rows of side a of a step expire."""
-    if distances is None or scope.step == 1:
-        return frozenset()
-    ranks = frozenset((i, RANK) for i in scope.left if i in counted)
-    if distances.alike(scope.left, scope.right) is not None:
-        return ranks
-    return ranks | {_time_of(scope, i) for i in distances.ahead(scope.left, scope.right)}
-
-
-def _time_of(scope: StepScope, position: int) -> Origin:
-    return position, scope.written[position].stream.event_time
-
-
-def _handed(scope: StepScope, handed: set[Origin]) -> tuple[Output, ...]:
-    """Return the columns that a step hands on, by name."""
-    outputs = []
-    for origin in handed:
-        side, name = scope.named(origin)
-        columns = () if name == RANK else ((side, name),)
-        outputs.append(Output(scope.handed_as(origin), qualified(side, name), scope.type_of(origin), columns))
-    return tuple(sorted(outputs, key=lambda output: output.name))
-
-
 def _step(
     scope: StepScope,
     conditions: Sequence[Condition],
     distances: Distances | None,
     counted: Mapping[int, Window],
-) -> _Step:
+) -> BoundStep:
     """Compile the conditions of a step: those whose columns are all known at this step, not before.
 
     Args:
@@ -307,8 +164,8 @@ def _step(
     read: set[Origin] = set()
     for node, columns in conditions:
         positions = {position for position, _ in columns}
-        known = {*scope.left, scope.right}
-        if not positions <= known or (scope.step > 1 and scope.right not in positions):
+        # Conditions on the rows of one side are tested where these are joined.
+        if not positions <= scope.known or any(positions <= {*joined} for joined in _joined_before(scope)):
             continue
         if len(positions) == 1:
             (position,) = positions
@@ -318,11 +175,16 @@ def _step(
             read |= columns
     unsaid = [] if distances is None else distances.unsaid(scope.left, scope.right, counted)
     for bound in unsaid:
-        earlier, later = (_time_of(scope, p) for p in (bound.earlier, bound.later))
+        earlier, later = (time_of(scope, p) for p in (bound.earlier, bound.later))
         residuals.append(_no_later(scope, earlier, later, bound.most_us))
         read |= {earlier, later}
     found = {side: canonical(parts) for side, parts in filters.items()}
-    return _Step(found, canonical(residuals), frozenset(read))
+    return BoundStep(found, canonical(residuals), frozenset(read))
+
+
+def _joined_before(scope: StepScope) -> list[tuple[int, ...]]:
+    """Return the streams of each side that other steps have joined before a step."""
+    return [side for side in (scope.left, scope.right) if len(side) > 1]
 
 
 def _no_later(scope: StepScope, earlier: Origin, later: Origin, us: int) -> Typed:

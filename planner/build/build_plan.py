@@ -21,23 +21,21 @@ from catalog.steps import (
     stream_sides,
     widest_sides,
 )
-from catalog.values.boundaries import Boundaries
 from catalog.values.calibration import Calibration
 from catalog.values.plan import (
     ALL_BUCKETS,
-    AskedProbe,
     Band,
+    Boundaries,
     FamilyPlan,
     JoinPlan,
     Plan,
     PlannedFilter,
     PlannedQuery,
-    Probe,
-    PunctuationPolicy,
-    PurgePrices,
     Replication,
     Strategy,
 )
+from catalog.values.policies.probe import AskedProbe, Probe
+from catalog.values.policies.punctuation_policy import PunctuationPolicy, PurgePrices
 from catalog.values.query import Query, Side
 from catalog.values.statistics import Profile
 from catalog.values.stream import Stream
@@ -45,7 +43,13 @@ from catalog.wording import listed
 from planner.build.check_plan import check_plan
 from planner.build.choose_memory import choose_memory, chooses_memory, may_sort
 from planner.build.objective import Objective
-from planner.build.replication import HASHED, asked_replication, departed_replications, former_replications
+from planner.build.replication import (
+    HASHED,
+    asked_replication,
+    departed_replications,
+    former_replications,
+    refuse_spread_pairs,
+)
 from planner.build.resting import unrested_families
 from planner.build.retained_boundaries import NO_BOUNDARIES, ByFamily, pinned_chain, with_retained
 from planner.costs.cost import CostModel
@@ -114,6 +118,7 @@ def build_plan(
     Raises:
         UnknownStrategy: There is no strategy of that name.
         InvalidProbe: Rings are requested for a family that cannot have them.
+        UnsupportedCql: Pairs of two steps would not meet in one bucket (``replication``).
         InvalidPlan: A query names a stream that is not given, or an invariant is broken.
     """
     for name in (objective.strategy, *objective.family_strategies.values()):
@@ -159,7 +164,12 @@ def build_plan(
         elif members[0].ordered and may_sort(objective, old):
             # Rows that wait have come to the buckets that their keys had then.
             asked = HASHED
-        elif members[0].counts_rows or (hands_on and not is_theta(family_id)) or is_exchanged(sides[0]):
+        elif (
+            members[0].counts_rows
+            or (hands_on and not is_theta(family_id))
+            or any(map(is_exchanged, sides))
+            or members[0].right is not None
+        ):
             # All rows of a key are counted, and wait for their ranks, in one bucket. Pairs that are made in
             # the bucket of a new fragment would not meet the rows that already rest in a next step. Pairs on
             # their way to other buckets would not come to the new ones.
@@ -222,6 +232,7 @@ def build_plan(
             )
         )
 
+    refuse_spread_pairs(planned)
     flowing, present = _streams(queries, streams, previous), {f.id for f in planned}
     plan = Plan(
         version=version,
@@ -276,6 +287,7 @@ def _family(
                 grouping=q.grouping,
                 hands_on=q.hands_on,
                 expires_a=q.a.expires,
+                expires_b=q.b.expires,
             )
         )
     return Family(family_id, tuple(planned), filters_a, filters_b)
@@ -365,7 +377,10 @@ def _family_plan(
 
 
 def chooses_band(
-    queries: Sequence[Query], streams: Mapping[int, Stream], previous: Plan | None, anew: Collection[str] = ()
+    queries: Sequence[Query],
+    streams: Mapping[int, Stream],
+    previous: Plan | None,
+    replanned: Collection[str] = (),
 ) -> bool:
     """Return whether statistics are to choose the band of a family (``families.bands``).
 
@@ -373,9 +388,9 @@ def chooses_band(
         queries: All queries.
         streams: Streams by id.
         previous: Plan version in force until now.
-        anew: Ids of families that are planned again.
+        replanned: Ids of families that are planned again.
     """
-    settled = set() if previous is None else {f.id for f in previous.families} - set(anew)
+    settled = set() if previous is None else {f.id for f in previous.families} - set(replanned)
     return any(
         len(candidate_bands((q.residual for q in members), _types(members, streams))) > 1
         for name, members in families(queries).items()

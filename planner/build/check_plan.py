@@ -14,6 +14,7 @@ from catalog.steps import (
     is_exchanged,
     is_intermediate,
     made_by,
+    makers,
     makers_again,
     plan_streams,
     taken_intermediates,
@@ -58,8 +59,10 @@ def check_plan(plan: Plan, previous: Plan | None) -> None:
     made = {each for family in plan.families for each in made_by(family, taken)}
     _check_resting(plan, previous, made)
     for family in plan.families:
-        known = not is_intermediate(family.stream_a) or family.stream_a in made
-        _require(known, f'family "{family.id}": no query hands on the pairs that it joins')
+        for stream_id in (family.stream_a, family.stream_b):
+            known = not is_intermediate(stream_id) or stream_id in made
+            _require(known, f'family "{family.id}": no query hands on the pairs that it joins')
+    _check_both_sides(plan)
     streams = plan_streams(plan)
     for family in plan.families:
         _check_family(family, streams)
@@ -108,14 +111,19 @@ def _check_family(family: FamilyPlan, streams: dict[int, Stream]) -> None:
         f"{where}: groups without a key",
     )
     _require(
-        not (is_exchanged(family.stream_a) and family.replication.replicates),
+        not (
+            (is_exchanged(family.stream_a) or is_exchanged(family.stream_b)) and family.replication.replicates
+        ),
         f"{where}: pairs on their way would miss the rows that rest in a new bucket of their key",
     )
     _require(
         not (family.has_groups and family.replication.replicates),
         f"{where}: pairs of a group would be made in several buckets",
     )
-    _require(family.stream_a <= family.stream_b, f"{where}: side a is not the stream with the smaller id")
+    _require(
+        family.stream_a <= family.stream_b or is_intermediate(family.stream_b),
+        f"{where}: side a is not the stream with the smaller id",
+    )
     _require(len(family.key) == len(family.key_types), f"{where}: key columns and key types differ in number")
     _require(bool(family.queries), f"{where}: no query")
     _ascending((q.id for q in family.queries), f"{where}: queries")
@@ -152,6 +160,23 @@ def _check_resting(plan: Plan, previous: Plan | None, made: Collection[int]) -> 
     rested = {f.id for f in previous.families if f.rests} if previous is not None else set()
     for family in unrested:
         _require(family.id not in rested, f'family "{family.id}": its rows of a rest already')
+
+
+def _check_both_sides(plan: Plan) -> None:
+    """Pairs of two steps meet in the bucket of their key, so each key must have one bucket."""
+    made_in = makers(plan.families)
+    for family in plan.families:
+        if is_intermediate(family.stream_b):
+            staying = [made_in[i] for i in (family.stream_a, family.stream_b) if not is_exchanged(i)]
+            for each in (family, *staying):
+                _require(
+                    not each.replication.replicates,
+                    f'family "{family.id}": rows of a key of "{each.id}" are in several buckets',
+                )
+            _require(
+                is_intermediate(family.stream_a) and bool(family.key) and family.rests and not family.ranked,
+                f'family "{family.id}": its side b cannot be pairs of another step',
+            )
 
 
 def _check_filters(plan: Plan, family: FamilyPlan, side: SideName) -> None:

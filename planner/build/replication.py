@@ -21,15 +21,17 @@ given a key, later ones leave it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from catalog.steps import is_exchanged, is_intermediate, makers
 from catalog.values.plan import ALL_BUCKETS, FamilyPlan, Partitioning, Plan, Replication
 from catalog.values.stream import Stream
 from planner.costs.rates import FamilyRates
 from planner.costs.shipped import SHIPPED
+from planner.errors import UnsupportedCql
 from planner.families.families import SIDES, Family, family_streams, is_theta, side_window_us
 
 HASHED = Replication()
@@ -171,3 +173,31 @@ def departed_replications(
         for family in sorted(former)
         if family not in present and flowing.issuperset(family_streams(family))
     )
+
+
+def refuse_spread_pairs(families: Sequence[FamilyPlan]) -> None:
+    """Refuse a step with pairs on both sides whose rows of one key are in several buckets.
+
+    Pairs stay in the bucket that makes them, so not all of them would meet.
+
+    Args:
+        families: Families of the next plan.
+
+    Raises:
+        UnsupportedCql: There is such a step.
+    """
+    if not any(is_intermediate(family.stream_b) for family in families):
+        return
+    made_in = makers(families)
+    for family in families:
+        sides = (family.stream_a, family.stream_b)
+        if all(map(is_intermediate, sides)):
+            staying = [made_in[stream_id] for stream_id in sides if not is_exchanged(stream_id)]
+            if any(each.replication.replicates for each in (family, *staying)):
+                raise UnsupportedCql(
+                    f'query "{family.queries[0].name}" joins pairs with pairs, and rows of a key are in '
+                    "several buckets",
+                    detail="A family keeps its keys spread, so not all pairs would meet in one bucket.",
+                    hint="Leave TREE out, or name a tree that adds one stream after the other: "
+                    "TREE (((a, b), c), d).",
+                )

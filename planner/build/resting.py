@@ -35,7 +35,8 @@ def unrested_families(
     found: dict[str, str] = {}
     for name in step_order({n: (q.a.stream_id, q.b.stream_id, q.key, q.clocks) for n, q in firsts.items()}):
         first = firsts[name]
-        if not is_intermediate(first.a.stream_id) or is_exchanged(first.a.stream_id):
+        pairs = is_intermediate(first.a.stream_id) and not is_intermediate(first.b.stream_id)
+        if not pairs or is_exchanged(first.a.stream_id):
             continue
         rests = name in before and before[name].rests
         if rests or any(query.rests for query in grouped[name]):

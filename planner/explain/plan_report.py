@@ -5,27 +5,29 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 
+from catalog.steps import stream_names
+from catalog.values.plan import Plan
 from planner.explain.cost_table import cost_table, decision_text, statistics_text
 from planner.explain.expected_rows import expected_rows_text
 from planner.explain.explain import FamilyReport
-from planner.explain.render import render_family
+from planner.explain.render import closing_text, render_family
 from planner.families.display import family_text
 from planner.trees.choice import RankedOrders
 
 
 def plan_report(
+    plan: Plan,
     reports: Sequence[FamilyReport],
-    streams: Mapping[int, str],
     orders: Mapping[str, RankedOrders] = MappingProxyType({}),
 ) -> str:
     """Return the plan of the families as text.
 
     Args:
-        reports: A report for each family, in the plan's order.
-        streams: Names of streams by id.
+        plan: The plan.
+        reports: A report for each family to show, in the plan's order.
         orders: Orders in which queries can join more than two streams, by the name of the query.
     """
-    lines = [*_lines(reports, streams), *(line for name in orders for line in _orders(name, orders[name]))]
+    lines = [*_lines(plan, reports), *(line for name in orders for line in _orders(name, orders[name]))]
     return "\n".join(lines) if reports else "no queries"
 
 
@@ -40,12 +42,14 @@ def _orders(query: str, ranked: RankedOrders) -> Iterator[str]:
         yield f"  {text:<{width}}  {order.cpu_s:.3g} CPU s/s  {order.rows:,.0f} rows held  {changes}"
 
 
-def _lines(reports: Sequence[FamilyReport], streams: Mapping[int, str]) -> Iterator[str]:
+def _lines(plan: Plan, reports: Sequence[FamilyReport]) -> Iterator[str]:
+    streams = stream_names(plan)
     for number, report in enumerate(reports):
         text = family_text(report.family, streams)
         if number:
             yield ""
         yield render_family(report.family, text)
+        yield from (f"  {line}" for line in closing_text(report.family, plan))
         if expected := expected_rows_text(report, text):
             yield f"  {expected}"
         yield ""

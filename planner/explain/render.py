@@ -240,6 +240,16 @@ def plan_document(plan: Plan, reports: Mapping[str, FamilyReport] | None = None)
     }
 
 
+def closing_text(family: FamilyPlan, plan: Plan) -> Iterator[str]:
+    """Yield lines that say which streams close keys of the family, and whose rows that decides early."""
+    closing = _closing(family, plan)
+    streams = stream_names(plan)
+    if closing:
+        yield f"keys closed by {', '.join(_names(family, closing, streams))}"
+    if early := _decided_early(family, closing):
+        yield f"closings decide rows without a partner of {', '.join(_names(family, early, streams))}"
+
+
 def _closing(family: FamilyPlan, plan: Plan) -> list[SideName]:
     """Return the sides of a family whose streams close its keys."""
     if not family.key or (family.clock_a, family.clock_b) != ("time", "time"):

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 from catalog.sql_text import quoted
 from catalog.steps import is_intermediate, membership
-from catalog.values.plan import ALL_BUCKETS, Band, Bound, FamilyPlan, Memory, Partition, Replication, Slice
+from catalog.values.plan import ALL_BUCKETS, Band, Bound, FamilyPlan, Partition, Replication, Slice
+from catalog.values.policies.memory import Memory
 from catalog.values.query import UNBOUNDED_US, Clock
 from planner.families.families import SIDES, SideName, side_filters, side_stream
 from planner.predicates.conditions import Atom
@@ -242,9 +243,11 @@ def family_text(family: FamilyPlan, streams: Mapping[int, str]) -> FamilyText:
         s: {bit: _with_tables(f.sql, {"": labels[s]}) for bit, f in side_filters(family, s).items()}
         for s in SIDES
     }
-    if is_intermediate(family.stream_a):
-        names = {membership(q.id): q.name for q in family.queries}
-        filters["a"] = {f.bit: (f"pairs of {names[f.columns[0]]}", False) for f in family.filters_a}
+    names = {membership(q.id): q.name for q in family.queries}
+    for side in SIDES:
+        if is_intermediate(side_stream(family, side)):
+            passing = side_filters(family, side).values()
+            filters[side] = {f.bit: (f"pairs of {names[f.columns[0]]}", False) for f in passing}
     return FamilyText(title, labels, filters)
 
 

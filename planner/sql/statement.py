@@ -28,6 +28,7 @@ from planner.sql.joins import (
     show,
 )
 from planner.sql.locate import at_expression, at_offsets, at_token
+from planner.sql.tree_clause import TreeClause, split_tree
 
 #: Longest CQL text, and deepest nesting of parentheses, that are parsed at all.
 MAX_CHARACTERS = 100_000
@@ -75,6 +76,7 @@ class Statement:
         window: The trailing WINDOW.
         group: GROUP BY.
         having: HAVING.
+        tree: TREE.
     """
 
     text: str
@@ -90,6 +92,7 @@ class Statement:
     window: Window | None
     group: tuple[exp.Expr, ...]
     having: exp.Expr | None
+    tree: TreeClause | None = None
 
 
 def parse(text: str) -> Statement:
@@ -100,7 +103,7 @@ def parse(text: str) -> Statement:
         UnsupportedCql: It has a construct that CQL here does not have.
         InvalidWindow: A window is zero, negative, too long or given twice.
     """
-    tokens = _outer_select(text, tokens_of(text))
+    tokens, tree = split_tree(text, _outer_select(text, tokens_of(text)))
     select = _parse_select(text, tokens)
     _refuse_rest(text, select, tokens, _KNOWN | _GROUPING)
     refuse_subqueries(
@@ -151,7 +154,12 @@ def parse(text: str) -> Statement:
         window=trailing[0] if trailing else None,
         group=tuple(select.args["group"].expressions) if select.args.get("group") else (),
         having=select.args["having"].this if select.args.get("having") else None,
+        tree=tree,
     )
+    if tree is not None and len(sources) == 2:
+        _refuse(
+            text, "TREE in a join of two streams", "Leave it out: there is one way to join two.", tree.word
+        )
     _refuse_windows_twice(statement)
     if len(trailing) > 1 or len(within) > 1:
         raise InvalidWindow(

@@ -3,12 +3,15 @@
 FROM A a, B b, C c     step 1   a.k -> a."k"       b.k -> b."k"
 step 2   a.k -> a."a.k"     b.k -> a."b.k"     c.k -> b."k"
 
-The streams are joined in the order of FROM, or in another one (``in_order``).
+The streams are joined in the order of FROM, or in another one (``in_order``). In place of a stream there may
+be a group of streams, which are joined with each other first; it is side b of its step.
+
+FROM A a, B b, C c, D d     order a, b, (c, d)     step 2   c.k -> b."a.k"
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Self
 
@@ -22,6 +25,21 @@ from planner.sql.statement import Statement
 
 #: A column of a stream, by the position of the stream in FROM.
 Origin = tuple[int, str]
+
+#: Stream by its position in FROM, or a group of them in the order in which they are joined.
+Item = int | tuple["Item", ...]
+
+
+def flat(items: Iterable[Item]) -> tuple[int, ...]:
+    """Return the positions of streams in the order in which they are joined.
+
+    >>> flat((0, 2, (1, 3)))
+    (0, 2, 1, 3)
+    """
+    found: list[int] = []
+    for item in items:
+        found += (item,) if isinstance(item, int) else flat(item)
+    return tuple(found)
 
 
 class StepScope(Scope):
@@ -40,8 +58,8 @@ class StepScope(Scope):
                     location=source.alias_location,
                 )
             taken[source.alias.lower()] = source.alias
-        #: Positions in FROM, in the order in which the streams are joined.
-        self.order = tuple(range(len(found)))
+        #: Positions in FROM, in the order in which the streams are joined; the first two are streams.
+        self.order: tuple[Item, ...] = tuple(range(len(found)))
         self.written = _with_sides(
             tuple(
                 SideScope("b", source.alias, stream, source)
@@ -56,9 +74,9 @@ class StepScope(Scope):
         """Return the same names at another step."""
         return self._with(step=step)
 
-    def in_order(self, order: tuple[int, ...]) -> Self:
-        """Return the same names for another order of joining, given as positions in FROM."""
-        return self._with(order=order, written=_with_sides(self.written, order))
+    def in_order(self, order: tuple[Item, ...]) -> Self:
+        """Return the same names at the last step of another order of joining, given as positions in FROM."""
+        return self._with(order=order, step=len(order) - 1, written=_with_sides(self.written, order))
 
     def _with(self, **changed: object) -> Self:
         other = object.__new__(type(self))
@@ -68,12 +86,29 @@ class StepScope(Scope):
     @property
     def left(self) -> tuple[int, ...]:
         """Positions of the streams joined before this step."""
-        return self.order[: self.step]
+        return flat(self.order[: self.step])
 
     @property
-    def right(self) -> int:
-        """Position of the stream that joins at this step."""
-        return self.order[self.step]
+    def right(self) -> tuple[int, ...]:
+        """Positions of the streams that join at this step."""
+        return flat(self.order[self.step : self.step + 1])
+
+    @property
+    def known(self) -> frozenset[int]:
+        """Positions of all streams joined up to this step."""
+        return frozenset(flat(self.order[: self.step + 1]))
+
+    @property
+    def group(self) -> Self | None:
+        """Names at the last step of the group that joins at this step; None if a stream joins."""
+        item = self.order[self.step]
+        return None if isinstance(item, int) else self.in_order(item)
+
+    def side_positions(self) -> dict[SideName, tuple[int, ...]]:
+        """Return the positions of the streams of each side at this step."""
+        if self.step > 1:
+            return {"a": self.left, "b": self.right}
+        return {self.written[p].side: (p,) for p in (*self.left, *self.right)}
 
     def position(self, scope: SideScope) -> int:
         """Return the position of a stream in FROM."""
@@ -95,8 +130,9 @@ class StepScope(Scope):
         position, name = origin
         if self.step == 1:
             return self.written[position].side, name
-        if position == self.right:
-            return "b", name
+        if position in self.right:
+            group = self.group
+            return "b", name if group is None else group.handed_as(origin)
         return "a", self.at(self.step - 1).handed_as(origin)
 
     def handed_as(self, origin: Origin) -> str:
@@ -130,10 +166,21 @@ class PairScope(Scope):
         return ResolvedColumn(side, _column(self.names.written[position], name))
 
 
-def _with_sides(written: tuple[SideScope, ...], order: tuple[int, ...]) -> tuple[SideScope, ...]:
-    """Return streams with their sides: in the first step the stream with the smaller id is side a."""
-    first, second = (written[position].stream.id for position in order[:2])
-    a = order[1] if second < first else order[0]
+def side_a(first: int, second: int, ids: Sequence[int]) -> int:
+    """Return which of two streams that are joined is side a: the one with the smaller id.
+
+    Args:
+        first: Position of one.
+        second: Position of the other.
+        ids: Ids of all streams.
+    """
+    return second if ids[second] < ids[first] else first
+
+
+def _with_sides(written: tuple[SideScope, ...], order: tuple[Item, ...]) -> tuple[SideScope, ...]:
+    """Return streams with their sides in the first step."""
+    first, second = flat(order[:2])
+    a = side_a(first, second, [this.stream.id for this in written])
     return tuple(replace(this, side="a" if p == a else "b") for p, this in enumerate(written))
 
 

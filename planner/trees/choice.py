@@ -10,8 +10,10 @@ from catalog.values.plan import Plan
 from catalog.values.query import Query
 from catalog.values.statistics import Profile
 from planner.bind.step_keys import Joining, JoinShape
+from planner.trees.join_order import JoinOrder
+from planner.trees.order_costs import OrderCosts
 from planner.trees.order_rates import OrderRates, pair_queries
-from planner.trees.orders import JoinOrder, OrderCosts, best_orders
+from planner.trees.orders import best_orders
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,7 @@ def pair_query(shape: JoinShape, left: Origin, right: Origin) -> Query:
     (i, own), (j, other) = (left, right) if _before(shape, left, right) else (right, left)
     sides = []
     for position, name, window_us in zip(
-        (i, j), (own, other), shape.distances.windows_us((i,), j), strict=True
+        (i, j), (own, other), shape.distances.windows_us((i,), (j,)), strict=True
     ):
         stream, passing = shape.streams[position], shape.filters[position]
         text, columns = passing if passing is not None else (None, ())
@@ -98,16 +98,16 @@ class OrderRates:
         rate = prod(self.per_s[position] for position in ordered)
         rate *= prod(self.equal_fraction(columns, positions) for columns in self.shape.equal)
         for place in range(1, len(ordered)):
-            rate *= sum(self.windows_s(ordered[:place], ordered[place]))
+            rate *= sum(self.windows_s(ordered[:place], ordered[place : place + 1]))
         return rate
 
-    def windows_s(self, left: Collection[int], right: int) -> tuple[float, float]:
-        """Return the windows of a step, seconds: of some streams joined before, and of the one that joins."""
-        a, b = self.shape.distances.windows_us(tuple(left), right)
+    def windows_s(self, left: Collection[int], right: Collection[int]) -> tuple[float, float]:
+        """Return the windows of a step on the combinations of its two sides, seconds."""
+        a, b = self.shape.distances.windows_us(tuple(left), tuple(right))
         return _seconds(a), _seconds(b)
 
-    def held_s(self, left: Sequence[int], right: int) -> float:
-        """Return how long a combination of some streams waits for later rows of another one, seconds.
+    def held_s(self, left: Sequence[int], right: Collection[int]) -> float:
+        """Return how long a combination of some streams waits for later ones of other streams, seconds.
 
         Of two streams it is the mean of min(T_a + W_a, T_b + W_b) - max(T_a, T_b) over all pairs in the
         windows: [f(W_a, W_b) + f(W_b, W_a)] / (W_a + W_b), f(W, V) = mW - m²/2, m = min(W, V). Of n streams
@@ -118,7 +118,7 @@ class OrderRates:
             return window_s / len(left)
         a, b = left
         ahead_s = {i: self.windows_s((i,), right)[0] for i in left}
-        apart_s = dict(zip(left, self.windows_s((a,), b), strict=True))
+        apart_s = dict(zip(left, self.windows_s((a,), (b,)), strict=True))
         waiting = _waiting(apart_s[a], ahead_s[a], ahead_s[b]) + _waiting(apart_s[b], ahead_s[b], ahead_s[a])
         return waiting / sum(apart_s.values())
 

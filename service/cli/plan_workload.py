@@ -11,7 +11,6 @@ from typing import Literal
 from catalog.clock import wall_clock_us
 from catalog.durations import parse_duration_us
 from catalog.errors import InvalidDuration, InvalidInput
-from catalog.steps import stream_names
 from catalog.values.calibration import Calibration
 from catalog.values.plan import Strategy
 from catalog.values.query import Query
@@ -199,4 +198,4 @@ def _rendered(preview: Preview, form: PlanForm) -> str:
         document["statistics"] = statistics_document(preview, now_us=wall_clock_us())
         document["orders"] = {name: orders_document(ranked) for name, ranked in preview.orders.items()}
         return json.dumps(document, indent=2, ensure_ascii=False)
-    return plan_report(preview.reports, stream_names(preview.plan), preview.orders)
+    return plan_report(preview.plan, preview.reports, preview.orders)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import logging
 import sys
+import threading
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TextIO
@@ -80,20 +81,23 @@ class _Repeats(logging.Filter):
         super().__init__()
         #: By line, when it was written and how many equal ones were dropped since; the latest is last.
         self._written: dict[str, tuple[float, int]] = {}
+        # Handlers filter before they take their own lock.
+        self._lock = threading.Lock()
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Return whether the line is written."""
         if record.levelno < logging.WARNING or record.exc_info:
             return True
         line = f"{record.name} {record.getMessage()} {_fields_of(record)}"
-        written_s, dropped = self._written.get(line, (-REPEAT_S, 0))
-        if record.created - written_s < REPEAT_S:
-            self._written[line] = (written_s, dropped + 1)
-            return False
-        self._written.pop(line, None)
-        self._written[line] = (record.created, 0)
-        while next(iter(self._written.values()))[0] <= record.created - REPEAT_S:
-            del self._written[next(iter(self._written))]
+        with self._lock:
+            written_s, dropped = self._written.get(line, (-REPEAT_S, 0))
+            if record.created - written_s < REPEAT_S:
+                self._written[line] = (written_s, dropped + 1)
+                return False
+            self._written.pop(line, None)
+            self._written[line] = (record.created, 0)
+            while next(iter(self._written.values()))[0] <= record.created - REPEAT_S:
+                del self._written[next(iter(self._written))]
         if dropped:
             record.repeated = dropped
         return True

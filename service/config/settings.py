@@ -29,7 +29,9 @@ from pydantic import (
 from catalog.durations import parse_duration_us
 from catalog.errors import InvalidDuration
 from catalog.mistakes import mistake
-from catalog.values.plan import AskedMemory, Invalidation, Partitioning, Strategy
+from catalog.values.plan import Partitioning, Strategy
+from catalog.values.policies.memory import AskedMemory
+from catalog.values.policies.probe import Invalidation
 from service.config.access_settings import AccessSettings
 from service.config.batch_size import BatchSize
 from service.config.data_dir import DataDir

@@ -19,14 +19,10 @@ from pydantic import BaseModel, ConfigDict, Field, PlainValidator, WithJsonSchem
 from catalog.durations import format_duration, parse_duration_us
 from catalog.errors import SluiceError
 from catalog.values.migration import ExplicitStep, OnLeave
-from catalog.values.plan import (
-    AskedMemory,
-    AskedProbe,
-    Invalidation,
-    Propagate,
-    PunctuationPolicy,
-    Strategy,
-)
+from catalog.values.plan import Strategy
+from catalog.values.policies.memory import AskedMemory
+from catalog.values.policies.probe import AskedProbe, Invalidation
+from catalog.values.policies.punctuation_policy import Propagate, PunctuationPolicy
 from planner.probes.asked_probe import asked_probe, probe_text
 from service.errors import InvalidMigration
 

@@ -22,7 +22,9 @@ from catalog.values.change import (
     ResumeQuery,
     UpdateQuery,
 )
-from catalog.values.plan import AskedMemory, AskedProbe, Invalidation, Partitioning, Strategy
+from catalog.values.plan import Partitioning, Strategy
+from catalog.values.policies.memory import AskedMemory
+from catalog.values.policies.probe import AskedProbe, Invalidation
 from catalog.values.query import Backfill, Query
 from catalog.values.stream import FilesSource, Stream
 from catalog.wording import nearest_or_known

@@ -27,7 +27,7 @@ from pyspark.sql.datasource import InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows
 
 from catalog.errors import FencedOut, InternalError
-from catalog.steps import is_exchanged
+from catalog.steps import is_exchanged, taken_intermediates
 from catalog.store.codec import encode
 from catalog.store.plan_differences import bucket_records
 from catalog.store.store import Store
@@ -243,7 +243,8 @@ class SluiceReader:
 
         While there are such pairs, a batch is due even if no stream has new rows.
         """
-        if plan is None or not any(is_exchanged(family.stream_a) for family in plan.families):
+        taken = () if plan is None else taken_intermediates(plan.families)
+        if not any(map(is_exchanged, taken)):
             return ()
         if self._sent[0] != batch:
             store, _ = self._open()

@@ -202,8 +202,8 @@ class Resolver:
         else:
             cql = rewrite(record.query.cql, self._streams, change.parts)
             bound = bind(cql, self._streams, choose=self._choice())
-        anew = isinstance(change, UpdateQuery) and change.anew
-        if cql.strip() == record.query.cql.strip() and not anew:
+        rebound = isinstance(change, UpdateQuery) and change.rebound
+        if cql.strip() == record.query.cql.strip() and not rebound:
             return ChangeStep(change, record, None, effective=False, sink=sink)
         draft = _entering(replace(bound, name=record.query.name), change.backfill)
         return ChangeStep(change, record, draft, sink=sink)

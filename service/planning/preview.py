@@ -229,7 +229,7 @@ def preview_queries(
         by_family(request.family_strategies, queries)
     with _at("statistics"):
         given = given_profile(request.statistics, queries, known)
-    wanted, anew = objective.with_strategies(
+    wanted, replanned = objective.with_strategies(
         queries, strategy=request.strategy, family_strategies=request.family_strategies
     )
     wanted = wanted.changed(cost_model=request.cost_model, c_sys=request.c_sys)
@@ -244,10 +244,10 @@ def preview_queries(
             profile=profile(given),
             chains=chains,
             held=held,
-            left=wanted.left(previous, queries, anew),
+            left=wanted.left(previous, queries, replanned),
             # A change leaves the families alone that it does not touch; another price or number asks for
             # what the strategies would do then.
-            keep=() if request.reprices else kept_families(previous, anew),
+            keep=() if request.reprices else kept_families(previous, replanned),
         )
 
 

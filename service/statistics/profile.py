@@ -284,9 +284,10 @@ class _Sums:
         """Add the rates of pairs that went on to next steps, since no source counts them."""
         rows = {(k.family, k.side): k.copies or k.rows for k in manifest.keys}
         for family, names in self.families.items():
-            if is_intermediate(names.streams["a"]):
-                came = rows.get((family, "a"), 0)
-                self.rates[names.streams["a"]].add(came, by_us / 1e6, weight, at_us)
+            for side in ("a", "b"):
+                if is_intermediate(names.streams[side]):
+                    came = rows.get((family, side), 0)
+                    self.rates[names.streams[side]].add(came, by_us / 1e6, weight, at_us)
 
     def _add_closings(self, manifest: BatchManifest, by_us: float, weight: float, at_us: int) -> None:
         """Add rows that wait for the other side to close their keys, and those whose keys it has closed."""

@@ -231,7 +231,7 @@ class ReceivedPunctuations:
     Attributes:
         stream: Name of the stream.
         received: Number of punctuations.
-        ignored: Number of those that no family uses, because no query joins on exactly their columns.
+        ignored: Number of punctuations that no family uses, because no query joins on exactly their columns.
     """
 
     stream: str
@@ -481,7 +481,7 @@ def _families(
             left_b=left.get("b"),
             open_groups=open_groups.get(family),
             closed_groups=closed_groups.get(family),
-            exchange_rows=sent[family] if is_exchanged(family_streams(family)[0]) else None,
+            exchange_rows=sent[family] if any(map(is_exchanged, family_streams(family))) else None,
             exchange_seconds=_exchange_seconds(recent, family),
             again_rows=sum(s.again for s in own) or None,
             again_partials=sum(s.partials for s in own) or None,

@@ -21,7 +21,8 @@ from catalog.durations import MAX_TIME_US
 from catalog.store.store import Store
 from catalog.values.calibration import Calibration
 from catalog.values.change import AddQuery, Change
-from catalog.values.plan import Heartbeat, Strategy
+from catalog.values.control import Heartbeat
+from catalog.values.plan import Strategy
 from catalog.values.query import UNBOUNDED_US, Query
 from catalog.values.source_file import SourceFile
 from catalog.values.stream import FilesSource, GeneratorSource, Stream
@@ -343,7 +344,7 @@ class _Script:
             record_steps(store, (step,), version, previous)
         queries = [record.query for record in store.queries.running()]
         left: ByFamily | None = None
-        anew: frozenset[str] = frozenset()
+        replanned: frozenset[str] = frozenset()
         for scripted in steps:
             if scripted.migration is None:
                 continue
@@ -355,7 +356,7 @@ class _Script:
             # What one migration of this batch gives up, another does not bring back.
             before = wanted.left if left is None else left
             left = {family: ends for family, ends in wanted.left.items() if family in before}
-            anew |= wanted.anew
+            replanned |= wanted.replanned
         with self.workload.locating(steps[0].path if steps else ("queries",)):
             self.versions.append(
                 queries,
@@ -364,7 +365,7 @@ class _Script:
                 cause=cause,
                 actor="script",
                 at_batch=at_batch,
-                anew=anew,
+                replanned=replanned,
                 left=left,
             )
 

@@ -19,7 +19,7 @@ from catalog.errors import InvalidInput, StreamInUse
 from catalog.steps import steps, stream_sides
 from catalog.store.store import Store
 from catalog.values.change import UpdateQuery
-from catalog.values.plan import Heartbeat
+from catalog.values.control import Heartbeat
 from catalog.values.source_file import SourceFile
 from catalog.values.stream import FilesSource, HttpSource, KafkaSource, Stream
 from operators.storage.folder import Folder
@@ -210,7 +210,7 @@ class WorkspaceStreams:
                     hint="Change or remove the query first.",
                 ) from error
             if meant != bind(query.cql, before):
-                updates.append(UpdateQuery(query.name, query.cql, anew=True))
+                updates.append(UpdateQuery(query.name, query.cql, rebound=True))
         return updates
 
     def _check_order(self, former: Stream, stream: Stream) -> None:

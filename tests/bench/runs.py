@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,16 +38,18 @@ def write_workload(
     columns: Mapping[str, str] = COLUMNS,
     strategy: str = "mem-opt",
     files_per_batch: int | None = 1,
+    names: Sequence[str] = ("A", "B"),
 ) -> Path:
-    """Write a workload file over the streams A and B and return its path.
+    """Write a workload file and return its path.
 
     Args:
         path: Where to.
         inputs: Directory with a directory of Parquet files for each stream.
         queries: CQL by name.
-        columns: Columns of both streams.
+        columns: Columns of all streams.
         strategy: How queries are joined.
         files_per_batch: Files of a batch; None leaves that to Sluice.
+        names: Names of the streams.
     """
     admitted = {} if files_per_batch is None else {"max_files_per_batch": files_per_batch}
     streams = [
@@ -59,7 +61,7 @@ def write_workload(
             "source": {"type": "files", "format": "parquet", "path": str((inputs / name).resolve())}
             | admitted,
         }
-        for name in ("A", "B")
+        for name in names
     ]
     asked = [{"name": name, "cql": cql} for name, cql in queries.items()]
     document = {"streams": streams, "queries": asked, "strategy": strategy}

@@ -32,8 +32,8 @@ from planner.build.build_plan import build_plan
 from planner.costs.shipped import SHIPPED
 from planner.families.families import family_of
 from planner.trees.choice import OrderChoice
+from planner.trees.order_costs import OrderCosts
 from planner.trees.order_rates import OrderRates, pair_queries
-from planner.trees.orders import OrderCosts
 from tests.bench.measuring import Batches
 from tests.bench.reports import table
 from tests.builders import SECOND_US, a_stream

@@ -20,7 +20,7 @@ from catalog.errors import CatalogDown, InvalidCatalogUrl, StreamNotFound
 from catalog.migrations import configuration
 from catalog.store import database
 from catalog.store.store import Store
-from catalog.values.plan import Heartbeat
+from catalog.values.control import Heartbeat
 from service.engine.catalog_lease import CatalogLease
 from service.inputs.sources.http_log import EventLog
 from tests.catalog.examples import add_query, commit, listed, manifest, stream

@@ -18,7 +18,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from catalog.values.plan import ControlRecord, Horizon, Plan
+from catalog.values.control import ControlRecord, Horizon
+from catalog.values.plan import Plan
 from catalog.values.stream import GeneratorSource, Stream
 from planner.bind.bind import bind
 from planner.build.build_plan import build_plan

@@ -18,7 +18,8 @@ import pyarrow as pa
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
-from catalog.values.plan import ALL_BUCKETS, Heartbeat, Horizon, Plan, Replication, Strategy
+from catalog.values.control import Heartbeat, Horizon
+from catalog.values.plan import ALL_BUCKETS, Plan, Replication, Strategy
 from catalog.values.query import UNBOUNDED_US, JoinKind, Query
 from catalog.values.stream import Stream
 from operators.bucket.batch_output import BatchOutput

@@ -10,8 +10,9 @@ import pyarrow as pa
 
 from catalog.arrow_types import PUNCTUATION_COLUMN
 from catalog.store.codec import encode
+from catalog.values.control import ControlRecord, Heartbeat, Horizon, Promises, Pull
 from catalog.values.counters.family_counters import SliceCounters
-from catalog.values.plan import ControlRecord, Heartbeat, Horizon, Plan, Promises, Pull
+from catalog.values.plan import Plan
 from catalog.values.stream import Stream
 from operators.bucket.batch_output import BatchOutput
 from operators.bucket.bucket import Bucket

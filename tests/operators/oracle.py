@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from catalog.values.plan import Heartbeat, Horizon
+from catalog.values.control import Heartbeat, Horizon
 from catalog.values.query import Query, Side
 from catalog.values.stream import Stream
 from tests.builders import Key

@@ -23,8 +23,8 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from catalog.values.boundaries import Boundaries
-from catalog.values.plan import Heartbeat, Plan, Replication, Strategy
+from catalog.values.control import Heartbeat
+from catalog.values.plan import Boundaries, Plan, Replication, Strategy
 from catalog.values.query import UNBOUNDED_US, Backfill, JoinKind, Query
 from planner.build.build_plan import build_plan
 from planner.build.objective import Objective

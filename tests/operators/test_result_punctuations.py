@@ -12,7 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from catalog.values.plan import Plan, Pull, PunctuationPolicy
+from catalog.values.control import Pull
+from catalog.values.plan import Plan
+from catalog.values.policies.punctuation_policy import PunctuationPolicy
 from catalog.values.query import PUNCTUATION_OUTPUT, Output, Query
 from catalog.values.stream import Constraints, Punctuations, Stream
 from operators.bucket.bucket_state import SegmentIds, encode_manifest, store_segments

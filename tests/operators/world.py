@@ -17,8 +17,9 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from catalog.values.control import Heartbeat
 from catalog.values.counters.family_counters import SliceCounters
-from catalog.values.plan import FamilyPlan, Heartbeat, JoinPlan, Plan
+from catalog.values.plan import FamilyPlan, JoinPlan, Plan
 from catalog.values.query import UNBOUNDED_US, Query
 from catalog.values.stream import Stream
 from operators.bucket.batch_output import BatchOutput

@@ -49,7 +49,8 @@ def answer(question: list[str]) -> str:
 
 
 def shown(query: Query) -> str:
-    lines = [] if query.left is None else [shown(query.left), "then"]
+    before = [shown(joined) for joined in (query.left, query.right) if joined is not None]
+    lines = [line for each in before for line in (each, "then")]
     lines += [_side("a", query.a), _side("b", query.b)]
     lines += [
         f"key a.{a} = b.{b} as {type_}" for (a, b), type_ in zip(query.key, query.key_types, strict=True)

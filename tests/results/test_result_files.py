@@ -12,7 +12,8 @@ import pytest
 
 from catalog.arrow_types import arrow_type
 from catalog.steps import TIME, stream_sides
-from catalog.values.plan import Heartbeat, Strategy
+from catalog.values.control import Heartbeat
+from catalog.values.plan import Strategy
 from catalog.values.query import OLDEST, Output, Query
 from planner.bind.bind import bind
 from planner.build.build_plan import STRATEGIES, build_plan

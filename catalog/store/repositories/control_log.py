@@ -26,7 +26,8 @@ from catalog.store.codec import decode, encode
 from catalog.store.database import Database
 from catalog.store.plan_differences import PlanDifference, applied, difference
 from catalog.store.repository import Repository
-from catalog.values.plan import ControlRecord, Heartbeat, Horizon, Plan, Promises, Pull
+from catalog.values.control import ControlRecord, Heartbeat, Horizon, Promises, Pull
+from catalog.values.plan import Plan
 
 #: Versions from one that is stored whole to the next: so many differences are read at most.
 WHOLE_EVERY = 64

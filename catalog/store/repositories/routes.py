@@ -12,8 +12,9 @@ those of its generation, and old ones go with their batches; a version that brin
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import numpy as np
 from sqlalchemy import Connection, bindparam, delete, func, insert, select
@@ -55,6 +56,7 @@ class RouteRepository(Repository):
         self._kept_bytes = 0
         self._asked: set[tuple[int, int]] = set()
         self._cleaned_s = time.monotonic()
+        self._lock = threading.Lock()
 
     def all(self) -> tuple[tuple[int, RouteTable], ...]:
         """Return every route once, under the first plan version whose batches have it."""
@@ -81,11 +83,9 @@ class RouteRepository(Repository):
         if not batches:
             return np.empty(0, dtype=np.int64)
         bounds = {"first": min(batches), "last": max(batches)}
-        known = self._numbers
         with self._database.read() as connection:
             rows = connection.execute(_ROWS_OF_BATCHES, bounds).scalars().all()
-            found = {row: known[row, query_id] for row in rows if (row, query_id) in known}
-            self._asked.update((row, query_id) for row in rows)
+            found = self._known(query_id, rows)
             new = [row for row in rows if row not in found]
             for some in parts(new):
                 for row in connection.execute(_ROWS, {"rows": some}):
@@ -99,18 +99,27 @@ class RouteRepository(Repository):
         first[1:] = numbers[1:] != numbers[:-1]
         return numbers[first]
 
+    def _known(self, query_id: int, rows: Sequence[int]) -> dict[int, Int64s]:
+        """Return the numbers that are kept of some rows, by row, and note that they were asked for."""
+        keys = [(row, query_id) for row in rows]
+        with self._lock:
+            self._asked.update(keys)
+            return {row: self._numbers[row, query] for row, query in keys if (row, query) in self._numbers}
+
     def _keep(self, numbers: Mapping[tuple[int, int], Int64s]) -> None:
         """Keep numbers of rows; forget what nobody has asked for lately, and all where that is too much."""
-        now_s = time.monotonic()
-        if now_s - self._cleaned_s >= _KEPT_S:
-            asked, self._asked, self._cleaned_s = self._asked.copy(), set(), now_s
-            self._numbers = {key: some for key, some in self._numbers.copy().items() if key in asked}
-            self._kept_bytes = _bytes(self._numbers)
-        self._kept_bytes += _bytes(numbers)
-        if self._kept_bytes > _KEPT_BYTES:
-            self._numbers, self._kept_bytes = {}, 0
-        else:
-            self._numbers |= numbers
+        with self._lock:
+            now_s = time.monotonic()
+            if now_s - self._cleaned_s >= _KEPT_S:
+                self._numbers = {key: some for key, some in self._numbers.items() if key in self._asked}
+                self._kept_bytes = _bytes(self._numbers)
+                self._asked, self._cleaned_s = set(), now_s
+            # Two readers may have read the same row.
+            new = {key: some for key, some in numbers.items() if key not in self._numbers}
+            self._kept_bytes += _bytes(new)
+            self._numbers |= new
+            if self._kept_bytes > _KEPT_BYTES:
+                self._numbers, self._kept_bytes = {}, 0
 
 
 def _bytes(numbers: Mapping[tuple[int, int], Int64s]) -> int:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from catalog.values.plan import SHARED_JOIN, MemoryStrategy
+from catalog.values.plan import SHARED_JOIN
+from catalog.values.policies.memory import MemoryStrategy
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,7 +242,7 @@ class MemoryCounters:
     Attributes:
         family: Family id.
         side: ``a`` or ``b``.
-        strategy: Where its rows wait (``catalog.values.plan.MemoryStrategy``).
+        strategy: Where its rows wait (``catalog.values.policies.memory.MemoryStrategy``).
         waiting: Rows in memory that wait at the end of the batch.
         parked: Rows in closed segments, on disk, at the end of the batch.
         parked_segments: Number of these segments.

@@ -13,6 +13,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime
 from functools import lru_cache
+from importlib.util import find_spec
 from io import BytesIO
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
@@ -171,17 +172,23 @@ def _registry(source: KafkaSource) -> SchemaRegistry:
     return source.registry
 
 
+def _without_libraries() -> KafkaUnsupported:
+    return KafkaUnsupported(
+        "messages in Avro need libraries that are not installed",
+        hint='Install Sluice with its extra "avro": pip install "sluice[avro]".',
+    )
+
+
 @lru_cache(maxsize=8)
 def _client(registry: SchemaRegistry) -> SchemaRegistryClient:
     """Return this process's client of a registry."""
+    # Without the extra "avro" the client's module exists, but its imports fail.
     try:
-        import fastavro  # noqa: F401  # a part of the same extra
         from confluent_kafka.schema_registry import SchemaRegistryClient
     except ImportError as error:
-        raise KafkaUnsupported(
-            "messages in Avro need libraries that are not installed",
-            hint='Install Sluice with its extra "avro": pip install "sluice[avro]".',
-        ) from error
+        raise _without_libraries() from error
+    if find_spec("fastavro") is None:
+        raise _without_libraries()
     options: dict[str, Any] = {
         "url": registry.url,
         "timeout": _TIMEOUT_S,

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from catalog.values.plan import Memory
+from catalog.values.policies.memory import Memory
 from planner.orders.buffers import OrderedStream, joined
 from tests.bench.oblivious.arriving import GAP_S, LookedBack, looked_back
 from tests.bench.oblivious.queries import (

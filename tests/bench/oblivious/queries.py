@@ -18,7 +18,8 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from catalog.values.plan import Heartbeat, Memory
+from catalog.values.control import Heartbeat
+from catalog.values.policies.memory import Memory
 from catalog.values.stream import Order
 from operators.kernels.keys import Int64s
 from operators.orders.order_progress import scrambling_factor

@@ -92,8 +92,13 @@ def _reached(column: str, steps: Sequence[float]) -> str:
 
 
 def _pairs(directory: Path, largest_us: int, streams: Streams) -> str:
-    """Return a query for the distance of all pairs within the largest window, and some beyond it."""
-    a, b = (f"(SELECT epoch_us(ts) AS us, k, v FROM '{directory / side}/*.parquet')" for side in ("A", "B"))
+    """Return a query for the distance d of all results of the largest window, and of some beyond it."""
+    a, b, *more = (
+        f"(SELECT epoch_us(ts) AS us, k, v FROM '{directory / side}/*.parquet')" for side in streams.names
+    )
+    if more:
+        columns = "greatest(a.us, b.us, c.us) - least(a.us, b.us, c.us) AS d, a.v AS av, b.v AS bv"
+        return f"SELECT {columns} FROM {a} a JOIN {b} b ON a.k = b.k JOIN {more[0]} c ON a.k = c.k"
     columns = "abs(a.us - b.us) AS d, a.v AS av, b.v AS bv"
     if streams.zipf is None and streams.rows / streams.keys <= _MANY_CANDIDATES:
         return f"SELECT {columns} FROM {a} a JOIN {b} b ON a.k = b.k"
@@ -107,7 +112,7 @@ def run(job: Job) -> Ran:
     counts = count_results(Path(job.directory), job.queries, job.streams, job.cores)
     return Ran(
         results=counts,
-        input_rows=2 * job.streams.rows,
+        input_rows=job.streams.count * job.streams.rows,
         job_s=time.time() - began,
         versions={"DuckDB": duckdb.__version__},
     )

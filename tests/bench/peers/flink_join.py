@@ -18,6 +18,8 @@ import re
 import sys
 import threading
 import time
+from collections.abc import Sequence
+from itertools import combinations
 from pathlib import Path
 
 from tests.bench.peers.job import Job, Ran, answer, batches_between, read_job
@@ -37,7 +39,7 @@ class Printed:
 
     Attributes:
         counts: Sum of the counts by name.
-        read: Time and rows, line by line of both streams.
+        read: Time and rows, line by line of all streams.
     """
 
     def __init__(self) -> None:
@@ -107,18 +109,29 @@ def _sink(name: str) -> str:
     return f"CREATE TABLE sink_{name} (n BIGINT) WITH ('connector' = 'print', 'print-identifier' = '{name}')"
 
 
-def _view(query: Query) -> str:
+def _view(query: Query, names: Sequence[str]) -> str:
+    """Return a view of the results, an interval join of A with each other stream.
+
+    Flink takes one interval per join, so distances of the others are conditions on numbers.
+    """
     within = _interval(query.window_us // 1000)
     bounds = [f"{s}.v < {b!r}" for s, b in (("a", query.a_below), ("b", query.b_below)) if b is not None]
+    others = [name.lower() for name in names[1:]]
     where = " AND ".join(
         [
-            "a.k = b.k",
-            f"a.ts BETWEEN b.ts - {within} AND b.ts + {within}",
-            f"ABS(a.us - b.us) < {query.window_us}",
+            *(
+                f"a.k = {other}.k AND a.ts BETWEEN {other}.ts - {within} AND {other}.ts + {within}"
+                for other in others
+            ),
+            *(
+                f"ABS({one}.us - {other}.us) < {query.window_us}"
+                for one, other in combinations(["a", *others], 2)
+            ),
             *bounds,
         ]
     )
-    return f"CREATE TEMPORARY VIEW joined_{query.name} AS SELECT a.ts AS ts FROM A a, B b WHERE {where}"
+    tables = ", ".join(f"{name} {name.lower()}" for name in names)
+    return f"CREATE TEMPORARY VIEW joined_{query.name} AS SELECT a.ts AS ts FROM {tables} WHERE {where}"
 
 
 def _counted(table: str, name: str, job: Job) -> str:
@@ -156,12 +169,12 @@ def run(job: Job) -> Ran:
     java = get_gateway().jvm.System.getProperty("java.version")
     began_s = time.time()
     statements = tables.create_statement_set()
-    for name in STREAMS:
+    for name in job.streams.names:
         tables.execute_sql(_source(job, name))
         tables.execute_sql(_sink(name))
         statements.add_insert_sql(_counted(name, name, job))
     for query in job.queries:
-        tables.execute_sql(_view(query))
+        tables.execute_sql(_view(query, job.streams.names))
         tables.execute_sql(_sink(query.name))
         statements.add_insert_sql(_counted(f"joined_{query.name}", query.name, job))
     statements.execute().wait()
@@ -169,7 +182,7 @@ def run(job: Job) -> Ran:
     printed.close()
     return Ran(
         results={q.name: printed.counts.get(q.name, 0) for q in job.queries},
-        input_rows=sum(printed.counts.get(name, 0) for name in STREAMS),
+        input_rows=sum(printed.counts.get(name, 0) for name in job.streams.names),
         job_s=ended_s - began_s,
         # What is read is not joined yet, so the last rows are taken to be worked on until the end.
         batches=[batches_between(began_s, [*printed.read[:-1], (ended_s, printed.read[-1][1])])],

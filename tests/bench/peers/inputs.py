@@ -2,7 +2,7 @@
 
     <root>/<streams>/A/part-000000.parquet ...      ts, k, v; one file is one batch
     <root>/<streams>/B/part-000000.parquet ...
-    <root>/<streams>/csv/A.csv, B.csv              us, k, v; written where a peer asks for it
+    <root>/<streams>/csv/A.csv, B.csv ...          us, k, v; written where a peer asks for it
 
 Flink's and Pathway's PyPI packages read no Parquet. They get one file per stream: Flink's file source hands
 several files of a stream to its readers in no set order, and rows that come late are lost without a word.
@@ -17,18 +17,18 @@ from pathlib import Path
 import duckdb
 import numpy as np
 
-from tests.bench.peers.workloads import SECOND_US, START_US, STREAMS, Streams
+from tests.bench.peers.workloads import SECOND_US, START_US, Streams
 from tests.bench.runs import write_part
 
 
 def write_streams(root: Path, streams: Streams) -> Path:
-    """Write both streams' files, unless they are there already, and return their directory."""
+    """Write the streams' files, unless they are there already, and return their directory."""
     directory, unfinished = root / streams.name, root / f"{streams.name}.unfinished"
     if directory.exists():
         return directory
     shutil.rmtree(unfinished, ignore_errors=True)
     per_file = streams.rows // streams.files
-    for seed, name in enumerate(STREAMS):
+    for seed, name in enumerate(streams.names):
         rng = np.random.default_rng(seed)
         ranks = _ranks(streams)
         for number in range(streams.files):
@@ -54,12 +54,12 @@ def _keys(streams: Streams, rng: np.random.Generator, rows: int, ranks: np.ndarr
     return np.minimum(np.searchsorted(ranks, rng.random(rows)), streams.keys - 1)
 
 
-def write_csv(directory: Path, *, header: bool) -> Path:
+def write_csv(directory: Path, streams: Streams, *, header: bool) -> Path:
     """Write each stream as one CSV file in event-time order, with µs as numbers; return their directory."""
     copies = directory / ("csv-with-header" if header else "csv")
     copies.mkdir(exist_ok=True)
     with duckdb.connect() as connection:
-        for name in STREAMS:
+        for name in streams.names:
             finished, unfinished = copies / f"{name}.csv", copies / f"{name}.unfinished"
             if not finished.exists():
                 connection.execute(

@@ -8,7 +8,7 @@ The rates that are taken from an answer:
     job                  engine up, job started ............ last result
     steady                          rows of two batches done .. last result
 
-All three are taken of every engine alike. Rows are those of both streams, each counted once, however many
+All three are taken of every engine alike. Rows are those of all streams, each counted once, however many
 joins read it; where several joins read the same rows at their own pace, a row is done in parts.
 """
 
@@ -28,7 +28,7 @@ class Job:
     """One engine, one input, some queries.
 
     Attributes:
-        directory: Of both streams' files.
+        directory: Of the streams' files.
         scratch: A fresh directory for state, checkpoints and results.
         streams: What the files hold.
         queries: What is asked.
@@ -47,7 +47,7 @@ class Job:
 
 
 class Batch(NamedTuple):
-    """Rows of both streams, and when they were worked on, by any clock that the run's other batches have."""
+    """Rows of all streams, and when they were worked on, by any clock that the run's other batches have."""
 
     began_s: float
     ended_s: float
@@ -60,7 +60,7 @@ class Ran:
 
     Attributes:
         results: Results by query.
-        input_rows: Rows of both streams that it read, once.
+        input_rows: Rows of all streams that it read, once.
         job_s: From the start of the job to its end, the engine being up.
         batches: By join, where several read the same rows; empty where nothing happens in batches.
         paced: Whether the batches are the engine's own, so that the time of one says something.

@@ -3,7 +3,7 @@
 A measurement is a row of the report:
 
     workload, peer, run, scale, share     what ran; ``share`` is the part of the rows that the peer was given
-    rows, queries, of_queries             of both streams; given; of the workload
+    rows, queries, of_queries             of all streams; given; of the workload
     error                                 why there is no result, or the wrong one; empty if all is well
     rates, sluice                         its rates; those of Sluice in the same run over the same rows
     results, peak_bytes                   of all queries; most memory
@@ -74,7 +74,7 @@ def measure(setting: Setting, workload: Workload, peer: Peer, share: float, run:
         "run": run,
         "scale": setting.scale,
         "share": share,
-        "rows": 2 * streams.rows,
+        "rows": streams.count * streams.rows,
         "queries": len(queries),
         "of_queries": len(given.queries),
         "error": "",
@@ -122,7 +122,7 @@ def _run(peer: Peer, job: Job, timeout_s: float) -> tuple[Ran, Finished, dict[st
     python = sys.executable
     if peer.environment:
         python = str(_interpreter(peer.environment))
-        copies = write_csv(Path(job.directory), header=peer.environment == "pathway")
+        copies = write_csv(Path(job.directory), job.streams, header=peer.environment == "pathway")
         job.options["csv"] = str(copies)
     path = Path(job.scratch) / "job.json"
     write_job(path, job)

@@ -123,5 +123,5 @@ def share_of(workload: Workload, peer: Peer) -> float:
     It rests on rates written down once, not on this machine's, so that it is the same in every bench.
     """
     rows_per_s = workload.rows_per_s.get(peer.name, peer.rows_per_s / workload.weight)
-    wanted_s = 2 * workload.streams.rows / rows_per_s
+    wanted_s = workload.streams.count * workload.streams.rows / rows_per_s
     return next((share for share in SHARES if wanted_s * share <= workload.enough_s), SHARES[-1])

@@ -81,6 +81,9 @@ TARGETS = (
     Target(6, "live", "latency p50 over the floor", 1.7, "p50_floors"),
     Target(6, "live", "latency p99 over the floor", 3.5, "p99_floors"),
     Target(6, "live", "floor of a micro-batch, s", 0.25, "floor_s"),
+    _faster("three-streams", "the best streaming peer", 10.0, *_ONE, *_HAND, *_EACH, number=9),
+    Target(9, "three-streams", "times slower than DuckDB's batch join", 10.0, "duckdb", ("sluice",)),
+    Target(9, "three-streams", "12 queries, time over one", 1.3, "sluice-one", ("sluice",)),
 )
 
 

@@ -1,4 +1,5 @@
 """Spark's own stream-stream joins: one of the largest window, one for all queries by hand, or one for each.
+Three streams are joined by two of them, one after the other.
 
 Where no query is asked, the limit of Spark itself: the rows read and shuffled by key in the same batches.
 
@@ -13,13 +14,14 @@ from __future__ import annotations
 
 import sys
 import time
+from functools import reduce
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # as Spark's own documentation has it
 
 from tests.bench.peers.job import Job, Ran, answer, read_job
 from tests.bench.peers.spark_session import finish, observed, read_stream, spark_session, start, versions
-from tests.bench.peers.workloads import STREAMS, Query
+from tests.bench.peers.workloads import Query
 
 
 def _side(spark: SparkSession, job: Job, name: str, below: float | None) -> DataFrame:
@@ -34,10 +36,18 @@ def _side(spark: SparkSession, job: Job, name: str, below: float | None) -> Data
 
 
 def _join(spark: SparkSession, job: Job, query: Query) -> DataFrame:
-    a, b = (_side(spark, job, *side) for side in (("A", query.a_below), ("B", query.b_below)))
+    """Return a chain of joins, in which each stream is near those before it."""
+    below = {"A": query.a_below, "B": query.b_below}
     window = F.expr(f"INTERVAL {query.window_us} MICROSECONDS")
-    near = (F.col("A_ts") > F.col("B_ts") - window) & (F.col("A_ts") < F.col("B_ts") + window)
-    return a.join(b, (F.col("A_k") == F.col("B_k")) & near)
+    first, *others = job.streams.names
+    joined = _side(spark, job, first, below[first])
+    for number, name in enumerate(others, 1):
+        condition = F.col("A_k") == F.col(f"{name}_k")
+        for before in job.streams.names[:number]:
+            ts, of_name = F.col(f"{before}_ts"), F.col(f"{name}_ts")
+            condition &= (ts > of_name - window) & (ts < of_name + window)
+        joined = joined.join(_side(spark, job, name, below.get(name)), condition)
+    return joined
 
 
 def _each(spark: SparkSession, job: Job) -> list[DataFrame]:
@@ -51,7 +61,8 @@ def _each(spark: SparkSession, job: Job) -> list[DataFrame]:
 def _by_hand(spark: SparkSession, job: Job) -> DataFrame:
     """Return one join of the largest window with a filter per query."""
     largest = Query("largest", max(q.window_us for q in job.queries))
-    distance = F.abs(F.unix_micros("A_ts") - F.unix_micros("B_ts"))
+    times = [F.unix_micros(f"{name}_ts") for name in job.streams.names]
+    distance = F.greatest(*times) - F.least(*times)
     joined = _join(spark, job, largest).withColumn("distance", distance)
     return observed(joined, {q.name: _condition(q) for q in job.queries})
 
@@ -67,8 +78,8 @@ def _condition(query: Query) -> Column:
 
 def _shuffled(spark: SparkSession, job: Job) -> DataFrame:
     """Return all rows, shuffled by key: no join, no state."""
-    a, b = (read_stream(spark, job, name) for name in STREAMS)
-    return observed(a.unionByName(b).repartition(job.cores, "k"), {"rows": F.lit(True)})
+    rows = reduce(DataFrame.unionByName, (read_stream(spark, job, name) for name in job.streams.names))
+    return observed(rows.repartition(job.cores, "k"), {"rows": F.lit(True)})
 
 
 def run(job: Job) -> Ran:

@@ -50,9 +50,31 @@ def test_both_forms_of_the_batch_join_count_what_nested_loops_count(tmp_path: Pa
     assert sum(wanted.values()) > 0
 
 
+def test_results_of_three_streams_are_counted_as_by_nested_loops(tmp_path: Path) -> None:
+    streams = replace(FEW, rows=160, keys=5, count=3)
+    directory = write_streams(tmp_path, streams)
+    a, b, c = (rows_of(directory, stream) for stream in streams.names)
+    wanted = {
+        q.name: sum(
+            x[1] == y[1] == z[1]
+            and max(x[0], y[0], z[0]) - min(x[0], y[0], z[0]) < q.window_us
+            and x[2] < (q.a_below or 1)
+            and y[2] < (q.b_below or 1)
+            for x in a
+            for y in b
+            for z in c
+        )
+        for q in QUERIES
+    }
+    assert count_results(directory, QUERIES, streams) == wanted
+    assert sum(wanted.values()) > 0
+
+
 def test_csv_copies_hold_the_same_rows_in_order(tmp_path: Path) -> None:
     directory = write_streams(tmp_path, FEW)
-    header, *lines = (write_csv(directory, header=True) / "A.csv").read_text(encoding="utf-8").splitlines()
+    header, *lines = (
+        (write_csv(directory, FEW, header=True) / "A.csv").read_text(encoding="utf-8").splitlines()
+    )
     assert header == "us,k,v"
     assert [int(line.split(",")[0]) for line in lines] == [us for us, *_ in rows_of(directory, "A")]
 

@@ -12,16 +12,16 @@ from dataclasses import dataclass, field, replace
 
 SECOND_US = 1_000_000
 START_US = 1_700_000_000 * SECOND_US
-STREAMS = ("A", "B")
+STREAMS = ("A", "B", "C")
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """Rows of A and B with equal keys, less than a window apart, and ``v`` below a bound where there is one.
+    """Rows of all streams with equal keys, less than a window apart, and ``v`` below a bound if one is given.
 
     Attributes:
         name: Name.
-        window_us: Window of both streams, a whole number of milliseconds.
+        window_us: Window of all streams, a whole number of milliseconds.
         a_below: A.v is below this.
         b_below: B.v is below this.
     """
@@ -31,17 +31,19 @@ class Query:
     a_below: float | None = None
     b_below: float | None = None
 
-    def cql(self, selected: str = "A.ts AS ats, B.ts AS bts, A.k AS k") -> str:
-        """Return the query in Sluice's language."""
+    def cql(
+        self, selected: str = "A.ts AS ats, B.ts AS bts, A.k AS k", names: tuple[str, ...] = STREAMS[:2]
+    ) -> str:
+        """Return the query over these streams in Sluice's language."""
         window = f"[RANGE {self.window_us // 1000} MILLISECONDS]"
         bounds = [f"{s}.v < {b!r}" for s, b in (("A", self.a_below), ("B", self.b_below)) if b is not None]
-        where = " AND ".join(["A.k = B.k", *bounds])
-        return f"SELECT {selected} FROM A {window}, B {window} WHERE {where}"
+        where = " AND ".join([*(f"A.k = {other}.k" for other in names[1:]), *bounds])
+        return f"SELECT {selected} FROM {', '.join(f'{name} {window}' for name in names)} WHERE {where}"
 
 
 @dataclass(frozen=True, slots=True)
 class Streams:
-    """Two streams of Parquet files.
+    """Streams of Parquet files.
 
     Attributes:
         rows: Rows per stream.
@@ -49,6 +51,7 @@ class Streams:
         rate_per_s: Rows per second of event time and stream.
         keys: Distinct keys.
         zipf: Exponent of the keys' frequencies; None is uniform.
+        count: Number of streams, 2 or 3.
     """
 
     rows: int
@@ -56,12 +59,20 @@ class Streams:
     rate_per_s: int
     keys: int
     zipf: float | None = None
+    count: int = 2
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the streams."""
+        return STREAMS[: self.count]
 
     @property
     def name(self) -> str:
         """Name of the directory: the same rows have the same name, whatever the workload."""
         skew = "uniform" if self.zipf is None else f"zipf{self.zipf:g}"
-        return f"{self.rows}-in-{self.files}-at-{self.rate_per_s}-{self.keys}-{skew}"
+        return f"{self.rows}-in-{self.files}-at-{self.rate_per_s}-{self.keys}-{skew}" + (
+            f"-{self.count}" if self.count > 2 else ""
+        )
 
     def first(self, part: float) -> Streams:
         """Return so much of the beginning: whole files, or smaller ones where too few would be left."""
@@ -187,6 +198,15 @@ WORKLOADS = {
         _long_window(1),
         _long_window(10, "sluice-short"),
         _long_window(100, "sluice-short", "sluice-small-cache", "spark-hand-rocksdb"),
+        # 1.2 partners in each other stream, of which 3 in 4 are near enough to each other.
+        Workload(
+            name="three-streams",
+            streams=Streams(rows=5_000_000, files=20, rate_per_s=100_000, keys=5_000_000, count=3),
+            queries=_twelve(30.0),
+            peers=("sluice", "sluice-one", "spark-one", "spark-hand", "flink-heap", "duckdb"),
+            enough_s=160.0,
+            weight=2.0,
+        ),
         # 0.5 s of event time per batch, always a batch behind: what a batch costs at the least.
         Workload(
             name="small-batches",

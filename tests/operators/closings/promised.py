@@ -14,7 +14,8 @@ import pyarrow as pa
 from hypothesis import strategies as st
 
 from catalog.arrow_types import PUNCTUATION_COLUMN
-from catalog.values.plan import Plan, PurgePrices
+from catalog.values.plan import Plan
+from catalog.values.policies.punctuation_policy import PurgePrices
 from catalog.values.stream import Constraints, Punctuations, Stream
 from operators.bucket.rehash import rehashed
 from operators.closings import closed_keys

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from catalog.arrow_types import arrow_type
-from catalog.steps import is_exchanged, side_streams, steps
+from catalog.steps import is_exchanged, side_streams
 from catalog.values.query import Query
 from catalog.values.stream import Stream
 from operators.bucket.batch_output import BatchOutput
@@ -113,13 +113,18 @@ class Written:
 
         Each exchange takes a combination to the next batch.
         """
-        if bound is None:
-            return []
-        first, *others = steps(bound)
-        at = f"greatest({first.a.alias}.batch, {first.b.alias}.batch)"
-        for step in others:
-            at = f"greatest({at} + {int(is_exchanged(step.a.stream_id))}, {step.b.alias}.batch)"
-        return [f"{at} < {self.until}"]
+        return [] if bound is None else [f"{_batch_of(bound)} < {self.until}"]
+
+
+def _batch_of(query: Query) -> str:
+    """Return the batch in which a combination of a query's rows is made, as SQL."""
+    sides = []
+    for side, joined in ((query.a, query.left), (query.b, query.right)):
+        if joined is None:
+            sides.append(f"{side.alias}.batch")
+        else:
+            sides.append(f"{_batch_of(joined)} + {int(is_exchanged(side.stream_id))}")
+    return f"greatest({', '.join(sides)})"
 
 
 @dataclass

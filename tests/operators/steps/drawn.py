@@ -12,7 +12,8 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from catalog.values.plan import Heartbeat, Partitioning, Plan
+from catalog.values.control import Heartbeat
+from catalog.values.plan import Partitioning, Plan
 from catalog.values.query import Query
 from catalog.values.statistics import Profile
 from catalog.values.stream import Stream
@@ -22,8 +23,8 @@ from planner.build.build_plan import STRATEGIES, build_plan
 from planner.build.objective import Objective
 from planner.costs.shipped import SHIPPED
 from planner.errors import InvalidWindow
+from planner.trees.order_costs import OrderCosts
 from planner.trees.order_rates import OrderRates
-from planner.trees.orders import OrderCosts
 from tests.operators.bucket.test_rehash import NUMBERS, moving
 from tests.operators.durable import Crash
 from tests.operators.steps.combinations import DurableRecorder, Recorder, Written, rows, stream
@@ -66,6 +67,9 @@ def run_drawn(
     rows_of_stream: tuple[int, int],
     buckets: int,
     ending: int = 0,
+    known: tuple[int, int] = (2, 4),
+    any_order: Callable[[np.random.Generator, JoinShape], Joining] | None = None,
+    partitionings: Sequence[Partitioning] = PARTITIONINGS,
 ) -> Ran:
     """Draw a run and carry it out.
 
@@ -76,25 +80,26 @@ def run_drawn(
         rows_of_stream: Rows of each stream, at least and at most.
         buckets: Buckets at most.
         ending: Further batches, after all streams have ended.
+        known: Streams, at least and at most.
+        any_order: Draws how a query joins its streams; None: in any order, one stream after the other.
+        partitionings: Ways to spread keys over buckets.
     """
-    known = data.draw(st.integers(2, 4), "streams")
+    most = data.draw(st.integers(*known), "streams")
     batches = data.draw(st.integers(1, batches), "batches")
     rng = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1), "seed"))
     key = data.draw(st.sampled_from(("bigint", "string")), "key")
     disorder = data.draw(st.integers(0, 3), "disorder")
-    streams = {
-        n: stream(n, key, data.draw(st.integers(0, disorder)) * 1_000_000) for n in range(1, known + 1)
-    }
+    streams = {n: stream(n, key, data.draw(st.integers(0, disorder)) * 1_000_000) for n in range(1, most + 1)}
     counts = {n: int(rng.integers(rows_of_stream[0], rows_of_stream[1] + 1)) for n in streams}
     tables = {n: rows(rng, streams[n], counts[n], 20, disorder, 3) for n in streams}
     placed = {n: np.sort(rng.integers(0, batches, t.num_rows)) for n, t in tables.items()}
-    queries = data.draw(st.lists(written(known, batches), min_size=1, max_size=4), "queries")
+    queries = data.draw(st.lists(written(most, batches), min_size=1, max_size=4), "queries")
     by_name = {s.name: s for s in streams.values()}
-    order = partial(_any_order, rng)
+    order = partial(any_order or _any_order, rng)
     bound = [_bound(query, by_name, number, order) for number, query in enumerate(queries, 1)]
     strategy = data.draw(st.sampled_from(sorted(STRATEGIES)), "strategy")
     # A family of two streams alone spreads its keys; then they stay spread.
-    partitioning = data.draw(st.sampled_from(PARTITIONINGS), "partitioning")
+    partitioning = data.draw(st.sampled_from(partitionings), "partitioning")
     crash = data.draw(st.sampled_from(get_args(Crash)), "crash")
     buckets = data.draw(st.integers(1, buckets), "buckets")
     slack_us = data.draw(st.sampled_from((0, None)), "slack")

@@ -8,7 +8,7 @@ from catalog.values.query import UNBOUNDED_US, JoinKind, Query
 from catalog.values.stream import Punctuations, Stream
 from planner.build.build_plan import build_plan
 from planner.build.objective import Objective
-from planner.explain.render import plan_document, render_dot, render_mermaid
+from planner.explain.render import closing_text, plan_document, render_dot, render_mermaid
 from planner.families.families import SideName
 from tests.builders import a_query_s
 from tests.planner.applied import render_text
@@ -167,9 +167,12 @@ def test_the_document_names_the_streams_whose_rows_are_decided_early() -> None:
     closing = STREAMS | {2: replace(STREAMS[2], punctuations=Punctuations((("k",),)))}
 
     def decided_early(streams: Mapping[int, Stream], kind: JoinKind, *preserved: SideName) -> list[str]:
-        query = a_query_s(1, kind=kind, preserved=preserved)
-        (family,) = plan_document(build_plan([query], streams))["families"]
-        return list(family["punctuations"]["decided_early"])
+        plan = build_plan([a_query_s(1, kind=kind, preserved=preserved)], streams)
+        (family,) = plan_document(plan)["families"]
+        names = list(family["punctuations"]["decided_early"])
+        told = [f"closings decide rows without a partner of {name}" for name in names]
+        assert list(closing_text(plan.families[0], plan)) == ["keys closed by B", *told][streams is STREAMS :]
+        return names
 
     assert decided_early(closing, "outer", "a") == ["A"]
     assert decided_early(closing, "outer", "a", "b") == ["A"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import combinations, permutations, product
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from catalog.steps import steps as steps_of
@@ -16,9 +16,13 @@ from planner.bind.step_keys import Joining, JoinShape
 from planner.build.build_plan import build_plan
 from planner.costs.shipped import SHIPPED
 from planner.families.families import family_of
+from planner.sql.step_scope import Item, flat
 from planner.trees.choice import OrderChoice
+from planner.trees.order_costs import OrderCosts
 from planner.trees.order_rates import OrderRates, pair_queries
-from planner.trees.orders import OrderCosts, best_orders
+from planner.trees.orders import best_orders
+from tests.examples import examples
+from tests.planner.trees.all_trees import all_streams, all_trees
 
 STREAMS = {
     name: Stream(
@@ -73,17 +77,21 @@ def queries(draw: st.DrawFn) -> tuple[str, Profile]:
 
 
 @given(queries())
+@settings(max_examples=examples(100, short=20))
 def test_the_best_orders_are_those_of_trying_all(case: tuple[str, Profile]) -> None:
     cql, profile = case
     shape = shape_of(cql)
     costs = OrderCosts(OrderRates.of(shape, profile), SHIPPED)
-    every = permutations(range(len(shape.streams)))
-    steps = range(2, len(shape.streams))
+    ids = [stream.id for stream in shape.streams]
+    trees = all_trees(tuple(range(len(ids))), ids)
+    every = [*permutations(range(len(ids))), *(tree for tree in trees if not all_streams(tree))]
+    steps = range(2, len(ids))
     resting = [again for size in range(len(steps) + 1) for again in combinations(steps, size)]
     possible = [
         found
         for p, again in product(every, resting)
-        if p[0] < p[1] and (found := costs.of(p, again)) is not None
+        if all_streams(p) or not again
+        if flat(p)[0] < flat(p)[1] and (found := costs.of(p, again)) is not None
     ]
     found = best_orders(costs)
     assert [order.rank for order in found] == [o.rank for o in sorted(possible, key=lambda o: o.rank)[:4]]
@@ -93,12 +101,11 @@ def test_the_best_orders_are_those_of_trying_all(case: tuple[str, Profile]) -> N
     assert unrested == list(found[0].again)
 
 
-def order_of(query: Query) -> tuple[int, ...]:
+def order_of(query: Query) -> tuple[Item, ...]:
     """Return the order in which a query joins its streams, the first two by their position in FROM."""
-    last = int(query.b.alias[1:])
+    last: Item = int(query.b.alias[1:]) if query.right is None else order_of(query.right)
     if query.left is None:
-        first, second = sorted((int(query.a.alias[1:]), last))
-        return first, second
+        return tuple(sorted((int(query.a.alias[1:]), int(query.b.alias[1:]))))
     return (*order_of(query.left), last)
 
 

@@ -7,11 +7,12 @@ import json
 import logging
 import re
 import sys
+import threading
 from collections.abc import Iterator
 
 import pytest
 
-from service.config.log import fields, setup_logging
+from service.config.log import _Repeats, fields, setup_logging
 
 
 @pytest.fixture(autouse=True)
@@ -95,3 +96,29 @@ def test_equal_warnings_are_written_once_a_minute(
     assert down == ["catalog is down", "catalog is down repeated=59", "catalog is down repeated=59"]
     assert sum("batch failed" in line for line in lines) == 130, "other fields make another line"
     assert sum("looked" in line for line in lines) == 130
+
+
+def test_threads_that_warn_at_the_same_time_do_not_disturb_each_other() -> None:
+    repeats = _Repeats()
+    failed: list[BaseException] = []
+
+    def warn(name: str) -> None:
+        try:
+            for number in range(1000):
+                fields = {"msg": f"{name} {number}", "levelno": logging.WARNING, "created": number * 100.0}
+                assert repeats.filter(logging.makeLogRecord(fields))
+        except BaseException as problem:  # raised again below
+            failed.append(problem)
+
+    threads = [threading.Thread(target=warn, args=(name,)) for name in "abcdefgh"]
+    switched_s = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(switched_s)
+    for problem in failed:
+        raise problem

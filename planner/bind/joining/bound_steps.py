@@ -1,0 +1,257 @@
+"""Steps whose conditions are bound, as queries of two sides each (``catalog.values.query``).
+
+Sides that are pairs carry the columns that later steps use, and what says when the pairs expire.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+
+from catalog.steps import EXPIRES, TIME, exchanged_id, intermediate_id, intermediate_name
+from catalog.values.query import OLDEST, RANK, Clock, Output, Query, Side
+from planner.bind.canonical import ALWAYS, NEVER
+from planner.bind.distances import Distances
+from planner.bind.step_keys import StepKey
+from planner.expressions.column_types import key_type
+from planner.expressions.expressions import qualified
+from planner.expressions.typed import Typed
+from planner.sql.cql import Window
+from planner.sql.scope import SideName
+from planner.sql.step_scope import Origin, StepScope
+
+_SIDES: tuple[SideName, SideName] = ("a", "b")
+
+
+@dataclass(frozen=True, slots=True)
+class BoundStep:
+    """Conditions of a step.
+
+    Attributes:
+        filters: Filter of each side; the filter of an intermediate is added by ``catalog.steps.steps``.
+        residual: Condition on both sides.
+        read: Columns that its residual and results read.
+    """
+
+    filters: Mapping[SideName, Typed]
+    residual: Typed
+    read: frozenset[Origin]
+
+
+@dataclass(frozen=True, slots=True)
+class BoundSteps:
+    """Steps of a query.
+
+    Attributes:
+        bound: Conditions of each step, by the streams that it has joined.
+        keys: Key of each step, in the same way.
+        distances: Bounds on event times, or on the order of the streams.
+        counted: Windows of rows.
+        clock: Clock of all other windows.
+        never: Whether no combination can be a result.
+        again: Steps whose rows of side a are made again.
+    """
+
+    bound: Mapping[frozenset[int], BoundStep]
+    keys: Mapping[frozenset[int], StepKey]
+    distances: Distances
+    counted: Mapping[int, Window]
+    clock: Clock
+    never: bool
+    again: Collection[int]
+
+    def query(
+        self,
+        scope: StepScope,
+        outputs: tuple[Output, ...] | None = None,
+        after: frozenset[Origin] = frozenset(),
+        *,
+        oldest: bool = False,
+    ) -> Query:
+        """Return the steps that join streams and groups, as a query.
+
+        Args:
+            scope: Names at the last of them.
+            outputs: Results; None if the pairs of the last step are handed on.
+            after: Columns that steps behind these use.
+            oldest: Whether these use the oldest event time of a pair.
+        """
+        last = len(scope.order) - 1
+        query: Query | None = None
+        for step in range(1, last + 1):
+            here = scope.at(step)
+            following = [scope.at(each) for each in range(step + 1, last + 1)]
+            later = after.union(*map(self._used, following))
+            oldest_later = oldest or any(self._alike(each, "a") is not None for each in following)
+            right = None
+            if here.group is not None:
+                oldest_right = oldest_later or self._alike(here, "b") is not None
+                right = self.query(here.group, None, later | self._used(here), oldest=oldest_right)
+            handed = {origin for origin in later if origin[0] in here.known}
+            results = outputs if step == last else None
+            query = self._joined(here, query, right, handed, results, oldest=oldest_later)
+            query = replace(query, rests=step not in self.again)
+        assert query is not None, "there are two streams at least"
+        return query
+
+    def _used(self, scope: StepScope) -> frozenset[Origin]:
+        """Return the columns that a step uses of the rows of its sides."""
+        read, key = self.bound[scope.known].read, self.keys[scope.known]
+        return read.union(self._expiring(scope), *key.parts)
+
+    def _joined(
+        self,
+        scope: StepScope,
+        left: Query | None,
+        right: Query | None,
+        handed: set[Origin],
+        outputs: tuple[Output, ...] | None,
+        *,
+        oldest: bool,
+    ) -> Query:
+        """Return one step as a query of its two sides."""
+        step, key = self.bound[scope.known], self.keys[scope.known]
+        carried = set(step.read) if outputs is not None else step.read | handed
+        positions = scope.side_positions()
+        window_a, window_b = self.distances.windows_us(positions["a"], positions["b"])
+        pairs, types = [], []
+        for owner, joined in key.parts:
+            common = key_type(scope.type_of(owner), scope.type_of(joined))
+            assert common is not None, "types were checked"
+            pairs.append((scope.named(owner)[1], scope.named(joined)[1]))
+            types.append(common)
+        sides: dict[SideName, Side] = {}
+        windows_us: dict[SideName, int] = {"a": window_a, "b": window_b}
+        made_by: dict[SideName, Query | None] = {"a": left, "b": right}
+        for side, window_us in windows_us.items():
+            filter_ = Typed(NEVER, "boolean") if self.never else step.filters[side]
+            maker = made_by[side]
+            # The ranks of a stream's own rows are no column of it.
+            needed = {
+                scope.named(o)[1]
+                for o in carried
+                if o[0] in positions[side] and (maker is not None or o[1] != RANK)
+            }
+            if self.clock == "order":
+                single = scope.written[positions[side][0]].stream.event_time
+                needed.add(single if maker is None else TIME)
+            rows = None if maker is not None else self.counted.get(positions[side][0])
+            length = window_us if rows is None else rows.length_us
+            if maker is None:
+                made = _side(scope, positions[side][0], length, filter_, needed)
+            else:
+                exchanged = side in key.exchanged
+                made = _made_side(scope, positions[side], length, needed, maker, exchanged=exchanged)
+                if self.clock == "time":
+                    made = self._expires(scope, side, made, oldest=oldest)
+            sides[side] = replace(made, clock=self.clock if rows is None else rows.clock)
+        return Query(
+            id=0,
+            name="",
+            cql="",
+            a=sides["a"],
+            b=sides["b"],
+            key=tuple(pairs),
+            key_types=tuple(types),
+            residual=step.residual.sql if step.residual.sql not in (ALWAYS, NEVER) else None,
+            outputs=_handed(scope, handed) if outputs is None else outputs,
+            left=left,
+            hands_on=outputs is None,
+            right=right,
+        )
+
+    def _expires(self, scope: StepScope, name: SideName, side: Side, *, oldest: bool) -> Side:
+        """Return a side of pairs with what says when its rows expire.
+
+        Args:
+            scope: Names of the step.
+            name: Name of the side.
+            side: The side.
+            oldest: Whether later steps use the oldest event time of a pair.
+        """
+        own, other = _own_and_other(scope, name)
+        ranks = {scope.named((i, RANK))[1]: self.counted[i].length_us - 1 for i in own if i in self.counted}
+        alike_us = self.distances.alike(own, other)
+        columns = set(side.columns)
+        if oldest or alike_us is not None:
+            columns.add(OLDEST)
+        if alike_us is not None:
+            expires: tuple[tuple[str, int], ...] = ((OLDEST, alike_us),)
+        else:
+            ahead = self.distances.ahead(own, other)
+            expires = tuple(sorted((scope.named(time_of(scope, i))[1], us) for i, us in ahead.items()))
+            columns |= {column for column, _ in expires}
+            if not ranks and self.counted.keys().isdisjoint(other):
+                columns.add(EXPIRES)
+        columns |= ranks.keys()
+        expires = tuple(sorted([*expires, *ranks.items()]))
+        return replace(side, columns=tuple(sorted(columns)), expires=expires)
+
+    def _expiring(self, scope: StepScope) -> frozenset[Origin]:
+        """Return the event times and ranks that say when pairs expire that are rows of a side of a step."""
+        if self.clock == "order":
+            return frozenset()
+        found: set[Origin] = set()
+        for name in _SIDES:
+            own, other = _own_and_other(scope, name)
+            if len(own) > 1:
+                found |= {(i, RANK) for i in own if i in self.counted}
+                if self._alike(scope, name) is None:
+                    found |= {time_of(scope, i) for i in self.distances.ahead(own, other)}
+        return frozenset(found)
+
+    def _alike(self, scope: StepScope, name: SideName) -> int | None:
+        """Return how much longer than their oldest event time pairs are needed; None if windows differ."""
+        return None if self.clock == "order" else self.distances.alike(*_own_and_other(scope, name))
+
+
+def _own_and_other(scope: StepScope, side: SideName) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return the positions of the streams of a side, and those of the other side."""
+    positions = scope.side_positions()
+    return positions[side], positions["b" if side == "a" else "a"]
+
+
+def _side(scope: StepScope, position: int, window_us: int, filter_: Typed, columns: set[str]) -> Side:
+    """Return a side that is a stream."""
+    this = scope.written[position]
+    return Side(
+        stream_id=this.stream.id,
+        stream=this.stream.name,
+        alias=this.alias,
+        window_us=window_us,
+        filter=filter_.sql if filter_.sql != ALWAYS else None,
+        filter_columns=tuple(sorted(column for _, column in filter_.columns)),
+        columns=tuple(sorted(columns | {column for _, column in filter_.columns})),
+    )
+
+
+def _made_side(
+    scope: StepScope,
+    positions: tuple[int, ...],
+    window_us: int,
+    columns: set[str],
+    maker: Query,
+    *,
+    exchanged: bool,
+) -> Side:
+    """Return a side that is the pairs of another step."""
+    name = intermediate_name(maker.a.stream, maker.b.stream)
+    made = intermediate_id(maker.a.stream_id, maker.b.stream_id, maker.key, maker.clocks)
+    stream_id = exchanged_id(made) if exchanged else made
+    alias = ", ".join(scope.written[position].alias for position in positions)
+    return Side(stream_id, name, alias, window_us, None, (), tuple(sorted(columns)))
+
+
+def time_of(scope: StepScope, position: int) -> Origin:
+    """Return the event time of a stream."""
+    return position, scope.written[position].stream.event_time
+
+
+def _handed(scope: StepScope, handed: set[Origin]) -> tuple[Output, ...]:
+    """Return the columns that a step hands on, by name."""
+    outputs = []
+    for origin in handed:
+        side, name = scope.named(origin)
+        columns = () if name == RANK else ((side, name),)
+        outputs.append(Output(scope.handed_as(origin), qualified(side, name), scope.type_of(origin), columns))
+    return tuple(sorted(outputs, key=lambda output: output.name))

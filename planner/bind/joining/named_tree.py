@@ -1,0 +1,189 @@
+"""The tree that a query names by TREE, with what cannot be joined in this way refused."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import NoReturn
+
+from sqlglot import Token
+
+from catalog.steps import steps
+from catalog.values.query import Query
+from catalog.wording import listed, nearest_or_known
+from planner.bind.distances import Distances
+from planner.bind.step_keys import Equals, Joining, StepKey, may_be_made_again, spine, step_keys
+from planner.errors import CqlSyntaxError, UnknownStream, UnsupportedCql
+from planner.sql.locate import at_token
+from planner.sql.step_scope import Item, StepScope, flat
+from planner.sql.tree_clause import Named, TreeClause
+
+_BOTH_SIDES = "a tree with pairs on both sides of a step"
+
+
+@dataclass(frozen=True, slots=True)
+class NamedTree:
+    """A tree that a query names.
+
+    Attributes:
+        clause: TREE as written.
+        scope: Streams of the query.
+    """
+
+    clause: TreeClause
+    scope: StepScope
+
+    def joining(
+        self,
+        equal: Sequence[Equals],
+        linked: Sequence[frozenset[int]],
+        distances: Distances,
+        *,
+        timed: bool,
+    ) -> Joining:
+        """Return how the streams are joined.
+
+        Args:
+            equal: Sets of equal columns.
+            linked: Positions of the streams in each condition on several.
+            distances: Bounds on event times, closed.
+            timed: Whether all windows are of time.
+
+        Raises:
+            CqlSyntaxError: A stream is named twice, or not at all.
+            UnknownStream: A name is not in FROM.
+            UnsupportedCql: The streams cannot be joined in this way.
+        """
+        positions, again = self._order(self.clause.items)
+        self._check_names(positions)
+        keys = step_keys(positions, self._ids, equal)
+        if all(isinstance(item, int) for item in positions):
+            self._check_linked(positions, keys, equal, linked)
+        else:
+            self._check_both_sides(positions, keys)
+        for step in again:
+            before, key = flat(positions[:step]), keys[step - 1]
+            possible = may_be_made_again(distances, before, flat(positions)[step])
+            if not timed or not key.parts or key.exchanged or not possible:
+                self._refuse(
+                    f"a tree in which the pairs of {self._aliases(before)} do not rest",
+                    "They can be made again if all windows are of time, the key does not change, and no "
+                    "later row meets a pair for longer than its rows meet each other.",
+                    f"Write parentheses around {self._aliases(before)}.",
+                )
+        return Joining(positions, frozenset(again))
+
+    def _check_linked(
+        self,
+        positions: tuple[Item, ...],
+        keys: Sequence[StepKey],
+        equal: Sequence[Equals],
+        linked: Sequence[frozenset[int]],
+    ) -> None:
+        """Refuse a step that nothing joins, and a first step without a key before others with one."""
+        joined = [frozenset(p for p, _ in columns) for columns in equal] + [*linked]
+        for place, key in enumerate(keys, 1):
+            left, right = set(flat(positions[:place])), set(flat(positions[place : place + 1]))
+            # Conditions on several streams are tested at the step that has all of them.
+            possible = any(each & left and each & right and each <= left | right for each in joined)
+            if not key.parts and (not possible or (place == 1 and equal)):
+                self._refuse(
+                    "a step that no condition joins" if not possible else "a first step without an equal key",
+                    f"No {'condition joins' if not possible else 'equal columns join'} "
+                    f"{self._aliases(right)} to {self._aliases(left)}.",
+                )
+
+    def _check_both_sides(self, positions: tuple[Item, ...], keys: Sequence[StepKey]) -> None:
+        """Refuse what is not possible in a tree with pairs on both sides of a step."""
+        if any(self._counts(position) for position in flat(positions)):
+            self._refuse(f"a ROWS window in {_BOTH_SIDES}")
+        for key in keys:
+            if not key.parts:
+                self._refuse(
+                    f"a step without an equal key in {_BOTH_SIDES}",
+                    f"No equal columns join {self._aliases(key.joined)} there.",
+                )
+
+    def check(self, query: Query) -> None:
+        """Refuse a query of which two steps join the same streams in the same way.
+
+        A family knows a query by its id alone.
+
+        Args:
+            query: The query as bound.
+
+        Raises:
+            UnsupportedCql: Two of its steps would be of one family.
+        """
+        seen = set()
+        for step in steps(query):
+            family = (step.a.stream_id, step.b.stream_id, step.key, step.clocks)
+            if family in seen:
+                self._refuse(f"a tree that joins {step.a.stream} and {step.b.stream} on one key twice")
+            seen.add(family)
+
+    @property
+    def _ids(self) -> list[int]:
+        return [this.stream.id for this in self.scope.written]
+
+    def _order(self, named: Named) -> tuple[tuple[Item, ...], set[int]]:
+        """Return positions in FROM in the order of joining, and the steps whose pairs do not rest."""
+        if isinstance(named, Token):
+            return (self._position(named),), set()
+        first, *others = named
+        positions, again = self._order(first)
+        for place, each in enumerate(others):
+            joined, again_there = self._order(each)
+            if len(positions) > 1 and len(joined) > 1 and (again or again_there or place):
+                self._refuse(f"{_BOTH_SIDES} in which some pairs do not rest")
+            if place:
+                again.add(len(positions))
+            again |= again_there
+            positions = spine(positions, joined, self._ids)
+        if again and not all(isinstance(item, int) for item in positions):
+            self._refuse(f"{_BOTH_SIDES} in which some pairs do not rest")
+        return positions, again
+
+    def _position(self, name: Token) -> int:
+        aliases = [this.alias for this in self.scope.written]
+        for position, alias in enumerate(aliases):
+            if alias.lower() == name.text.lower():
+                return position
+        raise UnknownStream(
+            f'"{name.text}" in TREE is not in FROM',
+            hint=nearest_or_known(name.text, aliases, "name"),
+            location=at_token(self.scope.text, name),
+        )
+
+    def _check_names(self, positions: tuple[Item, ...]) -> None:
+        """Refuse a tree that does not name each stream once."""
+        named = flat(positions)
+        missing = set(range(len(self.scope.written))) - set(named)
+        twice = {p for p in named if named.count(p) > 1}
+        if missing or twice:
+            what = f"names {self._aliases(twice)} twice" if twice else f"leaves out {self._aliases(missing)}"
+            raise CqlSyntaxError(
+                f"TREE {what}",
+                hint="Name each stream of FROM once.",
+                location=at_token(self.scope.text, self.clause.word),
+            )
+
+    def _counts(self, position: int) -> bool:
+        window = self.scope.written[position].source.window
+        return window is not None and window.clock != "time"
+
+    def _aliases(self, positions: Collection[int]) -> str:
+        return listed([self.scope.written[p].alias for p in sorted(positions)])
+
+    def _refuse(
+        self,
+        construct: str,
+        detail: str | None = None,
+        hint: str = "Leave TREE out: the tree of least cost is chosen.",
+    ) -> NoReturn:
+        raise UnsupportedCql(
+            f"{construct} is not supported",
+            detail=detail,
+            hint=hint,
+            location=at_token(self.scope.text, self.clause.word),
+        )

@@ -1,0 +1,91 @@
+"""TREE at the end of a query: how its streams are joined, in the form in which previews show it.
+
+TREE ((a, b), c)          a with b, and the pairs with c
+TREE ((a, b), (c, d))     a with b, c with d, and the pairs with the pairs
+TREE (a, b, c)            as ((a, b), c), but the pairs of a and b do not rest
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sqlglot import Token, TokenType
+
+from planner.errors import CqlSyntaxError
+from planner.sql.locate import at_token
+
+_FORM = "Write aliases of FROM in pairs of parentheses, such as TREE ((a, b), (c, d))."
+_MARKS = frozenset({TokenType.L_PAREN, TokenType.R_PAREN, TokenType.COMMA})
+
+#: Alias of a stream, or what is joined in parentheses.
+Named = Token | tuple["Named", ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TreeClause:
+    """TREE as written.
+
+    Attributes:
+        word: The word.
+        items: What is joined in the outer parentheses.
+    """
+
+    word: Token
+    items: tuple[Named, ...]
+
+
+def split_tree(text: str, tokens: Sequence[Token]) -> tuple[list[Token], TreeClause | None]:
+    """Return the tokens of a query before TREE, and TREE; None without one.
+
+    Args:
+        text: The CQL text.
+        tokens: Tokens of its SELECT.
+
+    Raises:
+        CqlSyntaxError: TREE is not followed by aliases in parentheses.
+    """
+    opening = _last_opening(tokens)
+    if opening is None or opening < 1 or tokens[opening - 1].text.upper() != "TREE":
+        return list(tokens), None
+    items, _ = _group(text, tokens, opening)
+    return list(tokens[: opening - 1]), TreeClause(tokens[opening - 1], items)
+
+
+def _last_opening(tokens: Sequence[Token]) -> int | None:
+    """Return the place of the parenthesis that the last token closes; None if it closes none."""
+    depth = 0
+    for place in range(len(tokens) - 1, -1, -1):
+        kind = tokens[place].token_type
+        depth += (kind == TokenType.R_PAREN) - (kind == TokenType.L_PAREN)
+        if depth == 0:
+            return place if kind == TokenType.L_PAREN else None
+    return None
+
+
+def _group(text: str, tokens: Sequence[Token], place: int) -> tuple[tuple[Named, ...], int]:
+    """Return what stands in parentheses, and the place behind these."""
+    opened, items = tokens[place], list[Named]()
+    while True:
+        token = tokens[place + 1]
+        if token.token_type == TokenType.L_PAREN:
+            item, place = _group(text, tokens, place + 1)
+            items.append(item)
+        elif token.token_type in _MARKS:
+            raise _unexpected(text, token)
+        else:
+            items.append(token)
+            place += 2
+        if tokens[place].token_type == TokenType.R_PAREN:
+            break
+        if tokens[place].token_type != TokenType.COMMA:
+            raise _unexpected(text, tokens[place])
+    if len(items) < 2:
+        raise CqlSyntaxError(
+            "parentheses in TREE hold one stream", hint=_FORM, location=at_token(text, opened)
+        )
+    return tuple(items), place + 1
+
+
+def _unexpected(text: str, token: Token) -> CqlSyntaxError:
+    return CqlSyntaxError(f'unexpected "{token.text}" in TREE', hint=_FORM, location=at_token(text, token))

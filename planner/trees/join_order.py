@@ -1,0 +1,76 @@
+"""An order in which a query can join its streams."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from planner.bind.step_keys import Joining, JoinShape
+from planner.sql.step_scope import Item, flat
+
+
+@dataclass(frozen=True, slots=True)
+class JoinOrder:
+    """An order in which the streams of a query can be joined, and its cost.
+
+    Attributes:
+        positions: Positions in FROM; the first two are joined with each other. A group stands in place of a
+            stream.
+        cpu_s: CPU seconds per second of event time.
+        rows: Rows held.
+        exchanges: How often the key changes, each a batch of delay.
+        again: Steps, from 2, whose pairs of the step before do not rest.
+    """
+
+    positions: tuple[Item, ...]
+    cpu_s: float = 0.0
+    rows: float = 0.0
+    exchanges: int = 0
+    again: tuple[int, ...] = ()
+
+    @property
+    def rank(self) -> tuple[float, int, float, int, tuple[int, ...], tuple[int, ...], str]:
+        """Value by which orders are compared; if all else is equal, the order of FROM decides."""
+        # Rounded, so that sums of the same terms in another order are equal.
+        cpu_s, rows = float(f"{self.cpu_s:.9e}"), float(f"{self.rows:.9e}")
+        tree = str(self.positions) if self.groups else ""
+        return cpu_s, self.groups, rows, self.exchanges, flat(self.positions), self.again, tree
+
+    @property
+    def groups(self) -> int:
+        """How many steps join two sets of combinations."""
+        return _groups(self.positions)
+
+    @property
+    def joining(self) -> Joining:
+        """The order as a query is bound by it."""
+        return Joining(self.positions, frozenset(self.again))
+
+    @property
+    def base(self) -> int:
+        """How many streams come first whose rows, or combinations, rest in the last step or before it.
+
+        >>> [JoinOrder((0, 1, 2, 3), again=again).base for again in ((), (3,), (2, 3))]
+        [3, 2, 1]
+        """
+        base = len(self.positions) - 1
+        while base > 1 and base in self.again:
+            base -= 1
+        return base
+
+    def text(self, shape: JoinShape) -> str:
+        """Return the order as it is displayed: ``((a, b), c)``, or ``(a, b, c)`` if (a, b) does not rest."""
+        return _text(self.positions, self.again, shape)
+
+
+def _text(positions: tuple[Item, ...], again: Collection[int], shape: JoinShape) -> str:
+    shown, *others = (
+        shape.aliases[item] if isinstance(item, int) else _text(item, (), shape) for item in positions
+    )
+    for step, joined in enumerate(others, 1):
+        shown = f"{shown[:-1]}, {joined})" if step in again else f"({shown}, {joined})"
+    return shown
+
+
+def _groups(positions: tuple[Item, ...]) -> int:
+    return sum(1 + _groups(item) for item in positions if not isinstance(item, int))

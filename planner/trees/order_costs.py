@@ -1,0 +1,291 @@
+"""Costs of the orders in which a query can join its streams.
+
+Cost of a step, CPU seconds per second of event time:
+
+    candidates      λ_d λ_c (W_d + W_c) S_key                 pairs with the step's key
+    pairs made      λ of the larger set                       all equal columns hold
+    rows            λ_c that are packed and inserted, and λ_d that are inserted
+    exchange        λ_d packed once more, and a file of each bucket for each batch
+
+Rows held: λ_d H_d + λ_c W_c. A row of an intermediate expires when a later row is in the window of one of
+its rows no more, so it is held for less than W_d (``OrderRates.held_s``). A first step that runs already
+costs only what is new in the windows of this query. A step that joins a group inserts and holds its rows in
+the same way.
+
+Rows of an intermediate that do not rest are neither inserted nor held. They are made again for new rows of
+the stream that joins, as in an MJoin. Of N rows of A that rest, λ_c N S are looked at. In a batch of length
+T, N (1 - exp(-λ_c T S)) of them meet a new row. These meet rows of B, and so on up to the last stream. The
+cost depends on the order in which the streams of the intermediate were joined since the last one that rests.
+So the best few orders are kept for each such order (``planner.trees.orders.MOST_AGAIN``).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, replace
+from math import expm1
+
+from catalog.values.calibration import Calibration
+from catalog.values.plan import FamilyPlan, Plan, PlannedQuery
+from planner.bind.step_keys import (
+    Equals,
+    NextKey,
+    may_be_made_again,
+    next_key,
+    spine,
+    step_keys,
+)
+from planner.families.families import (
+    SIDES,
+    SideName,
+    family_id,
+    family_streams,
+    side_filter,
+    side_filters,
+    side_window_us,
+)
+from planner.sql.step_scope import Item, flat, side_a
+from planner.trees.join_order import JoinOrder
+from planner.trees.order_rates import OrderRates
+
+
+@dataclass(frozen=True, slots=True)
+class OrderCosts:
+    """Costs of a query's steps.
+
+    Attributes:
+        rates: Rates of its streams.
+        constants: Prices of the machine.
+        previous: Plan in force; None if there is none.
+    """
+
+    rates: OrderRates
+    constants: Calibration
+    previous: Plan | None = None
+
+    def begun(self, first: int, second: int) -> tuple[JoinOrder, frozenset[Equals]] | None:
+        """Return the join of two streams and its key; None if nothing joins them."""
+        key = self._key((first,), (second,))
+        if not key.columns:
+            return None
+        order = self._joined(JoinOrder((first,)), second, key)
+        return replace(order, cpu_s=order.cpu_s * self._new_fraction(first, second)), key.columns
+
+    def joined(
+        self, order: JoinOrder, position: int, key: frozenset[Equals], *, rests: bool = True
+    ) -> tuple[JoinOrder, frozenset[Equals]] | None:
+        """Return an order with one stream more and the key of its last run; None if it is not possible.
+
+        Args:
+            order: The order so far, of two streams at least.
+            position: Position of the stream that joins.
+            key: Key of its last run.
+            rests: Whether the combinations so far rest.
+        """
+        before = flat(order.positions)
+        following = self._key(before, (position,), key)
+        if not following.columns:
+            return None
+        if not rests:
+            possible = may_be_made_again(self.rates.shape.distances, before, position)
+            if following.exchanged or order.groups or not possible:
+                return None
+        return self._joined(order, position, following, rests=rests), following.columns
+
+    def grouped(
+        self, one: JoinOrder, other: JoinOrder, key_one: frozenset[Equals], key_other: frozenset[Equals]
+    ) -> tuple[JoinOrder, frozenset[Equals]] | None:
+        """Return the order that joins two orders, and the key of its last run; None if it is not possible.
+
+        Args:
+            one: An order of two streams at least.
+            other: An order of other streams.
+            key_one: Key of the last run of the one.
+            key_other: Key of the last run of the other one.
+        """
+        if one.again or other.again or not self._apart(one, other):
+            return None
+        ids = [stream.id for stream in self.rates.shape.streams]
+        positions = spine(one.positions, other.positions, ids)
+        if positions[-1] == one.positions:
+            one, other, key_one, key_other = other, one, key_other, key_one
+        left, right = flat(one.positions), flat(other.positions)
+        key = self._key(left, right, key_one, key_other)
+        if not key.columns:
+            return None
+        rates, price = self.rates, self.constants
+        many, own = rates.combinations_per_s(left), rates.combinations_per_s(right)
+        candidates = many * own * sum(rates.windows_s(left, right)) * self._equal(key.columns, left, right)
+        cpu_s = price.per_match * candidates + price.per_result * rates.combinations_per_s((*left, *right))
+        cpu_s += (price.per_inserted_row + price.per_male) * (many + own)
+        for side, per_s in (("a", many), ("b", own)):
+            if side in key.exchanged:
+                cpu_s += self._exchange(per_s)
+        rows = many * rates.held_s(left, right) + own * rates.held_s(right, left)
+        return JoinOrder(
+            positions,
+            one.cpu_s + other.cpu_s + cpu_s,
+            one.rows + other.rows + rows,
+            max(one.exchanges, other.exchanges) + bool(key.exchanged),
+        ), key.columns
+
+    def of(self, positions: tuple[Item, ...], again: Collection[int] = ()) -> JoinOrder | None:
+        """Return an order with its cost; None if it is not possible.
+
+        Args:
+            positions: Positions in FROM.
+            again: Steps, from 2, whose pairs of the step before do not rest.
+        """
+        found = self._of(positions, again)
+        return None if found is None else found[0]
+
+    def _of(
+        self, positions: tuple[Item, ...], again: Collection[int]
+    ) -> tuple[JoinOrder, frozenset[Equals]] | None:
+        first, second = flat(positions[:2])
+        found = self.begun(first, second)
+        for step, item in enumerate(positions[2:], 2):
+            if found is None:
+                return None
+            if isinstance(item, int):
+                found = self.joined(found[0], item, found[1], rests=step not in again)
+            else:
+                group = self._of(item, ())
+                found = None if group is None else self.grouped(found[0], group[0], found[1], group[1])
+        return found
+
+    def _key(
+        self,
+        left: tuple[int, ...],
+        right: tuple[int, ...],
+        key_a: frozenset[Equals] | None = None,
+        key_b: frozenset[Equals] | None = None,
+    ) -> NextKey:
+        return next_key(left, right, self.rates.shape.equal, key_a, key_b)
+
+    def _exchange(self, per_s: float) -> float:
+        """Return the cost of sending so many pairs to the buckets of another key."""
+        price, rates = self.constants, self.rates
+        return price.per_packed_row * per_s + price.per_stored_segment * rates.buckets / rates.batch_s
+
+    def _apart(self, one: JoinOrder, other: JoinOrder) -> bool:
+        """Return whether no step of one order can be in the family of a step of another one.
+
+        A family knows a query by its id alone, so a query is in it once.
+        """
+        streams = self.rates.shape.streams
+        ids, others = (Counter(streams[p].id for p in flat(order.positions)) for order in (one, other))
+        return (ids & others).total() < 2
+
+    def _joined(self, order: JoinOrder, position: int, key: NextKey, *, rests: bool = True) -> JoinOrder:
+        rates, price, before = self.rates, self.constants, flat(order.positions)
+        right = (position,)
+        window_before, window_own = rates.windows_s(before, right)
+        many, own = rates.combinations_per_s(before), rates.per_s[position]
+        candidates = many * own * (window_before + window_own) * self._equal(key.columns, before, right)
+        made = rates.combinations_per_s((*before, position))
+        cpu_s = price.per_match * candidates + price.per_result * made
+        cpu_s += price.per_packed_row * own + (price.per_inserted_row + price.per_male) * (many + own)
+        if key.exchanged:
+            cpu_s += self._exchange(many)
+        rows, again = own * window_own, order.again
+        after = (*order.positions, position)
+        if rests:
+            rows += many * rates.held_s(before, right)
+        else:
+            again = (*again, len(before))
+            partials, remade = self.again_per_s(replace(order, positions=after, again=again), key.columns)
+            cpu_s += price.per_match * partials + (price.per_result + price.per_male) * remade
+            cpu_s -= price.per_inserted_row * many
+        exchanges = order.exchanges + bool(key.exchanged)
+        return JoinOrder(after, order.cpu_s + cpu_s, order.rows + rows, exchanges, again)
+
+    def again_per_s(self, order: JoinOrder, key: frozenset[Equals]) -> tuple[float, float]:
+        """Return what is done per second of event time to make rows again for the last stream of an order.
+
+        Args:
+            order: The order.
+            key: Key of its last run.
+
+        Returns:
+            Pairs of equal key that are looked at, and combinations that are made.
+        """
+        rates = self.rates
+        *before, position = flat(order.positions)
+        per_batch = rates.per_s[position] * rates.batch_s
+        base = tuple(before[: order.base])
+        looked_at = per_batch * self._held(order, len(base)) * self._equal(key, base, (position,))
+        made = 0.0
+        for joined in range(len(base), len(before)):
+            left, right = tuple(before[:joined]), before[joined]
+            met = self._held(order, joined) * -expm1(-per_batch * self._equal(key, left, (position,)))
+            _, window_s = rates.windows_s(left, (right,))
+            looked_at += met * rates.per_s[right] * window_s * self._equal(key, left, (right,))
+            whole = (*left, right)
+            made += self._held(order, len(whole)) * -expm1(-per_batch * self._equal(key, whole, (position,)))
+        return looked_at / rates.batch_s, made / rates.batch_s
+
+    def _held(self, order: JoinOrder, streams: int) -> float:
+        """Return how many combinations of the first streams of an order can meet a row of the next one.
+
+        Those of the batch are among them.
+        """
+        rates, positions = self.rates, flat(order.positions)
+        first, following = positions[:streams], positions[streams : streams + 1]
+        held_s = rates.windows_s(first, following)[0] if streams == 1 else rates.held_s(first, following)
+        return rates.combinations_per_s(first) * (held_s + rates.batch_s)
+
+    def _equal(self, key: frozenset[Equals], left: tuple[int, ...], right: tuple[int, ...]) -> float:
+        """Return the fraction of combinations of some streams and of other ones that have one key."""
+        equal = 1.0
+        for columns in key:
+            fraction = self.rates.equal_fraction(columns, left)
+            if len(right) > 1:
+                fraction *= self.rates.equal_fraction(columns, right)
+            equal *= self.rates.equal_fraction(columns, (*left, *right)) / fraction if fraction else 0.0
+        return equal
+
+    def spread(self) -> bool:
+        """Return whether rows of a key of two of the streams are, or were, in several buckets.
+
+        Pairs of two steps would not meet there.
+        """
+        ids = {stream.id for stream in self.rates.shape.streams}
+        spread = {} if self.previous is None else self.previous.replications()
+        return any(ids.issuperset(family_streams(family)) for family in spread)
+
+    def _new_fraction(self, first: int, second: int) -> float:
+        """Return the part of the windows of two streams that no running query with their filters has."""
+        shape = self.rates.shape
+        ids = [stream.id for stream in shape.streams]
+        a = side_a(first, second, ids)
+        b = first if a == second else second
+        (key,) = step_keys((first, second), ids, shape.equal)
+        pairs = tuple((left[1], right[1]) for left, right in key.parts)
+        name = family_id(shape.streams[a].id, shape.streams[b].id, pairs)
+        families = () if self.previous is None else self.previous.families
+        running = next((family for family in families if family.id == name), None)
+        if running is None:
+            return 1.0
+        windows: dict[SideName, int] = dict(zip(SIDES, shape.distances.windows_us((a,), (b,)), strict=True))
+        alike = tuple(self._alike(running, a, b))
+        held = {
+            side: max((min(side_window_us(q, side), windows[side]) for q in alike), default=0)
+            for side in SIDES
+        }
+        return 1.0 - sum(held.values()) / sum(windows.values())
+
+    def _alike(self, family: FamilyPlan, a: int, b: int) -> Iterable[PlannedQuery]:
+        """Return the queries of a family that take all rows that pass the filters of two streams."""
+        for query in family.queries:
+            texts = [
+                None if (bit := side_filter(query, side)) is None else side_filters(family, side)[bit].sql
+                for side in SIDES
+            ]
+            wanted = [self.rates.shape.filters[position] for position in (a, b)]
+            if all(
+                text is None or (filter_ is not None and filter_[0] == text)
+                for text, filter_ in zip(texts, wanted, strict=True)
+            ):
+                yield query
