@@ -298,8 +298,9 @@ class FamilyJoins:
         plan = self.family.plan
         asked = self.absence is not None or self.ranked is not None or plan.ordered or plan.probe.has_rings
         for chain in () if asked or not plan.key else self.chains.values():
-            for side in SIDES if chain.join.expiry is None else ("b",):
-                yield from (state for state in chain.slices[side] if state.w_end_us >= LONG_US)
+            for side in SIDES:
+                if side not in chain.join.expiries:
+                    yield from (state for state in chain.slices[side] if state.w_end_us >= LONG_US)
 
     def states(self) -> Iterator[Holder]:
         """Yield everything that holds segments, in a fixed order: slices first."""
