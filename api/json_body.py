@@ -1,7 +1,7 @@
 """JSON bodies, read more strictly than Python does.
 
 Python takes what two readers would understand differently, or what fails only later, when it is stored or
-answered: a key that stands twice in an object, ``NaN``, text with half of a surrogate pair, 1,000 levels of
+answered: a key that appears twice in an object, ``NaN``, text with half of a surrogate pair, 1,000 levels of
 brackets. All of it is refused here, with its place.
 """
 
@@ -155,7 +155,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
             repeated.encode("ascii", "backslashreplace").decode() if _SURROGATE.search(repeated) else repeated
         )
         raise InvalidRequest(
-            RequestFault("body", (), f'"{shown}" stands twice in one object', "Keep one of them.")
+            RequestFault("body", (), f'"{shown}" appears twice in one object', "Keep one of them.")
         )
     return found
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import io
 import threading
 import uuid
 from collections import Counter
@@ -33,18 +35,29 @@ class Front:
     Attributes:
         url: URL of a prefix in it.
         refuses: So many requests are answered 503, the next ones first.
+        hangs: So many requests get no answer, the next ones first.
         breaks_off: Whether objects end in their middle.
+        stalls: So many objects stop in their middle without an end, the next ones first.
         together: Uploads wait for each other there; None: they do not.
         asked: How often what was asked for: the method, or ``list`` or ``copy``.
+        signed: How many uploads came with the SHA-256 of what they brought.
     """
 
     url: str = field(default_factory=lambda: f"s3://{_BUCKET}/{uuid.uuid4().hex}")
     refuses: int = 0
+    hangs: int = 0
     breaks_off: bool = False
+    stalls: int = 0
     together: threading.Barrier | None = None
     asked: Counter[str] = field(default_factory=Counter)
+    signed: int = 0
     _app: Any = field(default_factory=lambda: DomainDispatcherApplication(create_backend_app))
     _lock: threading.Lock = field(default_factory=threading.Lock)
+    _over: threading.Event = field(default_factory=threading.Event)
+
+    def end(self) -> None:
+        """Let go of the requests that hang."""
+        self._over.set()
 
     def __call__(self, environ: dict[str, Any], start_response: Answer) -> Iterable[bytes]:
         """Answer a request."""
@@ -54,17 +67,31 @@ class Front:
         with self._lock:
             self.asked[kind] += 1
             refused, self.refuses = self.refuses > 0, max(self.refuses - 1, 0)
+            hung, self.hangs = self.hangs > 0, max(self.hangs - 1, 0)
+            stalled = method == "GET" and self.stalls > 0
+            self.stalls -= stalled
+        if hung:
+            self._over.wait()
         if refused:
             environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
             start_response("503 Slow Down", [("Content-Length", "0")])
             return []
-        if method == "PUT" and self.together is not None:
-            self.together.wait()
+        if method == "PUT":
+            body = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
+            environ["wsgi.input"] = io.BytesIO(body)
+            with self._lock:
+                self.signed += environ.get("HTTP_X_AMZ_CONTENT_SHA256") == hashlib.sha256(body).hexdigest()
+            if self.together is not None:
+                self.together.wait()
         answer: Iterable[bytes] = self._app(environ, start_response)
         if method == "GET" and self.breaks_off:
             whole = b"".join(answer)
             return [whole[: len(whole) // 2]]
-        return answer
+        return self._stalled(b"".join(answer)) if stalled else answer
+
+    def _stalled(self, whole: bytes) -> Iterator[bytes]:
+        yield whole[: len(whole) // 2]
+        self._over.wait()
 
 
 @contextmanager
@@ -80,8 +107,10 @@ def front(patch: pytest.MonkeyPatch) -> Iterator[Front]:
     try:
         boto3.client("s3", endpoint_url=address).create_bucket(Bucket=_BUCKET)
         found.asked.clear()
+        found.signed = 0
         yield found
     finally:
+        found.end()
         server.shutdown()
         thread.join()
         server.server_close()

@@ -106,7 +106,7 @@ class Guard:
         keys: KeyVerifier = request.app.state.workspace.keys
         verifier: _Verifier | None = keys if text.startswith(PREFIX) else self.tokens
         if verifier is None:
-            raise Unauthenticated("the key is none of Sluice's", hint=_HOW)
+            raise Unauthenticated("the key is not one of Sluice's keys", hint=_HOW)
         principal = verifier.known(text)
         if principal is not None:
             return principal

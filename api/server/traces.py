@@ -97,7 +97,7 @@ class Traces:
         Args:
             headers: Headers of the request.
             stream: Id and name of the stream.
-            offsets: Those of the first and the last event.
+            offsets: Offsets of the first and the last event.
             began_ns: When the request came, wall clock.
         """
         ended_ns = time.time_ns()

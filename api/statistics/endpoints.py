@@ -31,7 +31,7 @@ def show_statistics(workspace: WorkspaceDep) -> Response:
     """Show watermarks, late rows, state per slice and results per query, as of the last batch.
 
     Rates, selectivities, row widths, keys and skew are smoothed over the last batches; `age_s` beside them is
-    the wall-clock time since the newest batch that had a say in them. They are what plans are chosen by.
+    the wall-clock time since the newest batch that contributed to them. Plans are chosen by them.
 
     Of a family of outer, semi and anti joins, `undecided_a` is how many rows of its first stream wait
     for the verdict, `absent_a` how many results of the last batches are such rows without a partner,

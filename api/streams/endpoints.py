@@ -184,8 +184,8 @@ def show_quarantine(name: str, workspace: WorkspaceDep, limit: Limit = 100) -> Q
 def reset_watermark(name: str, workspace: WorkspaceDep) -> StreamOut:
     """Forget how far a stream's event time had come, after rows from the future made all others late.
 
-    From the next batch on its rows alone say where the watermark is. Rows that were late stay so, and rows
-    of the other stream that had been let go for the wrong watermark are not held again.
+    From the next batch on, only its rows determine the watermark. Rows that were late remain late, and rows
+    of the other stream that left because of the wrong watermark do not come back.
     """
     return StreamOut.of(workspace.streams.reset_watermark(name))
 

@@ -161,8 +161,8 @@ def applied(old: Plan | None, change: PlanDifference) -> Plan:
     """
     if old is None or old.version != change.base:
         raise InvariantBroken(
-            f"plan version {change.plan.version} is given as its difference to version {change.base}",
-            detail="There is no plan." if old is None else f"The plan is of version {old.version}.",
+            f"plan version {change.plan.version} is stored as its difference to version {change.base}",
+            detail="There is no plan." if old is None else f"The plan at hand has version {old.version}.",
         )
     former = {family.id: family for family in old.families}
     came = [_applied_family(former.get(each.family.id), each) for each in change.families]

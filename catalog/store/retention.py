@@ -170,7 +170,7 @@ class Retention(Repository):
         Args:
             until_us: Batches committed later stay, and all that follow them, wall clock µs UTC.
             before: Batches from this one on stay whatever their age, for a reader that is not done with them.
-            limit: At most so many batches.
+            limit: Most batches that are dropped.
 
         Returns:
             What went; nothing, if there is nothing to drop.

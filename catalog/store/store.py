@@ -171,8 +171,8 @@ class Store:
         if found:
             raise CatalogVersionMismatch(
                 f'tables of the catalog are not those of schema "{SCHEMA_REVISION}"',
-                detail=f"What would make them so: {', '.join(found)}.",
-                hint="Somebody has changed them by hand: undo that, or restore a backup.",
+                detail=f"Changes that would make them match: {', '.join(found)}.",
+                hint="The tables were changed by hand: undo that, or restore a backup.",
             )
         return SCHEMA_REVISION
 

@@ -395,6 +395,16 @@ class FamilyPlan:
         return any(q.kind != "inner" for q in self.queries)
 
     @property
+    def spread_side(self) -> Literal["a", "b"] | None:
+        """Side whose rows are judged, each in one bucket of its key, while the other's rest in all of them.
+
+        None where the rows of both sides, or of neither, rest in one bucket each. A family is of one kind for
+        ever, so its id tells.
+        """
+        sides: tuple[Literal["a", "b"], ...] = ("a", "b")
+        return next((side for side in sides if self.id.endswith(f"-absence-{side}")), None)
+
+    @property
     def has_groups(self) -> bool:
         """Return whether the results of its queries are groups of pairs; all queries agree in this."""
         return any(q.grouping is not None for q in self.queries)

@@ -235,7 +235,7 @@ class ClosedKeys:
 
         Args:
             found: Dead rows.
-            left: Those of them that stay in the state.
+            left: Rows among them that stay in the state.
             kept: All rows that stay in the state.
         """
         # One more of both, so that a search that finds no dead row is not the last one.

@@ -129,7 +129,7 @@ class Absence:
         Args:
             held: What rested before the batch, per side and join.
             fresh: New rows per side.
-            keyless: Those without a key, which wait here from now on.
+            keyless: Rows without a key, which wait here from now on.
             before: Watermark per side at the end of the batch before.
             watermarks: The same at the end of this one.
             row_classes: Row classes of the segments.

@@ -17,7 +17,7 @@ from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import TypeAlias
 
-from operators.storage.object_folder import ObjectFolder, sizes_here
+from operators.storage.object_folder import ObjectFolder, Stored, sizes_here
 
 Folder: TypeAlias = Path | ObjectFolder
 
@@ -55,17 +55,19 @@ def folder_of(text: str) -> Folder:
     return ObjectFolder(Path(directory), *apart) if apart else Path(directory)
 
 
-def publish(folder: Folder, names: Collection[str]) -> None:
+def publish(folder: Folder, names: Collection[str]) -> dict[str, str]:
     """Make files that were written on this machine those of all machines; they are durable then.
 
     Files of a directory are synced by the engine before it commits (``service.commit.sync``).
+
+    Returns:
+        ETags of the files by name, where the store gives any.
 
     Raises:
         StorageDown: The object store does not take one.
         OSError: One cannot be read here.
     """
-    if isinstance(folder, ObjectFolder):
-        folder.publish(names)
+    return folder.publish(names) if isinstance(folder, ObjectFolder) else {}
 
 
 def fetch(folder: Folder, names: Collection[str]) -> list[Path]:
@@ -82,15 +84,15 @@ def fetch(folder: Folder, names: Collection[str]) -> list[Path]:
     return [folder / name for name in names]
 
 
-def sizes(folder: Folder, names: Collection[str]) -> dict[str, int]:
-    """Return the bytes of the files that all machines can read.
+def stored(folder: Folder, names: Collection[str]) -> dict[str, Stored]:
+    """Return the metadata of the files that all machines can read.
 
     Raises:
         StorageDown: The object store cannot be reached.
     """
     if isinstance(folder, ObjectFolder):
-        return folder.sizes(names)
-    return sizes_here(folder, names)
+        return folder.stored(names)
+    return {name: Stored(size, None) for name, size in sizes_here(folder, names).items()}
 
 
 def contents(folder: Folder) -> dict[str, int]:
@@ -169,7 +171,7 @@ def read(folder: Folder, name: str) -> bytes | None:
 
 
 def remove(folder: Folder, gone: Iterable[str]) -> None:
-    """Remove files; those that have gone already stay so.
+    """Remove files; a file that does not exist is skipped.
 
     Raises:
         StorageDown: The object store cannot be reached.

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from operators.errors import StorageDown
 
@@ -38,6 +38,19 @@ _LOOK_BYTES = 64 << 20
 _TRIMMED_TO = 0.8
 
 _Answer = TypeVar("_Answer")
+
+
+class Stored(NamedTuple):
+    """Metadata of a file.
+
+    Attributes:
+        bytes: Its length.
+        etag: Tag that the store gives each content (an ETag), None if it gives none, as a directory.
+    """
+
+    bytes: int
+    etag: str | None
+
 
 #: Bytes that this process has added to each cache since it last looked through it.
 _added: dict[Path, int] = {}
@@ -76,16 +89,17 @@ class ObjectFolder:
                     hint="Name a directory of the service's own in SLUICE_STORAGE_CACHE_DIR.",
                 )
 
-    def publish(self, names: Collection[str]) -> None:
+    def publish(self, names: Collection[str]) -> dict[str, str]:
         """Upload files; see `operators.storage.folder.publish`."""
         store = _store(self.url)
 
-        def put(name: str) -> None:
+        def put(name: str) -> tuple[str, str | None]:
             with _translated(f"{self.url}/{name}"):
-                store.put(name, self.directory / name)
+                return name, store.put(name, self.directory / name)["e_tag"]
 
-        _side_by_side(put, names)
+        etags = {name: etag for name, etag in _side_by_side(put, names) if etag is not None}
         self._trim(sum(sizes_here(self.directory, names).values()))
+        return etags
 
     def fetch(self, names: Collection[str]) -> None:
         """Download the files that are not here; see `operators.storage.folder.fetch`."""
@@ -101,16 +115,17 @@ class ObjectFolder:
         _side_by_side(self._get, missing)
         self._trim(sum(sizes_here(self.directory, missing).values()))
 
-    def sizes(self, names: Collection[str]) -> dict[str, int]:
-        """Return the bytes of those of some objects that are there."""
+    def stored(self, names: Collection[str]) -> dict[str, Stored]:
+        """Return the metadata of those of some objects that are there."""
         store = _store(self.url)
 
-        def head(name: str) -> tuple[str, int] | None:
+        def head(name: str) -> tuple[str, Stored] | None:
             with _translated(f"{self.url}/{name}"):
                 try:
-                    return name, int(store.head(name)["size"])
+                    found = store.head(name)
                 except FileNotFoundError:
                     return None
+                return name, Stored(int(found["size"]), found["e_tag"])
 
         return dict(found for found in _side_by_side(head, names) if found is not None)
 

@@ -154,7 +154,7 @@ def build_plan(
         )
         sides = (members[0].a.stream_id, members[0].b.stream_id)
         promised = any(streams[i].has_contract for i in sides if i in streams)
-        if not is_theta(family_id) and promised:
+        if not is_theta(family_id) and not family.spreads and promised:
             # Buckets that a key later spreads to would not know that it is closed.
             asked = HASHED
         hands_on = any(q.hands_on for q in members)

@@ -106,7 +106,7 @@ def compile_expression(node: exp.Expr, scope: Names, column_sql: ColumnSql = qua
 
 
 def compile_condition(node: exp.Expr, scope: Names, column_sql: ColumnSql = qualified) -> Typed:
-    """Return a condition as typed DuckDB SQL; raises TypeMismatch besides if it is none."""
+    """Return a condition as typed DuckDB SQL; raises TypeMismatch besides if it is not a condition."""
     return comparisons.condition(_Compiler(scope, column_sql), node, "WHERE")
 
 

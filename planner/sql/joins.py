@@ -48,7 +48,7 @@ _UNITS_FIRST = frozenset({"DATE_TRUNC", "DATE_DIFF", "DATEDIFF"})
 
 @dataclass(frozen=True, slots=True)
 class JoinForm:
-    """How the two streams of a query are joined.
+    """Form of the join of a query's two streams.
 
     Attributes:
         kind: What is asked for.

@@ -47,6 +47,7 @@ class BucketReport:
         files: Result files written.
         late_files: Files of late rows written; ``family`` is the stream's id. For rows that broke a promise
             it is ``<stream id>.<family>.<side>``.
+        etags: ETags that the store gave the files of both kinds, by path.
         streams: Counters of all streams. Every bucket sees all headers, so rows and watermarks are the same
             in all of them; late rows are counted in one bucket each.
         slices: Counters of the bucket's slices.
@@ -72,6 +73,7 @@ class BucketReport:
     began_us: int | None = None
     files: tuple[ResultFile, ...] = ()
     late_files: tuple[ResultFile, ...] = ()
+    etags: dict[str, str] = field(default_factory=dict)
     streams: tuple[StreamCounters, ...] = ()
     slices: tuple[SliceCounters, ...] = ()
     filters: tuple[FilterCounters, ...] = ()

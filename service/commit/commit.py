@@ -11,7 +11,7 @@ import hashlib
 import json
 import logging
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from catalog.clock import wall_clock_us
@@ -38,7 +38,7 @@ from catalog.values.counters.family_counters import (
 )
 from catalog.values.routes.query_sets import Int64s
 from catalog.values.routes.route_table import RouteTable
-from operators.storage.folder import Folder, place_of, remove, sizes
+from operators.storage.folder import Folder, place_of, remove, stored
 from service.commit.bucket_report import BucketReport
 from service.commit.route_dictionary import RouteDictionary
 from service.commit.spark_log import Offset, SparkLog
@@ -89,8 +89,9 @@ class BatchCommitter:
         routes = self._routes.new_routes(manifest, occurring, self.store.control_log.plan)
         batch = manifest.batch
         reached("before-result-commit", batch, self.engine_lock)
-        check_seen(self.results_dir, manifest.files)
-        check_seen(self.late_dir, manifest.late_files)
+        etags = {path: etag for report in reports for path, etag in report.etags.items()}
+        check_seen(self.results_dir, manifest.files, etags)
+        check_seen(self.late_dir, manifest.late_files, etags)
         # Segments, results, and what Spark wrote for this batch and about the one before.
         sync_file_systems((self.log.checkpoint, self.results_dir, self.late_dir))
         if self.store.batches.commit(manifest, routes):
@@ -182,17 +183,31 @@ class BatchCommitter:
         return f"{self.store.streams.by_id(int(stream_id)).name}{point}{rest}"
 
 
-def check_seen(folder: Folder, files: Sequence[ResultFile]) -> None:
-    """Refuse files of workers that write to another place than the engine reads from."""
-    seen = sizes(folder, [file.path for file in files])
+def check_seen(folder: Folder, files: Sequence[ResultFile], etags: Mapping[str, str]) -> None:
+    """Refuse files that are not where the engine reads, or are not those that workers have written.
+
+    Args:
+        folder: Where the engine reads.
+        files: The files.
+        etags: What the store told the workers of the content of their files, by path.
+
+    Raises:
+        StorageDiffers: The store's metadata of a file has another length or another ETag.
+    """
+    seen = stored(folder, [file.path for file in files])
     for file in files:
-        if seen.get(file.path) != file.bytes:
-            found = f"{seen[file.path]} bytes" if file.path in seen else "no such file"
+        found, etag = seen.get(file.path), etags.get(file.path)
+        if found is None or found.bytes != file.bytes or (etag and found.etag and found.etag != etag):
+            there = "no such file" if found is None else _facts(found.bytes, found.etag)
             raise StorageDiffers(
                 f'the engine does not see file "{file.path}" as a worker has written it',
-                detail=f"The worker has written {file.bytes} bytes, in the engine's "
-                f"{place_of(folder)} is {found}.",
+                detail=f"The worker has written {_facts(file.bytes, etag)}, in the engine's "
+                f"{place_of(folder)} is {there}.",
             )
+
+
+def _facts(length: int | None, etag: str | None) -> str:
+    return f"{length} bytes" + ("" if etag is None else f" with ETag {etag}")
 
 
 def _digest(manifest: BatchManifest, start: Offset) -> str:

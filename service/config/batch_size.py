@@ -198,7 +198,7 @@ class BatchSizing:
         return self._size.rows > self.fixed_rows
 
     def has_room(self, rows: int) -> None:
-        """Note how many rows memory has room for; no batch gets less than the first size for want of it."""
+        """Note how many rows memory has room for; a batch gets at least the first size anyway."""
         self._room = rows
 
     def admitted(self, batch: int, rows: int, *, full: bool, now_s: float) -> None:
@@ -207,7 +207,7 @@ class BatchSizing:
         Args:
             batch: Its number.
             rows: Rows of it that the size applied to.
-            full: Whether rows wait that did not fit, and nothing but rows takes its time.
+            full: Whether further rows wait that did not fit, and only rows take the batch's time.
             now_s: A clock that never goes back, seconds.
         """
         self._running = _Running(batch, rows, full and not self._cold, now_s)

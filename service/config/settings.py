@@ -161,7 +161,7 @@ def _refuse_url(name: str, path: Path | None) -> None:
     if path is not None and path.parts[:1] and path.parts[0].endswith(":"):
         raise InvalidSetting(
             f'setting "{name}" cannot be {path.parts[0]}//{"/".join(path.parts[1:])}',
-            detail="It is a URL, and a path of a directory is wanted.",
+            detail="It is a URL; the setting takes the path of a directory.",
             hint="Write the path of a directory, such as a mount. Segments and results can be in an object "
             "store: SLUICE_STORAGE_URL.",
         )

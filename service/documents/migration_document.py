@@ -131,7 +131,7 @@ class SliceStepDocument(BaseModel):
 
 
 class ProbeDocument(BaseModel):
-    """How the slices of one family are searched."""
+    """Way to search the slices of one family."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -202,7 +202,7 @@ def _argument(text: str, name: str) -> str | None:
 
 
 def _count(text: str | None) -> int | None:
-    """Return a whole number from 1 on; None if the text is none."""
+    """Return the whole number, from 1 on, that a text is; None if it is not one."""
     whole = text is not None and text.isascii() and text.isdecimal() and len(text) < _DIGITS
     return int(text) or None if whole and text is not None else None
 
@@ -298,7 +298,7 @@ class MigrationDocument(BaseModel):
         """Return the request as the service takes it.
 
         Raises:
-            InvalidDuration: A length of time is none; its ``path`` says which.
+            InvalidDuration: A text is not a length of time; its ``path`` says which.
             InvalidMigration: It says nothing, or too much.
             InvalidProbe: There is no such way to search slices.
         """
@@ -330,7 +330,7 @@ class MigrationDocument(BaseModel):
             return None
         if self.probe is None:
             raise InvalidMigration(
-                "the invalidation stands without a probe",
+                "an invalidation needs a probe",
                 hint="Add probe: loops, or probe: hash(N).",
                 path=("invalidation",),
             )

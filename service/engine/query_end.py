@@ -77,10 +77,10 @@ def wait_for_end(query: RunningQuery, *, bounded: bool, stopping: Callable[[], b
             # Whether it ended between the two questions.
             if query.wait(LOOK_S):
                 break
-            raise QueryDied(_died(query, "its thread is dead though it counts as active"))
+            raise QueryDied(_died(query, "its thread is dead, although it counts as active"))
     if stopping() or (bounded and query.last_words() == _RAN_TO_ITS_END):
         return
-    raise QueryDied(_died(query, "it has ended though nobody stopped it"))
+    raise QueryDied(_died(query, "it ended, although nobody stopped it"))
 
 
 def _died(query: RunningQuery, how: str) -> str:

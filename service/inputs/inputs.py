@@ -319,6 +319,6 @@ def _joined(ranges: Sequence[TopicRange]) -> tuple[TopicRange, ...]:
 def _not_listed(stream: Stream, position: int) -> InternalError:
     return InternalError(
         f'file {position} of stream "{stream.name}" is not in the listing',
-        detail="It was never listed, or forgotten since no batch can read it again.",
+        detail="It was never listed, or was forgotten because no batch can read it again.",
         hint="Restore the data directory as a whole: its parts belong together.",
     )

@@ -16,7 +16,7 @@ from catalog.values.batch import BatchManifest
 #: Part of the JVM's heap that the rows of a batch may take. 1 GB bore 300 MB on two cores, and not 800.
 HEAP_PART: Final = 0.25
 
-#: What a row has on the way beyond what the state keeps of it: event time, position, key hash, lineage.
+#: Extra bytes per row in transit: event time, position, key hash, lineage.
 _MORE_BYTES: Final = 32
 
 

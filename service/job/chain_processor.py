@@ -143,12 +143,12 @@ class ChainProcessor:
         self._save(worker, bucket, ids, manifest, arrived, output.exchanged)
         reached("before-state-commit", batch, self._options.engine_lock)
         files, late_files = self._write(output, batch)
-        self._options.writer.publish(files, late_files)
+        etags = self._options.writer.publish(files, late_files)
         report = bucket_report(bucket, output, number=number, batch=batch)
         chain_us = round((time.process_time() - started_s) * 1_000_000)
         cpu = CpuCounters(pack_us=output.pack_us, chain_us=chain_us)
         routes = tuple(counted.table for counted in output.routes.values())
-        return replace(report, files=files, late_files=late_files, cpu=cpu), routes
+        return replace(report, files=files, late_files=late_files, etags=etags, cpu=cpu), routes
 
     def _write(
         self, output: BatchOutput, batch: int

@@ -72,15 +72,19 @@ class ResultWriter:
     def _name(self, batch: int, of: str) -> str:
         return f"b{batch:09d}-{of}-e{self.epoch}-{uuid.uuid4().hex[:12]}.parquet"
 
-    def publish(self, files: Iterable[ResultFile], late_files: Iterable[ResultFile]) -> None:
+    def publish(self, files: Iterable[ResultFile], late_files: Iterable[ResultFile]) -> dict[str, str]:
         """Make files that were written here those of all machines, before a report names them.
+
+        Returns:
+            ETags of the files by path, where the store gives any.
 
         Raises:
             StorageDown: The object store does not take one.
         """
-        publish(self.results_dir, [file.path for file in files])
+        etags = publish(self.results_dir, [file.path for file in files])
         if self.late_dir is not None:
-            publish(self.late_dir, [file.path for file in late_files])
+            etags |= publish(self.late_dir, [file.path for file in late_files])
+        return etags
 
     def _write(self, folder: Folder, name: str, rows: pa.RecordBatch) -> tuple[int, int]:
         """Write a file and return its length and checksum."""

@@ -219,8 +219,8 @@ def _refuse_caps(workload: Workload) -> None:
         if stream.state_cap_mb is not None:
             with workload.locating(("streams", i, "state_cap_mb")):
                 raise InvalidStream(
-                    "a run to the end of its input has no caps on the state",
-                    detail="Its results are the same on every run, but when a cap is reached is not.",
+                    "a run to the end of its input cannot have caps on the state",
+                    detail="A run always gives the same results, but a cap is not reached at the same row.",
                     hint="Leave state_cap_mb out; retain limits the windows on a stream.",
                 )
 
@@ -336,7 +336,8 @@ class _Script:
         """
         store, version = self.versions.store, self.versions.next
         previous = store.control_log.latest_plan()
-        resolver = Resolver(store, self.versions.statistician)
+        partitioning = self.versions.objective.partitioning
+        resolver = Resolver(store, self.versions.statistician, partitioning=partitioning)
         resolver.refresh()
         for change, path in changes:
             with self.workload.locating(path, text_at=(*path, "cql")):

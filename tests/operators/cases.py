@@ -100,6 +100,7 @@ class Pool:
     filters: tuple[str | None, ...]
     residuals: tuple[str | None, ...]
     kinds: tuple[tuple[JoinKind, tuple[Literal["a", "b"], ...]], ...] = INNER
+    spreads: bool = False
 
 
 @dataclass(frozen=True)
@@ -307,6 +308,7 @@ def cases(
         filters=(None, None, None, *draw(_few_filters)),
         residuals=(None, None, *draw(_few_residuals)),
         kinds=ABSENCE_KINDS if absence else INNER,
+        spreads=absence and draw(st.booleans()),
     )
     changes = _changes(draw, len(batches), activations, pool)
     beats = _heartbeats(draw, batches)
@@ -407,7 +409,7 @@ def _kind(draw: st.DrawFn, pool: Pool) -> dict[str, Any]:
     if pool.kinds == INNER:
         return {}
     kind, preserved = draw(st.sampled_from(pool.kinds))
-    return {"kind": kind, "preserved": preserved}
+    return {"kind": kind, "preserved": preserved, "spreads": pool.spreads and len(preserved) == 1}
 
 
 def _heartbeats(

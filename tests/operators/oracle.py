@@ -21,8 +21,8 @@ from tests.operators.queries import FILTERS, RESIDUALS, Row
 #: A result: query id, position of a's row, position of b's row; None in place of the row that is absent, or
 #: that a semi join does not give.
 Result = tuple[int, int | None, int | None]
-#: Streams, key, and whether its queries ask about absence.
-Family = tuple[int, int, Key, bool]
+#: Streams, key, whether its queries ask about absence, and the side whose rows are spread over buckets.
+Family = tuple[int, int, Key, bool, tuple[str, ...]]
 
 
 @dataclass
@@ -233,7 +233,8 @@ class NestedLoops:
 
 def family_of(query: Query) -> Family:
     """Return streams and key, which a family's queries have in common."""
-    return query.a.stream_id, query.b.stream_id, query.key, query.kind != "inner"
+    spread = query.preserved if query.spreads else ()
+    return query.a.stream_id, query.b.stream_id, query.key, query.kind != "inner", spread
 
 
 def side_of(query: Query, side: str) -> Side:

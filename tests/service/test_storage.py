@@ -144,11 +144,27 @@ def test_two_services_on_one_machine_have_caches_of_their_own(tmp_path: Path) ->
 
 def test_a_file_that_the_engine_does_not_see_stops_its_batch(tmp_path: Path) -> None:
     (tmp_path / "b1.parquet").write_bytes(b"1234")
-    check_seen(tmp_path, [ResultFile("b1.parquet", "f", 1, bytes=4, crc32c=0)])
+    check_seen(tmp_path, [ResultFile("b1.parquet", "f", 1, bytes=4, crc32c=0)], {})
     with pytest.raises(StorageDiffers, match=r"b1\.parquet") as refused:
-        check_seen(tmp_path, [ResultFile("b1.parquet", "f", 1, bytes=5, crc32c=0)])
+        check_seen(tmp_path, [ResultFile("b1.parquet", "f", 1, bytes=5, crc32c=0)], {})
     assert "is 4 bytes" in str(refused.value)
     with pytest.raises(StorageDiffers) as refused:
-        check_seen(tmp_path, [ResultFile("b2.parquet", "f", 1, bytes=5, crc32c=0)])
+        check_seen(tmp_path, [ResultFile("b2.parquet", "f", 1, bytes=5, crc32c=0)], {})
     assert "is no such file" in str(refused.value)
     assert "SLUICE_STORAGE_URL" in str(refused.value)
+
+
+def test_a_file_that_was_replaced_in_the_store_stops_its_batch(s3: S3Server, tmp_path: Path) -> None:
+    url = s3.new_url()
+    worker, engine = (ObjectFolder(tmp_path / name, url, 1 << 30) for name in ("worker", "engine"))
+    worker.prepare()
+    files = [ResultFile(name, "f", 1, bytes=4, crc32c=0) for name in ("b1.parquet", "b2.parquet")]
+    for file in files:
+        (worker / file.path).write_bytes(b"1234")
+    etags = worker.publish([file.path for file in files])
+    check_seen(engine, files, etags)
+    s3.damage(url, "b2.parquet", b"5678")
+    check_seen(engine, files, {})  # of a store that tells no ETags
+    with pytest.raises(StorageDiffers, match=r"b2\.parquet") as refused:
+        check_seen(engine, files, etags)
+    assert etags["b2.parquet"] in str(refused.value)

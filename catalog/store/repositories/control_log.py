@@ -143,7 +143,7 @@ class ControlLogRepository(Repository):
         Args:
             after_seq: The last number not wanted.
             up_to: The last number wanted; None reads to the end.
-            limit: At most so many.
+            limit: Most entries that are returned.
 
         Returns:
             The records with ``after_seq < seq <= up_to``.
@@ -187,7 +187,7 @@ class ControlLogRepository(Repository):
             The plan.
 
         Raises:
-            PlanVersionNotFound: There is none.
+            PlanVersionNotFound: The version does not exist.
         """
         with self._database.read() as connection:
             return self._plan(connection, version)

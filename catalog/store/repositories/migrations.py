@@ -62,7 +62,7 @@ class MigrationRepository(Repository):
         """Return a migration.
 
         Raises:
-            MigrationNotFound: There is none of that id.
+            MigrationNotFound: No migration has that id.
         """
         with self._database.read() as connection:
             row = connection.execute(_BY_ID, {"wanted": migration_id}).first()

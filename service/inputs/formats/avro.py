@@ -162,7 +162,7 @@ def _down(stream: Stream, source: KafkaSource, said: str) -> KafkaDown:
     return KafkaDown(
         f'topic "{source.topic}" of stream "{stream.name}" cannot be read',
         detail=f"The registry of its schemas says: {said}.",
-        hint=f"Look at the registry, {_registry(source).url}, and at what it lets us do.",
+        hint=f"Look at the registry, {_registry(source).url}, and at what it allows this client.",
         stream_id=stream.id,
     )
 

@@ -81,7 +81,7 @@ _EXPECTED: Final = {
 
 @dataclass(frozen=True, slots=True)
 class TextForm:
-    """How text spells numbers and times: attributes of a ``Dialect``, and the unit of a stream.
+    """Spelling of numbers and times in text: attributes of a ``Dialect``, and the unit of a stream.
 
     Attributes:
         is_of_file: Whether JSON may have numbers and truth values in quotes, and 1.0 for an integer, and

@@ -10,7 +10,7 @@ import pytest
 
 from operators.errors import StorageDown
 from operators.storage import object_folder
-from operators.storage.folder import create, fetch, names, publish, read, remove, sizes
+from operators.storage.folder import create, fetch, names, publish, read, remove, stored
 from operators.storage.object_folder import ObjectFolder
 from tests.operators.storage.test_folder import CACHE_BYTES, put
 from tests.s3_front import Front, front
@@ -39,7 +39,7 @@ def test_a_store_that_refuses_for_a_moment_is_asked_again(
     store.refuses = 2
     assert [path.read_bytes() for path in fetch(there, ["a"])] == [b"rows"]
     store.refuses = 2
-    assert sizes(there, ["a"]) == {"a": 4}
+    assert stored(there, ["a"])["a"].bytes == 4
     store.refuses = 2
     assert names(there) == ["a"]
     store.refuses = 2
@@ -70,6 +70,37 @@ def test_a_store_that_refuses_for_long_is_named_with_its_answer(
     assert read(there, "a") == b"rows"
 
 
+def test_a_store_that_is_slow_is_waited_for_and_asked_again(
+    store: Front, machines: tuple[ObjectFolder, ObjectFolder], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_TIMEOUT", "500ms")
+    here, there = machines
+    store.hangs = 1
+    put(here, "a", bytes(100_000))
+    store.hangs = 1
+    assert stored(there, ["a"])["a"].bytes == 100_000
+    store.hangs = 1
+    assert names(there) == ["a"]
+    # What has come of an object is kept, and the rest is asked for.
+    store.stalls = 2
+    assert fetch(there, ["a"])[0].read_bytes() == bytes(100_000)
+    assert store.asked["GET"] >= 3
+
+
+def test_a_store_that_does_not_answer_is_named(
+    store: Front, machines: tuple[ObjectFolder, ObjectFolder], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_TIMEOUT", "200ms")
+    monkeypatch.setattr(object_folder, "_MOST_RETRIES", 1)
+    here, there = machines
+    store.hangs = 1000
+    with pytest.raises(StorageDown, match=f"{store.url}/a"):
+        put(here, "a", b"rows")
+    with pytest.raises(StorageDown, match=f"{store.url}/a"):
+        fetch(there, ["a"])
+    assert not list(there.directory.iterdir())
+
+
 def test_an_object_that_breaks_off_is_no_file(
     store: Front, machines: tuple[ObjectFolder, ObjectFolder], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -96,3 +127,4 @@ def test_files_are_uploaded_side_by_side(store: Front, machines: tuple[ObjectFol
     assert not store.together.broken
     assert [path.read_bytes().decode() for path in fetch(there, files)] == files
     assert store.asked == {"PUT": 8, "GET": 8}
+    assert store.signed == 8

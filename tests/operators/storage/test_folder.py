@@ -24,7 +24,7 @@ from operators.storage.folder import (
     publish,
     read,
     remove,
-    sizes,
+    stored,
     written_before,
 )
 from operators.storage.object_folder import ObjectFolder
@@ -65,7 +65,8 @@ def test_a_published_file_is_read_on_another_machine(machines: tuple[Folder, Fol
     one, other = machines
     put(one, "a.parquet", b"rows")
     assert [path.read_bytes() for path in fetch(other, ["a.parquet"])] == [b"rows"]
-    assert sizes(other, ["a.parquet", "b.parquet"]) == {"a.parquet": 4}
+    found = stored(other, ["a.parquet", "b.parquet"])
+    assert {name: file.bytes for name, file in found.items()} == {"a.parquet": 4}
     assert contents(other) == {"a.parquet": 4}
     assert names(other) == ["a.parquet"]
 
@@ -82,7 +83,7 @@ def test_a_removed_file_is_gone_everywhere_and_may_be_removed_again(machines: tu
     remove(one, ["a", "no such file"])
     remove(one, ["a"])
     assert contents(other) == {"b": 1}
-    assert sizes(other, ["a"]) == {}
+    assert stored(other, ["a"]) == {}
 
 
 def test_one_of_two_makes_a_file(machines: tuple[Folder, Folder]) -> None:

@@ -11,7 +11,7 @@ import pytest
 from operators.bucket.bucket_state import segment_ids
 from operators.segments.segment_files import SegmentFiles
 from operators.storage import object_folder
-from operators.storage.folder import sizes
+from operators.storage.folder import stored
 from operators.storage.object_folder import ObjectFolder
 from service.commit.bucket_report import BucketReport
 from service.commit.commit import check_seen
@@ -51,10 +51,11 @@ class Apart(Pipeline):
     def join(self, bucket: int, packets: list[bytes]) -> BucketReport:  # type: ignore[override]
         report = Pipeline.join(self, bucket, packets)
         segments, results = self.seen
-        check_seen(results, report.files)
+        assert report.etags.keys() == {file.path for file in report.files}
+        check_seen(results, report.files, report.etags)
         manifest = self._handles[bucket].getValueState("manifest", "").get()
         held = segment_ids(manifest[0])
-        assert sizes(segments, held).keys() == held
+        assert stored(segments, held).keys() == held
         self.files += len(report.files)
         return report
 
