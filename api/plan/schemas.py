@@ -35,6 +35,8 @@ class PlanOut(BaseModel):
         description="Queries over one pair of streams and one key: `strategy`, `streams`, `key`, `filters`, "
         "`joins` (each with its `chains`: slices of each side with window, queries, the filter a row needs "
         "to enter, whether its end is lazy, and `cost` by term), "
+        "`lead` (without a key: the `condition` by which pairs are found, and its `share` of all pairs of a "
+        "sample, null if no other condition was possible), "
         "`chains` (those of the only join, if it is one), `queries`, "
         "`unions` (which slices feed which query), `cost` of the plan, `costs` of what every strategy would "
         "choose now "

@@ -325,6 +325,8 @@ class FamilyPlan:
         memory: Where rows wait; not plain only if the clock is the order of its streams.
         purge_prices: Prices that decide when it removes rows of closed keys, unless its policy does.
         rests: Whether the rows of side a rest. Those of an intermediate need not (``catalog.steps``).
+        band_share: Fraction of the pairs of a sample that were in the band when it was chosen; None if no
+            other band was possible or no sample was taken.
     """
 
     id: str
@@ -351,6 +353,7 @@ class FamilyPlan:
     memory: Memory = Memory()
     purge_prices: PurgePrices = PurgePrices()
     rests: bool = True
+    band_share: float | None = None
 
     def filters(self, side: str) -> tuple[PlannedFilter, ...]:
         """Return the distinct filters of a side, by bit."""

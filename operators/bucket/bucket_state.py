@@ -4,7 +4,8 @@
                what this batch and the one before dropped (JSON, small)
     values     stored id -> bytes, never rewritten (``segments.segment_files``): the plan in force (JSON),
                segments (``segments.segment``), of which slices may hold views (``segments.view_names``),
-               and the patches of views (``operators.segments.patch``)
+               the patches of views (``operators.segments.patch``), and filters of the keys of large segments
+               (``operators.lazy``), of which the manifest has facts besides
 
 Rows that a migration hands to other joins, or whose lineage it adds to, are mostly stored already: they
 become views, and what they need besides is one patch for the whole bucket, where writing them again would
@@ -36,6 +37,14 @@ from operators.join.compiled_family import CompiledFamily
 from operators.join.family_joins import FamilyJoins, Holder
 from operators.kernels.keys import Int64s
 from operators.kernels.watermark import Watermark
+from operators.lazy.lazy_segment import (
+    LazySegment,
+    SegmentFacts,
+    SegmentReader,
+    decode_facts,
+    encode_facts,
+    with_filter,
+)
 from operators.lineage.entitlement import Term
 from operators.orders.order_progress import OrderProgress
 from operators.parking.parked_rows import ClosedSegment
@@ -43,7 +52,15 @@ from operators.segments.layout import SIDES
 from operators.segments.patch import PatchWriter
 from operators.segments.row_codec import decode_rows, encode_rows
 from operators.segments.segment import ArrivedFile, Origin, Segment
-from operators.segments.view_names import KEPT, part_name, patched_name, steps, stored_id, stored_ids
+from operators.segments.view_names import (
+    KEPT,
+    bloom_id,
+    part_name,
+    patched_name,
+    steps,
+    stored_id,
+    stored_ids,
+)
 
 #: 1 had one chain per family; plans were encoded differently, too. In 2 a segment's lineage words had their
 #: bits where the numbers of the filters said, and terms had no end. In 3 the only views were cuts. Up to 4
@@ -114,8 +131,8 @@ def store_segments(
     Args:
         bucket: Its joins' segments are replaced by their stored form.
         ids: Names to give, in a set order of families, joins, sides and slices.
-        put: Called with id, bytes and segment of every new one, and without a segment for a patch; instead of
-            bytes with the file that has them, where there is one.
+        put: Called with id, bytes and segment of every new one, and without a segment for a patch or a filter
+            of keys; instead of bytes with the file that has them, where there is one.
 
     Returns:
         Stored ids of all values that the bucket's segments are made of now.
@@ -164,10 +181,28 @@ def store_segments(
             held.update(value for value, _ in stored.values)
             for joins, state, index in places:
                 joins.replace(state, index, stored)
+    held |= _store_filters(bucket, put)
     for parked in (parked for joins in bucket.families.values() for parked in joins.parked.values()):
         parked.close()
         held.update(stored for segment in parked.closed for stored, _ in segment.values)
     return held
+
+
+def _store_filters(bucket: Bucket, put: Callable[[str, bytes, Segment | None], None]) -> set[str]:
+    """Store the filters of keys of large segments in long windows; return the ids of all that there are."""
+    slices = [state for joins in bucket.families.values() for state in joins.lazy_slices()]
+    lazy = {segment.id for state in slices for segment in state.segments}
+    found: dict[str, Segment] = {}
+    for joins, state, index in _places(bucket) if lazy else ():
+        segment = state.segments[index]
+        if segment.id not in lazy:
+            continue
+        # Joins may have it in common.
+        if segment.id not in found:
+            found[segment.id] = with_filter(segment, put)
+        if found[segment.id] is not segment:
+            joins.replace(state, index, found[segment.id])
+    return {segment.bloom[0] for segment in found.values() if segment.bloom is not None}
 
 
 def _places(bucket: Bucket) -> Iterator[Place]:
@@ -355,6 +390,15 @@ def encode_manifest(bucket: Bucket, dropped: Iterable[str] = (), dropped_before:
         for family_id, joins in bucket.families.items()
         if joins.parked
     }
+    facts = {
+        segment.id: SegmentFacts.of(segment)
+        for joins in bucket.families.values()
+        for segment in joins.stored()
+        if segment.bloom is not None
+    }
+    if facts:
+        # Versions without lazy segments decode them, and leave their filters behind.
+        document["lazy"] = encode_facts(facts)
     if bucket.arrived:
         # Versions without exchanges would lose the pairs on their way.
         document |= {"format": FORMAT_WITH_EXCHANGES, "arrived": bucket.arrived}
@@ -433,9 +477,11 @@ def segment_ids(manifest: bytes) -> set[str]:
     for closed, tail in (kept for sides in document.get("parked", {}).values() for kept in sides.values()):
         held.append([[segment[0] for segment in closed], tail])
     held += [sides.values() for sides in document.get("sorting", {}).values()]
-    return set(document.get("exchange", ())) | {
+    found = {
         stored for slices in held for ids in slices for segment_id in ids for stored in stored_ids(segment_id)
     }
+    blooms = (bloom_id(segment_id) for segment_id in document.get("lazy", {}).get("segments", {}))
+    return found.union(document.get("exchange", ()), blooms)
 
 
 def load_bucket(
@@ -443,6 +489,7 @@ def load_bucket(
     plan: Plan | None,
     load: Callable[[str], Segment],
     compiled: dict[str, CompiledFamily],
+    reader: SegmentReader | None = None,
 ) -> Bucket:
     """Rebuild a bucket from its stored form.
 
@@ -451,6 +498,7 @@ def load_bucket(
         plan: Plan in force when it was stored.
         load: Returns a segment by id; asked once for each, and later for those that are opened.
         compiled: Compiled families of that plan by id; missing ones are compiled and added.
+        reader: Reads lazy segments when they are asked for their rows; None: all segments are loaded.
 
     Raises:
         UnknownStateFormat: The manifest is of another version.
@@ -493,6 +541,10 @@ def load_bucket(
     if plan is None:
         return bucket
     segments: dict[str, Segment] = {}
+    if reader is not None and "lazy" in document:
+        segments |= {
+            name: LazySegment(name, facts, reader) for name, facts in decode_facts(document["lazy"]).items()
+        }
 
     def segment(segment_id: str) -> Segment:
         if segment_id not in segments:

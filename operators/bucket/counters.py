@@ -26,6 +26,7 @@ from catalog.values.plan import FamilyPlan
 from catalog.values.stream import Stream
 from operators.join.family_joins import FamilyJoins
 from operators.kernels.keys import Bools, Int64s
+from operators.lazy.lazy_segment import LazySegment, SegmentFacts
 from operators.segments.layout import SIDES
 from operators.segments.segment import Segment
 
@@ -60,6 +61,7 @@ def slice_counters(families: Mapping[str, FamilyJoins], clocks: Clocks) -> Itera
         }
         for join_id, side, index, state in joins.slices():
             counts = state.counts
+            read = [s.rows_read for s in state.segments if isinstance(s, LazySegment) and s.rows_read]
             yield SliceCounters(
                 family=family_id,
                 side=side,
@@ -86,6 +88,9 @@ def slice_counters(families: Mapping[str, FamilyJoins], clocks: Clocks) -> Itera
                 dead=next(dead[side], 0) if side in dead else 0,
                 again=counts.again,
                 partials=counts.partials,
+                lazy_segments=sum(segment.bloom is not None for segment in state.segments),
+                read_segments=len(read),
+                read_rows=sum(read),
             )
 
 
@@ -202,11 +207,21 @@ def held_times(families: Mapping[str, FamilyJoins], streams: Iterable[Stream]) -
             continue
         # Segments are sorted by key, so every nth row of them is of any time.
         step = rows // _SAMPLE + 1
-        times = np.concatenate([segment.times[::step] for segment in held])
+        times = np.concatenate([_times(segment, step) for segment in held])
         cuts = np.quantile(times, np.linspace(0, 1, _PARTS + 1), method="lower")
         yield HeldTimes(
             stream.id, sum(segment.stored_bytes for segment in held), tuple(int(each) for each in cuts)
         )
+
+
+def _times(segment: Segment, step: int) -> Int64s:
+    """Return the event time of every nth row of a segment; those of a lazy one by its facts, about."""
+    if segment.bloom is None:
+        return segment.times[::step]
+    cuts = SegmentFacts.of(segment).cuts
+    places = np.linspace(0, len(cuts) - 1, -(-len(segment) // step))
+    times: Int64s = np.interp(places, np.arange(len(cuts)), cuts).astype(np.int64)
+    return times
 
 
 def memory_counters(families: Mapping[str, FamilyJoins]) -> Iterator[MemoryCounters]:

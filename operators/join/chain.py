@@ -559,10 +559,11 @@ class Chain:
                     for segment, scan in scans
                 ]
                 continue
+            probed = (s.probed(keys) for s in state.segments if reach.can_meet(s, oldest, newest))
             probings += [
-                Probing(number, segment, self.classes.of(side, segment), keys, times, reaching)
-                for segment in state.segments
-                if reach.can_meet(segment, oldest, newest)
+                Probing(number, rows, self.classes.of(side, rows), keys, times, reaching)
+                for rows in probed
+                if rows is not None
             ]
         return probings
 

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from types import MappingProxyType
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -44,6 +45,9 @@ from operators.segments.waiting_rows import WaitingRows
 
 #: What holds segments.
 Holder = SliceState | ClosedKeys | OpenGroups | WaitingKeys | Ranking | WaitingRows | ParkedRows
+
+#: Rows rest so long, or longer, where their segments may stay closed.
+LONG_US: Final = 3_600_000_000
 
 _OPPOSITES = (("a", "b"), ("b", "a"))
 _NO_WATERMARKS: Mapping[str, int | None] = MappingProxyType({"a": None, "b": None})
@@ -284,6 +288,19 @@ class FamilyJoins:
         """Yield the segments of every slice; one that two joins took over comes twice."""
         for _, _, _, state in self.slices():
             yield from state.segments
+
+    def lazy_slices(self) -> Iterator[SliceState]:
+        """Yield the slices whose large segments stay closed until males may match their rows.
+
+        Rows there rest for long and are found by their keys. Where something else than probing asks for the
+        rows in every batch, they would be read anyway.
+        """
+        plan = self.family.plan
+        asked = self.absence is not None or self.ranked is not None or plan.ordered or plan.probe.has_rings
+        for chain in () if asked or not plan.key else self.chains.values():
+            for side in SIDES:
+                if side not in chain.join.expiries:
+                    yield from (state for state in chain.slices[side] if state.w_end_us >= LONG_US)
 
     def states(self) -> Iterator[Holder]:
         """Yield everything that holds segments, in a fixed order: slices first."""

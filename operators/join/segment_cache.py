@@ -13,8 +13,11 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from operators.kernels.keys import Words
+from operators.lazy.lazy_segment import read_bloom
 from operators.lineage.lineage import RowClasses
 from operators.segments.patch import Patch
+from operators.segments.row_codec import narrow_rows
 from operators.segments.segment import Segment
 from operators.segments.views import opened
 
@@ -42,6 +45,9 @@ class SegmentCache:
     # What views of this batch were made of: many are of the same few values.
     _whole: dict[str, Segment] = field(default_factory=dict)
     _patches: dict[str, Patch] = field(default_factory=dict)
+    # Mapped files of lazy segments: they take no memory of the process.
+    _stored: dict[str, pa.RecordBatch] = field(default_factory=dict)
+    _blooms: dict[str, Words] = field(default_factory=dict)
 
     def get(self, segment_id: str, read: Callable[[str], bytes | pa.Buffer]) -> CachedSegment:
         """Return a segment: from memory, or decoded.
@@ -73,6 +79,18 @@ class SegmentCache:
         self._whole.pop(segment_id, None)
         return self.put(segment)
 
+    def stored(self, stored_id: str, read: Callable[[str], pa.Buffer]) -> pa.RecordBatch:
+        """Return the rows of a stored segment as they are stored."""
+        if stored_id not in self._stored:
+            self._stored[stored_id] = narrow_rows(read(stored_id))
+        return self._stored[stored_id]
+
+    def bloom(self, stored_id: str, read: Callable[[str], pa.Buffer]) -> Words:
+        """Return a stored filter of keys."""
+        if stored_id not in self._blooms:
+            self._blooms[stored_id] = read_bloom(read(stored_id))
+        return self._blooms[stored_id]
+
     def keep(self, segment: Segment) -> CachedSegment:
         """Return the entry of a segment that its holder has at hand."""
         entry = self._entries.get(segment.id)
@@ -92,15 +110,19 @@ class SegmentCache:
             self._bytes -= oldest.segment.stored_bytes
         return entry
 
-    def retain(self, prefix: str, held: Collection[str]) -> None:
+    def retain(self, prefix: str, held: Collection[str], stored: Collection[str]) -> None:
         """Forget what a bucket does not hold any more, also what it dropped in batches of other workers.
 
         Args:
             prefix: Beginning of the ids of all segments of the bucket.
             held: Names of the segments in its slices.
+            stored: Ids of all values that these are made of.
         """
         self._whole.clear()
         self._patches.clear()
+        for mapped in (self._stored, self._blooms):
+            for name in [n for n in mapped if n.startswith(prefix) and n not in stored]:
+                del mapped[name]
         for name in [n for n in self._entries if n.startswith(prefix)]:
             if name not in held:
                 self._bytes -= self._entries.pop(name).segment.stored_bytes

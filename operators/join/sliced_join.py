@@ -173,7 +173,7 @@ def compact(
         return
     if state.w_end_us >= UNBOUNDED_US:
         slack_us = UNBOUNDED_US
-    ordered = sorted(state.segments, key=lambda s: (s.t_min, s.t_max, int(s.pos[0])))
+    ordered = sorted(state.segments, key=lambda s: (s.t_min, s.t_max, s.first_pos))
     result: list[Segment] = []
     run: list[Segment] = []
 

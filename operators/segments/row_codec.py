@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from operators.kernels.distinct import numbered_if_few
-from operators.kernels.keys import Words
+from operators.kernels.keys import Int64s, Words
 
 #: Columns of packed rows that are int64 without NULLs.
 KEY, TS, POS = "_key", "_ts", "_pos"
@@ -63,12 +63,51 @@ def decode_rows(data: bytes | pa.Buffer) -> pa.RecordBatch:
         pyarrow.ArrowInvalid: The bytes are not an Arrow IPC stream.
         ValueError: Its metadata is not what ``encode_rows`` writes.
     """
+    return widened(narrow_rows(data))
+
+
+def narrow_rows(data: bytes | pa.Buffer) -> pa.RecordBatch:
+    """Read what ``encode_rows`` wrote as it is stored; all columns are views of ``data``.
+
+    Raises:
+        EOFError: There is no record batch.
+        pyarrow.ArrowInvalid: The bytes are not an Arrow IPC stream.
+    """
     with pa.ipc.open_stream(data) as reader:
         try:
-            narrow = reader.read_next_batch()
+            return reader.read_next_batch()
         except StopIteration as end:
             # Left alone it would end the generator around us without a word.
             raise EOFError("the stream ends before its record batch") from end
+
+
+def rows_with(narrow: pa.RecordBatch, name: str, values: Int64s) -> Int64s:
+    """Return the rows in which a column has one of some values, int64[m], ascending, by binary search.
+
+    Args:
+        narrow: Rows as they are stored.
+        name: A column that ascends, int64 without NULLs.
+        values: int64[k], k > 0, ascending, none below the column's least value or above its greatest one.
+    """
+    stored = narrow.column(name).to_numpy()
+    facts = narrow.schema.field(name).metadata or {}
+    smallest = int(facts[_FROM].split()[1]) if _FROM in facts else 0
+    distinct = values[np.append(True, values[1:] != values[:-1])]
+    sought = (distinct - smallest).astype(stored.dtype)
+    first, end = (np.searchsorted(stored, sought, side) for side in ("left", "right"))
+    lengths = end - first
+    # Each run begins where the rows of the runs before it end.
+    starts = first - np.cumsum(lengths) + lengths
+    rows: Int64s = np.repeat(starts, lengths) + np.arange(lengths.sum())
+    return rows
+
+
+def widened(narrow: pa.RecordBatch) -> pa.RecordBatch:
+    """Return stored rows, or some of them, with numbers of their own width.
+
+    Raises:
+        ValueError: Their metadata is not what ``encode_rows`` writes.
+    """
     fields, columns = [], []
     for field, column in zip(narrow.schema, narrow.columns, strict=True):
         if field.metadata and _FROM in field.metadata:

@@ -33,7 +33,7 @@ from operators.kernels.keys import Bools, Int64s, Words
 from operators.segments.cell_index import CellIndex
 from operators.segments.row_codec import KEY, POS, TS, decode_rows, encode_rows
 from operators.segments.row_kinds import RowKinds
-from operators.segments.view_names import cut_name, stored_ids
+from operators.segments.view_names import bloom_id, cut_name, stored_ids
 
 EPOCH = "_epoch"
 LINEAGE = "_l"
@@ -97,7 +97,8 @@ class Segment:
         epoch_max: Largest plan version of a row.
         columns: Names of the stream columns kept.
         id: Stored id (``operators.segments.view_names``); empty until it is stored.
-        values: Stored id and length of every stored value that it is made of, its rows' first.
+        values: Stored id and length of every stored value that it is made of, its rows' first; and of the
+            filter of its keys if there is one (``operators.lazy``).
         stored_rows: Number of rows in the first of these, of which a view has some; 0 until it is stored.
         origin: Stored rows of which these are a part; None if there are none, and once it is stored.
         arrived: File that has these very rows already; None if there is none, and once it is stored.
@@ -157,6 +158,27 @@ class Segment:
     def words(self) -> int:
         """Number of lineage words."""
         return _words(len(self.filters))
+
+    @property
+    def first_pos(self) -> int:
+        """Position of the first row in the source."""
+        return int(self.pos[0])
+
+    @property
+    def bloom(self) -> tuple[str, int] | None:
+        """Stored id and length of the filter of the keys of its stored rows; None without one."""
+        last = self.values[-1] if len(self.values) > 1 else None
+        return last if last is not None and last[0] == bloom_id(self.id) else None
+
+    def probed(self, keys: Int64s) -> Segment | None:
+        """Return the rows that males look through; None if none of them can have a partner.
+
+        Args:
+            keys: int64[n], n > 0, ascending, keys of the males.
+        """
+        if not len(self) or self.key[0] > keys[-1] or self.key[-1] < keys[0]:
+            return None
+        return self
 
     def epochs(self) -> Int64s:
         """Return the plan version of every row, int64[n]."""
@@ -296,9 +318,15 @@ class Segment:
         if patch is not None:
             lengths[patch[0]] = patch[1]
         values = tuple((stored, lengths[stored]) for stored in stored_ids(segment_id))
+        if (bloom := self.origin.segment.bloom) is not None:
+            values = (*values, bloom)
         return self._with(
             id=segment_id, values=values, stored_rows=self.origin.segment.stored_rows, origin=None
         )
+
+    def with_bloom(self, length: int) -> Segment:
+        """Return the same stored segment, whose keys have a filter of so many bytes."""
+        return self._with(values=(*self.values, (bloom_id(self.id), length)))
 
     def _with(self, **given: object) -> Segment:
         """Return a segment with the same keys, times and versions that differs in the fields given."""

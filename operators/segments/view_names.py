@@ -53,6 +53,15 @@ def stored_ids(segment_id: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys([base, *patches]))
 
 
+def bloom_id(segment_id: str) -> str:
+    """Return the id under which the filter of the keys of a segment's stored rows is stored.
+
+    >>> bloom_id("c.7.3.0@100:200")
+    'c.7.3.0.bloom'
+    """
+    return f"{stored_id(segment_id)}.bloom"
+
+
 def part_of(segment_id: str, part: str) -> tuple[str, int]:
     """Return what a step of a segment names: the stored id of a patch, and the number of a part of it.
 

@@ -209,12 +209,14 @@ def build_plan(
             planned.append(old if changed == old else changed)
             continue
         chosen = STRATEGIES[strategy](family, rates, model)
-        band = None
+        band, band_share = None, None
         if is_theta(family_id):
             bands = candidate_bands((q.residual for q in members), _types(members, streams))
             shares = {b.band: b.share.value for b in profile.bands if b.family == family_id}
             former = None if old is None else old.band
             band = leading_band(bands, shares, former, choose=family_id not in keep)
+            known = None if old is None or old.band != band else old.band_share
+            band_share = None if band is None else shares.get(band, known)
         joins = _kept(family, chosen, objective.pinned.get(family_id), left.get(family_id, Boundaries()))
         built = _family_plan(family, members[0], strategy, joins, replication, band, given=joins != chosen)
         asked_here = own_probes.get(family_id, objective.probe)
@@ -229,6 +231,7 @@ def build_plan(
                 punctuations=policy,
                 purge_prices=prices,
                 rests=family_id not in unrested,
+                band_share=band_share,
             )
         )
 

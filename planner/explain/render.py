@@ -9,7 +9,7 @@ from typing import Any
 from catalog.steps import is_intermediate, stream_names
 from catalog.values.plan import ALL_BUCKETS, FamilyPlan, JoinPlan, Plan, PlannedQuery, Slice
 from catalog.values.query import UNBOUNDED_US, Clock, join_name
-from planner.explain.cost_document import family_costs, slice_costs
+from planner.explain.cost_document import family_costs, rounded, slice_costs
 from planner.explain.explain import FamilyReport
 from planner.explain.plan_graph import Edge, Node, NodeKind, feeding_slices, lazy_notes, one_chain, plan_graph
 from planner.explain.plan_structure import clocks_document
@@ -73,7 +73,8 @@ def _text_of_family(family: FamilyPlan, text: FamilyText, names: Mapping[int, st
     parts += [memory_text(family.memory), resting_text(family)]
     yield "  ".join(filter(None, parts))
     if family.band is not None:
-        yield f"  {band_text(family.band, text.labels)}"
+        share = "" if family.band_share is None else f"  {family.band_share:.3g} of all pairs of a sample"
+        yield f"  {band_text(family.band, text.labels)}{share}"
     asked: dict[str, list[str]] = {}
     for query in family.queries if family.judges_absence else ():
         asked.setdefault(join_name(query.kind, query.preserved), []).append(names[query.id])
@@ -312,6 +313,7 @@ def _family_document(
             "heavy": [{"key": str(k), "fragments": _fragments(f)} for k, f in family.replication.heavy],
         },
         "probe": probe_text(family.probe),
+        "lead": _lead_document(family, text),
         "punctuations": {
             "purge": family.punctuations.purge_text,
             "propagate": family.punctuations.propagate_text,
@@ -329,6 +331,14 @@ def _family_document(
     if report is not None:
         document |= family_costs(report)
     return document
+
+
+def _lead_document(family: FamilyPlan, text: FamilyText) -> dict[str, Any] | None:
+    """Return the band by which the pairs of a family without a key are found; None without one."""
+    if family.band is None:
+        return None
+    share = None if family.band_share is None else rounded(family.band_share)
+    return {"condition": band_text(family.band, text.labels).removeprefix("pairs with "), "share": share}
 
 
 def join_document(

@@ -46,6 +46,7 @@ from operators.bucket.counters import (
 )
 from operators.join.compiled_family import CompiledFamily
 from operators.join.segment_cache import SegmentCache
+from operators.lazy.lazy_segment import SegmentReader
 from operators.pack.payload import Payload
 from operators.segments.segment import ArrivedFile, Segment
 from operators.segments.segment_files import Fence, SegmentFiles
@@ -194,10 +195,17 @@ class ChainProcessor:
             entries[segment_id] = entry
             return entry.segment
 
-        bucket = load_bucket(manifest, plan, load, compiled)
+        reader = SegmentReader(
+            lambda segment_id: worker.cache.get(segment_id, self._files.read).segment,
+            lambda stored_id: worker.cache.stored(stored_id, self._files.read),
+            lambda stored_id: worker.cache.bloom(stored_id, self._files.read),
+        )
+        bucket = load_bucket(manifest, plan, load, compiled, reader)
         for joins in bucket.families.values():
             for segment in joins.stored():
-                entry = entries[segment.id]
+                entry = entries.get(segment.id)
+                if entry is None:
+                    continue  # a lazy segment
                 if entry.version == version and entry.classes is not None:
                     joins.remember_classes(segment, entry.classes)
         return bucket
@@ -265,9 +273,11 @@ class ChainProcessor:
                 former.add(ids.begin)
         self._manifest.update((encode_manifest(bucket, sorted((former - held) | arrived), dropped),))
         names = {segment.id for joins in bucket.families.values() for segment in joins.stored()}
-        worker.cache.retain(ids.prefix, names)
+        worker.cache.retain(ids.prefix, names, held)
         for joins in bucket.families.values():
             for segment in joins.stored():
+                if segment.bloom is not None:
+                    continue  # the next batch finds it closed
                 entry = worker.cache.keep(segment)
                 entry.version, entry.classes = version, joins.known_classes(segment)
 

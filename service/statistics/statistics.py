@@ -127,10 +127,12 @@ class FamilyStatistics:
     Attributes:
         family: Family id.
         probes: Males that probed a first slice.
-        pairs_touched: Pairs of equal key among what males met, near or far in time.
+        pairs_touched: Pairs of equal key among what males met, near or far in time; without a key, pairs that
+            meet the condition that leads.
         pairs_compared: Pairs that nested loops would have looked at.
         results: Pairs made.
-        join_selectivity: Fraction of the pairs of rows that have equal keys, smoothed; None without probes.
+        join_selectivity: Fraction of the pairs of rows that have equal keys or, without a key, meet the
+            condition that leads, smoothed; None without probes.
         join_selectivity_age_s: Its age, seconds, or None.
         keys_a: Distinct keys of a's rows in a batch, smoothed, or None.
         keys_b: The same for b.

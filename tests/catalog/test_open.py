@@ -137,7 +137,7 @@ def test_plans_of_before_joins_become_plans_of_one_join(sqlite_url: str, tmp_pat
             for name in ("strategy", "given", "replication", "result_columns_a", "result_columns_b", "band"):
                 del family[name]
             del family["clock_a"], family["clock_b"], family["probe"], family["punctuations"]
-            del family["memory"], family["purge_prices"], family["rests"]
+            del family["memory"], family["purge_prices"], family["rests"], family["band_share"]
             family |= {"chain_a": join["chain_a"], "chain_b": join["chain_b"]}
         connection.execute("UPDATE plans SET document = ? WHERE version = ?", (json.dumps(old), version))
     _undo_changes_and_history(connection)
@@ -159,7 +159,7 @@ def test_plans_of_before_joins_become_plans_of_one_join(sqlite_url: str, tmp_pat
     later += ',"punctuations":{"purge_after":null,"propagate":"push","every_us":null,"every_closings":null}'
     later += ',"memory":{"strategy":"plain","read_ahead":8192}'
     later += ',"purge_prices":{"per_searched_row":2e-9,"per_probed_row":0.0,"per_probed_segment":5.27e-9}'
-    later += ',"rests":true'
+    later += ',"rests":true,"band_share":null'
     made = {version: text.replace(later, "") for version, text in documents.items()}
     assert dict(connection.execute("SELECT version, document FROM plans")) == made
     connection.close()

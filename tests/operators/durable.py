@@ -29,7 +29,7 @@ from operators.pack.payload import Payload
 from operators.segments.segment import ArrivedFile, Segment
 from tests.operators.harness import Runner
 from tests.operators.reloaded import check_reloaded
-from tests.operators.segment_builders import read_segment
+from tests.operators.segment_builders import read_segment, segment_reader
 
 #: Where the process dies in a batch.
 Crash = Literal["never", "before-commit", "after-commit"]
@@ -97,14 +97,15 @@ class DurableRunner(Runner):
         def load(segment_id: str) -> Segment:
             return read_segment(segment_id, stored.segments.__getitem__)
 
+        reader = segment_reader(stored.segments.__getitem__)
         plan = None if stored.plan is None else decode_plan(stored.plan)
-        bucket = load_bucket(stored.manifest, plan, load, {})
+        bucket = load_bucket(stored.manifest, plan, load, {}, reader)
         bucket.slack_us = self.slack_us
         if self.slack_us is None or plan is None:
             return bucket
         # The slack of tests is not part of the plan: families are compiled again with it.
         compiled = {family.id: bucket.compile(family, plan) for family in plan.families}
-        bucket = load_bucket(stored.manifest, plan, load, compiled)
+        bucket = load_bucket(stored.manifest, plan, load, compiled, reader)
         bucket.slack_us = self.slack_us
         return bucket
 

@@ -34,7 +34,7 @@ from operators.segments.row_codec import encode_rows
 from operators.segments.segment import ArrivedFile, Segment, labelled
 from operators.steps.exchange import ExchangedRows, decode_exchange, encode_exchange
 from tests.operators.reloaded import check_reloaded
-from tests.operators.segment_builders import read_segment
+from tests.operators.segment_builders import read_segment, segment_reader
 
 #: A slice: family id, join id, side, number from 1.
 SliceName = tuple[str, str, str, int]
@@ -268,6 +268,7 @@ class Runner:
             plan,
             lambda i: read_segment(i, known.__getitem__),
             compiled if self.slack_us is not None else {},
+            segment_reader(known.__getitem__),
         )
         loaded.slack_us = self.slack_us
         check_reloaded(bucket, loaded, known)
@@ -284,5 +285,5 @@ class Runner:
 def _deeds(counters: SliceCounters) -> dict[str, int]:
     """Return what a slice did, without what it holds."""
     holds = {"family", "join", "side", "slice", "rows", "bytes", "segments", "own_bytes", "lying", "lazy_end"}
-    holds.add("dead")
+    holds |= {"dead", "lazy_segments", "read_segments", "read_rows"}
     return {name: count for name, count in asdict(counters).items() if name not in holds}

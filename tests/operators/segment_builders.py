@@ -11,8 +11,9 @@ from catalog.values.plan import FamilyPlan, Plan
 from catalog.values.query import Query
 from catalog.values.stream import Stream
 from operators.kernels.keys import Bools, Words
+from operators.lazy.lazy_segment import SegmentReader, read_bloom
 from operators.segments.patch import Patch
-from operators.segments.row_codec import KEY, POS, TS
+from operators.segments.row_codec import KEY, POS, TS, narrow_rows
 from operators.segments.segment import COLUMN, EPOCH, LINEAGE, WORD_BITS, Segment
 from operators.segments.views import opened
 from planner.build.build_plan import build_plan
@@ -94,4 +95,17 @@ def read_segment(segment_id: str, read: Callable[[str], bytes | pa.Buffer]) -> S
         segment_id,
         lambda stored: Segment.decode(read(stored), stored),
         lambda stored: Patch.decode(read(stored), stored),
+    )
+
+
+def segment_reader(read: Callable[[str], bytes | pa.Buffer]) -> SegmentReader:
+    """Return what reads lazy segments, with nothing at hand but the stored bytes.
+
+    Args:
+        read: Returns the bytes under a stored id.
+    """
+    return SegmentReader(
+        lambda name: read_segment(name, read),
+        lambda stored: narrow_rows(read(stored)),
+        lambda stored: read_bloom(read(stored)),
     )

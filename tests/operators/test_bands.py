@@ -22,6 +22,7 @@ from operators.kernels.overlaps import overlapping_pairs
 from planner.bind.bind import bind
 from planner.build.build_plan import build_plan
 from planner.build.objective import Objective
+from planner.explain.render import plan_document
 from planner.families.bands import candidate_bands, leading_band
 from tests.bound_query import Tables, results_sql
 from tests.builders import a_stream
@@ -197,6 +198,13 @@ def test_a_leading_band_changes_no_results_and_saves_comparisons() -> None:
         runner = Runner(streams, 2)
         runner.step(tables, [plan])
         assert family.band is not None
+        share = dict(known).get(family.band.column)
+        ends = f"[A.{family.band.column}" if family.band.side == "b" else f"[B.{family.band.column}"
+        lead = plan_document(plan)["families"][0]["lead"]
+        assert lead["share"] == share
+        assert ends in lead["condition"]
+        (kept,) = build_plan([query], streams, plan).families
+        assert (kept.band, kept.band_share) == (family.band, share)
         found.append((family.band.column, runner.results, sum(c["touched"] for c in runner.done.values())))
     (first, results, compared), (second, same, fewer) = found
     assert (first, second) == ("x", "y")

@@ -47,6 +47,9 @@ class SliceCounters:
         again: Rows of an intermediate that do not rest and were made again for the males. They count in the
             first slice, and so do their pairs.
         partials: Pairs of equal key that were looked at to make them.
+        lazy_segments: Segments whose rows are read only where males may match them (``operators.lazy``).
+        read_segments: Those of which the batch has read rows; the others have stayed closed.
+        read_rows: Rows that it has read of them.
     """
 
     #: What tells the counters of one slice from those of another; all others add up over buckets.
@@ -77,6 +80,9 @@ class SliceCounters:
     dead: int = 0
     again: int = 0
     partials: int = 0
+    lazy_segments: int = 0
+    read_segments: int = 0
+    read_rows: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,7 +61,7 @@ def test_what_a_bucket_dropped_is_read_again_if_asked_for() -> None:
     view = cache.get("c.0.1.0@0:15", store.read)
     assert store.reads == 1
     for _ in range(2):
-        cache.retain("c.0.", ())
+        cache.retain("c.0.", (), ())
     assert cache.get("c.0.1.0@0:15", store.read) is not view
     assert store.reads == 2
 
@@ -71,7 +71,7 @@ def test_a_bucket_forgets_only_what_it_dropped_itself() -> None:
     names = ("c.0.1.0", "c.0.2.0@0:15", "c.0.3.0", "c.1.1.0", "c.10.1.0")
     for name in names:
         cache.get(name, store.read)
-    cache.retain("c.0.", {"c.0.2.0@0:15", "c.0.9.0"})
+    cache.retain("c.0.", {"c.0.2.0@0:15", "c.0.9.0"}, ())
     before = store.reads
     for name in names:
         cache.get(name, store.read)

@@ -34,7 +34,7 @@ from tests.builders import a_query
 from tests.examples import examples
 from tests.operators.cases import SETTINGS
 from tests.operators.reloaded import check_reloaded
-from tests.operators.segment_builders import a_plan, a_segment, read_segment
+from tests.operators.segment_builders import a_plan, a_segment, read_segment, segment_reader
 
 
 class Stored:
@@ -79,8 +79,11 @@ class Stored:
             lambda i: read_segment(i, self.values.__getitem__),
             lambda i: self.cache.get(i, self.values.__getitem__).segment,
         ):
-            check_reloaded(self.bucket, load_bucket(manifest, self.bucket.plan, load, {}), self.values)
-        self.cache.retain("c.0.", {segment.id for segment in self.segments})
+            loaded = load_bucket(
+                manifest, self.bucket.plan, load, {}, segment_reader(self.values.__getitem__)
+            )
+            check_reloaded(self.bucket, loaded, self.values)
+        self.cache.retain("c.0.", {segment.id for segment in self.segments}, held)
         return written
 
 
