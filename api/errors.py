@@ -196,7 +196,7 @@ class AddressInUse(InvalidInput):
 
 
 class CredentialsMissing(InvalidInput):
-    """The service would listen beyond this machine, and there is no key to let anybody in with."""
+    """The service would accept requests from other machines, but no key exists that a client could use."""
 
     code = "credentials-missing"
 

@@ -91,7 +91,7 @@ def check_text(body: bytes, value: Any) -> None:
     """Refuse halves of surrogate pairs, which no database and no answer can carry.
 
     Args:
-        body: The bytes, which tell that most bodies have no such escape.
+        body: The bytes, by which most bodies are known to have no such escape.
         value: What was read from them.
 
     Raises:

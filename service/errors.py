@@ -422,7 +422,7 @@ class OtherLife(Unavailable):
 
 
 class BackupDamaged(Unavailable):
-    """A file of a backup is missing, or not what was written."""
+    """A file of a backup is missing or was changed."""
 
     code = "backup-damaged"
 
@@ -540,7 +540,7 @@ class EventLogDown(Unavailable):
 
 
 class InputChanged(Unavailable):
-    """A file is not what was listed: reading on would give other rows than the batch had before."""
+    """A file was changed after it was listed: a repeated batch would have other rows."""
 
     code = "input-changed"
 

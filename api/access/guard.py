@@ -1,4 +1,4 @@
-"""The guard of routes: who sends a request, whether he may, how often, and what is written down of it.
+"""The guard of routes: it identifies senders, checks their scope and rate, and writes the audit log.
 
     Authorization: Bearer sluice_...    a key               (service.access.api_keys)
     Authorization: Bearer eyJ...        an issuer's token   (service.access.tokens)
@@ -53,7 +53,7 @@ class Guard:
 
         Args:
             request: The request.
-            scope: What it asks for; None if anybody may.
+            scope: Scope that the route needs; None if every client may use it.
 
         Raises:
             Unauthenticated: There is no key, or none that is good.

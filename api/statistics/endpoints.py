@@ -65,8 +65,8 @@ def show_statistics(workspace: WorkspaceDep) -> Response:
 def show_metrics(workspace: WorkspaceDep, engine: EngineDep, request: Request) -> Response:
     """Show counters and gauges in Prometheus' text format.
 
-    Each is told by one process where API and engine are apart: the API tells of posted events and the disk,
-    the engine that is at work of all the rest.
+    Where API and engine are separate processes, each metric comes from one of them: those of posted events
+    and the disk from the API, all others from the engine at work.
     """
     state = None if engine is None else engine.status().state
     text = workspace.metrics(state, ingest=request.app.state.takes_events)

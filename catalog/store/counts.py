@@ -27,7 +27,7 @@ from catalog.values.routes.query_counts import QueryCounts, summed
 #: (``catalog.store.pruning``, ``catalog.store.retention``), which add up first.
 FOLDED = 64
 #: Bytes of counts kept in memory: a reader that follows asks for the same with every batch.
-_KEPT_BYTES = 16 << 20
+_KEPT_BYTES = 4 << 20
 
 _c = tables.query_counts.c
 _qt = tables.query_totals.c

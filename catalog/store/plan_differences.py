@@ -3,8 +3,8 @@
     version 7    10,000 queries, 2,000 slices a side      stored whole: 5 MB
     version 8    + q10001, - q17, 1 slice                 stored as its difference to version 7: 1 kB
 
-Queries, filters, joins and slices are told apart by ids and starts; what else there is of a family that has
-changed (its columns, its replication) is small and given as it is. Invariant: ``applied(old,
+Queries, filters, joins and slices are told apart by ids and starts; all other parts of a family that changed
+(its columns, its replication) are small and stored whole. Invariant: ``applied(old,
 difference(old, new))`` is ``new``, and shares with ``old`` every query, filter and join that is the same.
 """
 

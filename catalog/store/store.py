@@ -145,7 +145,7 @@ class Store:
             The schema that the tables had before; None if there were none.
 
         Raises:
-            CatalogDown: There is no such file, or the database cannot be used.
+            CatalogDown: The file does not exist, or the database cannot be used.
             CatalogVersionMismatch: The tables are of a later version of Sluice.
         """
         with closing(Database(url)) as database:

@@ -280,7 +280,8 @@ class GeneratorSource:
         rate_per_s: Mean rows per second of event time.
         seed: Seed of every random choice.
         columns: How each column is filled; a column not named is uniform over its type's default.
-        rows: Stop after about so many rows; None runs forever (in step with the wall clock).
+        rows: Approximate number of rows after which it stops; None runs forever (in step with the wall
+        clock).
         start_us: Event time of the first row, µs UTC; None is the moment of registration.
     """
 

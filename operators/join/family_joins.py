@@ -417,7 +417,7 @@ class FamilyJoins:
         return slices, sum(unneeded_rows.values())
 
     def replace(self, state: Holder, index: int, stored: Segment) -> None:
-        """Put the stored form of a segment in its place; what is known of its rows stays known."""
+        """Replace a segment by its stored form; facts about its rows are kept."""
         # Looked up, not taken out: another join may hold the same segment, and asks next.
         classes = self.classes.known(state.segments[index])
         state.segments[index] = stored

@@ -131,7 +131,7 @@ class GroupMarks:
         return self if after_us is None else self._select(self.ts > after_us)
 
     def nearer(self, known: NearestMatches) -> GroupMarks | None:
-        """Return the marks that are nearer than what is known; None without any."""
+        """Return the marks that are nearer than the known ones; None if there are none."""
         ahead, behind = known.at(self.pos)
         nearer = (self.ahead < ahead) | (self.behind < behind)
         if nearer.all():

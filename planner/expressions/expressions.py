@@ -8,7 +8,7 @@ division, ``TRY(...)`` around what can overflow. Failure is contained in the ope
 The text is canonical, so that equal filters of different queries are one filter: constants stand on the
 right of a comparison, AND, OR and IN are sorted, literals are normalised.
 
-What is done with one kind of node is in ``literals``, ``arithmetic``, ``comparisons``, ``choices``,
+Each kind of node has its module: ``literals``, ``arithmetic``, ``comparisons``, ``choices``,
 ``calls`` and ``syntax_forms``.
 """
 

@@ -200,7 +200,7 @@ def memberships(text: str, asked: Question, alias: str) -> list[exp.Expr]:
     Args:
         text: The CQL text.
         asked: The question.
-        alias: Name of the stream outside, which alone ``x`` may read.
+        alias: Name of the outer stream, the only one that ``x`` may read.
 
     Raises:
         UnsupportedCql: The lists are of different length.

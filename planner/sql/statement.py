@@ -1,6 +1,6 @@
 """A CQL text taken apart: two streams, a select list, conditions and windows, names not yet resolved.
 
-What the grammar (``planner.sql.cql``) lets through but a shared window join cannot be is refused here.
+Statements that the grammar (``planner.sql.cql``) accepts but that are no shared window join are refused here.
 """
 
 from __future__ import annotations

@@ -10,7 +10,8 @@ clearly less than a target, and halves if it clearly takes more. Twice the rows 
     0            0.7 target          1.5 target
 
 Time that is linear in rows cannot swing between two sizes: half of a batch beyond 1.5 targets still takes
-more than 0.75. For what is not, such as few keys whose rows all meet in a batch, each step is on trial: it is
+more than 0.75. Where it is not linear, as with few keys whose rows all meet in a batch, each step is on
+trial: it is
 undone if rows got slower by it. Neither a size that did not pay nor one that took too long is tried again for
 a while, which gets longer with each time: noise about a limit would make sizes swing.
 

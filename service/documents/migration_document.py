@@ -42,7 +42,7 @@ class MigrationRequest:
         family_punctuations: When single families act on closed keys; None removes a family's own policy.
         oblivious_memory: Where the rows of joins without windows wait; None leaves it.
         steps: Splits and merges, by the name of their family; None where there is only one.
-        cleanup: Drop what departed queries left, and what was pinned.
+        cleanup: Drop slices that departed queries left, and pinned boundaries.
         rollback_to: Plan version whose strategies and chains come back.
         on_leave: New policy; None leaves it.
         written: The same as it was written, for the record.
@@ -170,7 +170,7 @@ class PunctuationsPolicyDocument(BaseModel):
         """Return the policy.
 
         Raises:
-            InvalidMigration: There is no such policy; its ``path`` says which of both.
+            InvalidMigration: A policy does not exist; the error's ``path`` says which.
         """
         purge_after = {"auto": None, "eager": 1}.get(self.purge, 0)
         if purge_after == 0:
@@ -300,7 +300,7 @@ class MigrationDocument(BaseModel):
         Raises:
             InvalidDuration: A text is not a length of time; its ``path`` says which.
             InvalidMigration: It says nothing, or too much.
-            InvalidProbe: There is no such way to search slices.
+            InvalidProbe: This way to search slices does not exist.
         """
         lists: tuple[tuple[Literal["merge", "split"], str, list[SliceStepDocument]], ...] = (
             ("merge", "merges", self.merges),

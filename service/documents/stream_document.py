@@ -431,7 +431,7 @@ def retained_us(retain: str | int | float | None) -> int | None:
     """Return the longest window of time on a stream, µs; None for any.
 
     Raises:
-        InvalidStream: It is not a length of time, or none is left.
+        InvalidStream: It is not a length of time, or it is zero.
     """
     length_us = None if retain is None else _duration(retain, "retain")
     if length_us == 0:

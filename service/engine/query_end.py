@@ -3,8 +3,8 @@
 Spark raises the cause of a query that failed, but not of every one that is dead. An error that the JVM calls
 fatal, a stack overflow for one, can strike again while Spark writes the first one down: then the query counts
 as ended without an exception, like one that was stopped. Worse, an error in what Spark does last leaves a
-query that counts as active and whose thread is dead (``StreamExecution.runStream``, Spark 4.3). So whoever
-waits here asks the thread, too, and takes no silence for success.
+query that counts as active and whose thread is dead (``StreamExecution.runStream``, Spark 4.3). So a wait
+also checks that the thread is alive: silence is not success.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ class WebhookTargets:
     Attributes:
         names: Host names, in lower case; whatever they resolve to.
         networks: Networks.
-        servers: Brokers and databases that sinks may be on, ``host:port``; ``*`` for any.
+        servers: Brokers and databases that sinks may write to, ``host:port``; ``*`` for any.
     """
 
     names: frozenset[str] = frozenset()

@@ -270,7 +270,7 @@ class WorkspaceStreams:
         """Refuse a request for which there is no room; one whose events were stored before needs none.
 
         Raises:
-            IngestFull: Events of the stream, or of any, are not taken now.
+            IngestFull: No events of the stream, or of any stream, are accepted now.
         """
         refusal = self._pressure.refusal(stream)
         if refusal is not None and (sending is None or self._events.receipt(sending) is None):

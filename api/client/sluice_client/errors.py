@@ -235,7 +235,7 @@ class InvalidOutput(InvalidInput):
 
 
 class InvalidProbe(InvalidInput):
-    """There is no such way to search slices, or a family cannot be searched so."""
+    """This way to search slices does not exist, or a family cannot be searched so."""
 
 
 class InvalidRequest(InvalidInput):

@@ -153,7 +153,7 @@ class ControlLogRepository(Repository):
             return tuple(self._record(connection, row) for row in connection.execute(_RECORDS, bounds).all())
 
     def horizon(self, stream_id: int) -> int | None:
-        """Return the greatest horizon of a stream in the log, µs UTC; None if the log has none of it."""
+        """Return the greatest horizon of a stream in the log, µs UTC; None if the stream has none there."""
         with self._database.read() as connection:
             found = connection.execute(_HORIZON, {"stream": stream_id}).scalar()
         return None if found is None else int(found)

@@ -50,7 +50,8 @@ class UnfitAvroError(ValueError):
 def avro_decoder(stream: Stream, source: KafkaSource, names: Sequence[str]) -> Callable[[bytes], object]:
     """Return a function that reads the value of a message: of a record some fields, as JSON has them.
 
-    The function raises `UnfitAvroError` for a value that is none, and `KafkaDown` if the registry cannot be
+    The function raises `UnfitAvroError` for bytes that are no such
+    value, and `KafkaDown` if the registry cannot be
     asked.
 
     Args:
