@@ -62,7 +62,10 @@ def missing_columns(store: Store, query: Query, previous: Plan | None) -> tuple[
         # Manifests do not hold the progress of an order, so all rows may be in reach.
         timed = needed and not query.ordered
         horizon = first_version_in_reach(store, mine, opposite.stream_id) if timed else 0
-        lives = _lives(store.queries.over(family.stream_a, family.stream_b, horizon), family, side)
+        over = store.queries.over(family.stream_a, family.stream_b, horizon)
+        # A join of many streams is stored with the two streams of its first step, which may be others.
+        others = {q.id for q in family.queries if q.hands_on} - {record.query.id for record in over}
+        lives = _lives([*over, *store.queries.by_ids(others)], family, side)
         begun = max(_covered_since(lives, previous.version), horizon)
         for column in sorted(needed):
             kept = _covered_since((life for life in lives if column in life.columns), previous.version)

@@ -156,6 +156,24 @@ QUERIES = {
         f"AND {near('b', 'c', 15, 15)} AND greatest(a.file, b.file + 1, c.file + 1) < {LEAVES}",
         leaves=LEAVES,
     ),
+    "pairs_of_pairs": Written(
+        "SELECT a.r AS x, b.r AS y, c.r AS z, a2.r AS w FROM A [RANGE 4 SECONDS] a, B [RANGE 5 SECONDS] b, "
+        "C [RANGE 3 SECONDS] c, A [RANGE 4 SECONDS] a2 "
+        "WHERE a.k = b.k AND b.k = c.k AND c.k = a2.k AND a.v <= a2.v TREE ((a, b), (c, a2))",
+        "SELECT a.r AS x, b.r AS y, c.r AS z, a2.r AS w FROM punctual_a a, punctual_b b, punctual_c c, "
+        "punctual_a a2 WHERE a.k = b.k AND b.k = c.k AND c.k = a2.k AND a.v <= a2.v "
+        f"AND {near('a', 'b', 4, 5)} AND {near('a', 'c', 4, 3)} AND {near('b', 'c', 5, 3)} "
+        f"AND {near('a', 'a2', 4, 4)} AND {near('b', 'a2', 5, 4)} AND {near('c', 'a2', 3, 4)}",
+    ),
+    "exchanged_pairs_of_pairs": Written(
+        "SELECT a.r AS x, b.r AS y, c.r AS z, a2.r AS w FROM A [RANGE 20 SECONDS] a, "
+        "B [RANGE 20 SECONDS] b, C [RANGE 20 SECONDS] c, A [RANGE 9 SECONDS] a2 "
+        "WHERE a.k = b.k AND b.e = c.e AND a2.k = c.k AND a.v <= c.v TREE ((a, b), (c, a2))",
+        "SELECT a.r AS x, b.r AS y, c.r AS z, a2.r AS w FROM punctual_a a, punctual_b b, punctual_c c, "
+        "punctual_a a2 WHERE a.k = b.k AND b.e = c.e AND a2.k = c.k AND a.v <= c.v "
+        f"AND {near('a', 'b', 20, 20)} AND {near('a', 'c', 20, 20)} AND {near('b', 'c', 20, 20)} "
+        f"AND {near('a', 'a2', 20, 9)} AND {near('b', 'a2', 20, 9)} AND {near('c', 'a2', 20, 9)}",
+    ),
     "rows": Written(
         "SELECT a.r AS x, b.r AS y FROM A [ROWS 40] a, B [RANGE 2 SECONDS] b WHERE a.k = b.k",
         pairs(f"({last_rows('a', 'b', 40)} OR (b.ts <= a.ts AND {near('b', 'a', 2, 0)}))", "ranked"),

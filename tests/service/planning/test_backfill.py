@@ -16,11 +16,12 @@ from catalog.store.store import Store
 from catalog.values.change import AddQuery, PauseQuery, RemoveQuery, ResumeQuery, UpdateQuery
 from catalog.values.counters.batch_counters import StreamCounters
 from catalog.values.query import Side
+from catalog.values.stream import HttpSource, Stream
 from service.planning.backfill import first_version_in_reach
 from service.statistics.query_status import query_statuses
 from tests.builders import EMPTY_BATCH
 from tests.catalog.examples import manifest
-from tests.service.planning.test_changes import World, cql
+from tests.service.planning.test_changes import COLUMNS, World, cql
 
 SECOND = 1_000_000
 
@@ -127,6 +128,19 @@ def test_a_column_handed_on_from_query_to_query_is_not_missing(world: World, job
     world.change(RemoveQuery("q2"), AddQuery("q3", cql(20, " AND b.v < 2")))
     job.commit(2)
     assert missing(world, "q4", cql(50, select="b.v")) == ()
+
+
+def test_rows_that_a_tree_keeps_in_a_later_step_lack_what_it_does_not_read(world: World, job: Job) -> None:
+    for name in ("C", "D"):
+        world.store.streams.add(Stream(0, name, COLUMNS, "ts", 0, HttpSource()))
+    tree = (
+        "SELECT d.v FROM A a, B b, C c, D d WHERE a.k = b.k AND b.k = c.k AND c.k = d.k WINDOW 100 SECONDS "
+        "TREE ((a, b), (c, d))"
+    )
+    world.change(AddQuery("tree", tree))
+    job.commit(0)
+    two = "SELECT c.v, d.v AS w FROM C c, D d WHERE c.k = d.k WINDOW 10 SECONDS"
+    assert missing(world, "two", two) == ("c.v",)
 
 
 def test_a_resumed_query_misses_what_was_not_kept_meanwhile(world: World, job: Job) -> None:
