@@ -26,7 +26,7 @@ BOTH = "*"
 
 @dataclass(frozen=True, slots=True)
 class QueryParts:
-    """New parts of a query's text; what is left out stays.
+    """New parts of a query's text; parts that are left out stay.
 
     Attributes:
         windows: Window by alias or stream: a length (``30s``, ``5 MINUTES``), ``NOW`` or ``UNBOUNDED``;

@@ -492,8 +492,9 @@ class Plan:
         families: By id.
         next_bit: First lineage bit never given yet, per family and side: ``("<family>/a", 3)``; the largest
             of departed families under ``"*"``, so that no bit is ever given again.
-        departed: Replication of families without queries, by id. One that comes back goes on with it: at the
-            same boundary its rows may still rest, since only the last version of a boundary takes effect.
+        departed: Replication of families without queries, by id. A family that comes back continues with it:
+            at the same
+            boundary its rows may still rest, since only the last version of a boundary takes effect.
     """
 
     version: int

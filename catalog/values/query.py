@@ -5,7 +5,7 @@ smaller id is ``a``; a self-join keeps the order in which it was written. SQL te
 dialect, the engine's expression evaluator: filters over bare quoted columns of their stream, residual
 and outputs over ``a."column"`` and ``b."column"``.
 
-A query never changes. What people call a query is a *series*: the queries that had its name one after the
+A query never changes. A query, as clients see it, is a *series*: the queries that had its name one after the
 other since it was added, each with an id of its own. An update, a pause and a resume continue the series;
 removing ends it.
 

@@ -112,7 +112,7 @@ class Bucket:
             exchanged: Pairs that the buckets have sent to this one in the batch before.
 
         Returns:
-            Results, late rows and counts; what the slices did is left in them until the next batch.
+            Results, late rows and counts; the slices keep their counts of the batch until the next one.
         """
         ordered = sorted(payloads, key=lambda p: p.order)
         batch = ordered[0].batch

@@ -136,7 +136,7 @@ class BatchClosings:
         Args:
             side: ``a`` or ``b``.
             came: New rows that take part.
-            females: Those of them that belong in this bucket.
+            females: Rows among them that belong in this bucket.
         """
         other = "b" if side == "a" else "a"
         closed = self.joins.closed.get(other)

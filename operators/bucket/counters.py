@@ -90,7 +90,7 @@ def slice_counters(families: Mapping[str, FamilyJoins], clocks: Clocks) -> Itera
 
 
 def absence_counters(families: Mapping[str, FamilyJoins], clocks: Clocks) -> Iterator[AbsenceCounters]:
-    """Yield what a bucket found absent in the last batch, and what is still to be decided.
+    """Yield the rows that a bucket found absent in the last batch, and the number still to be decided.
 
     In a family with windows of rows, the undecided rows are those that wait for their ranks.
 

@@ -36,8 +36,8 @@ def closings_until_search(
 ) -> float:
     """Return the number of closings after which to search the rows of a side.
 
-    That is the number above, or the one after which so many rows may be dead that segments are rewritten, if
-    that is less: dead rows also take memory.
+    This is the smaller of two numbers: the one above, and the number of closings after which enough rows may
+    be dead for segments to be rewritten. Dead rows also take memory.
 
     Args:
         prices: Calibrated prices.

@@ -60,7 +60,7 @@ class NearestMatches:
         Args:
             marks: Marks of the side.
             group: Number of the condition group.
-            besides: Marks that may be added: there are places for them.
+            besides: Marks that may be added later; they get places now.
         """
         parts = [part for segment in marks if len((part := _of_group(segment, group)).pos)]
         positions = [part.pos for part in (*parts, *(() if besides is None else (besides,)))]
@@ -93,7 +93,7 @@ class NearestMatches:
         return np.where(inside, self.ahead[place], NO_MATCH), np.where(inside, self.behind[place], NO_MATCH)
 
     def unmatched(self, pos: Int64s, *, once: bool) -> int:
-        """Count the distinct positions without a match; ``once`` says that none of them is there twice."""
+        """Count the distinct positions without a match; ``once`` says that each occurs once."""
         ahead, behind = self.at(pos)
         none = (ahead == NO_MATCH) & (behind == NO_MATCH)
         return int(np.count_nonzero(none)) if once else len(np.unique(pos[none]))
@@ -131,7 +131,7 @@ class GroupMarks:
         return self if after_us is None else self._select(self.ts > after_us)
 
     def nearer(self, known: NearestMatches) -> GroupMarks | None:
-        """Return the marks that are nearer than what is known; None without any."""
+        """Return the marks that are nearer than the known ones; None if there are none."""
         ahead, behind = known.at(self.pos)
         nearer = (self.ahead < ahead) | (self.behind < behind)
         if nearer.all():

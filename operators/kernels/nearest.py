@@ -14,7 +14,7 @@ NEVER = -(2**62)
 
 @numba.njit(numba.void(INT64S, INT64S, INT64S_READ, INT64S_READ), nogil=True, cache=True)
 def take_nearer(ahead: Int64s, behind: Int64s, rows: Int64s, apart: Int64s) -> None:
-    """Take in matches where they are nearer than what is known.
+    """Take in matches that are nearer than the known ones.
 
     Args:
         ahead: int64[n], distances of the nearest matches ahead, updated.

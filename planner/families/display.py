@@ -194,7 +194,7 @@ def family_title(
     clocks: tuple[Clock, Clock] = ("time", "time"),
     spread: SideName | None = None,
 ) -> str:
-    """Return what a family is called: its key, and for a self-join what ``a`` and ``b`` are.
+    """Return the title of a family: its key and, for a self-join, the meaning of ``a`` and ``b``.
 
     Args:
         stream_a: Stream name of side a.

@@ -204,7 +204,7 @@ class OrderCosts:
         return JoinOrder(after, order.cpu_s + cpu_s, order.rows + rows, exchanges, again)
 
     def again_per_s(self, order: JoinOrder, key: frozenset[Equals]) -> tuple[float, float]:
-        """Return what is done per second of event time to make rows again for the last stream of an order.
+        """Return the work per second of event time that makes rows again for the last stream of an order.
 
         Args:
             order: The order.

@@ -153,7 +153,7 @@ def chain_option(texts: Sequence[str], family: str | None) -> ChainDocument | No
         The boundaries; None without any.
 
     Raises:
-        InvalidChain: A text is none of these.
+        InvalidChain: A text has none of these forms.
     """
     if not texts:
         return None

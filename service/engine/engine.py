@@ -10,7 +10,7 @@ A stand-by has Spark running and all imports done before; it takes the lease fir
 engine that has lost the lease to another one is over: it starts nothing, since a start clears what a death
 left.
 
-What talks to Spark, and what goes to its workers, is loaded by the thread that runs the job: PySpark, pandas
+The thread that runs the job loads all code that talks to Spark or goes to its workers: PySpark, pandas
 and numba with its kernels are half of all that a service imports, and the API answers without them.
 """
 

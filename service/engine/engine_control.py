@@ -47,7 +47,7 @@ class EngineStatus:
         failures: How often the batch in hand has failed in a row, the same way; 0 while it runs.
         skippable: Whether that batch was begun and has failed often enough to be voided.
         retry_at_us: When a failed job is started again, µs UTC; None where a person has to look.
-        lease: Epoch of the lease under which this is reported; 0 by nobody who holds it.
+        lease: Epoch of the lease that the reporting engine holds; 0 if it holds none.
         followed: Number of the last wish that was followed.
     """
 

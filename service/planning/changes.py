@@ -240,8 +240,8 @@ def _refuse_second(change: Change, first: int, place: int) -> None:
     if first != place:
         raise ChangedTwice(
             f'query "{change.name}" is changed twice',
-            detail=f"The first change of it is number {first + 1} of the list.",
-            hint="Send one change of each query: the order of a list does not count.",
+            detail=f"Change {first + 1} of the list is already about it.",
+            hint="Send at most one change per query: the changes of a list have no order.",
         )
 
 

@@ -164,7 +164,7 @@ class Migrations:
         """Return a migration and how far it is.
 
         Raises:
-            MigrationNotFound: There is none of that id.
+            MigrationNotFound: No migration has that id.
         """
         return self._status(self.versions.store.migrations.get(migration_id))
 

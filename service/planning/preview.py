@@ -176,7 +176,7 @@ def preview_change(
     Raises:
         UnknownQuery: A query to be removed does not run.
         NameTaken: A query to be added has the name of another one.
-        UnknownFamily: A strategy or chain is for a family that no query would be of.
+        UnknownFamily: A strategy or chain names a family without queries.
         UnknownStatistic: Statistics are given of a stream or filter that is not there.
         InvalidChain: The boundaries make no chain.
         InvalidInput: A query or filter is invalid. The ``path`` of errors is that of the request's body.

@@ -197,7 +197,7 @@ def _damaged(store: Store, data_dir: DataDir) -> bool:
     """Return whether files of the last batch are damaged.
 
     Raises:
-        CorruptResults: Those of a batch before are.
+        CorruptResults: Results of an earlier batch are damaged.
     """
     last = store.batches.last()
     if last is None:
@@ -290,7 +290,7 @@ def clear_spark(checkpoint: Path) -> None:
 def _ahead(data_dir: DataDir, done: int, committed: int) -> CheckpointAhead:
     return CheckpointAhead(
         f"the checkpoint has batch {done}, the catalog {_up_to(committed)}",
-        detail=f"The catalog is older than {data_dir.checkpoint}, or another one.",
+        detail=f"The catalog is older than {data_dir.checkpoint}, or does not belong to it.",
         hint=_hint(data_dir),
     )
 

@@ -2,7 +2,7 @@
 
 Totals are of all batches. What plans are chosen by (rates, selectivities, widths, keys) is the measured
 profile, smoothed over the last batches (``statistics.profile``), and comes with its age: the wall-clock time
-since the newest batch that had a say in it.
+since the newest batch that contributed to it.
 """
 
 from __future__ import annotations

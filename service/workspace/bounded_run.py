@@ -219,8 +219,8 @@ def _refuse_caps(workload: Workload) -> None:
         if stream.state_cap_mb is not None:
             with workload.locating(("streams", i, "state_cap_mb")):
                 raise InvalidStream(
-                    "a run to the end of its input has no caps on the state",
-                    detail="Its results are the same on every run, but when a cap is reached is not.",
+                    "a run to the end of its input cannot have caps on the state",
+                    detail="A run always gives the same results, but a cap is not reached at the same row.",
                     hint="Leave state_cap_mb out; retain limits the windows on a stream.",
                 )
 

@@ -224,7 +224,7 @@ class Workspace:
 
         Raises:
             NothingToSkip: No batch has failed often enough.
-            StreamNotFound: There is no such stream.
+            StreamNotFound: No stream has that name.
         """
         return self.engine.skip(() if stream is None else (self.streams.get(stream).id,), actor)
 

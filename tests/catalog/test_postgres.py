@@ -157,7 +157,7 @@ def test_writers_and_readers_survive_a_restart_under_load(own_server: PostgresSe
     assert failed
     assert [record.seq for record in log] == list(range(1, len(log) + 1))
     found = {(r.seq, r.heartbeat.stream_id, r.heartbeat.watermark_us) for r in log if r.heartbeat}
-    assert len({each[1:] for each in found}) == len(found), "none is there twice"
+    assert len({each[1:] for each in found}) == len(found), "none appears twice"
     assert found >= set(appended)
 
 

@@ -84,7 +84,7 @@ class NestedLoops:
 
     def _leave_behind(self, horizon: Horizon) -> None:
         """Let the rows of earlier batches below a horizon take part no more."""
-        for (a, b, _, _), sides in self.known.items():
+        for (a, b, *_), sides in self.known.items():
             for stream_id, side in ((a, "a"), (b, "b")):
                 for known in sides[side]:
                     if stream_id == horizon.stream_id and known.row.ts < horizon.time_us:

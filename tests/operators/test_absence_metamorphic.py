@@ -10,7 +10,8 @@ from typing import Literal
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from catalog.values.plan import Heartbeat, Strategy
+from catalog.values.control import Heartbeat
+from catalog.values.plan import Strategy
 from catalog.values.query import UNBOUNDED_US, JoinKind
 from tests.examples import examples
 from tests.operators.cases import ALL_STRATEGIES, SETTINGS, Case, Step, cases, check, run

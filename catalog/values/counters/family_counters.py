@@ -132,7 +132,8 @@ class AbsenceCounters:
     Attributes:
         family: Family id.
         side: ``a`` or ``b``: whose rows are judged, by one query at least.
-        undecided: Rows held at the end of the batch that some window which judges rows of the side reaches.
+        undecided: Rows held at the end of the batch that may still find a match: a window of a query that
+        judges rows of the side reaches them.
             Times tell, so a row counts for as long as it is held, though it has found a partner; one that
             rests in several joins counts in each. With windows of rows: rows that wait for their ranks.
         absent: Results that are rows of the side without a partner, all queries together.

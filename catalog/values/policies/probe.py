@@ -13,7 +13,7 @@ MOST_CELLS = 4096
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """How the slices of a join are searched for partners, and when expired rows are removed.
+    """Way to search the slices of a join for partners, and to remove expired rows.
 
     With ``merge`` males are merged with segments sorted by key, and the watermarks remove expired rows. With
     ``hash`` rows lie in rings by their key modulo ``cells``; a male scans one of them. ``loops`` is one ring.

@@ -50,7 +50,8 @@ class UnfitAvroError(ValueError):
 def avro_decoder(stream: Stream, source: KafkaSource, names: Sequence[str]) -> Callable[[bytes], object]:
     """Return a function that reads the value of a message: of a record some fields, as JSON has them.
 
-    The function raises `UnfitAvroError` for a value that is none, and `KafkaDown` if the registry cannot be
+    The function raises `UnfitAvroError` for bytes that are no such
+    value, and `KafkaDown` if the registry cannot be
     asked.
 
     Args:
@@ -162,7 +163,7 @@ def _down(stream: Stream, source: KafkaSource, said: str) -> KafkaDown:
     return KafkaDown(
         f'topic "{source.topic}" of stream "{stream.name}" cannot be read',
         detail=f"The registry of its schemas says: {said}.",
-        hint=f"Look at the registry, {_registry(source).url}, and at what it lets us do.",
+        hint=f"Look at the registry, {_registry(source).url}, and at what it allows this client.",
         stream_id=stream.id,
     )
 
