@@ -119,8 +119,8 @@ def create_app(
     Args:
         settings: Settings of the service; None reads them from the environment.
         jvm: Spark's JVM, if one was launched with the same settings already.
-        parts: Parts of this process. An engine without the API answers probes and tells metrics, and stands
-            by while another engine is at work; with the API it is an error that there is another one.
+        parts: Parts of this process. An engine without the API answers probes and serves metrics, and stands
+            by while another engine is at work. With the API, a second engine is an error.
         replaced: Called when another engine has taken over; if None, the engine stands by again.
     """
     chosen = settings if settings is not None else load_settings()

@@ -13,7 +13,7 @@
     * Unauthenticated         no key, or none that is known                401
     * Forbidden               the key may do other things                  403
     * ForeignOrigin           a page of another site sent it               403
-    * UnknownHost             the host is none of this service's           421
+    * UnknownHost             the host does not belong to this service     421
     * AddressInUse            the address to listen on is taken            (at the start)
     * CredentialsMissing      nobody could prove who he is                 (at the start)
     * UnusableCertificate     a certificate or key cannot be loaded        (at the start)
@@ -146,7 +146,7 @@ class ForeignOrigin(InvalidInput):
 
 
 class UnknownHost(InvalidInput):
-    """The request is for a host that is none of this service's."""
+    """The request names a host that does not belong to this service."""
 
     code = "unknown-host"
 
@@ -196,7 +196,7 @@ class AddressInUse(InvalidInput):
 
 
 class CredentialsMissing(InvalidInput):
-    """The service would listen beyond this machine, and there is no key to let anybody in with."""
+    """The service would accept requests from other machines, but no key exists that a client could use."""
 
     code = "credentials-missing"
 

@@ -1,7 +1,7 @@
 """JSON bodies, read more strictly than Python does.
 
 Python takes what two readers would understand differently, or what fails only later, when it is stored or
-answered: a key that stands twice in an object, ``NaN``, text with half of a surrogate pair, 1,000 levels of
+answered: a key that appears twice in an object, ``NaN``, text with half of a surrogate pair, 1,000 levels of
 brackets. All of it is refused here, with its place.
 """
 
@@ -91,7 +91,7 @@ def check_text(body: bytes, value: Any) -> None:
     """Refuse halves of surrogate pairs, which no database and no answer can carry.
 
     Args:
-        body: The bytes, which tell that most bodies have no such escape.
+        body: The bytes, by which most bodies are known to have no such escape.
         value: What was read from them.
 
     Raises:
@@ -155,7 +155,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
             repeated.encode("ascii", "backslashreplace").decode() if _SURROGATE.search(repeated) else repeated
         )
         raise InvalidRequest(
-            RequestFault("body", (), f'"{shown}" stands twice in one object', "Keep one of them.")
+            RequestFault("body", (), f'"{shown}" appears twice in one object', "Keep one of them.")
         )
     return found
 

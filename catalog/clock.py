@@ -11,7 +11,7 @@ def wall_clock_us() -> int:
 
 
 def is_due(last_us: int | None, now_us: int, interval_s: float) -> bool:
-    """Return whether it is time again for what is done now and then; a wall clock may be set back.
+    """Return whether work that is done at intervals is due again; a wall clock may be set back.
 
     >>> is_due(None, 5, 2.0), is_due(0, 1_999_999, 2.0), is_due(0, 2_000_000, 2.0)
     (True, False, True)

@@ -59,7 +59,7 @@ class Duration:
 
 
 def duration(words: Sequence[str]) -> Duration | str:
-    """Return the sum of the parts, or what is wrong with them.
+    """Return the sum of the parts, or the fault in them.
 
     >>> duration(["1", "HOUR", "30", "MINUTES"])
     Duration(months=0, us=5400000000)

@@ -38,6 +38,7 @@ import hashlib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
+from typing import Literal
 
 from catalog.sql_text import quoted
 from catalog.values.plan import FamilyPlan, Plan
@@ -103,6 +104,19 @@ def exchanged_id(stream_id: int) -> int:
 def is_exchanged(stream_id: int) -> bool:
     """Return whether the rows of an intermediate come from other buckets, one batch later."""
     return stream_id < -_EXCHANGED
+
+
+def copied_side(family: FamilyPlan) -> Literal["a", "b"] | None:
+    """Return the side whose rows rest in every bucket of their key: those of the other side never move.
+
+    These are pairs of a step before, which stay where they were made, or rows that are judged in one bucket.
+    """
+    if not family.replication.replicates:
+        return None
+    if family.spread_side is not None:
+        return "b" if family.spread_side == "a" else "a"
+    stays = is_intermediate(family.stream_a) and not is_exchanged(family.stream_a)
+    return "b" if stays else None
 
 
 def steps(query: Query) -> tuple[Query, ...]:

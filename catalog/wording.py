@@ -31,7 +31,7 @@ def nearest_or_known(name: str, known: Iterable[str], kind: str = "") -> str | N
 
     Args:
         name: The name that is not known.
-        known: Those that are.
+        known: Names that exist.
         kind: What they name, singular; without it there is no hint when no name is known.
 
     >>> nearest_or_known("x", ["arrivals", "flights"], "stream")

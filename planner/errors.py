@@ -109,7 +109,7 @@ class UnknownStrategy(InvalidInput):
 
 
 class InvalidProbe(InvalidInput):
-    """There is no such way to search slices, or a family cannot be searched so."""
+    """This way to search slices does not exist, or a family cannot be searched so."""
 
     code = "invalid-probe"
 

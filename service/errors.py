@@ -25,7 +25,7 @@ InvalidInput
 * OtherWorkload         the output directory belongs to another workload
 * PlanRefused           the plan that a change leads to cannot run
 * RequestRefused        the service refused a request; the text is the service's own
-* SourceNotAllowed      a source's path is in no directory that sources may be in
+* SourceNotAllowed      a source's path is outside the directories that sources may read
 * SourceNotFound        a source's path does not exist
 * TokensUnsupported     an issuer is named, and what verifies its tokens is not installed
 * UnknownPlanVersion    a migration is to lead back to a plan version that the history does not have
@@ -40,14 +40,14 @@ Conflict
 * BucketsFixed          the number of buckets was fixed by the checkpoint's first batch
 * CatalogInUse          another engine holds the lease of the catalog
 * DataDirInUse          another engine holds the data directory
-* NotRepairable         what is left of a data directory is not enough to make it whole
+* NotRepairable         a data directory cannot be repaired
 * NothingToSkip         no batch has failed so often that it may be voided
 * SinkInUse             another query writes to the same place
 Overloaded
-* IngestFull            no more events are taken until some were read, or the disk has space
+* IngestFull            no more events are taken until a batch has read some, or the disk has space
 Unavailable
 * BackupDamaged         a file of a backup is not what was written
-* CatalogMissing        there is no catalog, but there is what one has described
+* CatalogMissing        the catalog is missing, but files that it described exist
 * CheckpointAhead       the checkpoint has batches that the catalog does not have
 * CheckpointDamaged     an entry of Spark's logs is not whole
 * CheckpointLost        batches of the catalog are not in the checkpoint, and it cannot repeat them
@@ -68,13 +68,13 @@ Unavailable
 * OtherLife             catalog, data directory and checkpoint do not belong together
 * SecretMissing         the environment variable of a secret is not set, or its file cannot be read
 * ServiceFailed         the service could not be reached, or failed
-* WorkerDiffers         a worker has another Python, other packages or another time, or none came
+* WorkerDiffers         a worker has another Python, other packages or another time, or did not come
 * StorageDiffers        workers keep files in another place than the engine
 * SinkFailed            a sink did not take what it was given
 InternalError
 * BrokenPayload         a bucket was not given each packet of a payload once
 * CorruptResults        result files do not hold what their batch's manifest says
-* MoveFailed            what a move has written is not what it has read
+* MoveFailed            a move wrote something else than it read
 """
 
 from __future__ import annotations
@@ -286,7 +286,7 @@ class RequestRefused(InvalidInput):
 
 
 class SourceNotAllowed(InvalidInput):
-    """A source's path is in no directory that sources may be in."""
+    """A source's path is outside the directories that sources may read."""
 
     code = "source-not-allowed"
 
@@ -380,7 +380,7 @@ class CatalogInUse(DataDirInUse):
 
 
 class NotRepairable(Conflict):
-    """What is left of a data directory is not enough to make it whole."""
+    """A data directory cannot be repaired."""
 
     code = "not-repairable"
 
@@ -392,7 +392,7 @@ class SinkInUse(Conflict):
 
 
 class IngestFull(Overloaded):
-    """No more events are taken until some were read, or the disk has space.
+    """No more events are taken until a batch has read some, or the disk has space.
 
     Attributes:
         limit: Which limit was reached: ``rows``, ``bytes`` or ``disk``.
@@ -422,7 +422,7 @@ class OtherLife(Unavailable):
 
 
 class BackupDamaged(Unavailable):
-    """A file of a backup is missing, or not what was written."""
+    """A file of a backup is missing or was changed."""
 
     code = "backup-damaged"
 
@@ -434,7 +434,7 @@ class DataDirMoved(OtherLife):
 
 
 class CatalogMissing(OtherLife):
-    """There is no catalog, but there is what one has described."""
+    """The catalog is missing, but files that it described exist."""
 
     code = "catalog-missing"
 
@@ -540,7 +540,7 @@ class EventLogDown(Unavailable):
 
 
 class InputChanged(Unavailable):
-    """A file is not what was listed: reading on would give other rows than the batch had before."""
+    """A file was changed after it was listed: a repeated batch would have other rows."""
 
     code = "input-changed"
 
@@ -596,7 +596,7 @@ class ServiceFailed(Unavailable):
 
 
 class WorkerDiffers(Unavailable):
-    """A worker is not as the engine is, or there is none."""
+    """A worker differs from the engine, or none came."""
 
     code = "worker-differs"
 
@@ -634,7 +634,7 @@ class CorruptResults(InternalError):
 
 
 class MoveFailed(InternalError):
-    """What a move has written is not what it has read; what it was read from is as it was."""
+    """A move wrote something else than it read; the source is unchanged."""
 
     code = "move-failed"
 

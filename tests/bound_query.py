@@ -45,16 +45,23 @@ class Tables:
 Result = tuple[int | None, int | None]
 
 
+def _until(side: Side, name: str, later: str) -> list[str]:
+    """Return the conditions that a row of the other side is not too late for the rows of a side."""
+    columns = [(f'{name}."{column}"', us) for column, us in side.expires]
+    oldest = [column if column == f'{name}."{OLDEST}"' else f"epoch_us({column})" for column, _ in columns]
+    return [f"{later} - {time} <= {us}" for time, (_, us) in zip(oldest, columns, strict=True)]
+
+
 def match_sql(query: Query, tables: Tables) -> str:
     """Return the condition under which rows ``a`` and ``b``, which passed their filters, are a match."""
     d = f'(epoch_us(b."{tables.time_b}") - epoch_us(a."{tables.time_a}"))'
     in_a, in_b = _in_window(query, tables, "a", d), _in_window(query, tables, "b", f"(-{d})")
     near = f"(({d} >= 0 AND {in_a}) OR ({d} <= 0 AND {in_b}))"
     keys = [f'a."{left}" = b."{right}"' for left, right in query.key]
-    later = f'epoch_us(b."{tables.time_b}")'
-    columns = [(f'a."{name}"', us) for name, us in query.a.expires]
-    oldest = [column if column == f'a."{OLDEST}"' else f"epoch_us({column})" for column, _ in columns]
-    until = [f"{later} - {time} <= {us}" for time, (_, us) in zip(oldest, columns, strict=True)]
+    until = [
+        *_until(query.a, "a", f'epoch_us(b."{tables.time_b}")'),
+        *_until(query.b, "b", f'epoch_us(a."{tables.time_a}")'),
+    ]
     return " AND ".join([*keys, near, *until, f"({query.residual or 'TRUE'})"])
 
 

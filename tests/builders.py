@@ -80,6 +80,7 @@ class QueryFacts(TypedDict, total=False):
         backfill: How the query begins.
         kind: Kind of join.
         preserved: Sides whose rows come out without a partner.
+        spreads: Whether the rows of that side are spread over the buckets of their key.
         name: Its name, if it is not ``q<id>``.
     """
 
@@ -95,6 +96,7 @@ class QueryFacts(TypedDict, total=False):
     backfill: Backfill
     kind: JoinKind
     preserved: tuple[SideName, ...]
+    spreads: bool
     name: str
 
 
@@ -124,6 +126,7 @@ def a_query(
         backfill=facts.get("backfill", "none"),
         kind=facts.get("kind", "inner"),
         preserved=facts.get("preserved", ()),
+        spreads=facts.get("spreads", False),
     )
 
 

@@ -29,7 +29,7 @@ def tls_options(access: AccessSettings) -> dict[str, Any]:
     """Return uvicorn's options for TLS; none without a certificate.
 
     Raises:
-        UnusableCertificate: A file cannot be read, or is none, or does not fit the others.
+        UnusableCertificate: A file cannot be read, is not a certificate or key, or does not fit the others.
     """
     if access.tls_cert is None:
         return {}

@@ -1,4 +1,4 @@
-"""The guard of routes: who sends a request, whether he may, how often, and what is written down of it.
+"""The guard of routes: it identifies senders, checks their scope and rate, and writes the audit log.
 
     Authorization: Bearer sluice_...    a key               (service.access.api_keys)
     Authorization: Bearer eyJ...        an issuer's token   (service.access.tokens)
@@ -53,7 +53,7 @@ class Guard:
 
         Args:
             request: The request.
-            scope: What it asks for; None if anybody may.
+            scope: Scope that the route needs; None if every client may use it.
 
         Raises:
             Unauthenticated: There is no key, or none that is good.
@@ -106,7 +106,7 @@ class Guard:
         keys: KeyVerifier = request.app.state.workspace.keys
         verifier: _Verifier | None = keys if text.startswith(PREFIX) else self.tokens
         if verifier is None:
-            raise Unauthenticated("the key is none of Sluice's", hint=_HOW)
+            raise Unauthenticated("the key is not one of Sluice's keys", hint=_HOW)
         principal = verifier.known(text)
         if principal is not None:
             return principal

@@ -50,7 +50,7 @@ async def change_queries(
     actor: Actor,
     wait: Wait = 0,
 ) -> ChangesOut:
-    """Add, update, remove, pause and resume queries, all with one plan version, or none of it.
+    """Add, update, remove, pause and resume queries, all with one plan version: all changes or none.
 
     When something is wrong with any of them, nothing is changed, and `errors` has all that is wrong.
     """

@@ -1,8 +1,8 @@
 """The console at ``/console/``: static files, and the way there from ``/`` for browsers.
 
 The files are ES modules, a style sheet and a page, as they are in ``static``: nothing is built, nothing is
-loaded from elsewhere. They ask the public API like any other client, with a key where it wants one. So a
-process keeps nothing of a viewer, and any replica can serve the next request.
+loaded from elsewhere. They ask the public API like any other client, with a key where it wants one. A process
+keeps no state of a viewer, so any replica can serve the next request.
 """
 
 from __future__ import annotations

@@ -81,8 +81,8 @@ def skip_batch(workspace: WorkspaceDep, body: SkipIn, actor: Actor) -> SkipOut:
     """Void the batch that has failed three times the same way, and start the job again without its rows.
 
     The decision is recorded, and counts whenever the batch is repeated. Rows of the named stream, or of all,
-    are left out of the batch and written to `dead_letters/` in the data directory with the reason; results
-    that they would have had never come. Queries of other streams go on with all of their rows.
+    are left out of the batch and written to `dead_letters/` in the data directory with the reason; their
+    results never come. Queries of other streams go on with all of their rows.
     """
     return SkipOut.of(workspace.skip_batch(body.stream, actor))
 

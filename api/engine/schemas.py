@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from api.timestamps import timestamp, timestamp_or_none
 from catalog.values.batch import BatchManifest
-from service.engine.engine_status import EngineStatus
+from service.engine.engine_control import EngineStatus
 from service.inputs.voided import VoidedBatch
 
 

@@ -10,7 +10,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from api.timestamps import timestamp, timestamp_or_none
 from catalog.steps import stream_names
 from catalog.values.migration import MigrationOutcome, SliceRows
-from catalog.values.plan import AskedMemory, Strategy
+from catalog.values.plan import Strategy
+from catalog.values.policies.memory import AskedMemory
 from planner.explain.cost_document import cost_document
 from planner.explain.explain import FamilyReport
 from planner.explain.primitive_document import primitive_documents

@@ -44,7 +44,7 @@ class PlanOut(BaseModel):
 
 
 class PreviewIn(BaseModel):
-    """A change to preview: what is left out stays as it is."""
+    """A change to preview; parts that are left out stay as they are."""
 
     model_config = ConfigDict(
         extra="forbid",

@@ -40,7 +40,7 @@ def negotiate(accept: str | None, offered: Sequence[str] = REPRESENTATIONS) -> s
     best = max(offered, key=lambda kind: wanted[kind])
     if wanted[best] == 0:
         raise NotAcceptable(
-            f'results cannot be had as "{accept}"', hint=f"Accept one of: {', '.join(offered)}."
+            f'results are not available as "{accept}"', hint=f"Accept one of: {', '.join(offered)}."
         )
     return best
 

@@ -18,6 +18,7 @@ from api.dependencies import MAX_WAIT_S, WorkspaceDep
 from api.errors import Forbidden, InvalidRequest, NotAcceptable, Unauthenticated
 from api.problems import problem, problem_responses
 from api.queries import negotiation
+from api.queries.result_streams import StreamFormat, streamed
 from api.queries.schemas import ResultsOut, result_columns
 from api.routes import SluiceRoute
 from api.timestamps import timestamp, timestamp_or_none
@@ -33,7 +34,6 @@ from service.results.result_formats import (
     ndjson,
     parquet,
 )
-from service.results.result_streams import StreamFormat, streamed
 from service.results.results import MAX_PAGE_ROWS
 from service.workspace.workspace import Workspace
 
@@ -162,7 +162,7 @@ async def read_results(
 ) -> Response:
     """Read results so far, a page at a time, also of a query that was removed.
 
-    With `wait` the answer comes as soon as there is a result after the cursor, or after so many seconds with
+    With `wait` the answer comes as soon as a result follows the cursor, or after that number of seconds with
     an empty page.
 
     They are ordered by micro-batch, then event time. As JSON, NDJSON, CSV, Arrow or Parquet, by
@@ -194,7 +194,7 @@ async def open_stream(
         Header(description="Id of the last event received; wins over `after`.", examples=["7.250"]),
     ] = None,
 ) -> tuple[int, ResultPage]:
-    """Find query and cursor and read the first page, so that what is wrong with them has a status."""
+    """Find query and cursor and read the first page, so that an error in them is answered with its status."""
     cursor = last_event_id or after
     series = await anyio.to_thread.run_sync(workspace.queries.series, name)
     return series, await anyio.to_thread.run_sync(workspace.results.page, series, cursor, _EVENTS_PER_PAGE)
@@ -220,8 +220,8 @@ async def follow_results(
 
     A stream that starts without a cursor begins at the first result that is kept; if any are not, an event
     `dropped` with their number and `kept_since` comes first. A client so slow that what it would get next is
-    not kept any more gets an event `gone` with the problem, which closes the stream. So does a client whose
-    key was revoked, or whose token has expired.
+    not kept any more gets an event `gone` with the problem, which closes the stream. The stream also ends for
+    a client whose key was revoked, or whose token has expired.
     """
     headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
     guard: Guard = request.app.state.guard

@@ -192,7 +192,7 @@ class BoundQuery(BaseModel):
 
 
 class QueryOut(BoundQuery):
-    """A query and what became of it. What is wanted and what is so are apart, each with its time."""
+    """A query and what became of it. Desired and observed state are apart, each with its time."""
 
     id: int = Field(description="Never given to another query. An update and a resume give a new one.")
     series: int = Field(description="Id that the query had when it was added.")

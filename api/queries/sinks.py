@@ -54,7 +54,7 @@ TOPIC_EXAMPLE: JsonDict = {
 
 
 class FilesSinkDocument(BaseModel):
-    """A file for each batch that gives the query results, or for several, exactly once.
+    """Files with the results of one or several batches; each result is written exactly once.
 
     A file is called `batch-000000042-q17.ndjson`, or `batch-000000042-000000057-q17.ndjson` by its first and
     last batch where `batches_per_file` is more than 1. Where results were lost to the sink, `_lost-q17.json`

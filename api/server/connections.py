@@ -1,7 +1,7 @@
 """Limits of connections: how many there are, how long a request may take to come, how much of it is header.
 
-uvicorn has none of these for the parser that it uses here: a connection that sends nothing, or a header
-byte by byte, stays for as long as its client likes.
+uvicorn has no such limits for the parser that it uses here: a connection that sends nothing, or a header byte
+by byte, stays open for as long as its client likes.
 
     connected ── head ──────────> body ────────────────> answer ─────────────> idle
                  HEAD_S, bytes,   MIN_BODY_BYTES          SLOW_READER_S         uvicorn's keep-alive

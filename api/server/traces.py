@@ -6,7 +6,7 @@
       until it is seen                                  ├┤   by this process, whose clients then can read it
 
 The API makes all spans: the manifest of a batch tells when it began, when it was committed, and which events
-it has read. So engines need no tracing, on whatever machine they are. A request with a ``traceparent`` header
+it has read. So engines need no tracing. A request with a ``traceparent`` header
 goes on with the trace of its client.
 """
 
@@ -97,7 +97,7 @@ class Traces:
         Args:
             headers: Headers of the request.
             stream: Id and name of the stream.
-            offsets: Those of the first and the last event.
+            offsets: Offsets of the first and the last event.
             began_ns: When the request came, wall clock.
         """
         ended_ns = time.time_ns()
@@ -125,7 +125,7 @@ class Traces:
                     await anyio.to_thread.run_sync(self.look, batches)
 
     def look(self, batches: BatchRepository) -> None:
-        """Make the spans of batches that have read what was posted."""
+        """Make the spans of batches that have read posted events."""
         try:
             last = batches.last()
             manifests = () if last is None else batches.manifests(last - _MOST_BATCHES + 1, last)

@@ -31,7 +31,7 @@ def show_statistics(workspace: WorkspaceDep) -> Response:
     """Show watermarks, late rows, state per slice and results per query, as of the last batch.
 
     Rates, selectivities, row widths, keys and skew are smoothed over the last batches; `age_s` beside them is
-    the wall-clock time since the newest batch that had a say in them. They are what plans are chosen by.
+    the wall-clock time since the newest batch that contributed to them. Plans are chosen by them.
 
     Of a family of outer, semi and anti joins, `undecided_a` is how many rows of its first stream wait
     for the verdict, `absent_a` how many results of the last batches are such rows without a partner,
@@ -65,8 +65,8 @@ def show_statistics(workspace: WorkspaceDep) -> Response:
 def show_metrics(workspace: WorkspaceDep, engine: EngineDep, request: Request) -> Response:
     """Show counters and gauges in Prometheus' text format.
 
-    Each is told by one process where API and engine are apart: the API tells of posted events and the disk,
-    the engine that is at work of all the rest.
+    Where API and engine are separate processes, each metric comes from one of them: those of posted events
+    and the disk from the API, all others from the engine at work.
     """
     state = None if engine is None else engine.status().state
     text = workspace.metrics(state, ingest=request.app.state.takes_events)

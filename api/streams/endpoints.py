@@ -136,8 +136,8 @@ def change_contract(name: str, body: ContractIn, workspace: WorkspaceDep) -> Str
     """Change what a stream promises about later rows, and the limits on its windows and state.
 
     The change creates a plan version and takes effect at one batch boundary. Earlier promises stay valid if
-    the new contract still has their set of columns. A row that was out of order stays so under a greater
-    scrambling factor: what a stream has passed stays passed.
+    the new contract still has their set of columns. A row that was out of order remains so under a greater
+    scrambling factor: a stream does not go back.
 
     With another `retain`, queries whose windows change are updated at the same boundary, as a PATCH of each
     of them would do. If a query cannot run under the new limits, the answer is 409 and nothing is changed.
@@ -167,8 +167,8 @@ def remove_stream(name: str, workspace: WorkspaceDep, once: OnceDep) -> None:
 def show_quarantine(name: str, workspace: WorkspaceDep, limit: Limit = 100) -> QuarantineOut:
     """Show posted events that were kept out since they are further ahead of the clock than `max_ahead`.
 
-    They are in no result. What is right of them can be posted again once its time has come, or to a stream
-    with a greater `max_ahead`.
+    They are in no result. Correct rows among them can be posted again once their time has come, or to a
+    stream with a greater `max_ahead`.
     """
     rows, newest, times_us = workspace.streams.quarantined(name, limit)
     kept_out_at = [timestamp(us) for us in times_us]
@@ -184,8 +184,8 @@ def show_quarantine(name: str, workspace: WorkspaceDep, limit: Limit = 100) -> Q
 def reset_watermark(name: str, workspace: WorkspaceDep) -> StreamOut:
     """Forget how far a stream's event time had come, after rows from the future made all others late.
 
-    From the next batch on its rows alone say where the watermark is. Rows that were late stay so, and rows
-    of the other stream that had been let go for the wrong watermark are not held again.
+    From the next batch on, only its rows determine the watermark. Rows that were late remain late, and rows
+    of the other stream that left because of the wrong watermark do not come back.
     """
     return StreamOut.of(workspace.streams.reset_watermark(name))
 

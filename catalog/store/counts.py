@@ -27,7 +27,7 @@ from catalog.values.routes.query_counts import QueryCounts, summed
 #: (``catalog.store.pruning``, ``catalog.store.retention``), which add up first.
 FOLDED = 64
 #: Bytes of counts kept in memory: a reader that follows asks for the same with every batch.
-_KEPT_BYTES = 16 << 20
+_KEPT_BYTES = 4 << 20
 
 _c = tables.query_counts.c
 _qt = tables.query_totals.c
@@ -74,7 +74,7 @@ class CountRepository(Repository):
         Args:
             query_id: The query.
             from_batch: First batch wanted.
-            limit: At most so many.
+            limit: Most entries that are returned.
 
         Returns:
             Batches without results of the query are left out.
@@ -96,7 +96,7 @@ class CountRepository(Repository):
             query_ids: The queries.
             from_batch: First batch wanted.
             end: First batch not wanted; None for all.
-            limit: At most so many; None for all.
+            limit: Most entries that are returned; None for all.
         """
         found: list[tuple[int, int, int]] = []
         with self._database.read() as connection:
@@ -117,7 +117,7 @@ class CountRepository(Repository):
         Args:
             series: The series.
             from_batch: First batch wanted.
-            limit: At most so many.
+            limit: Most entries that are returned.
         """
         with self._database.read() as connection:
             ids = tuple(connection.scalars(_SERIES_IDS, {"series": series}))

@@ -4,7 +4,8 @@
     engine B              look ........ look: no renewal since ── take     A's next write: FencedOut
 
 A challenger says which lease it has looked at, and gets nothing if that one was renewed or taken meanwhile.
-So who decides that a lease is over needs no clock that agrees with the holder's. A transaction that hangs, as
+So the clocks of the holder and of the process that takes the lease over need not
+agree. A transaction that hangs, as
 on a disk that syncs for half a minute, is a renewal, too: nobody else can write before it ends.
 """
 

@@ -3,8 +3,8 @@
     version 7    10,000 queries, 2,000 slices a side      stored whole: 5 MB
     version 8    + q10001, - q17, 1 slice                 stored as its difference to version 7: 1 kB
 
-Queries, filters, joins and slices are told apart by ids and starts; what else there is of a family that has
-changed (its columns, its replication) is small and given as it is. Invariant: ``applied(old,
+Queries, filters, joins and slices are told apart by ids and starts; all other parts of a family that changed
+(its columns, its replication) are small and stored whole. Invariant: ``applied(old,
 difference(old, new))`` is ``new``, and shares with ``old`` every query, filter and join that is the same.
 """
 
@@ -15,19 +15,8 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from catalog.errors import InvariantBroken
-from catalog.values.plan import (
-    ControlRecord,
-    FamilyPlan,
-    Heartbeat,
-    Horizon,
-    JoinPlan,
-    Plan,
-    PlannedFilter,
-    PlannedQuery,
-    Promises,
-    Pull,
-    Slice,
-)
+from catalog.values.control import ControlRecord, Heartbeat, Horizon, Promises, Pull
+from catalog.values.plan import FamilyPlan, JoinPlan, Plan, PlannedFilter, PlannedQuery, Slice
 
 T = TypeVar("T")
 K = TypeVar("K", int, str)
@@ -172,8 +161,8 @@ def applied(old: Plan | None, change: PlanDifference) -> Plan:
     """
     if old is None or old.version != change.base:
         raise InvariantBroken(
-            f"plan version {change.plan.version} is given as its difference to version {change.base}",
-            detail="There is no plan." if old is None else f"The plan is of version {old.version}.",
+            f"plan version {change.plan.version} is stored as its difference to version {change.base}",
+            detail="There is no plan." if old is None else f"The plan at hand has version {old.version}.",
         )
     former = {family.id: family for family in old.families}
     came = [_applied_family(former.get(each.family.id), each) for each in change.families]

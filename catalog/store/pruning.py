@@ -151,7 +151,7 @@ class Pruning(Repository):
         self._control_log = control_log
 
     def prune(self, *, grace_us: int = 0) -> Pruned:
-        """Prune the catalog behind the oldest batch that may replay; nothing before there are so many.
+        """Prune the catalog behind the oldest batch that may be replayed.
 
         Args:
             grace_us: How long a removed query without results can still be asked about, wall clock µs.

@@ -164,13 +164,13 @@ class Retention(Repository):
     def drop(self, until_us: int, *, before: int | None = None, limit: int = 100) -> Dropped:
         """Drop the results of batches from the oldest on, up to the first one that is kept.
 
-        Reading and deciding needs no lock, since nobody else changes what is so old; the catalog is locked
-        for the changes alone.
+        Reading and deciding needs no lock, since no other process changes such old batches; the catalog is
+        locked only for the changes.
 
         Args:
             until_us: Batches committed later stay, and all that follow them, wall clock µs UTC.
             before: Batches from this one on stay whatever their age, for a reader that is not done with them.
-            limit: At most so many batches.
+            limit: Most batches that are dropped.
 
         Returns:
             What went; nothing, if there is nothing to drop.
@@ -220,7 +220,7 @@ class Retention(Repository):
         )
 
     def thin_manifests(self) -> int:
-        """Drop manifests behind what is kept that stood for queries of which nothing is known any more.
+        """Drop older manifests that were kept only for queries that have been forgotten since.
 
         Returns:
             How many went.

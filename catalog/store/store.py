@@ -145,7 +145,7 @@ class Store:
             The schema that the tables had before; None if there were none.
 
         Raises:
-            CatalogDown: There is no such file, or the database cannot be used.
+            CatalogDown: The file does not exist, or the database cannot be used.
             CatalogVersionMismatch: The tables are of a later version of Sluice.
         """
         with closing(Database(url)) as database:
@@ -171,8 +171,8 @@ class Store:
         if found:
             raise CatalogVersionMismatch(
                 f'tables of the catalog are not those of schema "{SCHEMA_REVISION}"',
-                detail=f"What would make them so: {', '.join(found)}.",
-                hint="Somebody has changed them by hand: undo that, or restore a backup.",
+                detail=f"Changes that would make them match: {', '.join(found)}.",
+                hint="The tables were changed by hand: undo that, or restore a backup.",
             )
         return SCHEMA_REVISION
 

@@ -1,5 +1,5 @@
 """Immutable values that all packages share. They know no database.
 
-Doors: batch, boundaries, calibration, change, migration, plan, primitive, query, sink, source_file,
+Doors: batch, calibration, change, control, migration, plan, primitive, query, sink, source_file,
 statistics, stream.
 """

@@ -26,7 +26,7 @@ BOTH = "*"
 
 @dataclass(frozen=True, slots=True)
 class QueryParts:
-    """New parts of a query's text; what is left out stays.
+    """New parts of a query's text; parts that are left out stay.
 
     Attributes:
         windows: Window by alias or stream: a length (``30s``, ``5 MINUTES``), ``NOW`` or ``UNBOUNDED``;
@@ -66,14 +66,14 @@ class UpdateQuery:
         cql: The whole text.
         backfill: Whether held rows take part under the new text.
         sink: The sink that it gets, or that it gets none; None leaves it as it is.
-        anew: Whether the text has another meaning although it may be the same, because a stream has changed.
+        rebound: Whether the text is bound again even if it is the same, because a stream has changed.
     """
 
     name: str
     cql: str
     backfill: Backfill = "state"
     sink: SetSink | None = None
-    anew: bool = False
+    rebound: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Plans: the families of queries, their slice chains, and the control log that carries them.
+"""Plans: the families of queries and their slice chains.
 
 A plan is a value: the same queries give the same plan, whatever the order in which they came. Filter bits
 and query activations are the only parts that depend on history; they are carried over from the plan before.
@@ -12,8 +12,10 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Literal
 
-from catalog.durations import format_duration
 from catalog.values.groups.grouping import Grouping
+from catalog.values.policies.memory import Memory
+from catalog.values.policies.probe import Probe
+from catalog.values.policies.punctuation_policy import PunctuationPolicy, PurgePrices
 from catalog.values.query import OLDEST, PUNCTUATION_OUTPUT, Backfill, Clock, JoinKind, Output, is_rank
 from catalog.values.stream import Stream
 
@@ -151,6 +153,31 @@ class Slice:
 
 
 @dataclass(frozen=True, slots=True)
+class Boundaries:
+    """Ends of slices per side, µs, ascending; empty for a side of which nothing is said.
+
+    Attributes:
+        a: Ends of a's slices.
+        b: Ends of b's slices.
+    """
+
+    a: tuple[int, ...] = ()
+    b: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        for ends in (self.a, self.b):
+            if any(left >= right for left, right in pairwise((0, *ends))):
+                raise ValueError(f"boundaries do not ascend from 0: {ends}")
+
+    def __bool__(self) -> bool:
+        return bool(self.a or self.b)
+
+    def side(self, side: Literal["a", "b"]) -> tuple[int, ...]:
+        """Return the ends of one side's slices."""
+        return self.a if side == "a" else self.b
+
+
+@dataclass(frozen=True, slots=True)
 class Partition:
     """Part of one side's rows that comes to a join, where a stream is split among several (State-Slice §3.2).
 
@@ -267,146 +294,6 @@ class Band:
     high: Bound | None
 
 
-#: Rings of a join that lose their expired rows when a row arrives (``Probe``).
-Invalidation = Literal["probe", "probe+insert", "probe-all", "optimal"]
-#: Most rings per side and bucket; for each ring the state keeps how far it has been emptied.
-MOST_CELLS = 4096
-
-
-@dataclass(frozen=True, slots=True)
-class Probe:
-    """How the slices of a join are searched for partners, and when expired rows are removed.
-
-    With ``merge`` males are merged with segments sorted by key, and the watermarks remove expired rows. With
-    ``hash`` rows lie in rings by their key modulo ``cells``; a male scans one of them. ``loops`` is one ring.
-
-    Attributes:
-        method: How partners are found.
-        cells: Rings per side and bucket; 1 unless the method is ``hash``.
-        invalidation: Rings that lose their expired rows when a row comes: the one that it probes, also the
-            one that it enters, all of the side that it probes, or all of both sides. Unused by ``merge``.
-    """
-
-    method: Literal["merge", "hash", "loops"] = "merge"
-    cells: int = 1
-    invalidation: Invalidation = "probe"
-
-    def __post_init__(self) -> None:
-        if not 1 <= self.cells <= MOST_CELLS:
-            raise ValueError(f"a join has 1 to {MOST_CELLS} rings per side, not {self.cells}")
-        if self.cells > 1 and self.method != "hash":
-            raise ValueError(f"{self.method} has one ring per side, not {self.cells}")
-
-    @property
-    def has_rings(self) -> bool:
-        """Return whether rows lie in rings."""
-        return self.method != "merge"
-
-
-#: Requested way to search slices; ``auto`` lets the planner choose.
-AskedProbe = Probe | Literal["auto"]
-
-#: Where the rows of joins without windows wait (``Memory``).
-MemoryStrategy = Literal["plain", "msf", "dbf", "hybrid"]
-
-
-@dataclass(frozen=True, slots=True)
-class Memory:
-    """Strategy by which a family in the order of its streams saves memory (WO-Join, §4).
-
-    Attributes:
-        strategy: ``plain``: every row is in memory, and is joined in the batch in which it comes. ``msf``,
-            memory-sort first: rows wait until no row before them can come, and are joined in order. ``dbf``,
-            disk-buffer first: rows that no row of the other stream can meet yet wait on disk. ``hybrid``:
-            both.
-        read_ahead: Rows per side that may be in memory although they are beyond the other stream (C); used
-            where leading rows wait on disk.
-    """
-
-    strategy: MemoryStrategy = "plain"
-    read_ahead: int = 8192
-
-    def __post_init__(self) -> None:
-        if self.read_ahead < 1:
-            raise ValueError(f"at least one row is read ahead, not {self.read_ahead}")
-
-    @property
-    def parks(self) -> bool:
-        """Return whether leading rows wait on disk."""
-        return self.strategy in ("dbf", "hybrid")
-
-    @property
-    def sorts(self) -> bool:
-        """Return whether rows wait for their place in the order before they are joined."""
-        return self.strategy in ("msf", "hybrid")
-
-
-#: Requested way to save memory; ``auto`` lets the planner choose by the limit.
-AskedMemory = MemoryStrategy | Literal["auto"]
-
-
-#: When result punctuations come out (``PunctuationPolicy``).
-Propagate = Literal["push", "matched", "pull"]
-
-
-@dataclass(frozen=True, slots=True)
-class PunctuationPolicy:
-    """When a family acts on the keys that its streams have closed.
-
-    Attributes:
-        purge_after: Closings in a bucket after which rows of closed keys are removed from the state; None: by
-            cost.
-        propagate: When result punctuations come out. ``push``: without being asked. ``matched``: once both
-            streams have closed a key. ``pull``: when somebody asks.
-        every_us: With ``push``, event time from one propagation to the next; None: any.
-        every_closings: With ``push``, closings in a bucket from one propagation to the next; None: any.
-    """
-
-    purge_after: int | None = None
-    propagate: Propagate = "push"
-    every_us: int | None = None
-    every_closings: int | None = None
-
-    @property
-    def purge_text(self) -> str:
-        """The policy as it is written.
-
-        >>> PunctuationPolicy(purge_after=100).purge_text
-        'lazy(100)'
-        """
-        if self.purge_after is None:
-            return "auto"
-        return "eager" if self.purge_after == 1 else f"lazy({self.purge_after})"
-
-    @property
-    def propagate_text(self) -> str:
-        """The policy as it is written.
-
-        >>> PunctuationPolicy(every_us=10_000_000).propagate_text
-        'every(10s)'
-        """
-        if self.every_closings is not None:
-            return f"every({self.every_closings})"
-        return self.propagate if self.every_us is None else f"every({format_duration(self.every_us)})"
-
-
-@dataclass(frozen=True, slots=True)
-class PurgePrices:
-    """CPU seconds that decide when stored rows are searched for those whose key is closed.
-
-    The defaults are those of the constants that Sluice comes with, for slices that are merged.
-
-    Attributes:
-        per_searched_row: Per stored row that is searched.
-        per_probed_row: Per male and stored row, where rows lie in rings.
-        per_probed_segment: Per male and segment.
-    """
-
-    per_searched_row: float = 2e-09
-    per_probed_row: float = 0.0
-    per_probed_segment: float = 5.27e-09
-
-
 @dataclass(frozen=True, slots=True)
 class FamilyPlan:
     """Queries over one pair of streams and one join key, and how they are joined.
@@ -505,6 +392,16 @@ class FamilyPlan:
         return any(q.kind != "inner" for q in self.queries)
 
     @property
+    def spread_side(self) -> Literal["a", "b"] | None:
+        """Side whose rows are judged, each in one bucket of its key, while the other's rest in all of them.
+
+        None where the rows of both sides, or of neither, rest in one bucket each. A family is of one kind for
+        ever, so its id tells.
+        """
+        sides: tuple[Literal["a", "b"], ...] = ("a", "b")
+        return next((side for side in sides if self.id.endswith(f"-absence-{side}")), None)
+
+    @property
     def has_groups(self) -> bool:
         """Return whether the results of its queries are groups of pairs; all queries agree in this."""
         return any(q.grouping is not None for q in self.queries)
@@ -595,8 +492,9 @@ class Plan:
         families: By id.
         next_bit: First lineage bit never given yet, per family and side: ``("<family>/a", 3)``; the largest
             of departed families under ``"*"``, so that no bit is ever given again.
-        departed: Replication of families without queries, by id. One that comes back goes on with it: at the
-            same boundary its rows may still rest, since only the last version of a boundary takes effect.
+        departed: Replication of families without queries, by id. A family that comes back continues with it:
+            at the same
+            boundary its rows may still rest, since only the last version of a boundary takes effect.
     """
 
     version: int
@@ -609,86 +507,3 @@ class Plan:
     def replications(self) -> dict[str, Replication]:
         """Return the replication of every family that has had any, by id."""
         return dict(self.departed) | {f.id: f.replication for f in self.families if f.replication.replicates}
-
-
-@dataclass(frozen=True, slots=True)
-class Heartbeat:
-    """An idle stream's watermark moves to ``watermark_us`` after the rows of its batch.
-
-    None resets the watermark before the rows of its batch: they alone say where it is from then on.
-    """
-
-    stream_id: int
-    watermark_us: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class Promises:
-    """Punctuations of a stream outside the event log; they take effect behind the rows of their batch.
-
-    Attributes:
-        stream_id: The stream.
-        on: Columns that they fix.
-        rows: Values of these columns, as an Arrow IPC stream in base 64.
-    """
-
-    stream_id: int
-    on: tuple[str, ...]
-    rows: str
-
-
-@dataclass(frozen=True, slots=True)
-class Pull:
-    """Request for the result punctuations that are due; its batch gives them.
-
-    Attributes:
-        query_id: A query of the family.
-        stream_id: Stream of its side a.
-    """
-
-    query_id: int
-    stream_id: int
-
-
-@dataclass(frozen=True, slots=True)
-class Horizon:
-    """Rows of a stream that earlier batches have brought leave the state if their event time is below it.
-
-    They are in no pair with a row of the batch that brings this record, or of a later one.
-
-    Attributes:
-        stream_id: The stream.
-        time_us: The horizon, µs UTC.
-    """
-
-    stream_id: int
-    time_us: int
-
-
-@dataclass(frozen=True, slots=True)
-class ControlRecord:
-    """One entry of the control log, an input row of every bucket.
-
-    Attributes:
-        seq: Position in the log: 1, 2, ... without gaps, in commit order.
-        at_batch: Scripted entries are not admitted before this batch; None admits at once.
-        plan: The version that takes effect, for a plan change.
-        heartbeat: The heartbeat, for a heartbeat.
-        promises: Punctuations.
-        pull: A request for result punctuations.
-        horizon: A horizon. Exactly one of the five is set.
-    """
-
-    seq: int
-    at_batch: int | None = None
-    plan: Plan | None = None
-    heartbeat: Heartbeat | None = None
-    promises: Promises | None = None
-    pull: Pull | None = None
-    horizon: Horizon | None = None
-
-    def __post_init__(self) -> None:
-        if [self.plan, self.heartbeat, self.promises, self.pull, self.horizon].count(None) != 4:
-            raise ValueError(
-                "a control record carries either a plan, a heartbeat, promises, a pull or a horizon"
-            )

@@ -5,7 +5,7 @@ smaller id is ``a``; a self-join keeps the order in which it was written. SQL te
 dialect, the engine's expression evaluator: filters over bare quoted columns of their stream, residual
 and outputs over ``a."column"`` and ``b."column"``.
 
-A query never changes. What people call a query is a *series*: the queries that had its name one after the
+A query never changes. A query, as clients see it, is a *series*: the queries that had its name one after the
 other since it was added, each with an id of its own. An update, a pause and a resume continue the series;
 removing ends it.
 
@@ -141,6 +141,8 @@ class Query:
         hands_on: Whether its pairs are rows of a next step and not results.
         rests: Whether the pairs of ``left`` rest until they can meet no later row. If not, they are made
             again for the later rows (``catalog.steps``).
+        spreads: Whether the buckets of a key share the rows of its one preserved side, and all of them have
+            the other side's rows (``operators.kernels.fragments``). Such queries are a family of their own.
     """
 
     id: int
@@ -160,6 +162,7 @@ class Query:
     hands_on: bool = False
     rests: bool = True
     right: Query | None = None
+    spreads: bool = False
 
     @property
     def announces(self) -> bool:
@@ -188,6 +191,8 @@ class Query:
             raise ValueError(f"{self.kind} join that preserves {self.preserved}")
         if self.left is None and self.right is not None:
             raise ValueError("side b is pairs of a step, and side a is a stream")
+        if self.spreads and len(self.preserved) != 1:
+            raise ValueError(f"rows of {self.preserved} cannot be spread over buckets")
 
 
 #: Why a query left the plan.

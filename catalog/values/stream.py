@@ -80,7 +80,7 @@ def _is_within(path: str, directory: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """How text files are written; the defaults are those of DuckDB.
+    """Dialect of text files; the defaults are those of DuckDB.
 
     Attributes:
         delimiter: Character between the fields of a CSV row.
@@ -122,7 +122,8 @@ class FilesSource:
         max_files_per_batch: Files admitted to one micro-batch; None aligns streams by event time.
         dialect: How its text files are written.
         confinement: Where its files must lie; None for anywhere: a person ran its workload file, or it was
-            registered before there were source roots. Not in the ``repr``, by which runs know their workload.
+            registered before there were source roots. Left out of the ``repr``, which identifies the workload
+            of a run.
     """
 
     format: Literal["parquet", "jsonl", "csv"]
@@ -231,7 +232,8 @@ class KafkaSource:
         headers: (column, header) for each column that a header fills, as text.
         registry: Registry of the schemas of ``avro``. It may move, so it is not in the ``repr`` either.
         begins: (partition, offset) from which on a stream that starts with the latest event reads; other
-            partitions are read from their beginning. Not in the ``repr``, by which runs know their workload.
+            partitions are read from their beginning. Left out of the ``repr``, which identifies the workload
+            of a run.
     """
 
     cluster: KafkaCluster
@@ -278,7 +280,8 @@ class GeneratorSource:
         rate_per_s: Mean rows per second of event time.
         seed: Seed of every random choice.
         columns: How each column is filled; a column not named is uniform over its type's default.
-        rows: Stop after about so many rows; None runs forever (in step with the wall clock).
+        rows: Approximate number of rows after which it stops; None runs forever (in step with the wall
+        clock).
         start_us: Event time of the first row, µs UTC; None is the moment of registration.
     """
 

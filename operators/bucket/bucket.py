@@ -23,14 +23,15 @@ from catalog.steps import (
 )
 from catalog.store.codec import decode
 from catalog.store.plan_differences import BucketRecord, applied
+from catalog.values.control import Horizon, Promises
 from catalog.values.counters.batch_counters import StreamPunctuations
-from catalog.values.plan import FamilyPlan, Horizon, Plan, Promises
+from catalog.values.plan import FamilyPlan, Plan
 from operators.bucket.batch_output import BatchOutput
 from operators.bucket.closing import BatchClosings, decoded_promise
 from operators.bucket.family_batch import FamilyBatch
 from operators.bucket.pairs_again import PairsAgain, held_back
 from operators.bucket.progress import ClockProgress
-from operators.bucket.rank_chains import counting_anew, earlier_rankings, followers
+from operators.bucket.rank_chains import earlier_rankings, followers, restarted_families
 from operators.groups.open_groups import group_results
 from operators.join.compiled_family import CompiledFamily, compile_family
 from operators.join.family_joins import FamilyJoins
@@ -87,7 +88,7 @@ class Bucket:
         arrived: Watermark and newest event time of exchanged intermediates by id, as of the batch that sent
             their pairs (``operators.steps.exchange``).
         exchange_files: Stored ids of the pairs that the last batch has sent to other buckets.
-        anew: Ids of families that begin to count rows anew in this batch.
+        restarted: Ids of families that restart their counts of rows in this batch.
     """
 
     plan: Plan | None = None
@@ -101,7 +102,7 @@ class Bucket:
     late_groups: frozenset[str] = frozenset()
     arrived: dict[int, tuple[int | None, int | None]] = field(default_factory=dict)
     exchange_files: tuple[str, ...] = ()
-    anew: frozenset[str] = frozenset()
+    restarted: frozenset[str] = frozenset()
 
     def process(self, payloads: Sequence[Payload], exchanged: Sequence[ExchangedRows] = ()) -> BatchOutput:
         """Run one batch.
@@ -111,15 +112,15 @@ class Bucket:
             exchanged: Pairs that the buckets have sent to this one in the batch before.
 
         Returns:
-            Results, late rows and counts; what the slices did is left in them until the next batch.
+            Results, late rows and counts; the slices keep their counts of the batch until the next one.
         """
         ordered = sorted(payloads, key=lambda p: p.order)
         batch = ordered[0].batch
         self.plan_changed = False
         self.closed_groups, self.late_groups = {}, frozenset()
-        self.anew = frozenset()
+        self.restarted = frozenset()
         heartbeats, promises, pulled = self._apply_control([text for p in ordered for text in p.control])
-        exchanged = [rows for rows in exchanged if rows.family not in self.anew]
+        exchanged = [rows for rows in exchanged if rows.family not in self.restarted]
         start = self._reached(self.plan)
         setting_out = self._setting_out()
         for stream in self.streams.values():
@@ -261,12 +262,12 @@ class Bucket:
             if beat.watermark_us is None and (stream := self.streams.get(beat.stream_id)) is not None:
                 stream.watermark = stream.watermark.reset()
                 stream.order = None if stream.order is None else stream.order.reset()
-                self.anew |= counting_anew(beat.stream_id, () if plan is None else plan.families)
+                self.restarted |= restarted_families(beat.stream_id, () if plan is None else plan.families)
                 for joins in self.families.values():
                     joins.forget_undecided(beat.stream_id)
-        for family_id in self.anew:
+        for family_id in self.restarted:
             # Old and new ranks of the rows of one combination cannot be compared.
-            self.families[family_id].count_anew()
+            self.families[family_id].restart_counts()
         moved = [(beat.stream_id, beat.watermark_us) for beat in beats if beat.watermark_us is not None]
         promises = [record.promises for record in records if record.promises is not None]
         return moved, promises, {record.pull.query_id for record in records if record.pull is not None}

@@ -410,7 +410,7 @@ def dropped_ids(manifest: bytes) -> tuple[str, ...]:
 
 
 def dropped_before_ids(manifest: bytes) -> tuple[str, ...]:
-    """Return the same of the batch before it; none in manifests of versions that removed it at once."""
+    """Return the stored ids that the batch before it dropped; none where an older version removed them."""
     return tuple(_document(manifest).get("dropped_before", ()))
 
 

@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from catalog.arrow_types import BELOW_COLUMN as BELOW
 from catalog.arrow_types import arrow_type
-from catalog.values.plan import Promises
+from catalog.values.control import Promises
 from operators.bucket.finishing import wait_for_keys
 from operators.closings.closed_keys import first_closings
 from operators.closings.closing_rows import BEHIND_ALL, closing_rows, closings_of, ends, matching
@@ -136,7 +136,7 @@ class BatchClosings:
         Args:
             side: ``a`` or ``b``.
             came: New rows that take part.
-            females: Those of them that belong in this bucket.
+            females: Rows among them that belong in this bucket.
         """
         other = "b" if side == "a" else "a"
         closed = self.joins.closed.get(other)

@@ -65,7 +65,7 @@ def slice_counters(families: Mapping[str, FamilyJoins], clocks: Clocks) -> Itera
                 side=side,
                 slice=index + 1,
                 rows=rows[join_id, side][index],
-                bytes=_bytes(state.segments, rows_of),
+                bytes=_bytes(state.segments, rows_of) if state.segments else 0,
                 segments=len(state.segments),
                 touched=counts.touched,
                 males=counts.males,
@@ -76,8 +76,8 @@ def slice_counters(families: Mapping[str, FamilyJoins], clocks: Clocks) -> Itera
                 results=counts.results,
                 candidates=counts.product,
                 join=join_id,
-                own_bytes=sum(segment.stored_bytes for segment in state.segments),
-                lying=state.rows,
+                own_bytes=sum(segment.stored_bytes for segment in state.segments) if state.segments else 0,
+                lying=state.rows if state.segments else 0,
                 made=counts.made,
                 left=counts.left,
                 lazy_end=joins.chains[join_id].join.lazy_ends[side][index],
@@ -90,7 +90,7 @@ def slice_counters(families: Mapping[str, FamilyJoins], clocks: Clocks) -> Itera
 
 
 def absence_counters(families: Mapping[str, FamilyJoins], clocks: Clocks) -> Iterator[AbsenceCounters]:
-    """Yield what a bucket found absent in the last batch, and what is still to be decided.
+    """Yield the rows that a bucket found absent in the last batch, and the number still to be decided.
 
     In a family with windows of rows, the undecided rows are those that wait for their ranks.
 

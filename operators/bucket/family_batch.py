@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from catalog.steps import is_exchanged, is_intermediate
+from catalog.steps import copied_side, is_exchanged, is_intermediate
 from operators.bucket.batch_output import BatchOutput
 from operators.bucket.closing import BatchClosings, kept_columns
 from operators.bucket.counters import key_counters
@@ -84,9 +84,9 @@ class FamilyBatch:
         more: dict[str, list[tuple[Segment, Segment | None]]] = {}
         for side in SIDES:
             came, *others = self._in_place(side, self._came(side, output))
-            males[side] = came
-            females[side] = self._resting(side, came, output)
-            more[side] = [(rows, self._resting(side, rows, output)) for rows in others if rows is not None]
+            males[side], females[side] = self._placed(side, came, output)
+            placed = (self._placed(side, rows, output) for rows in others)
+            more[side] = [(rows, resting) for rows, resting in placed if rows is not None]
             if joins.absence is not None:
                 keyless[side] = self._keyless(side)
         if joins.ranked is not None:
@@ -230,18 +230,24 @@ class FamilyBatch:
         known = [] if reached is None else [reached - 1]
         return max([*known, *(rows.t_max for rows in males if rows)], default=None)
 
-    def _resting(self, side: str, came: Segment | None, output: BatchOutput) -> Segment | None:
-        """Return those of the new rows that rest in this bucket; counts the keys of all."""
+    def _placed(
+        self, side: str, came: Segment | None, output: BatchOutput
+    ) -> tuple[Segment | None, Segment | None]:
+        """Return which of the new rows probe in this bucket, and which rest in it; count the keys of all."""
         if came is None:
-            return None
+            return None, None
         family = self.joins.family
         placed = family.fragments.place(came.key, came.pos, *self.place)
         # Pairs stay in their bucket, so the rows that they may meet go to all buckets of a key.
         stays = is_intermediate(family.plan.stream_a) and not is_exchanged(family.plan.stream_a)
-        apart = None if stays else placed.female
+        apart = None if stays or side == copied_side(family.plan) else placed.female
         resting = came if apart is None else came.filter(apart)
         output.keys.append(key_counters(family.plan.id, side, came.key, placed.home))
-        return resting if self.closings is None else self.closings.resting(side, came, resting)
+        # A row that is judged takes part in one bucket, where it meets all its partners.
+        probing = resting if side == family.plan.spread_side else came
+        if self.closings is not None:
+            return probing, self.closings.resting(side, came, resting)
+        return probing, resting
 
     def _arrived(self, side: str, limit: int | None) -> Segment | None:
         """Return the rows of a side from all payloads, without those whose clock is below a limit."""

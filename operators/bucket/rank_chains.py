@@ -38,8 +38,8 @@ def followers(plan: FamilyPlan, families: Sequence[FamilyPlan]) -> list[FamilyPl
     return [f for f in families if f.ranks_of_a and any(e.id == plan.id for e in _earlier(f, made_in))]
 
 
-def counting_anew(stream_id: int, families: Sequence[FamilyPlan]) -> frozenset[str]:
-    """Return the ids of the families that count rows anew once the watermark of a stream goes back.
+def restarted_families(stream_id: int, families: Sequence[FamilyPlan]) -> frozenset[str]:
+    """Return the ids of the families that count rows again from 0 once a stream's watermark goes back.
 
     These are the ones with rows of the stream, and the ones that share ranks with these.
 

@@ -8,7 +8,8 @@ in its join and slice. Only females are stored, so each row of a heavy key goes 
 fragments, wherever it was: males of later batches come to all of these.
 
 In a next step with the same key, pairs (side a) stay in the bucket that made them, so the rows of side b rest
-in every fragment of their key. Such a row goes to all new fragments, once to each, and a pair to one of them.
+in every fragment of their key. Rows that are judged rest in one bucket, and those of the other side in every
+fragment. Such a row goes to all new fragments, once to each, and a pair or a judged row to one of them.
 """
 
 from __future__ import annotations
@@ -20,8 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 from catalog.errors import InvariantBroken
-from catalog.steps import is_exchanged, is_intermediate
-from catalog.values.plan import FamilyPlan
+from catalog.steps import copied_side
 from operators.bucket.bucket import Bucket, StreamState
 from operators.closings.closing_rows import ends
 from operators.join.compiled_family import CompiledFamily
@@ -60,11 +60,12 @@ def rehashed(old: Iterable[Bucket], number: int, buckets: int) -> Bucket:
     if new is None:
         raise InvariantBroken("there is no bucket whose rows could be hashed again")
     for joins in new.families.values():
-        if has_copies(joins.family.plan):
+        copied = copied_side(joins.family.plan)
+        if copied is not None:
             for chain in joins.chains.values():
-                _keep_one_copy(chain.slices["b"])
+                _keep_one_copy(chain.slices[copied])
             if joins.ranked is not None:
-                _keep_one_copy([joins.ranked.waiting["b"]])
+                _keep_one_copy([joins.ranked.waiting[copied]])
         for waiting in joins.sorting.values():
             _keep_one_copy([waiting])
         for closed in joins.closed.values():
@@ -82,9 +83,9 @@ def rows_by_slice(buckets: Iterable[Bucket]) -> Counter[SlicePlace]:
     copies: dict[SlicePlace, set[int]] = defaultdict(set)
     for bucket in buckets:
         for family_id, joins in bucket.families.items():
-            copied = has_copies(joins.family.plan)
+            copied = copied_side(joins.family.plan)
             for join_id, side, index, state in joins.slices():
-                if copied and side == "b":
+                if side == copied:
                     for segment in state.segments:
                         copies[family_id, join_id, side, 0].update(segment.pos.tolist())
                 else:
@@ -93,15 +94,9 @@ def rows_by_slice(buckets: Iterable[Bucket]) -> Counter[SlicePlace]:
     return rows
 
 
-def has_copies(family: FamilyPlan) -> bool:
-    """Return whether the rows of side b rest in every fragment of their key: pairs of side a never move."""
-    stays = is_intermediate(family.stream_a) and not is_exchanged(family.stream_a)
-    return stays and family.replication.replicates
-
-
 def _here(family: CompiledFamily, side: str, segment: Segment, number: int, buckets: int) -> Bools:
     """Tell which rows of an old bucket rest in a new one, bool[n]."""
-    if side == "b" and has_copies(family.plan):
+    if side == copied_side(family.plan):
         return family.fragments.comes_to(segment.key, number, buckets)
     here: Bools = family.fragments.rest(segment.key, segment.pos, buckets) == number
     return here
@@ -132,7 +127,7 @@ def _take_ranked(family: CompiledFamily, old: RankedRows, new: RankedRows, numbe
         if ranking.by_key:
             key = rows.column(KEY).to_numpy()
             comes_here = family.fragments.comes_to(key, number, buckets)
-            if has_copies(family.plan) and (known := target.whole()) is not None:
+            if copied_side(family.plan) is not None and (known := target.whole()) is not None:
                 comes_here &= ~np.isin(key, known.column(KEY).to_numpy())
             target.take_over(rows.filter(pa.array(comes_here)))
         elif not target.segments:
@@ -168,7 +163,7 @@ def _alike(bucket: Bucket) -> object:
 
 def _take(old: FamilyJoins, new: FamilyJoins, number: int, buckets: int) -> None:
     """Give a family of a new bucket its rows of an old one."""
-    everywhere = "b" if has_copies(old.family.plan) else None
+    everywhere = copied_side(old.family.plan)
 
     def resting(side: str, segment: Segment) -> Segment:
         return segment.take(np.flatnonzero(_here(old.family, side, segment, number, buckets)))

@@ -27,7 +27,7 @@ import numpy as np
 import pyarrow as pa
 
 from catalog.durations import MIN_TIME_US
-from catalog.values.plan import PurgePrices
+from catalog.values.policies.punctuation_policy import PurgePrices
 from catalog.values.query import UNBOUNDED_US
 from operators.closings.closing_rows import (
     as_stored,
@@ -111,7 +111,7 @@ class ClosedKeys:
         self.discarded = self.purged = self.violating = self.arrived = self.live = self.died = 0
 
     def take_over(self, former: ClosedKeys) -> None:
-        """Take over what was remembered under the previous plan version."""
+        """Take over the closings that were remembered under the previous plan version."""
         self.segments, self.floor_us, self.newest_us = former.segments, former.floor_us, former.newest_us
         self.unpurged, self.males, self.killed = former.unpurged, former.males, former.killed
         self.dead, self.kept = former.dead, former.kept
@@ -173,7 +173,7 @@ class ClosedKeys:
         """Count the rows of the other side with open keys, and those whose keys the batch closes.
 
         Dead rows stay in the state until they are removed, so counts of removed rows say nothing about how
-        long keys are open. Of many rows every nth is looked up.
+        long keys are open. If there are many rows, every nth is looked up.
 
         Args:
             held: Stored rows of the other side.
@@ -235,7 +235,7 @@ class ClosedKeys:
 
         Args:
             found: Dead rows.
-            left: Those of them that stay in the state.
+            left: Rows among them that stay in the state.
             kept: All rows that stay in the state.
         """
         # One more of both, so that a search that finds no dead row is not the last one.

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from math import inf, sqrt
 
-from catalog.values.plan import PurgePrices
+from catalog.values.policies.punctuation_policy import PurgePrices
 
 #: A segment is rewritten if at least one in this many of its rows is dead.
 WORTH_A_REWRITE = 4
@@ -36,8 +36,8 @@ def closings_until_search(
 ) -> float:
     """Return the number of closings after which to search the rows of a side.
 
-    That is the number above, or the one after which so many rows may be dead that segments are rewritten, if
-    that is less: dead rows also take memory.
+    This is the smaller of two numbers: the one above, and the number of closings after which enough rows may
+    be dead for segments to be rewritten. Dead rows also take memory.
 
     Args:
         prices: Calibrated prices.

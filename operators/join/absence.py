@@ -9,7 +9,7 @@ opposite watermark passes its event time by the query's window on its side (matc
 no later row of b is older than b's watermark). The verdict comes in that batch under every strategy, cut and
 slack, since times decide and not the slice in which the row lies. If the other side closes the row's key
 (``operators.closings``), all matches are known at the end of that batch, which decides the row. Rows wait
-where they rest anyway; those whose key is NULL, which match nothing, wait apart. What is known of matches are
+where they rest anyway; those whose key is NULL, which match nothing, wait apart. Known matches are kept as
 marks (``join.marks``).
 
     1. rows that become due are looked up before the chains of the batch move or drop any
@@ -111,7 +111,7 @@ class Absence:
             yield self.keyless[side]
 
     def take_over(self, former: Absence) -> None:
-        """Go on with what was kept under the plan version before."""
+        """Continue with the state of the plan version before."""
         self.marks, self.keyless, self.unsearched = former.marks, former.keyless, former.unsearched
 
     def due(
@@ -129,7 +129,7 @@ class Absence:
         Args:
             held: What rested before the batch, per side and join.
             fresh: New rows per side.
-            keyless: Those without a key, which wait here from now on.
+            keyless: Rows without a key, which wait here from now on.
             before: Watermark per side at the end of the batch before.
             watermarks: The same at the end of this one.
             row_classes: Row classes of the segments.
@@ -176,7 +176,7 @@ class Absence:
         return found
 
     def decide(self, due: Due, pairs: PairTable, watermarks: Mapping[str, int | None]) -> None:
-        """Give the verdicts of a batch and let go of what has been decided; after its chains have run.
+        """Give the verdicts of a batch after its chains have run, and forget decided rows.
 
         Args:
             due: What ``due`` returned.
@@ -264,7 +264,7 @@ class Absence:
         self.keyless[side].segments = []
 
     def is_look_due(self, side: str, held: int) -> bool:
-        """Return whether so many marks came that rows must be searched; restart the count then.
+        """Return whether enough marks came for rows to be searched; restart the count then.
 
         Args:
             side: Side of the rows.

@@ -147,7 +147,8 @@ class Chain:
                 self._expire(side, passed, watermarks[other])
             live = self.classes.family.lineages[side].live
             for state in self.slices[side]:
-                compact(state, self.join.slacks[side], live, partial(self._without_dead, side, state))
+                if state.segments:
+                    compact(state, self.join.slacks[side], live, partial(self._without_dead, side, state))
 
     def process_ranked(
         self,
@@ -281,6 +282,9 @@ class Chain:
             return
         slices = self.slices[side]
         for index, state in enumerate(slices):
+            # Of a thousand slices most are empty.
+            if not state.segments:
+                continue
             end_of = partial(self._loses_us, side, index) if self.join.slacks[side] else None
             last = index + 1 == len(slices)
             if last and self.rings is not None:
@@ -290,7 +294,7 @@ class Chain:
             if last:
                 state.counts.purged += sum(map(len, before)) - state.rows
             for segment in leaving:
-                self._propagate(side, segment, state, slices[index + 1])
+                self._propagate(side, segment, index, watermark_us)
             if side in self.dead:
                 whole = set(map(id, before))
                 parts = [s if id(s) in whole else self._without_dead(side, state, s) for s in state.segments]
@@ -345,7 +349,27 @@ class Chain:
         self.classes.put(kept, self.classes.of(side, segment).select(keep))
         return kept
 
-    def _propagate(self, side: str, segment: Segment, state: SliceState, following: SliceState) -> None:
+    def _propagate(self, side: str, segment: Segment, index: int, watermark_us: int | None = None) -> None:
+        """Let a segment leave a slice for the next one, or for all that the watermark has passed already.
+
+        Args:
+            side: Side of the rows.
+            segment: The rows.
+            index: Index of the slice.
+            watermark_us: Opposite watermark; None: the segment goes no further than to the next slice.
+        """
+        slices = self.slices[side]
+        to = index + 1
+        if watermark_us is not None and side not in self.dead:
+            ends_us = self.ends_us[side]
+            passed = min(bisect_right(ends_us, watermark_us - segment.t_max, to), len(slices) - 1)
+            # Of the queries that reach a slice all reach those before it, too.
+            if passed > to and self._all_reach(side, segment, slices[passed].reach):
+                for state in slices[to : passed + 1]:
+                    state.counts.moved_in += len(segment)
+                slices[passed].segments.append(segment)
+                return
+        state, following = slices[index], slices[to]
         reaching = self.reaching(side, segment, following.reach)
         following.counts.filtered += len(segment) - (0 if reaching is None else len(reaching))
         kept = None if reaching is None else self._without_dead(side, state, reaching)
@@ -393,7 +417,7 @@ class Chain:
                 if count < len(segment):
                     staying.append(segment.filter(~passed))
                 if index + 1 < len(slices):
-                    self._propagate(side, segment.filter(passed), state, slices[index + 1])
+                    self._propagate(side, segment.filter(passed), index)
                 else:
                     state.counts.purged += count
             state.segments = staying
@@ -472,8 +496,8 @@ class Chain:
                     slices[number].counts.made += made
                 self._count_results(chunk.apart)
                 pairs.add(chunk)
-        for state, count in zip(slices, touched.tolist(), strict=True):
-            state.counts.touched += count
+        for number in np.flatnonzero(touched).tolist():
+            slices[number].counts.touched += int(touched[number])
         if self.rings is not None:
             self.rings[side].counts.scanned += sum(p.scan.scanned for p in probings if p.scan is not None)
 
@@ -485,13 +509,17 @@ class Chain:
                 a's side.
         """
         bounds = self.join.builder.router
-        starts = [("a", 0), *(("a", us) for us in bounds.bounds_a.tolist())]
-        starts += [("b", 0), *(("b", us) for us in bounds.bounds_b.tolist())]
-        for place in np.flatnonzero(apart).tolist():
-            side, start_us = starts[place]
+        first_b = len(bounds.bounds_a) + 1
+        for side, own, bounds_us in (
+            ("a", apart[:first_b], bounds.bounds_a),
+            ("b", apart[first_b:], bounds.bounds_b),
+        ):
+            places = np.flatnonzero(own)
+            starts_us = np.where(places > 0, bounds_us[places - 1], 0)
             slices = self.slices[side]
-            number = min(bisect_right(self.ends_us[side], start_us), len(slices) - 1)
-            slices[number].counts.results += int(apart[place])
+            for start_us, count in zip(starts_us.tolist(), own[places].tolist(), strict=True):
+                number = min(bisect_right(self.ends_us[side], start_us), len(slices) - 1)
+                slices[number].counts.results += count
 
     def _probings(
         self,
@@ -506,9 +534,14 @@ class Chain:
         reaching: Int64s | None = None
         keys, times, oldest, newest = males.key, males.ts, males.t_min, males.t_max
         arrivals = None if self.rings is None else self.rings[side].arrivals(males)
-        for number, state in enumerate(self.slices[side]):
-            # Males that come to the first slice were admitted to the join: they reach one of its queries.
-            keep = classes.serving(len(males), state.reach) if number else None
+        slices = self.slices[side]
+        # Males that come to the first slice were admitted to the join: they reach one of its queries. Of the
+        # queries that reach a slice all reach those before it, too.
+        all_come = bisect_left(
+            slices[1:], True, key=lambda state: classes.serving(len(males), state.reach) is not None
+        )
+        for number, state in enumerate(slices):
+            keep = classes.serving(len(males), state.reach) if number > all_come else None
             if keep is not None:
                 if not keep.any():
                     break
@@ -516,6 +549,8 @@ class Chain:
                 keys, times = males.key[reaching], males.ts[reaching]
                 oldest, newest = int(times.min()), int(times.max())
             state.counts.males += len(keys)
+            if not state.segments and (arrivals is None or number + 1 < len(slices)):
+                continue
             state.counts.product += len(keys) * state.rows
             if arrivals is not None:
                 scans = self._scans(side, number, arrivals if keep is None else arrivals.only(keep), reached)

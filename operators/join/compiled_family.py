@@ -16,7 +16,8 @@ from operator import or_
 from typing import Literal
 
 from catalog.steps import is_intermediate
-from catalog.values.plan import FamilyPlan, JoinPlan, PlannedQuery, Probe
+from catalog.values.plan import FamilyPlan, JoinPlan, PlannedQuery
+from catalog.values.policies.probe import Probe
 from catalog.values.query import UNBOUNDED_US
 from catalog.values.stream import Stream
 from operators.closings.contract import SideContract, side_contract

@@ -68,8 +68,8 @@ class FamilyJoins:
         groups: Open groups; None where the results are pairs.
         waiting: Closed keys that are not finished; None where no query asks about them.
         parked: Rows per side that wait on disk; empty unless the family saves memory so.
-        sorting: Rows per side that wait for their place in the order before they are joined; none unless the
-            family sorts them, or has done so until this batch.
+        sorting: Rows per side that wait for their place in the order before they are joined. Only a family
+            that sorts has them, and one that sorted until this batch.
     """
 
     family: CompiledFamily
@@ -157,8 +157,8 @@ class FamilyJoins:
                 for side, other in _OPPOSITES
                 if other in self.closed
             }
-            # Rows whose key is closed do not rest, and are decided all the same. Families with absence have
-            # one bucket for each key, so their other rows all rest here.
+            # Rows whose key is closed do not rest, and are decided all the same. Rows that are judged take
+            # part in one bucket, so all others rest here.
             judged = {side: fresh[side] if side in met else resting[side] for side in SIDES}
             new = {side: [rows for rows in (judged[side],) if rows is not None] for side in SIDES}
             due = absence.due(held, new, keyless, before, watermarks, self.classes, met)
@@ -246,7 +246,7 @@ class FamilyJoins:
         return pairs
 
     def opposite_reached(self, watermarks: Mapping[str, int | None]) -> Mapping[str, int | None]:
-        """Return the progress of the other side past the slices of each side, on the clock of the side.
+        """Return how far the other side has passed the slices of each side, on that side's clock.
 
         Args:
             watermarks: Watermark per side.
@@ -308,10 +308,10 @@ class FamilyJoins:
         for state in self.states():
             yield from state.segments
 
-    def count_anew(self) -> None:
+    def restart_counts(self) -> None:
         """Join no resting row any more, because ranks begin again."""
         if self.ranked is not None:
-            self.ranked.start_anew()
+            self.ranked.restart()
             for _, _, _, state in self.slices():
                 state.segments = []
 
@@ -417,7 +417,7 @@ class FamilyJoins:
         return slices, sum(unneeded_rows.values())
 
     def replace(self, state: Holder, index: int, stored: Segment) -> None:
-        """Put the stored form of a segment in its place; what is known of its rows stays known."""
+        """Replace a segment by its stored form; facts about its rows are kept."""
         # Looked up, not taken out: another join may hold the same segment, and asks next.
         classes = self.classes.known(state.segments[index])
         state.segments[index] = stored

@@ -60,7 +60,7 @@ class NearestMatches:
         Args:
             marks: Marks of the side.
             group: Number of the condition group.
-            besides: Marks that may be added: there are places for them.
+            besides: Marks that may be added later; they get places now.
         """
         parts = [part for segment in marks if len((part := _of_group(segment, group)).pos)]
         positions = [part.pos for part in (*parts, *(() if besides is None else (besides,)))]
@@ -74,7 +74,10 @@ class NearestMatches:
 
     def add(self, marks: GroupMarks) -> None:
         """Take in marks at positions that have places; one may come twice."""
-        place = self._places(marks.pos)
+        if self.table is not None:
+            self.table.take_nearer(self.ahead, self.behind, marks.pos, marks.ahead, marks.behind)
+            return
+        place = np.searchsorted(self.known, marks.pos)
         np.minimum.at(self.ahead, place, marks.ahead)
         np.minimum.at(self.behind, place, marks.behind)
 
@@ -85,18 +88,15 @@ class NearestMatches:
             return none, none
         if self.table is not None:
             return self.table.nearest(self.ahead, self.behind, pos, NO_MATCH)
-        place = np.minimum(self._places(pos), len(self.known) - 1)
+        place = np.minimum(np.searchsorted(self.known, pos), len(self.known) - 1)
         inside = self.known[place] == pos
         return np.where(inside, self.ahead[place], NO_MATCH), np.where(inside, self.behind[place], NO_MATCH)
 
     def unmatched(self, pos: Int64s, *, once: bool) -> int:
-        """Count the distinct positions without a match; ``once`` says that none of them is there twice."""
+        """Count the distinct positions without a match; ``once`` says that each occurs once."""
         ahead, behind = self.at(pos)
         none = (ahead == NO_MATCH) & (behind == NO_MATCH)
         return int(np.count_nonzero(none)) if once else len(np.unique(pos[none]))
-
-    def _places(self, pos: Int64s) -> Int64s:
-        return np.searchsorted(self.known, pos) if self.table is None else self.table.places(pos)
 
 
 @dataclass(slots=True, eq=False)
@@ -131,7 +131,7 @@ class GroupMarks:
         return self if after_us is None else self._select(self.ts > after_us)
 
     def nearer(self, known: NearestMatches) -> GroupMarks | None:
-        """Return the marks that are nearer than what is known; None without any."""
+        """Return the marks that are nearer than the known ones; None if there are none."""
         ahead, behind = known.at(self.pos)
         nearer = (self.ahead < ahead) | (self.behind < behind)
         if nearer.all():

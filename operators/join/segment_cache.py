@@ -1,7 +1,7 @@
 """Decoded segments of a worker process: the one module-level state of the operators.
 
 Which worker serves a bucket changes from batch to batch, and a segment that was decoded by another worker is
-decoded once more. So a worker keeps what it has at hand, bounded in bytes. A segment's bytes never change
+decoded once more. So a worker keeps decoded segments, bounded in bytes. A segment's bytes never change
 under its id, and ids of another checkpoint never match.
 """
 

@@ -35,7 +35,7 @@ from operators.segments.segment import Segment
 #: A run of neighbouring segments is merged when it is so long and no member holds most of its rows, so
 #: that every row is rewritten about log_4(rows / rows of a batch) times.
 COMPACTION_FANIN = 4
-#: Distances are compared with so many boundaries one after the other; a binary search pays beyond that.
+#: Distances are compared with so many boundaries one after the other; sorting them pays beyond that.
 FEW_BOUNDARIES = 16
 #: A segment of so many rows is merged no more: it is stored as one value.
 MAX_MERGED_ROWS = 1_000_000
@@ -141,13 +141,14 @@ def count_per_slice(ends_us: Sequence[int], distance: Int64s) -> list[int]:
     inner = ends_us[:-1]
     first, last = bisect_right(inner, int(distance.min())), bisect_right(inner, int(distance.max()))
     if last - first > FEW_BOUNDARIES:
-        places = np.searchsorted(np.array(inner), distance, side="right")
-        return [int(count) for count in np.bincount(places, minlength=len(ends_us))]
+        nearer = np.searchsorted(np.sort(distance), np.array(inner[first:last]))
+        counts[first : last + 1] = np.diff(nearer, prepend=0, append=len(distance)).tolist()
+        return counts
     below = 0
     for number in range(first, last):
-        nearer = int(np.count_nonzero(distance < inner[number]))
-        counts[number] = nearer - below
-        below = nearer
+        so_far = int(np.count_nonzero(distance < inner[number]))
+        counts[number] = so_far - below
+        below = so_far
     counts[last] = len(distance) - below
     return counts
 

@@ -14,6 +14,10 @@ fragments are among those of more, and a row's female is found again from key, p
 that was in force when it came. The number of fragments may grow without moving a row; it must not fall while
 rows rest (``catalog.values.plan.Replication``).
 
+Where absence is judged, the rows of one side take part in one bucket of their key, and those of the other
+side rest in all of them. So a row meets all its partners in one bucket, which can tell that there are none.
+A new bucket would lack the other side's rows, so such keys have all buckets from the first row on.
+
 Source: the distributed join of that name (see Stamos, Young, IEEE TPDS 1993). Male and female copies of a row
 are State-Slice's (VLDB 2006, §4.2); there both stay in one chain, and nothing is spread over buckets.
 """

@@ -14,7 +14,7 @@ NEVER = -(2**62)
 
 @numba.njit(numba.void(INT64S, INT64S, INT64S_READ, INT64S_READ), nogil=True, cache=True)
 def take_nearer(ahead: Int64s, behind: Int64s, rows: Int64s, apart: Int64s) -> None:
-    """Take in matches where they are nearer than what is known.
+    """Take in matches that are nearer than the known ones.
 
     Args:
         ahead: int64[n], distances of the nearest matches ahead, updated.
@@ -29,6 +29,42 @@ def take_nearer(ahead: Int64s, behind: Int64s, rows: Int64s, apart: Int64s) -> N
                 ahead[row] = distance
         elif -distance < behind[row]:
             behind[row] = -distance
+
+
+@numba.njit(
+    numba.void(INT64S, INT64S, INT64S_READ, INT64S_READ, INT64S_READ, INT64, INT64, INT64, INT64),
+    nogil=True,
+    cache=True,
+)
+def take_nearer_at(
+    ahead: Int64s,
+    behind: Int64s,
+    pos: Int64s,
+    ahead_of_pos: Int64s,
+    behind_of_pos: Int64s,
+    row_bits: int,
+    first: int,
+    low: int,
+    width: int,
+) -> None:
+    """Take in distances of positions, in columns that are laid out by position (``kernels.positions``).
+
+    Args:
+        ahead: int64[places], distances of the nearest matches ahead, updated.
+        behind: int64[places], the same behind.
+        pos: int64[n], positions, all of them with a place.
+        ahead_of_pos: int64[n], distance ahead of each.
+        behind_of_pos: int64[n], distance behind of each.
+        row_bits: Bits of a position that are the row.
+        first: First piece.
+        low: First row of each piece.
+        width: Places of each piece.
+    """
+    for number in range(len(pos)):
+        piece = pos[number] >> row_bits
+        at = (piece - first) * width + pos[number] - (piece << row_bits) - low
+        ahead[at] = min(ahead[at], ahead_of_pos[number])
+        behind[at] = min(behind[at], behind_of_pos[number])
 
 
 @numba.njit(THREE_INT64S(INT64S_READ, INT64S_READ, INT64, INT64, BOOLS_READ), nogil=True, cache=True)
@@ -56,8 +92,8 @@ def passed_windows(
         else:
             until = np.searchsorted(windows, now - ts[row], side="right")
         start = until
-        while start > 0 and windows[start - 1] > then - ts[row]:
-            start -= 1
+        if start > 0 and windows[start - 1] > then - ts[row]:
+            start = np.searchsorted(windows[: start - 1], then - ts[row], side="right")
         if start < until:
             rows[found], first[found], last[found] = row, start, until
             found += 1

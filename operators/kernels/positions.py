@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from operators.kernels.keys import Int64s
-from operators.kernels.nearest import nearest_at
+from operators.kernels.nearest import nearest_at, take_nearer_at
 
 _ROW_BITS = 32
 _ROW = (1 << _ROW_BITS) - 1
@@ -57,6 +57,23 @@ class PositionTable:
         """Return the places of positions that the table covers, int64[n]."""
         places: Int64s = ((pos >> _ROW_BITS) - self.first) * self.width + (pos & _ROW) - self.low
         return places
+
+    def take_nearer(
+        self, ahead: Int64s, behind: Int64s, pos: Int64s, ahead_of_pos: Int64s, behind_of_pos: Int64s
+    ) -> None:
+        """Take in distances of matches.
+
+        Args:
+            ahead: int64[size], distances ahead by place, updated.
+            behind: int64[size], distances behind, updated.
+            pos: int64[n], positions that the table covers.
+            ahead_of_pos: int64[n], distance ahead of each.
+            behind_of_pos: int64[n], distance behind of each.
+        """
+        take_nearer_at(
+            *(ahead, behind, pos, ahead_of_pos, behind_of_pos),
+            *(_ROW_BITS, self.first, self.low, self.width),
+        )
 
     def nearest(self, ahead: Int64s, behind: Int64s, pos: Int64s, none: int) -> tuple[Int64s, Int64s]:
         """Look distances of matches up, int64[n] each.

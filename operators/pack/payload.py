@@ -51,7 +51,7 @@ class StreamHeader:
     order: OrderedRows | None = None
 
 
-#: What reading bytes raises that are none of ours (ArrowInvalid and bad JSON are ValueErrors).
+#: Errors of reading bytes that are not a payload (ArrowInvalid and bad JSON are ValueErrors).
 _MALFORMED = (
     ValueError,
     TypeError,
@@ -209,7 +209,7 @@ class Payload:
         for family, side, size, name in header["rows"]:
             if name:
                 if read is None:
-                    raise ValueError(f'rows came in file "{name}", which nobody here can read')
+                    raise ValueError(f'rows came in file "{name}", which this machine cannot read')
                 rows[family, side] = decode_rows(read(name))
                 files[family, side] = ArrivedFile(name, size)
             else:

@@ -33,7 +33,7 @@ class Parted(NamedTuple):
         rows: bool[n], which of them are rows; None: all.
         promises: The punctuations; none if no family uses any of them.
         received: Number of the punctuations.
-        ignored: Number of those that no family uses.
+        ignored: Number of punctuations that no family uses.
     """
 
     table: pa.Table

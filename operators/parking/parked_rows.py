@@ -68,7 +68,7 @@ class ParkingCounts:
 
 
 def _not_loaded(segment_id: str) -> Segment:
-    raise LookupError(f"segment {segment_id} is closed, and nothing says how to open it")
+    raise LookupError(f"segment {segment_id} is closed, and it is not known how to open it")
 
 
 @dataclass(slots=True, eq=False)

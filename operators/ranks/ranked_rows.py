@@ -50,7 +50,7 @@ class RankedRows:
     released_us: int | None = None
 
     def __post_init__(self) -> None:
-        self.start_anew()
+        self.restart()
 
     def states(self) -> list[Ranking | WaitingRows]:
         """Return the holders of its segments, in a fixed order."""
@@ -61,7 +61,7 @@ class RankedRows:
         self.rankings, self.waiting = former.rankings, former.waiting
         self.released_us = former.released_us
 
-    def start_anew(self) -> None:
+    def restart(self) -> None:
         """Forget all rows: a watermark goes back, so rows may come before rows already counted."""
         self.rankings = {s: Ranking(c == "key rows") for s, c in self.clocks.items() if c != "time"}
         self.waiting = {side: WaitingRows() for side in SIDES}
@@ -107,7 +107,7 @@ class RankedRows:
         """
         before_us = self._release_before_us(watermarks)
         if before_us is not None:
-            # A stream's watermark goes back only by ``start_anew``.
+            # A stream's watermark goes back only by ``restart``.
             self.released_us = before_us
         for side, ranking in self.rankings.items():
             asked = [self._least_male_us(side, watermarks), *(t for of in following for t in of.values())]

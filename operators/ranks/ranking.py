@@ -92,7 +92,7 @@ class Ranking:
         return self._ranks(key, times, np.full(len(times), _LAST, dtype=np.int64))
 
     def is_look_due(self, held: int) -> bool:
-        """Return whether so many rows have come that resting rows must be searched; restart the count then.
+        """Return whether enough rows have come for resting rows to be searched; restart the count then.
 
         Args:
             held: Number of the resting rows.

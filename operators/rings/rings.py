@@ -5,8 +5,8 @@
                  [11 12]        [10]           []
 
 A male looks at the head of its ring, removes the rows that have expired, and scans those behind it. Which
-other rings lose their expired rows when a row comes is the *invalidation* (``catalog.values.plan.Probe``).
-Nested loops are one ring.
+other rings lose their expired rows when a row comes is the *invalidation*
+(``catalog.values.policies.probe.Probe``). Nested loops are one ring.
 
 A ring remembers ``gone``, the time up to which its rows were removed. Its head in every segment follows from
 this time, also after a restart, so the bucket's manifest keeps nothing else. A segment is dropped once all of
@@ -27,7 +27,7 @@ from typing import Final
 
 import numpy as np
 
-from catalog.values.plan import Probe
+from catalog.values.policies.probe import Probe
 from operators.kernels.keys import Bools, Int64s
 from operators.rings.ring_kernel import heads_behind, remove_expired, scan_rings
 from operators.segments.cell_index import CellIndex

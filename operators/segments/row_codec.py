@@ -115,7 +115,7 @@ def _widened(field: pa.Field, column: pa.Array) -> tuple[pa.Field, pa.Array]:
     facts = dict(field.metadata)
     kind, _, smallest = facts.pop(_FROM).decode().partition(" ")
     if kind not in _WIDE:
-        raise ValueError(f'column "{field.name}" is of no type that is narrowed: "{kind}"')
+        raise ValueError(f'column "{field.name}" has a type that is not narrowed: "{kind}"')
     wide = np.dtype(kind).type
     values = column.to_numpy().astype(wide)
     values += wide(smallest)

@@ -30,7 +30,7 @@ class RowKinds:
 
     Attributes:
         lives: Live places of each lineage word; None before the first look.
-        codes: int64[n], or uint8[n] of few kinds: kind of each row; None when all rows are of the same.
+        codes: Kind of each row, int64[n], or uint8[n] if there are few kinds; None if all rows have one kind.
         kinds: The kinds that occur; one of version 0 without rows.
     """
 

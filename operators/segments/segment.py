@@ -99,7 +99,7 @@ class Segment:
         id: Stored id (``operators.segments.view_names``); empty until it is stored.
         values: Stored id and length of every stored value that it is made of, its rows' first.
         stored_rows: Number of rows in the first of these, of which a view has some; 0 until it is stored.
-        origin: Stored rows that these ones are; None if there are no such ones, and once it is stored.
+        origin: Stored rows of which these are a part; None if there are none, and once it is stored.
         arrived: File that has these very rows already; None if there is none, and once it is stored.
         alike: Which rows answer filters alike, as far as anybody asked.
         cells: Indexes of the rows by cell, by the number of cells; those that were asked for.

@@ -189,7 +189,7 @@ class SegmentFiles:
         publish(self.directory, stored_ids)
 
     def remove(self, stored_ids: Iterable[str]) -> None:
-        """Remove values that no manifest that counts names; those that have gone already stay so."""
+        """Remove values that no valid manifest names; a value that does not exist is skipped."""
         self._check_fence()
         stored_ids = list(stored_ids)
         # Rows on their way are files of this machine, whatever the folder is.

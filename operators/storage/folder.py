@@ -171,7 +171,7 @@ def read(folder: Folder, name: str) -> bytes | None:
 
 
 def remove(folder: Folder, gone: Iterable[str]) -> None:
-    """Remove files; those that have gone already stay so.
+    """Remove files; a file that does not exist is skipped.
 
     Raises:
         StorageDown: The object store cannot be reached.

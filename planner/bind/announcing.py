@@ -125,7 +125,7 @@ def _json_value(output: Output) -> str:
 def _refuse(construct: str, hint: str, statement: Statement, node: exp.Expr) -> NoReturn:
     raise UnsupportedCql(
         f"{PUNCTUATION_OUTPUT} {construct} is not supported",
-        detail="In a result punctuation it says of which key no later result comes.",
+        detail="In a result punctuation, this column names the key that has no later result.",
         hint=hint,
         location=at_expression(statement.text, node),
     )

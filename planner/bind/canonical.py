@@ -28,9 +28,8 @@ from planner.errors import AmbiguousColumn, CqlSyntaxError, UnknownColumn, Unkno
 from planner.expressions.comparisons import conjunction
 from planner.expressions.expressions import bare, compile_condition
 from planner.expressions.typed import Typed
-from planner.predicates.condition_text import render, text_of
 from planner.predicates.conditions import columns_read
-from planner.predicates.simplify import simplify
+from planner.predicates.simplify import simplest
 from planner.sql.locate import at_expression
 from planner.sql.normalize import conjuncts, distributed
 from planner.sql.scope import ResolvedColumn
@@ -38,10 +37,6 @@ from planner.sql.statement import parse_condition
 
 #: Canonical texts of a filter that every row passes, and of one that none does.
 ALWAYS, NEVER = "TRUE", "FALSE"
-
-#: Most passes until nothing changes. One does nearly all: ``v < w OR v >= w`` becomes two conditions, which a
-#: second one sees apart.
-_PASSES = 4
 
 
 def canonical(parts: Sequence[Typed]) -> Typed:
@@ -56,12 +51,7 @@ def canonical(parts: Sequence[Typed]) -> Typed:
     """
     if not parts:
         return Typed(ALWAYS, "boolean")
-    condition = conjunction(list(parts)).meaning
-    text = render(condition)
-    for _ in range(_PASSES):
-        before, condition = text, simplify(condition)
-        if (text := text_of(condition)) == before:
-            break
+    condition, text = simplest(conjunction(list(parts)).meaning)
     return Typed(text, "boolean", columns_read(condition), form="compound", predicate=condition)
 
 

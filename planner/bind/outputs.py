@@ -79,7 +79,7 @@ def outputs_of(items: Sequence[OutputItem]) -> tuple[Output, ...]:
             )
         if folded in seen:
             raise InvalidOutput(
-                f'result column "{item.name}" is there twice',
+                f'result column "{item.name}" appears twice',
                 hint="Write another name behind AS.",
                 location=item.location,
             )

@@ -74,7 +74,7 @@ def rewrite(cql: str, streams: Mapping[str, Stream], parts: QueryParts) -> str:
         parts: New parts; at least one.
 
     Returns:
-        A text that means the same but for these parts.
+        A text that means the same except in these parts.
 
     Raises:
         InvalidInput: A part is invalid, or not by itself; ``path`` says which.

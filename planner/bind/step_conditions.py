@@ -236,7 +236,7 @@ def origin_of(scope: StepScope, side: SideName, column: str) -> Origin:
         for each in scope.written[position].stream.columns:
             if scope.named((position, each.name)) == (side, column):
                 return position, each.name
-    raise LookupError(f"column {column} of side {side} is of no stream")
+    raise LookupError(f"column {column} of side {side} belongs to no stream")
 
 
 def compiled(node: exp.Expr, columns: frozenset[Origin], scope: StepScope, column_sql: ColumnSql) -> Typed:

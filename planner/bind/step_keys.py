@@ -69,7 +69,7 @@ class JoinShape:
 
 @dataclass(frozen=True, slots=True)
 class Joining:
-    """How the streams of a query are joined.
+    """Order in which the streams of a query are joined.
 
     Attributes:
         positions: Positions in FROM, in the order in which they are joined; those of a group stand together.

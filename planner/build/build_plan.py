@@ -21,23 +21,21 @@ from catalog.steps import (
     stream_sides,
     widest_sides,
 )
-from catalog.values.boundaries import Boundaries
 from catalog.values.calibration import Calibration
 from catalog.values.plan import (
     ALL_BUCKETS,
-    AskedProbe,
     Band,
+    Boundaries,
     FamilyPlan,
     JoinPlan,
     Plan,
     PlannedFilter,
     PlannedQuery,
-    Probe,
-    PunctuationPolicy,
-    PurgePrices,
     Replication,
     Strategy,
 )
+from catalog.values.policies.probe import AskedProbe, Probe
+from catalog.values.policies.punctuation_policy import PunctuationPolicy, PurgePrices
 from catalog.values.query import Query, Side
 from catalog.values.statistics import Profile
 from catalog.values.stream import Stream
@@ -156,7 +154,7 @@ def build_plan(
         )
         sides = (members[0].a.stream_id, members[0].b.stream_id)
         promised = any(streams[i].has_contract for i in sides if i in streams)
-        if not is_theta(family_id) and promised:
+        if not is_theta(family_id) and not family.spreads and promised:
             # Buckets that a key later spreads to would not know that it is closed.
             asked = HASHED
         hands_on = any(q.hands_on for q in members)
@@ -379,7 +377,10 @@ def _family_plan(
 
 
 def chooses_band(
-    queries: Sequence[Query], streams: Mapping[int, Stream], previous: Plan | None, anew: Collection[str] = ()
+    queries: Sequence[Query],
+    streams: Mapping[int, Stream],
+    previous: Plan | None,
+    replanned: Collection[str] = (),
 ) -> bool:
     """Return whether statistics are to choose the band of a family (``families.bands``).
 
@@ -387,9 +388,9 @@ def chooses_band(
         queries: All queries.
         streams: Streams by id.
         previous: Plan version in force until now.
-        anew: Ids of families that are planned again.
+        replanned: Ids of families that are planned again.
     """
-    settled = set() if previous is None else {f.id for f in previous.families} - set(anew)
+    settled = set() if previous is None else {f.id for f in previous.families} - set(replanned)
     return any(
         len(candidate_bands((q.residual for q in members), _types(members, streams))) > 1
         for name, members in families(queries).items()

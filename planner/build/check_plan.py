@@ -19,7 +19,7 @@ from catalog.steps import (
     plan_streams,
     taken_intermediates,
 )
-from catalog.values.plan import FamilyPlan, Plan, PlannedQuery, Replication
+from catalog.values.plan import ALL_BUCKETS, FamilyPlan, Plan, PlannedQuery, Replication
 from catalog.values.stream import Stream
 from planner.build.check_joins import check_joins
 from planner.errors import InvalidPlan
@@ -81,6 +81,7 @@ def _check_family(family: FamilyPlan, streams: dict[int, Stream]) -> None:
         absence=family.judges_absence,
         groups=family.has_groups,
         clocks=(family.clock_a, family.clock_b),
+        spread=family.spread_side,
     )
     _require(
         family.id == derived, f"{where}: id does not follow from streams, key, kind and clocks of queries"
@@ -100,9 +101,18 @@ def _check_family(family: FamilyPlan, streams: dict[int, Stream]) -> None:
             (query.kind == "inner") == (not query.preserved),
             f'query "{query.name}": {query.kind} join that preserves {query.preserved}',
         )
+    spread = family.spread_side
     _require(
-        not (family.judges_absence and family.replication.replicates),
+        not (family.judges_absence and family.replication.replicates) or spread is not None,
         f"{where}: partners of a row would come to several buckets",
+    )
+    _require(
+        spread is None or all(q.preserved == (spread,) for q in family.queries),
+        f"{where}: rows that rest in several buckets would be judged in each of them",
+    )
+    _require(
+        spread is None or family.replication.every == ALL_BUCKETS,
+        f"{where}: a new bucket of a key would lack the rows that rest in the others",
     )
     grouped = [q.grouping is not None for q in family.queries]
     _require(all(grouped) or not any(grouped), f"{where}: groups beside pairs")

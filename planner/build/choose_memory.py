@@ -12,7 +12,8 @@ Source: Window-Oblivious Join (Wu, Tan, Zhou), §4 and §4.2. We differ as in ``
 
 from __future__ import annotations
 
-from catalog.values.plan import FamilyPlan, Memory
+from catalog.values.plan import FamilyPlan
+from catalog.values.policies.memory import Memory
 from planner.build.objective import Objective
 from planner.costs.rates import FamilyRates, memory_rows
 from planner.families.families import SIDES

@@ -12,9 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from catalog.errors import SluiceError
-from catalog.values.boundaries import Boundaries
 from catalog.values.migration import ExplicitStep
-from catalog.values.plan import FamilyPlan
+from catalog.values.plan import Boundaries, FamilyPlan
 from catalog.wording import nearest_or_known
 from planner.build.retained_boundaries import boundaries_of, is_one_chain
 from planner.errors import NoSharedChain, UnknownBoundary

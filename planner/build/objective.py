@@ -12,17 +12,12 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TypeVar
 
-from catalog.values.boundaries import Boundaries
 from catalog.values.calibration import Calibration
 from catalog.values.migration import OnLeave
-from catalog.values.plan import (
-    AskedMemory,
-    AskedProbe,
-    Partitioning,
-    Plan,
-    PunctuationPolicy,
-    Strategy,
-)
+from catalog.values.plan import Boundaries, Partitioning, Plan, Strategy
+from catalog.values.policies.memory import AskedMemory
+from catalog.values.policies.probe import AskedProbe
+from catalog.values.policies.punctuation_policy import PunctuationPolicy
 from catalog.values.query import Query
 from planner.build.retained_boundaries import NO_BOUNDARIES, ByFamily, kept_families, retained_boundaries
 from planner.costs.calibrated import CalibratedModel
@@ -199,18 +194,18 @@ class Objective:
         return limited or "cpu-opt" in (self.strategy, *self.family_strategies.values())
 
     def weighs_keys(
-        self, previous: Plan | None, queries: Iterable[Query], anew: Collection[str] = ()
+        self, previous: Plan | None, queries: Iterable[Query], replanned: Collection[str] = ()
     ) -> bool:
         """Return whether the next plan depends on the keys of a family, which comes or is planned again.
 
         Args:
             previous: Plan in force.
             queries: Queries that run in the version to come.
-            anew: Ids of families that are planned again.
+            replanned: Ids of families that are planned again.
         """
         if self.partitioning != "auto":
             return False
-        kept = kept_families(previous, anew)
+        kept = kept_families(previous, replanned)
         plan = () if previous is None else previous.families
         # Who is in a kept family already asks for no other one; and there may be a thousand of them.
         known = {q.id for f in plan if f.id in kept for q in f.queries}

@@ -13,8 +13,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 
-from catalog.values.boundaries import Boundaries
-from catalog.values.plan import SHARED_JOIN, FamilyPlan, JoinPlan, Plan, Slice
+from catalog.values.plan import SHARED_JOIN, Boundaries, FamilyPlan, JoinPlan, Plan, Slice
 from catalog.values.query import Query
 from planner.families.families import SIDES, Family, SideName, families, side_chain, side_window_us
 from planner.families.filters import weaker_filters
@@ -41,9 +40,11 @@ def boundaries_of(family: FamilyPlan) -> Boundaries:
     return Boundaries(a, b)
 
 
-def kept_families(previous: Plan | None, anew: Collection[str]) -> frozenset[str]:
+def kept_families(previous: Plan | None, replanned: Collection[str]) -> frozenset[str]:
     """Return the ids of the families in force that are not to be planned again."""
-    return frozenset() if previous is None else frozenset(f.id for f in previous.families) - frozenset(anew)
+    return (
+        frozenset() if previous is None else frozenset(f.id for f in previous.families) - frozenset(replanned)
+    )
 
 
 def given_families(previous: Plan | None) -> frozenset[str]:

@@ -25,7 +25,8 @@ import numpy as np
 
 from catalog.sql_text import quoted
 from catalog.steps import in_order, made_by, membership, taken_intermediates
-from catalog.values.plan import FamilyPlan, Memory, Plan
+from catalog.values.plan import FamilyPlan, Plan
+from catalog.values.policies.memory import Memory
 from catalog.values.query import UNBOUNDED_US
 from catalog.values.statistics import (
     FamilyProfile,

@@ -1,4 +1,4 @@
-"""Statistics that somebody gives: about streams by name, and filters as they are written in a query.
+"""Statistics given by a user: about streams by name, and filters as they are written in a query.
 
     {"streams": {"A": {"rate": 50}}, "filters": {"A.v < 0.2": 0.2}, "join_selectivity": 0.025}
 

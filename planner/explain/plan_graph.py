@@ -29,7 +29,7 @@ from planner.families.display import (
     family_text,
     memory_text,
     partition_text,
-    replication_text,
+    placement_text,
     resting_text,
 )
 from planner.families.families import SIDES, SideName, side_chain, side_filter, side_window_us
@@ -104,7 +104,7 @@ def plan_graph(plan: Plan, reports: Mapping[str, FamilyReport]) -> PlanGraph:
         nodes += drawing.nodes()
         edges += drawing.edges()
         searched = probe_text(family.probe) if family.probe.has_rings else ""
-        parts = [text.title, replication_text(family.replication), searched, memory_text(family.memory)]
+        parts = [text.title, placement_text(family, text.labels), searched, memory_text(family.memory)]
         parts.append(resting_text(family))
         parts.append(expected_rows_text(reports[family.id], text) if family.id in reports else "")
         titles.append("  ".join(filter(None, parts)))

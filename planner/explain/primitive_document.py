@@ -1,7 +1,7 @@
 """Primitives as JSON values and in words: for previews, for the answer to a migration, and for the history.
 
-The history keeps them forever, with every version. So it has a short form: routes and filters as what comes
-and what goes, slices of a chain whose filter changes in the same way as one, and no more than so many.
+The history keeps them forever, with every version, in a short form: routes and filters by what is added and
+removed, slices whose filters change alike as one entry, and a limited number of entries.
 """
 
 from __future__ import annotations

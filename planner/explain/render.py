@@ -20,7 +20,7 @@ from planner.families.display import (
     family_text,
     memory_text,
     partition_text,
-    replication_text,
+    placement_text,
     resting_text,
 )
 from planner.families.families import (
@@ -69,7 +69,7 @@ def render_family(family: FamilyPlan, text: FamilyText, names: Mapping[int, str]
 def _text_of_family(family: FamilyPlan, text: FamilyText, names: Mapping[int, str]) -> Iterator[str]:
     strategy = "" if family.strategy == "mem-opt" else family.strategy
     searched = probe_text(family.probe) if family.probe.has_rings else ""
-    parts = [f"family {text.title}", strategy, replication_text(family.replication), searched]
+    parts = [f"family {text.title}", strategy, placement_text(family, text.labels), searched]
     parts += [memory_text(family.memory), resting_text(family)]
     yield "  ".join(filter(None, parts))
     if family.band is not None:

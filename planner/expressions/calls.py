@@ -44,7 +44,7 @@ def call_named(compiler: Compiler, node: exp.Expr, name: str, arguments: Sequenc
     """Compile a call of a function by name.
 
     Raises:
-        UnknownFunction: There is none of that name.
+        UnknownFunction: No function has that name.
         UnsupportedCql: It is an aggregate, or one that a repeated run would answer differently.
         TypeMismatch: It does not take these arguments.
     """

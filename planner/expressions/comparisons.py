@@ -151,7 +151,7 @@ def _comparison_hint(left: Typed, right: Typed) -> str:
 
 
 def condition(compiler: Compiler, node: exp.Expr, of: str) -> Typed:
-    """Compile what has to be true or false.
+    """Compile an expression of type boolean.
 
     Raises:
         TypeMismatch: It is neither.

@@ -8,7 +8,7 @@ division, ``TRY(...)`` around what can overflow. Failure is contained in the ope
 The text is canonical, so that equal filters of different queries are one filter: constants stand on the
 right of a comparison, AND, OR and IN are sorted, literals are normalised.
 
-What is done with one kind of node is in ``literals``, ``arithmetic``, ``comparisons``, ``choices``,
+Each kind of node has its module: ``literals``, ``arithmetic``, ``comparisons``, ``choices``,
 ``calls`` and ``syntax_forms``.
 """
 
@@ -106,7 +106,7 @@ def compile_expression(node: exp.Expr, scope: Names, column_sql: ColumnSql = qua
 
 
 def compile_condition(node: exp.Expr, scope: Names, column_sql: ColumnSql = qualified) -> Typed:
-    """Return a condition as typed DuckDB SQL; raises TypeMismatch besides if it is none."""
+    """Return a condition as typed DuckDB SQL; raises TypeMismatch besides if it is not a condition."""
     return comparisons.condition(_Compiler(scope, column_sql), node, "WHERE")
 
 

@@ -57,8 +57,8 @@ def leading_band(
         choose: Whether another one may take its place.
 
     Returns:
-        The band with the fewest pairs. If the share of none is known, the one on the same columns as the
-        former one, or else the first one; None if there is none.
+        The band with the fewest pairs. If no share is known, the band on the same columns as the former one,
+        or else the first; None if there are no bands.
     """
     kept = [band for band in bands if former is not None and _columns(band) == _columns(former)]
     if any(band in shares for band in bands) and (choose or not kept):

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 
 from catalog.sql_text import quoted
 from catalog.steps import is_intermediate, membership
-from catalog.values.plan import ALL_BUCKETS, Band, Bound, FamilyPlan, Memory, Partition, Replication, Slice
+from catalog.values.plan import ALL_BUCKETS, Band, Bound, FamilyPlan, Partition, Replication, Slice
+from catalog.values.policies.memory import Memory
 from catalog.values.query import UNBOUNDED_US, Clock
-from planner.families.families import SIDES, SideName, side_filters, side_stream
+from planner.families.families import SIDES, SideName, other_side, side_filters, side_stream
 from planner.predicates.conditions import Atom
 from planner.predicates.read_condition import read_condition, with_columns
 
@@ -103,6 +104,19 @@ def replication_text(replication: Replication) -> str:
     return f"rows {', '.join(texts)}" if texts else ""
 
 
+def placement_text(family: FamilyPlan, labels: Mapping[SideName, str]) -> str:
+    """Return over how many buckets the rows of a family spread; nothing for hash partitioning.
+
+    Args:
+        family: The family.
+        labels: What each side's columns are prefixed with.
+    """
+    side = family.spread_side
+    if side is None:
+        return replication_text(family.replication)
+    return f"rows of {labels[side]} shared by all buckets, rows of {labels[other_side(side)]} in each of them"
+
+
 def band_text(band: Band, labels: Mapping[SideName, str]) -> str:
     """Return the range by which the pairs of a family without a key are found.
 
@@ -178,8 +192,9 @@ def family_title(
     absence: bool = False,
     groups: bool = False,
     clocks: tuple[Clock, Clock] = ("time", "time"),
+    spread: SideName | None = None,
 ) -> str:
-    """Return what a family is called: its key, and for a self-join what ``a`` and ``b`` are.
+    """Return the title of a family: its key and, for a self-join, the meaning of ``a`` and ``b``.
 
     Args:
         stream_a: Stream name of side a.
@@ -188,9 +203,12 @@ def family_title(
         absence: Whether its queries are outer, semi and anti joins.
         groups: Whether its queries have GROUP BY.
         clocks: Clocks that measure the windows of a and of b.
+        spread: Side whose rows the buckets of their key share; only of families with absence.
 
     >>> family_title("A", "B", [("k", "k")], absence=True)
     'A.k = B.k  (absence)'
+    >>> family_title("A", "B", [("k", "k")], absence=True, spread="b")
+    'A.k = B.k  (absence of B)'
     >>> family_title("A", "B", [("k", "k")], clocks=("key rows", "rows"))
     'A.k = B.k  (A by rows of each key, B by rows)'
     >>> family_title("A", "B", [("k", "k")]), family_title("A", "A", [("k", "m")])
@@ -201,7 +219,8 @@ def family_title(
     label_a, label_b = (stream_a, stream_b) if stream_a != stream_b else ("a", "b")
     title = " AND ".join(f"{label_a}.{a} = {label_b}.{b}" for a, b in key) or f"{label_a} × {label_b}"
     notes = [f"{stream_a} a, {stream_b} b"] if stream_a == stream_b else []
-    notes += [ABSENCE] if absence else [GROUPS] if groups else []
+    of_side = "" if spread is None else f" of {label_a if spread == 'a' else label_b}"
+    notes += [f"{ABSENCE}{of_side}"] if absence else [GROUPS] if groups else []
     notes += [ORDERED] if clocks == ("order", "order") else []
     for label, clock in zip((label_a, label_b), clocks, strict=True):
         if clock in ("rows", "key rows"):
@@ -237,6 +256,7 @@ def family_text(family: FamilyPlan, streams: Mapping[int, str]) -> FamilyText:
         absence=family.judges_absence,
         groups=family.has_groups,
         clocks=(family.clock_a, family.clock_b),
+        spread=family.spread_side,
     )
     filters = {
         s: {bit: _with_tables(f.sql, {"": labels[s]}) for bit, f in side_filters(family, s).items()}

@@ -42,6 +42,11 @@ class Family:
     filters_a: tuple[PlannedFilter, ...]
     filters_b: tuple[PlannedFilter, ...]
 
+    @property
+    def spreads(self) -> bool:
+        """Return whether the buckets of a key share the rows that its queries judge (``family_id``)."""
+        return self.id.endswith(("-absence-a", "-absence-b"))
+
 
 def families(queries: Iterable[Query]) -> dict[str, tuple[Query, ...]]:
     """Group queries into families.
@@ -69,7 +74,13 @@ def family_of(query: Query) -> str:
         absence=query.kind != "inner",
         groups=query.grouping is not None,
         clocks=(query.a.clock, query.b.clock),
+        spread=spread_side(query),
     )
+
+
+def spread_side(query: Query) -> SideName | None:
+    """Return the side whose rows the buckets of their key share, while the other's rest in all of them."""
+    return query.preserved[0] if query.spreads else None
 
 
 # Every change of queries asks it of all queries, which are of few families.
@@ -82,13 +93,15 @@ def family_id(
     absence: bool = False,
     groups: bool = False,
     clocks: tuple[Clock, Clock] = ("time", "time"),
+    spread: SideName | None = None,
 ) -> str:
     """Return the id of a family, the same in every version and process.
 
     Queries that ask about absence are a family of their own: all partners of a row must come to one bucket,
-    while the fragments of an inner family may only grow. Queries whose results are groups are a family of
-    their own for the same reason: all pairs of a group must come to one bucket. Queries whose windows have
-    another clock than time are a family of their own because a slice has one clock.
+    while the fragments of an inner family may only grow. Those that spread the rows of one side are a family
+    for each such side: the other side's rows rest in all buckets, which would all judge them. Queries whose
+    results are groups are a family of their own, too: all pairs of a group must come to one bucket. Queries
+    whose windows have another clock than time are a family of their own because a slice has one clock.
 
     Args:
         stream_a: Stream id of side a.
@@ -97,6 +110,7 @@ def family_id(
         absence: Whether its queries are outer, semi and anti joins, or inner ones.
         groups: Whether the results of its queries are groups of pairs.
         clocks: Clocks that measure the windows of a and of b.
+        spread: Side whose rows the buckets of their key share; only of families with absence.
 
     Returns:
         ``s<a>s<b>-`` and 8 hexadecimal digits that stand for the key, or ``theta`` without a key. The id of
@@ -106,10 +120,13 @@ def family_id(
     ('s1s2-52383a8d', 's1s2-52383a8d-absence', 's1s2-theta')
     >>> family_id(1, 2, (("k", "k"),), clocks=("rows", "time"))
     's1s2-52383a8d-rows-a'
+    >>> family_id(1, 2, (("k", "k"),), absence=True, spread="b")
+    's1s2-52383a8d-absence-b'
     """
     digest = hashlib.sha256(json.dumps(key, ensure_ascii=False).encode()).hexdigest()[:8] if key else _THETA
     counted = [f"-{c.replace(' ', '')}-{s}" for s, c in zip(SIDES, clocks, strict=True) if c != "time"]
     kind = "-absence" if absence else "-groups" if groups else ""
+    kind += f"-{spread}" if spread else ""
     streams = f"s{stream_a}s{stream_b}".replace("s-", "d")
     return f"{streams}-{digest}{kind}{''.join(counted)}"
 

@@ -10,7 +10,7 @@ from catalog.values.query import Query
 from catalog.wording import nearest_or_known
 from planner.errors import UnknownFamily
 from planner.families.display import ABSENCE, GROUPS, ORDERED, family_title
-from planner.families.families import families
+from planner.families.families import families, spread_side
 
 _T = TypeVar("_T")
 
@@ -19,7 +19,7 @@ _AND = re.compile(r"\s+AND\s+", re.IGNORECASE)
 _SELF_JOIN = re.compile(r"\(\s*(\w+) a,\s*\1 b\s*\)$")
 #: Kinds of families besides inner joins with windows, as a name has them in parentheses behind the key.
 _KINDS = (ABSENCE, GROUPS, ORDERED)
-_OF_KIND = re.compile(rf"(\(|,)\s*({'|'.join(_KINDS)})\s*\)$")
+_OF_KIND = re.compile(rf"(\(|,)\s*({ABSENCE} of [^()]+|{'|'.join(_KINDS)})\s*\)$")
 
 #: A key as a set of equal pairs, so that neither order matters.
 _Key = frozenset[frozenset[str]]
@@ -35,6 +35,7 @@ def family_titles(queries: Iterable[Query]) -> dict[str, str]:
             absence=members[0].kind != "inner",
             groups=members[0].grouping is not None,
             clocks=(members[0].a.clock, members[0].b.clock),
+            spread=spread_side(members[0]),
         )
         for family, members in families(queries).items()
     }
@@ -46,7 +47,8 @@ def family_named(name: str, queries: Iterable[Query]) -> str:
     Args:
         name: An id, or the equal columns of the key: ``A.k = B.k``, ``A.k = B.k AND A.m = B.n``; for a
             self-join ``a.k = b.m (A a, A b)``. ``A.k = B.k (absence)`` is the family of outer, semi and
-            anti joins, ``A.k = B.k (groups)`` that of queries with GROUP BY, ``A.k = B.k (ordered)`` that of
+            anti joins, ``A.k = B.k (absence of A)`` that of those whose rows of A the buckets of a key share,
+            ``A.k = B.k (groups)`` that of queries with GROUP BY, ``A.k = B.k (ordered)`` that of
             joins without windows. The key alone means the first of these that exists: inner joins with
             windows, then the kinds in this order.
         queries: Queries whose families are known.
@@ -59,7 +61,8 @@ def family_named(name: str, queries: Iterable[Query]) -> str:
     found = {_key(title)[1]: family for family, title in titles.items() if _key(title)[0] == wanted}
     if name in titles:
         return name
-    for each in (kind,) if kind else ("", *_KINDS):
+    of_sides = [each for each in sorted(found) if each.startswith(f"{ABSENCE} of ")]
+    for each in (kind, *(of_sides if kind == ABSENCE else ())) if kind else ("", *_KINDS, *of_sides):
         if each in found:
             return found[each]
     raise UnknownFamily(

@@ -20,7 +20,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from catalog.values.plan import Memory
+from catalog.values.policies.memory import Memory
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from planner.predicates.condition_text import text_of, written
+from planner.predicates.condition_text import render, text_of, written
 from planner.predicates.conditions import All, AnyOf, Atom, Condition, Subject
 from planner.predicates.normal_form import (
     Group,
@@ -32,6 +32,25 @@ from planner.predicates.normal_form import (
     terms,
 )
 from planner.predicates.value_sets import NONE, VALUES
+
+#: Most passes until nothing changes. One does nearly all: ``v < w OR v >= w`` becomes two conditions, which a
+#: second one sees apart.
+_PASSES = 4
+
+
+def simplest(condition: Condition) -> tuple[Condition, str]:
+    """Simplify a condition until nothing changes; return it with its text.
+
+    >>> from planner.predicates.read_condition import read_condition
+    >>> simplest(read_condition('"v" >= 1 AND "v" <= 1'))[1]
+    '"v" = 1'
+    """
+    text = render(condition)
+    for _ in range(_PASSES):
+        before, condition = text, simplify(condition)
+        if (text := text_of(condition)) == before:
+            break
+    return condition, text
 
 
 def simplify(condition: Condition) -> Condition:

@@ -1,4 +1,4 @@
-"""How the slices of a family are searched: what each way costs, and which one the planner takes.
+"""Ways to search the slices of a family: their costs, and the planner's choice.
 
 Doors: asked_probe, choose_probe, purge_prices.
 """

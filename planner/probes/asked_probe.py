@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import get_args
 
-from catalog.values.plan import MOST_CELLS, AskedProbe, Invalidation, Probe
+from catalog.values.policies.probe import MOST_CELLS, AskedProbe, Invalidation, Probe
 from catalog.wording import listed
 from planner.errors import InvalidProbe
 

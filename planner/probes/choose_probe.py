@@ -8,7 +8,8 @@ unless its constants are high. Costs that all ways have in common (pairs, result
 from __future__ import annotations
 
 from catalog.values.calibration import Calibration
-from catalog.values.plan import MOST_CELLS, FamilyPlan, Probe
+from catalog.values.plan import FamilyPlan
+from catalog.values.policies.probe import MOST_CELLS, Probe
 from planner.costs.loads import slice_loads
 from planner.costs.rates import FamilyRates
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from catalog.values.calibration import Calibration
-from catalog.values.plan import Probe, PurgePrices
+from catalog.values.policies.probe import Probe
+from catalog.values.policies.punctuation_policy import PurgePrices
 
 
 def purge_prices(probe: Probe, constants: Calibration) -> PurgePrices:

@@ -48,7 +48,7 @@ _UNITS_FIRST = frozenset({"DATE_TRUNC", "DATE_DIFF", "DATEDIFF"})
 
 @dataclass(frozen=True, slots=True)
 class JoinForm:
-    """How the two streams of a query are joined.
+    """Form of the join of a query's two streams.
 
     Attributes:
         kind: What is asked for.
@@ -200,7 +200,7 @@ def memberships(text: str, asked: Question, alias: str) -> list[exp.Expr]:
     Args:
         text: The CQL text.
         asked: The question.
-        alias: Name of the stream outside, which alone ``x`` may read.
+        alias: Name of the outer stream, the only one that ``x`` may read.
 
     Raises:
         UnsupportedCql: The lists are of different length.

@@ -52,7 +52,7 @@ def conjuncts(conditions: Iterable[exp.Expr]) -> Iterator[exp.Expr]:
 def distributed(conjunct: exp.Expr) -> list[exp.Expr]:
     """Return the conjuncts that an OR over ANDs is, or the condition itself.
 
-    sqlglot's optimizer multiplies out, and drops what is there twice or follows. It sees names instead of the
+    sqlglot's optimizer multiplies out, and drops what is repeated or follows. It sees names instead of the
     leaves: its rules for comparisons, arithmetic and functions are not sound here (``bind.canonical``).
 
     Args:

@@ -1,6 +1,6 @@
 """A CQL text taken apart: two streams, a select list, conditions and windows, names not yet resolved.
 
-What the grammar (``planner.sql.cql``) lets through but a shared window join cannot be is refused here.
+Statements that the grammar (``planner.sql.cql``) accepts but that are no shared window join are refused here.
 """
 
 from __future__ import annotations
@@ -512,9 +512,11 @@ def _refuse_windows_twice(statement: Statement) -> None:
     own = [source for source in statement.sources if source.window is not None]
     if statement.window is not None and (own or statement.within):
         raise InvalidWindow(
-            "the trailing WINDOW gives windows a second time", hint=hint, location=statement.window.location
+            "the trailing WINDOW repeats windows that FROM gives",
+            hint=hint,
+            location=statement.window.location,
         )
     if statement.within is not None and own:
         raise InvalidWindow(
-            "WITHIN gives windows a second time", hint=hint, location=statement.within[0].location
+            "WITHIN repeats windows that FROM gives", hint=hint, location=statement.within[0].location
         )

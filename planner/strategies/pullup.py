@@ -17,7 +17,7 @@ from planner.families.families import Family, SideName, side_window_us
 def pullup(family: Family, rates: FamilyRates, model: CostModel) -> tuple[JoinPlan, ...]:
     """Join everything with everything in the largest windows; filters judge joined pairs.
 
-    What a query optimizer without slices does to share: every row with a key is inserted and probes, also
+    Sharing as a query optimizer without slices does it: every row with a key is inserted and probes, also
     one that no query can use, and each pair is routed by its distance and then filtered.
 
     Args:

@@ -119,6 +119,8 @@ class OrderCosts:
         candidates = many * own * sum(rates.windows_s(left, right)) * self._equal(key.columns, left, right)
         cpu_s = price.per_match * candidates + price.per_result * rates.combinations_per_s((*left, *right))
         cpu_s += (price.per_inserted_row + price.per_male) * (many + own)
+        # The rows of one stream are packed anyway: the first one of an order, but not of a group in it.
+        cpu_s += price.per_packed_row * rates.per_s[right[0]]
         for side, per_s in (("a", many), ("b", own)):
             if side in key.exchanged:
                 cpu_s += self._exchange(per_s)
@@ -202,7 +204,7 @@ class OrderCosts:
         return JoinOrder(after, order.cpu_s + cpu_s, order.rows + rows, exchanges, again)
 
     def again_per_s(self, order: JoinOrder, key: frozenset[Equals]) -> tuple[float, float]:
-        """Return what is done per second of event time to make rows again for the last stream of an order.
+        """Return the work per second of event time that makes rows again for the last stream of an order.
 
         Args:
             order: The order.

@@ -8,7 +8,7 @@ The rate of a set of streams is the same for each order of joining: factors are 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import combinations, pairwise
 from math import prod
 
@@ -72,6 +72,7 @@ class OrderRates:
     selectivity: Mapping[tuple[Origin, Origin], float]
     batch_s: float
     buckets: int
+    _combinations_per_s: dict[frozenset[int], float] = field(default_factory=dict, compare=False, repr=False)
 
     @classmethod
     def of(cls, shape: JoinShape, profile: Profile) -> OrderRates:
@@ -94,9 +95,14 @@ class OrderRates:
 
     def combinations_per_s(self, positions: Collection[int]) -> float:
         """Return how many combinations of some streams per second meet all windows and keys."""
-        ordered = sorted(positions)
+        members = frozenset(positions)
+        if members not in self._combinations_per_s:
+            self._combinations_per_s[members] = self._per_s(sorted(members))
+        return self._combinations_per_s[members]
+
+    def _per_s(self, ordered: Sequence[int]) -> float:
         rate = prod(self.per_s[position] for position in ordered)
-        rate *= prod(self.equal_fraction(columns, positions) for columns in self.shape.equal)
+        rate *= prod(self.equal_fraction(columns, ordered) for columns in self.shape.equal)
         for place in range(1, len(ordered)):
             rate *= sum(self.windows_s(ordered[:place], ordered[place : place + 1]))
         return rate

@@ -18,7 +18,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from catalog.store.codec import encode
-from catalog.values.plan import ControlRecord, Plan
+from catalog.values.control import ControlRecord
+from catalog.values.plan import Plan
 from catalog.values.stream import Stream
 from operators.pack.pack_plan import pack_plan
 from operators.segments.segment_files import SegmentFiles

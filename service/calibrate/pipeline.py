@@ -1,6 +1,6 @@
 """Plans measured in this process, without Spark: CPU time and counters of the workers' own code.
 
-What Spark adds stands still whatever the plan: planning a batch, the shuffle, the JVM's side of the state
+The share of Spark does not depend on the plan: planning a batch, the shuffle, the JVM's side of the state
 store. So it is left out, here as in the constants.
 """
 

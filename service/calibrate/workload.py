@@ -85,7 +85,7 @@ class WindowQuery:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """A batch of input: its number from 0, and what is read of A and of B."""
+    """A batch of input: its number from 0, and the rows read of A and of B."""
 
     number: int
     pieces: tuple[FilesPartition, ...]
@@ -151,7 +151,7 @@ class SyntheticWorkload:
 
     @cached_property
     def profile(self) -> Profile:
-        """Its statistics: what somebody who knows the streams would state."""
+        """Its statistics, as an expert on the streams would state them."""
         filters: dict[tuple[int, str], float] = {}
         for query, bound in zip(self.queries, self.bound_queries, strict=True):
             for selection, side in ((query.filter_a, bound.a), (query.filter_b, bound.b)):

@@ -21,8 +21,8 @@ from catalog.steps import stream_sides
 from catalog.store.store import Store
 from catalog.values.batch import BatchManifest
 from catalog.values.change import PauseQuery
+from catalog.values.control import Horizon
 from catalog.values.counters.batch_counters import HeldTimes
-from catalog.values.plan import Horizon
 from catalog.values.stream import MEGABYTE, Stream
 from service.planning.changes import apply_changes, several
 from service.planning.versions import Versions

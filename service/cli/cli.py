@@ -298,7 +298,7 @@ def repair(
     """Say what is wrong with a data directory that does not start, and repair it if that is possible."""
     settings = load_settings()
     setup_logging("WARNING", settings.log.format)
-    from service.workspace.repair import repair
+    from service.maintenance.repair import repair
 
     with show_work(f"{'repairing' if yes else 'checking'} {directory}"):
         found = repair(directory, settings.storage, settings.spark, yes=yes, say=sayer(as_json))
@@ -316,7 +316,7 @@ def backup(
     """Copy a data directory, consistent while its service runs; no batch waits for it."""
     settings = load_settings(data_dir=data_dir)
     setup_logging("WARNING", settings.log.format)
-    from service.workspace.backup import backup_command
+    from service.maintenance.backup import backup_command
 
     with show_work(f"copying to {directory}"):
         made = backup_command(settings.storage, directory, say=sayer(as_json))
@@ -334,7 +334,7 @@ def restore(
     """Restore a backup to a data directory that is new or empty."""
     settings = load_settings(data_dir=data_dir)
     setup_logging("WARNING", settings.log.format)
-    from service.workspace.backup import restore_command
+    from service.maintenance.backup import restore_command
 
     with show_work(f"restoring {directory}"):
         made = restore_command(directory, settings.storage, say=sayer(as_json))
@@ -363,7 +363,7 @@ def move(
     """Move a stopped data directory with its state to another directory, storage, catalog or buckets."""
     settings = load_settings(data_dir=data_dir)
     setup_logging("WARNING", settings.log.format)
-    from service.engine.move_command import move_command
+    from service.maintenance.move_command import move_command
 
     say = sayer(as_json)
     with show_work(f"moving to {directory}"):

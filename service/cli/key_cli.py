@@ -32,7 +32,7 @@ def create(
     Clients send it as "Authorization: Bearer KEY"; sluice query and sluice stream take it from SLUICE_KEY.
     """
     from service.access.principal import SCOPES
-    from service.workspace.client_keys import create_key
+    from service.maintenance.client_keys import create_key
 
     key = create_key(load_settings(data_dir=data_dir).storage, name, scope, rate)
     sayer(as_json)(key)
@@ -43,7 +43,7 @@ def create(
 @key_commands.command("list")
 def list_keys(data_dir: DataDirOption = None, as_json: JsonOption = False) -> None:
     """List the keys that are good: name, scopes, requests per second; with --json an object a line."""
-    from service.workspace.client_keys import good_keys
+    from service.maintenance.client_keys import good_keys
 
     for key in good_keys(load_settings(data_dir=data_dir).storage):
         sayer(as_json)(f"{key.name}\t{','.join(key.scopes)}\t{key.rate_per_s}/s")
@@ -54,7 +54,7 @@ def list_keys(data_dir: DataDirOption = None, as_json: JsonOption = False) -> No
 @key_commands.command("revoke")
 def revoke(name: NameArgument, data_dir: DataDirOption = None, as_json: JsonOption = False) -> None:
     """Revoke a key: within a second a service that runs refuses it."""
-    from service.workspace.client_keys import revoke_key
+    from service.maintenance.client_keys import revoke_key
 
     revoke_key(load_settings(data_dir=data_dir).storage, name)
     echo_for_programs({"name": name, "revoked": True}, as_json)

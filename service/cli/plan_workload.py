@@ -17,6 +17,7 @@ from catalog.values.query import Query
 from catalog.values.statistics import Profile
 from catalog.values.stream import Stream
 from planner.bind.bind import bind
+from planner.build.replication import spread_query
 from planner.costs.cost import CostModelName
 from planner.costs.rates import with_orders
 from planner.drawing.svg import render_svg
@@ -72,11 +73,6 @@ def plan_text(
     workload = load_workload(path)
     streams, bound = bind_workload(workload)
     rows = WorkloadRows(tell=tell)
-    queries, orders = _in_chosen_order(
-        [bound[query.path] for query in workload.queries],
-        streams,
-        OrderChoice(lambda pairs: sample_profile(rows, streams, pairs), calibration),
-    )
     objective = objective_of(settings.planning).changed(
         strategy=workload.strategy,
         family_strategies=workload.family_strategies,
@@ -84,6 +80,12 @@ def plan_text(
         probe=workload.probe,
         oblivious_memory=workload.oblivious_memory,
         oblivious_memory_mb=workload.oblivious_memory_mb,
+    )
+    by_name = {stream.name: stream for stream in streams}
+    queries, orders = _in_chosen_order(
+        [spread_query(bound[query.path], objective.partitioning, by_name) for query in workload.queries],
+        streams,
+        OrderChoice(lambda pairs: sample_profile(rows, streams, pairs), calibration),
     )
     request = PreviewRequest(strategy=strategy, cost_model=cost_model, c_sys=c_sys, chain=chain)
 
@@ -151,7 +153,7 @@ def chain_option(texts: Sequence[str], family: str | None) -> ChainDocument | No
         The boundaries; None without any.
 
     Raises:
-        InvalidChain: A text is none of these.
+        InvalidChain: A text has none of these forms.
     """
     if not texts:
         return None

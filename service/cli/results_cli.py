@@ -40,7 +40,7 @@ def query_results(
     name: NameArgument,
     after: Annotated[str | None, typer.Option(help="Cursor of the last row that was read.")] = None,
     limit: Annotated[
-        int | None, typer.Option(help="At most so many rows.", show_default="100, all with --out")
+        int | None, typer.Option(help="Most rows that are shown.", show_default="100, all with --out")
     ] = None,
     form: Annotated[
         RowsForm, typer.Option("--format", help="Their form; parquet and arrow need --out.")

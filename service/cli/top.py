@@ -39,7 +39,7 @@ _OTHER_LINES = 9
 
 @dataclass(frozen=True, slots=True)
 class Sight:
-    """What the service says at one time.
+    """State of the service at one time.
 
     Attributes:
         at_s: When it was asked, by a clock that does not jump.

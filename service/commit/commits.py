@@ -1,4 +1,4 @@
-"""Tells coroutines that a batch was committed, so that who waits for results need not look for them.
+"""Tells coroutines that a batch was committed, so that requests that wait for results need not poll.
 
     engine, any process   commit ──> catalog
     thread "commits"                    └── look ── tell ──┐

@@ -8,7 +8,7 @@ So each row is rewritten once per level, and of each family and level about 16 s
 file of ``LARGE_BYTES`` stays as it is, and so does one that is damaged: its checksum must go on saying so.
 
 New files are written and synced before one transaction names them (``catalog.store.compaction``). The files
-that they replace are unlinked a minute later. What a crash leaves is swept at the next start.
+that they replace are unlinked a minute later. Files that a crash leaves are swept at the next start.
 """
 
 from __future__ import annotations

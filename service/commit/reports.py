@@ -124,7 +124,7 @@ class Reports:
     Args:
         buckets: How many report in every batch.
         commit: Commits a batch, given all its reports.
-        unknown: Tells which routes, given by their numbers, it knows none of; None asks for all.
+        unknown: Tells which routes, given by their numbers, the engine does not know; None asks for all.
         host: Name that workers on other machines reach this one by; None: all are on this machine.
         bind: Address and port to listen on, where there is a host; port 0 is any that is free.
     """

@@ -50,7 +50,7 @@ class ResultRetention:
         engine_lock: Path of the engine's lock file, for failpoints.
         needed_from: Tells the oldest batch that a reader is not done with, None if there is no such reader.
         interval_s: Least time between two looks.
-        unlink_after_s: How long the files of what was dropped stay.
+        unlink_after_s: Time for which files of dropped results stay.
         thin_interval_s: Least time between two looks through old manifests.
     """
 

@@ -4,8 +4,8 @@
                  {metadata}                 {"nextBatchWatermarkMs": 0}
                  sluice:{"1": 12, "batch": 8, "control": 3}
 
-Numbers of entries are Spark's, in which the first batch of a service is an empty one, none of ours: from then
-on they are one ahead of ours. Which they are the offset says: its ``batch`` is our number of the next batch.
+Entries have Spark's numbers. Spark counts the empty first batch of a service, which Sluice does not, so its
+numbers are one ahead of ours. The offset of an entry tells: its ``batch`` is our number of the next batch.
 
 The checkpoint of a data directory that was moved (``recovery.move``) goes on where another one was:
 ``begin.json`` has the offset there, and Spark's numbers begin with 0, so that they are behind ours.

@@ -28,7 +28,7 @@ class Unlinking:
     _waiting: deque[tuple[int, Folder, list[str]]] = field(default_factory=deque, init=False)
 
     def add(self, now_us: int, folder: Folder, names: Iterable[str]) -> None:
-        """Have files of a folder go that nobody is told of from now on, wall clock µs UTC."""
+        """Remove files of a folder later: from this time on, wall clock µs UTC, nothing names them."""
         self._waiting.append((now_us, folder, list(names)))
 
     def run_once(self, now_us: int, after_s: float) -> None:

@@ -10,7 +10,8 @@ clearly less than a target, and halves if it clearly takes more. Twice the rows 
     0            0.7 target          1.5 target
 
 Time that is linear in rows cannot swing between two sizes: half of a batch beyond 1.5 targets still takes
-more than 0.75. For what is not, such as few keys whose rows all meet in a batch, each step is on trial: it is
+more than 0.75. Where it is not linear, as with few keys whose rows all meet in a batch, each step is on
+trial: it is
 undone if rows got slower by it. Neither a size that did not pay nor one that took too long is tried again for
 a while, which gets longer with each time: noise about a limit would make sizes swing.
 
@@ -198,7 +199,7 @@ class BatchSizing:
         return self._size.rows > self.fixed_rows
 
     def has_room(self, rows: int) -> None:
-        """Note how many rows memory has room for; no batch gets less than the first size for want of it."""
+        """Note how many rows memory has room for; a batch gets at least the first size anyway."""
         self._room = rows
 
     def admitted(self, batch: int, rows: int, *, full: bool, now_s: float) -> None:
@@ -207,7 +208,7 @@ class BatchSizing:
         Args:
             batch: Its number.
             rows: Rows of it that the size applied to.
-            full: Whether rows wait that did not fit, and nothing but rows takes its time.
+            full: Whether further rows wait that did not fit, and only rows take the batch's time.
             now_s: A clock that never goes back, seconds.
         """
         self._running = _Running(batch, rows, full and not self._cold, now_s)

@@ -1,4 +1,4 @@
-"""The id of the machine's boot: what was written before another one and not synced may be gone."""
+"""The id of the machine's boot: writes from before a reboot that were not synced may be lost."""
 
 from __future__ import annotations
 

@@ -29,7 +29,9 @@ from pydantic import (
 from catalog.durations import parse_duration_us
 from catalog.errors import InvalidDuration
 from catalog.mistakes import mistake
-from catalog.values.plan import AskedMemory, Invalidation, Partitioning, Strategy
+from catalog.values.plan import Partitioning, Strategy
+from catalog.values.policies.memory import AskedMemory
+from catalog.values.policies.probe import Invalidation
 from service.config.access_settings import AccessSettings
 from service.config.batch_size import BatchSize
 from service.config.data_dir import DataDir
@@ -101,8 +103,8 @@ class StorageSettings(SettingGroup):
             ``exports`` in the data directory.
         url: URL of the place of segments, results, late rows and dead letters (``config.storage``); None: the
             data directory.
-        cache_dir: Directory on each machine for what was read from an object store, or goes there; None: one
-            among the temporary files.
+        cache_dir: Directory on each machine that caches files of an object store; None: one among the
+            temporary files.
         cache_mb: Size of that cache for each kind of files, MB.
         checkpoint_dir: Directory of Spark's checkpoint, which engines and workers share; None: in the data
             directory. Only with a URL.
@@ -159,7 +161,7 @@ def _refuse_url(name: str, path: Path | None) -> None:
     if path is not None and path.parts[:1] and path.parts[0].endswith(":"):
         raise InvalidSetting(
             f'setting "{name}" cannot be {path.parts[0]}//{"/".join(path.parts[1:])}',
-            detail="It is a URL, and a path of a directory is wanted.",
+            detail="It is a URL; the setting takes the path of a directory.",
             hint="Write the path of a directory, such as a mount. Segments and results can be in an object "
             "store: SLUICE_STORAGE_URL.",
         )
@@ -283,7 +285,7 @@ class SinkSettings(SettingGroup):
 
     @property
     def retention_bytes(self) -> int | None:
-        """Bound of what is kept for sinks alone, bytes; None has no end."""
+        """Most bytes that are kept only for sinks; None: no limit."""
         return self.retention_mb << 20 or None
 
 
@@ -371,7 +373,7 @@ class AdaptiveSettings(SettingGroup):
         enabled: Whether there are any.
         interval_s: Least time between two plans, seconds of wall clock.
         min_gain: Part of the running chain's cost that another one must save.
-        horizon_s: Seconds of event time within which what is saved must pay for the migration.
+        horizon_s: Seconds of event time within which the savings must pay for the migration.
         max_age_s: Age from which statistics are not acted upon, seconds of wall clock.
         min_batches: Batches with input that statistics must rest on.
     """

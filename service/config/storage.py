@@ -36,7 +36,7 @@ class Storage:
 
     Attributes:
         url: URL, without a slash at its end.
-        cache_dir: Directory on each machine for what is in an object store.
+        cache_dir: Directory on each machine that caches files of an object store.
         cache_bytes: Bytes that each kind of files may have there.
     """
 

@@ -4,7 +4,7 @@ All but the last three are inner joins on the airport, so they are one family an
 per stream. ``weather [RANGE 3 HOURS]`` pairs a flight with observations of the 3 hours before it;
 ``flights [RANGE 30 MINUTES]`` pairs an observation with flights of the 30 minutes before it.
 
-The next two ask for what is not there, each in a family of its own: flights without an observation that would
+The next two ask for missing partners, each in a family of its own: flights without an observation that would
 excuse them, and flights whose aircraft is not seen again. The flights leave New York and nothing else, so an
 aircraft that left came back if it takes off there again.
 

@@ -29,7 +29,7 @@ def screen(progress: Progress, total_rows: int, queries: Sequence[Query]) -> Gro
 
 
 def summary(progress: Progress, seconds: float, queries: Sequence[Query]) -> RenderableType:
-    """Return what a replay came to."""
+    """Return the summary of a replay."""
     total = sum(progress.results.values())
     head = (
         f"{progress.input_rows:,} rows in {seconds:.1f} s ({progress.input_rows / seconds:,.0f} rows/s, "

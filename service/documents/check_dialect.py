@@ -85,7 +85,9 @@ def _check_marks(dialect: Dialect) -> None:
         )
     if dialect.quote is None and dialect.escape is not None:
         raise _unfit(
-            "escape", "stands inside of quotes, and there is no quote", "Leave it out, or give a quote."
+            "escape",
+            "is used inside quotes, but the quote character is switched off",
+            "Leave it out, or give a quote.",
         )
     pairs = (("quote", "delimiter"), ("escape", "delimiter"), ("decimal_point", "thousands"))
     for first, second in pairs:

@@ -19,14 +19,10 @@ from pydantic import BaseModel, ConfigDict, Field, PlainValidator, WithJsonSchem
 from catalog.durations import format_duration, parse_duration_us
 from catalog.errors import SluiceError
 from catalog.values.migration import ExplicitStep, OnLeave
-from catalog.values.plan import (
-    AskedMemory,
-    AskedProbe,
-    Invalidation,
-    Propagate,
-    PunctuationPolicy,
-    Strategy,
-)
+from catalog.values.plan import Strategy
+from catalog.values.policies.memory import AskedMemory
+from catalog.values.policies.probe import AskedProbe, Invalidation
+from catalog.values.policies.punctuation_policy import Propagate, PunctuationPolicy
 from planner.probes.asked_probe import asked_probe, probe_text
 from service.errors import InvalidMigration
 
@@ -46,7 +42,7 @@ class MigrationRequest:
         family_punctuations: When single families act on closed keys; None removes a family's own policy.
         oblivious_memory: Where the rows of joins without windows wait; None leaves it.
         steps: Splits and merges, by the name of their family; None where there is only one.
-        cleanup: Drop what departed queries left, and what was pinned.
+        cleanup: Drop slices that departed queries left, and pinned boundaries.
         rollback_to: Plan version whose strategies and chains come back.
         on_leave: New policy; None leaves it.
         written: The same as it was written, for the record.
@@ -135,7 +131,7 @@ class SliceStepDocument(BaseModel):
 
 
 class ProbeDocument(BaseModel):
-    """How the slices of one family are searched."""
+    """Way to search the slices of one family."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -174,7 +170,7 @@ class PunctuationsPolicyDocument(BaseModel):
         """Return the policy.
 
         Raises:
-            InvalidMigration: There is no such policy; its ``path`` says which of both.
+            InvalidMigration: A policy does not exist; the error's ``path`` says which.
         """
         purge_after = {"auto": None, "eager": 1}.get(self.purge, 0)
         if purge_after == 0:
@@ -206,7 +202,7 @@ def _argument(text: str, name: str) -> str | None:
 
 
 def _count(text: str | None) -> int | None:
-    """Return a whole number from 1 on; None if the text is none."""
+    """Return the whole number, from 1 on, that a text is; None if it is not one."""
     whole = text is not None and text.isascii() and text.isdecimal() and len(text) < _DIGITS
     return int(text) or None if whole and text is not None else None
 
@@ -302,9 +298,9 @@ class MigrationDocument(BaseModel):
         """Return the request as the service takes it.
 
         Raises:
-            InvalidDuration: A length of time is none; its ``path`` says which.
+            InvalidDuration: A text is not a length of time; its ``path`` says which.
             InvalidMigration: It says nothing, or too much.
-            InvalidProbe: There is no such way to search slices.
+            InvalidProbe: This way to search slices does not exist.
         """
         lists: tuple[tuple[Literal["merge", "split"], str, list[SliceStepDocument]], ...] = (
             ("merge", "merges", self.merges),
@@ -334,7 +330,7 @@ class MigrationDocument(BaseModel):
             return None
         if self.probe is None:
             raise InvalidMigration(
-                "the invalidation stands without a probe",
+                "an invalidation needs a probe",
                 hint="Add probe: loops, or probe: hash(N).",
                 path=("invalidation",),
             )

@@ -431,12 +431,12 @@ def retained_us(retain: str | int | float | None) -> int | None:
     """Return the longest window of time on a stream, µs; None for any.
 
     Raises:
-        InvalidStream: It is not a length of time, or none is left.
+        InvalidStream: It is not a length of time, or it is zero.
     """
     length_us = None if retain is None else _duration(retain, "retain")
     if length_us == 0:
         raise InvalidStream(
-            "a stream whose rows are retained for no time cannot be joined",
+            "a stream that retains its rows for no time cannot be joined",
             hint='Write a length of time such as "30d", or leave it out.',
             path=("retain",),
         )
@@ -451,9 +451,9 @@ def checked_cap_mb(cap_mb: int | None) -> int | None:
     """
     if cap_mb is not None and cap_mb < 1:
         raise InvalidStream(
-            f"state_cap_mb is {cap_mb}, and 1 is the least",
+            f"state_cap_mb is {cap_mb}, but must be at least 1",
             detail="Less than a megabyte holds too few rows to join anything.",
-            hint="Write a number of megabytes from 1 on, or leave it out for no cap.",
+            hint="Write at least 1, in megabytes, or leave it out for no cap.",
             path=("state_cap_mb",),
         )
     return cap_mb

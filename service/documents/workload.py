@@ -22,7 +22,9 @@ from catalog.values.change import (
     ResumeQuery,
     UpdateQuery,
 )
-from catalog.values.plan import AskedMemory, AskedProbe, Invalidation, Partitioning, Strategy
+from catalog.values.plan import Partitioning, Strategy
+from catalog.values.policies.memory import AskedMemory
+from catalog.values.policies.probe import AskedProbe, Invalidation
 from catalog.values.query import Backfill, Query
 from catalog.values.stream import FilesSource, Stream
 from catalog.wording import nearest_or_known
@@ -217,6 +219,7 @@ def bind_workload(workload: Workload) -> tuple[tuple[Stream, ...], dict[ItemPath
         bind,
         refuse_backfill,
     )
+    from planner.build.replication import spread_query
     from planner.families.family_names import by_family
 
     streams = tuple(replace(stream, id=i) for i, stream in enumerate(workload.streams, start=1))
@@ -225,9 +228,8 @@ def bind_workload(workload: Workload) -> tuple[tuple[Stream, ...], dict[ItemPath
     added = [step.query for step in workload.script if step.query is not None]
     for number, query in enumerate([*workload.queries, *added], start=1):
         with workload.locating(query.path, text_at=(*query.path, "cql")):
-            bound[query.path] = bind(
-                query.cql, by_name, name=query.name, query_id=number, backfill=query.backfill
-            )
+            found = bind(query.cql, by_name, name=query.name, query_id=number, backfill=query.backfill)
+            bound[query.path] = spread_query(found, workload.partitioning or "auto", by_name)
         with workload.locating(query.path):
             refuse_backfill(bound[query.path], query.backfill)
     # Families may come with the script, so all of its queries count.

@@ -10,7 +10,7 @@ A stand-by has Spark running and all imports done before; it takes the lease fir
 engine that has lost the lease to another one is over: it starts nothing, since a start clears what a death
 left.
 
-What talks to Spark, and what goes to its workers, is loaded by the thread that runs the job: PySpark, pandas
+The thread that runs the job loads all code that talks to Spark or goes to its workers: PySpark, pandas
 and numba with its kernels are half of all that a service imports, and the API answers without them.
 """
 
@@ -36,8 +36,8 @@ from service.config.data_dir import DataDir
 from service.config.settings import Settings
 from service.engine.catalog_lease import CatalogLease
 from service.engine.checkpoint_facts import check_buckets, checkpoint_facts
+from service.engine.engine_control import EngineState, EngineStatus
 from service.engine.engine_lock import EngineLock
-from service.engine.engine_status import EngineState, EngineStatus
 from service.engine.retry import MAX_FAILURES_AT_A_BATCH, Failure, Failures, can_pass
 from service.engine.spark_end import end_spark
 from service.engine.spark_failure import is_of_state, reason_of, spark_errors, trace_of

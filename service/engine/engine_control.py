@@ -12,13 +12,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Final, TypeVar
+from typing import Final, Literal, TypeVar
 
 from catalog.clock import wall_clock_us
 from catalog.store.codec import decode, encode
 from catalog.store.lease import Lease
 from catalog.store.store import Store
-from service.engine.engine_status import EngineStatus, EngineWish, WantedState
 from service.engine.retry import MAX_FAILURES_AT_A_BATCH
 from service.errors import NothingToSkip
 from service.inputs.voided import VoidedBatch, void_batch
@@ -29,6 +28,56 @@ _STATUS: Final = "engine_status"
 #: How long a request waits until the engine has followed it: a batch in hand, and the end of Spark.
 FOLLOW_TIMEOUT_S: Final = 30.0
 _LOOK_S: Final = 0.05
+
+EngineState = Literal["standby", "starting", "running", "paused", "failed", "stopped"]
+WantedState = Literal["running", "paused"]
+
+
+@dataclass(frozen=True, slots=True)
+class EngineStatus:
+    """Observed state of the engine, as it reports it.
+
+    Attributes:
+        state: See the picture of ``service.engine.engine``; ``standby`` of one that waits for the lease.
+        since_us: Wall clock of the last change of state, µs UTC.
+        run_id: Id of the Spark query's run; changes with every restart. Empty before the first.
+        error: Why it failed, also while it is started again after that; or None.
+        spark_ui: Address of Spark's own page, or None.
+        epoch: Fencing epoch.
+        failures: How often the batch in hand has failed in a row, the same way; 0 while it runs.
+        skippable: Whether that batch was begun and has failed often enough to be voided.
+        retry_at_us: When a failed job is started again, µs UTC; None where a person has to look.
+        lease: Epoch of the lease that the reporting engine holds; 0 if it holds none.
+        followed: Number of the last wish that was followed.
+    """
+
+    state: EngineState = "stopped"
+    since_us: int = 0
+    run_id: str = ""
+    error: str | None = None
+    spark_ui: str | None = None
+    epoch: int = 0
+    failures: int = 0
+    skippable: bool = False
+    retry_at_us: int | None = None
+    lease: int = 0
+    followed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class EngineWish:
+    """Desired state of the engine, whichever process runs it.
+
+    Attributes:
+        state: Wanted state.
+        number: 1, 2, ...: raised by every request.
+        restart: Number of the last request that wants the job stopped and started again.
+    """
+
+    state: WantedState = "running"
+    number: int = 0
+    restart: int = 0
+
 
 _Value = TypeVar("_Value", EngineStatus, EngineWish)
 

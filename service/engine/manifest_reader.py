@@ -1,14 +1,15 @@
-"""A reader of Spark's state beside no job, for commands: it starts Spark when it is asked."""
+"""Reader of the state that Spark has stored for the buckets; it starts Spark when it is asked."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+from pyspark.sql import SparkSession
+
 from service.config.settings import SparkSettings
 from service.engine.spark_failure import reason_of, spark_errors, trace_of
 from service.errors import CheckpointDamaged
 from service.job.job import start_session
-from service.job.state_reader import read_manifests
 from service.jvm.jvm import launched
 from service.recovery.moved_state import ReadManifests
 
@@ -27,7 +28,7 @@ def manifest_reader(settings: SparkSettings, spark_log: Path) -> ReadManifests:
         with launched(spark, spark_log) as jvm:
             session = start_session(spark, jvm)
             try:
-                return read_manifests(session, checkpoint, number)
+                return _stored(session, checkpoint, number)
             except spark_errors() as error:
                 raise CheckpointDamaged(
                     f'Spark\'s state in "{checkpoint}" cannot be read',
@@ -37,3 +38,14 @@ def manifest_reader(settings: SparkSettings, spark_log: Path) -> ReadManifests:
                 session.stop()
 
     return read
+
+
+def _stored(session: SparkSession, checkpoint: Path, number: int) -> dict[int, bytes]:
+    """Return the manifest of each bucket after Spark's batch of a number, by Spark's key of the bucket."""
+    states = (
+        session.read.format("statestore")
+        .option("batchId", number)
+        .option("stateVarName", "manifest")
+        .load(str(checkpoint))
+    )
+    return {int(row["key"]["bucket"]): bytes(row["value"]["value"]) for row in states.collect()}

@@ -3,8 +3,8 @@
 Spark raises the cause of a query that failed, but not of every one that is dead. An error that the JVM calls
 fatal, a stack overflow for one, can strike again while Spark writes the first one down: then the query counts
 as ended without an exception, like one that was stopped. Worse, an error in what Spark does last leaves a
-query that counts as active and whose thread is dead (``StreamExecution.runStream``, Spark 4.3). So whoever
-waits here asks the thread, too, and takes no silence for success.
+query that counts as active and whose thread is dead (``StreamExecution.runStream``, Spark 4.3). So a wait
+also checks that the thread is alive: silence is not success.
 """
 
 from __future__ import annotations
@@ -77,10 +77,10 @@ def wait_for_end(query: RunningQuery, *, bounded: bool, stopping: Callable[[], b
             # Whether it ended between the two questions.
             if query.wait(LOOK_S):
                 break
-            raise QueryDied(_died(query, "its thread is dead though it counts as active"))
+            raise QueryDied(_died(query, "its thread is dead, although it counts as active"))
     if stopping() or (bounded and query.last_words() == _RAN_TO_ITS_END):
         return
-    raise QueryDied(_died(query, "it has ended though nobody stopped it"))
+    raise QueryDied(_died(query, "it ended, although nobody stopped it"))
 
 
 def _died(query: RunningQuery, how: str) -> str:

@@ -5,7 +5,7 @@
               no batch      posted events     everything goes on
               takes input   are refused
 
-The space between both limits is for the batches that read what was taken already: their state, results and
+The space between both limits is for the batches that read events already accepted: their state, results and
 catalog. Below half of the least no batch takes input, so that none runs out of space in its middle; what
 needs little space or gives some back (results, removals, retention) goes on.
 """

@@ -2,7 +2,7 @@
 
 On a cluster they pass through the heap of Spark's JVM, and what a task needs of it grows with them. A batch
 that does not fit fails, and because its offsets are written down it fails again whenever it is replayed. So
-no batch is made larger than the heap bears, by what the rows of the last one took. On one machine those that
+the size of the last batch's rows bounds the next batch to what the heap can hold. On one machine those that
 are many go in files (``operators.segments.segment_files``); there the same bound spares the workers' memory.
 """
 
@@ -16,15 +16,15 @@ from catalog.values.batch import BatchManifest
 #: Part of the JVM's heap that the rows of a batch may take. 1 GB bore 300 MB on two cores, and not 800.
 HEAP_PART: Final = 0.25
 
-#: What a row has on the way beyond what the state keeps of it: event time, position, key hash, lineage.
+#: Extra bytes per row in transit: event time, position, key hash, lineage.
 _MORE_BYTES: Final = 32
 
 
 def packed_bytes(manifest: BatchManifest) -> float | None:
     """Return about how many bytes the rows of a batch were between reading and joining.
 
-    Rows that no query wants are left out before, and rows of a family that replicates are sent to several
-    buckets. How wide rows are, those tell that the state holds.
+    Rows that no query needs are dropped before, and rows of a family that replicates are sent to several
+    buckets. The width of rows is that of the rows in the state.
 
     Args:
         manifest: What the batch gave.

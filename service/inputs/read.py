@@ -70,7 +70,7 @@ def read_partition(
         The columns in declared order and canonical Arrow types, then ``_pos`` (int64, ascending).
 
     Raises:
-        InputChanged: A file is not what was listed.
+        InputChanged: A file was changed after it was listed.
         CorruptInput: A file's body cannot be read; it names the position to set aside.
         EventLogDown: The event log cannot be read.
         MessagesLost: A topic does not have the messages any more.

@@ -10,7 +10,7 @@ A listed file has to be known for as long as it may be found again, or it would 
 once no batch can read it and the file has been gone for a day, while others are there: a file system that is
 away shows none. A file that comes later under the name of a forgotten one is a new file.
 
-Of a stream that was removed everything goes: its events, its head, its listed files, and after that its row
+Everything of a removed stream goes: its events, its head, its listed files, and then its row
 (``catalog.store.pruning``).
 """
 

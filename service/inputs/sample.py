@@ -67,7 +67,7 @@ class RowSample:
         table: The columns asked for and the event time, rows without an event time left out.
         rate_per_s: Rows per second of event time, or None where the rows span no time.
         file_s: Event time that a file covers, seconds; None where rows do not come in files.
-        files: Number of files that there are; 0 where rows do not come in files.
+        files: Number of files; 0 where rows do not come in files.
     """
 
     table: pa.Table
@@ -80,7 +80,7 @@ class SampleSource(Protocol):
     """Source of samples."""
 
     def amount(self, stream: Stream) -> int:
-        """Return a number that grows with what is there to be read of a stream; cheap to ask for."""
+        """Return a number that grows with the input of a stream; it is cheap to compute."""
         ...
 
     def sample(self, stream: Stream, columns: Sequence[str], limit: int = SAMPLE_ROWS) -> RowSample | None:

@@ -77,9 +77,10 @@ class SourceRoots:
             if confinement.allows(real):
                 return replace(stream, source=replace(source, confinement=confinement))
         raise SourceNotAllowed(
-            f'path "{source.path}" of stream "{stream.name}" is in no directory that sources may be in',
-            detail=f"They may be in {', '.join(str(root) for root in self.roots)}, links resolved, and not "
-            "among the service's own files.",
+            f'path "{source.path}" of stream "{stream.name}" is outside the directories that sources may '
+            "read",
+            detail=f"Sources may read {', '.join(str(root) for root in self.roots)}, after links are "
+            "resolved, but not the service's own files.",
             hint="Put the files there, or have the operator name their directory in SLUICE_SOURCE_ROOTS.",
             path=("source", "path"),
         )

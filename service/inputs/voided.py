@@ -70,14 +70,14 @@ def voided_batches(store: Store) -> tuple[VoidedBatch, ...]:
 
 
 def is_voided(voided: Sequence[VoidedBatch], batch: int, stream_id: int) -> VoidedBatch | None:
-    """Return the decision by which the rows of a stream are left out of a batch, if there is one."""
+    """Return the decision to leave the rows of a stream out of a batch, if there is one."""
     return next((found for found in voided if found.batch == batch and found.holds(stream_id)), None)
 
 
 def write_dead_letters(
     folder: Folder, voided: VoidedBatch, stream: Stream, partitions: Sequence[InputPartition]
 ) -> Path:
-    """Write the rows that are left out, and why; what cannot be read is told instead.
+    """Write the rows that are left out with the reason; where they cannot be read, write that instead.
 
     Args:
         folder: Folder of dead letters, made if it is missing.

@@ -288,7 +288,7 @@ class SluiceReader:
         last = store.batches.last()
         if last is not None and batch <= last:
             raise InternalError(
-                f"batch {batch} is committed, but Spark's log has lost it, and the catalog its input",
+                f"batch {batch} is committed, but its input is neither in Spark's log nor in the catalog",
                 hint="Catalog and checkpoint belong together; restore both from the same backup.",
             )
         self._repeats = False

@@ -59,7 +59,7 @@ class ReaderEntryPoint(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """The reader: ``service.job.source.SluiceReader``, in the readers' tasks ``service.job.packing``.
 
     Args:
-        options: Those of the reader.
+        options: Options of the reader.
     """
 
     def __init__(self, options: dict[str, str]) -> None:

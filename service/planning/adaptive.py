@@ -287,7 +287,7 @@ class Adaptive:
                 cause=cause,
                 actor="service",
                 profile=profile,
-                anew=frozenset(p.family.id for p in ripe),
+                replanned=frozenset(p.family.id for p in ripe),
             )
         log.info("plan adapted", extra={"plan_version": appended.version, "cause": cause})
         return appended

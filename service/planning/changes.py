@@ -26,13 +26,14 @@ from catalog.values.change import (
     ResumeQuery,
     UpdateQuery,
 )
-from catalog.values.plan import Plan
+from catalog.values.plan import Partitioning, Plan
 from catalog.values.query import Backfill, Query, QueryRecord
 from catalog.values.sink import SetSink
 from catalog.values.stream import Stream
 from planner.bind.bind import bind, refuse_backfill
 from planner.bind.rewrite import rewrite
 from planner.build.build_plan import chooses_band
+from planner.build.replication import spread_query
 from planner.trees.choice import OrderChoice
 from service.config.calibration import calibration_of
 from service.documents.stream_document import check_name
@@ -100,11 +101,13 @@ class Resolver:
         store: The catalog.
         statistician: Source of the statistics by which the order of joining more than two streams is chosen.
         targets: Where webhooks may go.
+        partitioning: Who chooses over how many buckets the rows of a key spread.
     """
 
     store: Store
     statistician: Statistician
     targets: WebhookTargets = PUBLIC_TARGETS
+    partitioning: Partitioning = "auto"
     _streams: dict[str, Stream] = field(default_factory=dict)
     _bound: dict[str, Query] = field(default_factory=dict)
     # Records of the names of a list that is resolved, by name in lower case.
@@ -201,9 +204,9 @@ class Resolver:
             return ChangeStep(change, record, None, effective=False, sink=sink)
         else:
             cql = rewrite(record.query.cql, self._streams, change.parts)
-            bound = bind(cql, self._streams, choose=self._choice())
-        anew = isinstance(change, UpdateQuery) and change.anew
-        if cql.strip() == record.query.cql.strip() and not anew:
+            bound = self._entered(bind(cql, self._streams, choose=self._choice()))
+        rebound = isinstance(change, UpdateQuery) and change.rebound
+        if cql.strip() == record.query.cql.strip() and not rebound:
             return ChangeStep(change, record, None, effective=False, sink=sink)
         draft = _entering(replace(bound, name=record.query.name), change.backfill)
         return ChangeStep(change, record, draft, sink=sink)
@@ -215,8 +218,11 @@ class Resolver:
     def _bind(self, cql: str) -> Query:
         if cql not in self._bound:
             with _at("cql"):
-                self._bound[cql] = bind(cql, self._streams, choose=self._choice())
+                self._bound[cql] = self._entered(bind(cql, self._streams, choose=self._choice()))
         return self._bound[cql]
+
+    def _entered(self, query: Query) -> Query:
+        return spread_query(query, self.partitioning, self._streams)
 
     def _choice(self) -> OrderChoice:
         previous = self.store.control_log.latest_plan()
@@ -234,8 +240,8 @@ def _refuse_second(change: Change, first: int, place: int) -> None:
     if first != place:
         raise ChangedTwice(
             f'query "{change.name}" is changed twice',
-            detail=f"The first change of it is number {first + 1} of the list.",
-            hint="Send one change of each query: the order of a list does not count.",
+            detail=f"Change {first + 1} of the list is already about it.",
+            hint="Send at most one change per query: the changes of a list have no order.",
         )
 
 
@@ -285,7 +291,8 @@ def changing(
         SluiceError: One change cannot be made.
     """
     store = versions.store
-    resolver = Resolver(store, versions.statistician, versions.webhook_targets)
+    partitioning = versions.objective.partitioning
+    resolver = Resolver(store, versions.statistician, versions.webhook_targets, partitioning)
     resolver.refresh()
     steps = wanted(resolver)
     drafts = [step.draft for step in steps if step.draft is not None and step.runs]

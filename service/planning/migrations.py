@@ -164,7 +164,7 @@ class Migrations:
         """Return a migration and how far it is.
 
         Raises:
-            MigrationNotFound: There is none of that id.
+            MigrationNotFound: No migration has that id.
         """
         return self._status(self.versions.store.migrations.get(migration_id))
 
@@ -207,7 +207,7 @@ class Migrations:
                 previous,
                 calibration_of(store),
                 cause="cleanup",
-                anew=given_families(previous),
+                replanned=given_families(previous),
                 left=NO_BOUNDARIES,
             )
         log.info("chains cleaned up", extra={"plan_version": plan.version})
@@ -233,7 +233,7 @@ class Migrations:
             calibration_of(store),
             cause=request.cause,
             actor=actor,
-            anew=wanted.anew,
+            replanned=wanted.replanned,
             left=wanted.left,
         )
         planned = self._planned(request, previous, plan)
@@ -281,12 +281,12 @@ class Migrations:
             objective=wanted.objective,
             calibration=calibration,
             profile=self.versions.statistician.profile(
-                queries, samples=wanted.objective.weighs_keys(previous, queries, wanted.anew)
+                queries, samples=wanted.objective.weighs_keys(previous, queries, wanted.replanned)
             ),
             held=held_rows(store, previous),
             held_bytes=held_bytes(store, previous),
             left=wanted.left,
-            keep=kept_families(previous, wanted.anew),
+            keep=kept_families(previous, wanted.replanned),
         )
 
     def _status(self, record: MigrationRecord) -> MigrationStatus:

@@ -19,9 +19,11 @@ from pydantic import JsonValue
 
 from catalog.store.codec import decode, encode
 from catalog.store.store import Store
-from catalog.values.boundaries import Boundaries
 from catalog.values.migration import OnLeave
-from catalog.values.plan import AskedMemory, AskedProbe, PunctuationPolicy, Strategy
+from catalog.values.plan import Boundaries, Strategy
+from catalog.values.policies.memory import AskedMemory
+from catalog.values.policies.probe import AskedProbe
+from catalog.values.policies.punctuation_policy import PunctuationPolicy
 from planner.build.objective import Objective
 from planner.probes.asked_probe import asked_probe
 from service.config.settings import PlanningSettings

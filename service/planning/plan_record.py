@@ -11,8 +11,7 @@ from typing import Any
 
 from catalog.store.codec import decode, encode
 from catalog.store.repositories.plan_history import HistoryEntry
-from catalog.values.boundaries import Boundaries
-from catalog.values.plan import Plan, Strategy
+from catalog.values.plan import Boundaries, Plan, Strategy
 from planner.build.diff import diff
 from planner.build.objective import Objective
 from planner.build.retained_boundaries import boundaries_of

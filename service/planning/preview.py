@@ -16,7 +16,7 @@ from catalog.steps import is_intermediate, stream_sides
 from catalog.store.store import Store
 from catalog.values.calibration import Calibration
 from catalog.values.counters.family_counters import SliceCounters
-from catalog.values.plan import Plan, Strategy
+from catalog.values.plan import Partitioning, Plan, Strategy
 from catalog.values.query import Backfill, Query
 from catalog.values.statistics import Measure, Profile
 from catalog.values.stream import Stream
@@ -24,6 +24,7 @@ from catalog.wording import nearest_or_known
 from planner.bind.bind import bind, refuse_backfill
 from planner.build.build_plan import chooses_band
 from planner.build.objective import Objective
+from planner.build.replication import spread_query
 from planner.build.retained_boundaries import kept_families
 from planner.costs.cost import CostModelName
 from planner.costs.rates import with_orders
@@ -175,7 +176,7 @@ def preview_change(
     Raises:
         UnknownQuery: A query to be removed does not run.
         NameTaken: A query to be added has the name of another one.
-        UnknownFamily: A strategy or chain is for a family that no query would be of.
+        UnknownFamily: A strategy or chain names a family without queries.
         UnknownStatistic: Statistics are given of a stream or filter that is not there.
         InvalidChain: The boundaries make no chain.
         InvalidInput: A query or filter is invalid. The ``path`` of errors is that of the request's body.
@@ -183,7 +184,7 @@ def preview_change(
     streams = store.streams.all()
     previous = store.control_log.latest_plan()
     choice = OrderChoice(statistician.profile, calibration, previous)
-    queries, orders = _queries_after(store, streams, request, choice)
+    queries, orders = _queries_after(store, streams, request, choice, objective.partitioning)
     samples = objective.partitioning == "auto" or chooses_band(queries, {s.id: s for s in streams}, previous)
     found = preview_queries(
         queries,
@@ -229,7 +230,7 @@ def preview_queries(
         by_family(request.family_strategies, queries)
     with _at("statistics"):
         given = given_profile(request.statistics, queries, known)
-    wanted, anew = objective.with_strategies(
+    wanted, replanned = objective.with_strategies(
         queries, strategy=request.strategy, family_strategies=request.family_strategies
     )
     wanted = wanted.changed(cost_model=request.cost_model, c_sys=request.c_sys)
@@ -244,10 +245,10 @@ def preview_queries(
             profile=profile(given),
             chains=chains,
             held=held,
-            left=wanted.left(previous, queries, anew),
+            left=wanted.left(previous, queries, replanned),
             # A change leaves the families alone that it does not touch; another price or number asks for
             # what the strategies would do then.
-            keep=() if request.reprices else kept_families(previous, anew),
+            keep=() if request.reprices else kept_families(previous, replanned),
         )
 
 
@@ -304,7 +305,11 @@ def _at(*path: str | int) -> Iterator[None]:
 
 
 def _queries_after(
-    store: Store, streams: Sequence[Stream], request: PreviewRequest, choice: OrderChoice
+    store: Store,
+    streams: Sequence[Stream],
+    request: PreviewRequest,
+    choice: OrderChoice,
+    partitioning: Partitioning,
 ) -> tuple[tuple[Query, ...], dict[str, RankedOrders]]:
     """Return the queries that would run, new ones with provisional ids, and the orders that these weigh."""
     orders = {}
@@ -333,7 +338,7 @@ def _queries_after(
             orders[new.name], choice.last = choice.last, None
         with _at("add", i):
             refuse_backfill(bound, new.backfill)
-        running[new.name] = bound
+        running[new.name] = spread_query(bound, partitioning, by_name)
     return tuple(running.values()), orders
 
 

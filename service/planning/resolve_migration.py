@@ -15,9 +15,8 @@ from dataclasses import dataclass, replace
 
 from catalog.errors import SluiceError
 from catalog.store.store import Store
-from catalog.values.boundaries import Boundaries
 from catalog.values.migration import ExplicitStep
-from catalog.values.plan import Plan
+from catalog.values.plan import Boundaries, Plan
 from catalog.values.query import Query
 from planner.build.choose_memory import chooses_memory
 from planner.build.explicit_steps import stepped_boundaries
@@ -39,12 +38,12 @@ class Wanted:
     Attributes:
         objective: In force from the next version on.
         left: Boundaries of departed queries that stay, by family id.
-        anew: Ids of the families that it is about; the others keep their chains.
+        replanned: Ids of the families that it is about; the others keep their chains.
     """
 
     objective: Objective
     left: ByFamily
-    anew: frozenset[str]
+    replanned: frozenset[str]
 
 
 def resolve_migration(
@@ -69,10 +68,10 @@ def resolve_migration(
         NoSharedChain: The family has no one chain.
         UnknownPlanVersion: The history has no such version.
     """
-    anew: frozenset[str] = frozenset()
+    replanned: frozenset[str] = frozenset()
     if request.on_leave is not None:
         objective = replace(objective, on_leave=request.on_leave)
-        anew = given_families(previous)  # Under another policy, what was left there may go.
+        replanned = given_families(previous)  # Under another policy, what was left there may go.
     if request.cleanup:
         return Wanted(replace(objective, pinned={}), NO_BOUNDARIES, given_families(previous))
     if request.rollback_to is not None:
@@ -80,10 +79,10 @@ def resolve_migration(
         return Wanted(rolled_back, NO_BOUNDARIES, frozenset(families(queries)))
     if request.steps:
         stepped = _stepped(request, objective, previous, queries)
-        return replace(stepped, anew=stepped.anew | anew)
+        return replace(stepped, replanned=stepped.replanned | replanned)
     if request.family_punctuations:
         objective = objective.with_punctuations(queries, request.family_punctuations)
-        return Wanted(objective, objective.left(previous, queries), anew)
+        return Wanted(objective, objective.left(previous, queries), replanned)
     if request.probe is not None or request.family_probes:
         objective, concerned = objective.with_probes(
             queries, probe=request.probe, family_probes=request.family_probes
@@ -91,17 +90,17 @@ def resolve_migration(
         # The planner makes its own choices together with that of the chain.
         own = objective.probes_by_family(queries)
         auto = {family for family in concerned if own.get(family, objective.probe) == "auto"}
-        return Wanted(objective, objective.left(previous, queries), anew | auto)
+        return Wanted(objective, objective.left(previous, queries), replanned | auto)
     if request.oblivious_memory is not None:
         objective = replace(objective, oblivious_memory=request.oblivious_memory)
         # The planner makes its own choices together with that of the chain.
         chosen = {family for family, members in families(queries).items() if members[0].ordered}
         again = frozenset(chosen) if chooses_memory(objective) else frozenset()
-        return Wanted(objective, objective.left(previous, queries), anew | again)
+        return Wanted(objective, objective.left(previous, queries), replanned | again)
     objective, concerned = objective.with_strategies(
         queries, strategy=request.strategy, family_strategies=request.family_strategies
     )
-    return Wanted(objective, objective.left(previous, queries, concerned), concerned | anew)
+    return Wanted(objective, objective.left(previous, queries, concerned), concerned | replanned)
 
 
 def _stepped(

@@ -96,7 +96,7 @@ class Versions:
         actor: str = "service",
         at_batch: int | None = None,
         profile: Profile | None = None,
-        anew: Collection[str] = (),
+        replanned: Collection[str] = (),
         left: ByFamily | None = None,
     ) -> Plan:
         """Plan all wanted queries and put the new version into the control log.
@@ -109,8 +109,8 @@ class Versions:
             actor: Who changed it, for the history.
             at_batch: First batch that may admit it; None admits at once.
             profile: Statistics; None finds them where strategies weigh costs.
-            anew: Ids of families that are planned again although queries and strategy stay. All others keep
-                their joins then: statistics are never the same again, and no chain should move because a
+            replanned: Ids of families that are planned again although queries and strategy stay. All others
+                keep their joins then: statistics are never the same again, and no chain should move because a
                 query of another family came or went.
             left: Boundaries of departed queries that stay, by family id; None leaves it to the policy.
 
@@ -123,8 +123,8 @@ class Versions:
         objective = self.objective
         streams = {s.id: s for s in self.store.streams.all()}
         if profile is None:
-            keys = objective.weighs_keys(previous, queries, anew)
-            samples = keys or chooses_band(queries, streams, previous, anew)
+            keys = objective.weighs_keys(previous, queries, replanned)
+            samples = keys or chooses_band(queries, streams, previous, replanned)
             weighs = samples or objective.weighs_costs()
             profile = self.statistician.profile(queries, samples=samples) if weighs else Profile()
         if left is None:
@@ -137,7 +137,7 @@ class Versions:
             calibration=calibration,
             profile=profile,
             left=left,
-            keep=kept_families(previous, anew),
+            keep=kept_families(previous, replanned),
         )
         self.try_version(previous, plan)
         seq = self.store.control_log.append(plan=plan, at_batch=at_batch).seq
@@ -147,10 +147,10 @@ class Versions:
             self.store.settings.set(LEFT_AT_SETTING, self.now_us())
         return plan
 
-    def replan(self, previous: Plan | None, cause: str, *, anew: Collection[str] = ()) -> Plan:
+    def replan(self, previous: Plan | None, cause: str, *, replanned: Collection[str] = ()) -> Plan:
         """Append a version of the queries that run already; arguments and errors of ``append``."""
         queries = [record.query for record in self.store.queries.running()]
-        return self.append(queries, previous, calibration_of(self.store), cause=cause, anew=anew)
+        return self.append(queries, previous, calibration_of(self.store), cause=cause, replanned=replanned)
 
     @staticmethod
     def load() -> None:

@@ -148,8 +148,8 @@ def _take(data_dir: DataDir, staged: DataDir, catalog: Path) -> int:
     else:
         raise BackupNotMade(
             f'"{data_dir.root}" changed too fast for a backup',
-            detail=f"In {_ATTEMPTS} attempts more than one batch was committed while names were taken.",
-            hint="Pause the engine (POST /api/v1/engine:pause) for the moment of the backup.",
+            detail=f"Batches were committed while files were listed, in each of {_ATTEMPTS} attempts.",
+            hint="Pause the engine (POST /api/v1/engine:pause) while the backup is made.",
         )
     if data_dir.identity.exists():
         copy_file(data_dir.identity, staged.identity)

@@ -36,7 +36,7 @@ REPEATABLE = 2
 SPARK_PARTS = ("offsets", "commits", "state", "metadata", "sources")
 
 #: In the checkpoint's mark: its state is built again from the first batch on (``recovery.repair``).
-_ANEW = "anew"
+_REBUILT = "anew"
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +104,8 @@ def check_checkpoint(store: Store, data_dir: DataDir, *, unsynced: bool = False)
         _forget_young_snapshots(store, data_dir, found)
     put_schema_paths_right(data_dir.checkpoint)
     mark = read_mark(data_dir.checkpoint_identity)
-    if _ANEW in mark and len(found.repeated) <= REPEATABLE:
-        del mark[_ANEW]
+    if _REBUILT in mark and len(found.repeated) <= REPEATABLE:
+        del mark[_REBUILT]
         write_mark(data_dir.checkpoint_identity, mark)
 
 
@@ -123,15 +123,15 @@ def examine_checkpoint(store: Store, data_dir: DataDir, *, unsynced: bool = Fals
         CheckpointAhead: The checkpoint has batches that the catalog does not have.
         CheckpointDamaged: An entry that is needed is not whole.
     """
-    anew = _check_mark(store, data_dir)
+    rebuilt = _check_mark(store, data_dir)
     spark = SparkLog(data_dir.checkpoint)
     found = standing(store, data_dir.checkpoint)
     ahead = max((*spark.done(), *(batch - 1 for batch in found.begun)), default=-1)
     if ahead > found.committed:
         raise _ahead(data_dir, ahead, found.committed)
     # A repetition replaces files that are damaged.
-    distrusted = unsynced or (not anew and _damaged(store, data_dir))
-    if distrusted and found.done >= found.first and (anew or not found.repeated):
+    distrusted = unsynced or (not rebuilt and _damaged(store, data_dir))
+    if distrusted and found.done >= found.first and (rebuilt or not found.repeated):
         # Its state may not be whole. That of the batch before was synced before this one was committed.
         found = replace(found, done=found.done - 1)
     none = found.first - 1
@@ -139,7 +139,7 @@ def examine_checkpoint(store: Store, data_dir: DataDir, *, unsynced: bool = Fals
         found = replace(found, done=none, begun=())  # nothing of it is visible: begin again
     elif found.done not in found.begun or (found.done > found.first and found.done - 1 not in found.begun):
         found = replace(found, done=none)
-    if not _can_repeat(store, found, anew):
+    if not _can_repeat(store, found, rebuilt):
         raise _lost(data_dir, found)
     _compare(store, spark, found)
     return found
@@ -157,19 +157,19 @@ def check_state(store: Store, data_dir: DataDir) -> None:
         check_state_files(data_dir.checkpoint, version, _hint(data_dir))
 
 
-def mark_checkpoint(store: Store, data_dir: DataDir, checkpoint_id: str, *, anew: bool = False) -> None:
+def mark_checkpoint(store: Store, data_dir: DataDir, checkpoint_id: str, *, rebuilt: bool = False) -> None:
     """Say in the checkpoint which one it is of which catalog.
 
     Args:
         store: The catalog.
         data_dir: The data directory.
         checkpoint_id: Id of the checkpoint.
-        anew: Whether it is empty and all batches of the catalog are to be repeated.
+        rebuilt: Whether it is empty and all batches of the catalog are to be repeated.
     """
     identity = identity_of(store)
     wanted = {"id": "" if identity is None else identity.id, "checkpoint": checkpoint_id}
     if not wanted.items() <= read_mark(data_dir.checkpoint_identity).items():
-        write_mark(data_dir.checkpoint_identity, wanted | ({_ANEW: "yes"} if anew else {}))
+        write_mark(data_dir.checkpoint_identity, wanted | ({_REBUILT: "yes"} if rebuilt else {}))
 
 
 def _check_mark(store: Store, data_dir: DataDir) -> bool:
@@ -190,14 +190,14 @@ def _check_mark(store: Store, data_dir: DataDir) -> bool:
             f"the directory {mark.get('id', 'none')} and {mark.get('checkpoint', 'none')}.",
             hint=_hint(data_dir),
         )
-    return _ANEW in mark
+    return _REBUILT in mark
 
 
 def _damaged(store: Store, data_dir: DataDir) -> bool:
     """Return whether files of the last batch are damaged.
 
     Raises:
-        CorruptResults: Those of a batch before are.
+        CorruptResults: Results of an earlier batch are damaged.
     """
     last = store.batches.last()
     if last is None:
@@ -214,11 +214,11 @@ def _damaged(store: Store, data_dir: DataDir) -> bool:
     return False
 
 
-def _can_repeat(store: Store, found: Standing, anew: bool) -> bool:
+def _can_repeat(store: Store, found: Standing, rebuilt: bool) -> bool:
     """Return whether the batches that Spark will repeat have what they need."""
-    if len(found.repeated) > REPEATABLE and not anew:
+    if len(found.repeated) > REPEATABLE and not rebuilt:
         return False
-    if anew:
+    if rebuilt:
         return True  # who began it has looked
     # Of those that Spark has not even begun the catalog must know the input.
     unknown = [batch for batch in found.repeated if batch > found.done + 1 or batch not in found.begun]
@@ -290,7 +290,7 @@ def clear_spark(checkpoint: Path) -> None:
 def _ahead(data_dir: DataDir, done: int, committed: int) -> CheckpointAhead:
     return CheckpointAhead(
         f"the checkpoint has batch {done}, the catalog {_up_to(committed)}",
-        detail=f"The catalog is older than {data_dir.checkpoint}, or another one.",
+        detail=f"The catalog is older than {data_dir.checkpoint}, or does not belong to it.",
         hint=_hint(data_dir),
     )
 

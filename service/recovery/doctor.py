@@ -238,7 +238,7 @@ def _port(settings: Settings) -> Iterator[Finding]:
 
 
 def _answer(settings: Settings) -> Finding | None:
-    """Return what a service on the port says of itself; None if none of ours answers."""
+    """Return the answer of a Sluice service on the port; None if another program or nobody answers."""
     scheme = "http" if settings.access.tls_cert is None else "https"
     host = f"[{settings.server.host}]" if ":" in settings.server.host else settings.server.host
     url = f"{scheme}://{host}:{settings.server.port}/health/ready"

@@ -97,7 +97,7 @@ class FinishedMove:
 
 @dataclass(frozen=True, slots=True)
 class _Checkpoint:
-    """What a checkpoint goes on with.
+    """State from which a checkpoint continues.
 
     Attributes:
         offset: Offset at the end of the last batch that it has done; None before the first.
@@ -258,7 +258,7 @@ def _refuse_unfinished(store: Store, found: Standing) -> None:
         if voided.batch > found.committed and voided.batch in found.begun:
             raise MoveRefused(
                 f"batch {voided.batch} was begun, and some of its input voided",
-                detail="The decision is of the input that the batch was begun with.",
+                detail="The decision applies to the input with which the batch was begun.",
                 hint=_START_IT,
             )
 

@@ -170,7 +170,7 @@ def move_state(
             written: list[str] = written,
         ) -> None:
             nonlocal written_bytes
-            assert isinstance(data, bytes), "rows that just came are none of a stored state"
+            assert isinstance(data, bytes), "rows that just came are not part of a stored state"
             files.write(stored_id, data)
             written.append(stored_id)
             written_bytes += len(data)

@@ -191,4 +191,4 @@ def _begin_anew(store: Store, data_dir: DataDir, aside: Path) -> None:
     if data_dir.checkpoint.exists():
         data_dir.checkpoint.rename(aside)
     data_dir.create()
-    mark_checkpoint(store, data_dir, checkpoint_id, anew=True)
+    mark_checkpoint(store, data_dir, checkpoint_id, rebuilt=True)

@@ -192,8 +192,8 @@ class ResultReader:
             end = format_cursor(alike[-1].batch, alike[-1].first + alike[-1].rows)
             raise InvalidCursor(
                 f'the columns of the query change after cursor "{end}"',
-                detail="The query was updated, and a file has the columns of one text.",
-                hint=f"Export until={end}, and what follows with after={end}.",
+                detail="The query was updated, and a file can have the columns of one version only.",
+                hint=f"Export with until={end}, then export the rest with after={end}.",
             )
         rows = sum(span.rows for span in spans)
         next_cursor = format_cursor(spans[-1].batch, spans[-1].first + spans[-1].rows) if spans else after
@@ -209,7 +209,7 @@ class ResultReader:
         while rows:
             page = self._look(series, after, min(rows, _ROWS_PER_TABLE), though_empty=False)
             if page is None:
-                raise CorruptResults(f'results after cursor "{after}" are not there any more')
+                raise CorruptResults(f'results after cursor "{after}" no longer exist')
             yield page.table
             after, rows = page.next_cursor, rows - page.table.num_rows
 

@@ -52,7 +52,7 @@ def _check_servers(servers: Sequence[str], targets: WebhookTargets, field: str) 
     for server in servers:
         if server not in targets.servers and "*" not in targets.servers:
             raise InvalidSink(
-                f'"{server}" is not a server that sinks may be on',
+                f'"{server}" is not a server that sinks may write to',
                 hint="Have the operator name it in SLUICE_SERVERS.",
                 path=(field,),
             )
@@ -74,7 +74,7 @@ def _check_target(sink: WebhookSink, targets: WebhookTargets) -> None:
 
 
 def _check_secret(sink: WebhookSink) -> None:
-    """Refuse a secret that is none, without repeating it."""
+    """Refuse a text that is not a secret, without repeating it."""
     if sink.secret is None:
         return
     try:

@@ -3,9 +3,9 @@
     read batches ── give them to the sink ──x── write down that it has them
                                             a crash here repeats the batches
 
-A file is put in place of itself then, so files are exactly once. A table or topic knows itself which batches
-it has, so these are exactly once, too. A receiver of requests gets a part a second time, under the same key,
-so these are at least once. Small batches of a file sink are read together and written down together, since
+A file then replaces itself, so files are exactly once. A table or topic itself records which batches it has,
+so these are exactly once, too. A receiver of requests gets a part a second time, under the same key, so these
+are at least once. Small batches of a file sink are read together and written down together, since
 both cost as much for one as for many.
 """
 
@@ -55,7 +55,7 @@ def turns(waiting: Iterable[SinkRecord]) -> tuple[list[SinkRecord], dict[int, in
     held: dict[int, int] = {}
     for record in waiting:
         if record.sink is None:
-            raise InvariantBroken(f"sink {record.id} is none, and nothing can wait for it")
+            raise InvariantBroken(f"sink {record.id} was removed, so no result can wait for it")
         former = first.setdefault((record.series, record.sink.place), record)
         if former is not record:
             held[record.id] = former.id
@@ -74,7 +74,7 @@ class Delivery:
         part_rows: Rows of one request at most.
         targets: Where webhooks may go.
         now_us: Wall clock, µs UTC.
-        catalog_id: Identity of the catalog, by which a table knows its batches from those of others.
+        catalog_id: Identity of the catalog, by which a table tells its batches from those of other catalogs.
     """
 
     store: Store
@@ -101,7 +101,7 @@ class Delivery:
             record: The sink, as it was found after ``last`` was the last committed batch.
             last: Last batch to be delivered. Which sink gets a batch is known once it is committed, so a
                 batch after ``record`` was read must wait.
-            batches: At most so many batches with results; more to fill a file that has several.
+            batches: Most batches with results that are delivered; a file of several batches is always filled.
             stopping: Whether to stop after the file, or part, in hand.
 
         Returns:
@@ -231,7 +231,7 @@ class Delivery:
             elif isinstance(record.sink, TopicSink):
                 send_batch(self.store, self.catalog_id, record, record.sink, batch, given)
             else:
-                raise InvariantBroken(f"sink {record.id} is none, and nothing can wait for it")
+                raise InvariantBroken(f"sink {record.id} was removed, so no result can wait for it")
         reached("after-sink-transaction", batch, self.engine_lock)
         return self._delivered(record, batch, rows, rows)
 

@@ -22,7 +22,7 @@ def signing_key(secret: str) -> bytes:
     '31f290f6'
 
     Raises:
-        ValueError: It is none.
+        ValueError: The text is not a secret.
     """
     if not secret.startswith(_PREFIX):
         raise ValueError(f"it does not begin with {_PREFIX}")

@@ -1,4 +1,4 @@
-"""Results posted to a URL: NDJSON, part by part, each with a key by which a receiver knows it again.
+"""Results posted to a URL: NDJSON, part by part, each with a key by which a receiver recognizes it.
 
     POST <url>
     Content-Type: application/x-ndjson

@@ -40,7 +40,7 @@ class WebhookTargets:
     Attributes:
         names: Host names, in lower case; whatever they resolve to.
         networks: Networks.
-        servers: Brokers and databases that sinks may be on, ``host:port``; ``*`` for any.
+        servers: Brokers and databases that sinks may write to, ``host:port``; ``*`` for any.
     """
 
     names: frozenset[str] = frozenset()
@@ -52,7 +52,7 @@ class WebhookTargets:
         """Read names, addresses and networks.
 
         Raises:
-            InvalidSetting: One looks like a network and is none.
+            InvalidSetting: A text looks like a network but is not one.
         """
         names, networks = set(), []
         for host in hosts:
@@ -91,7 +91,7 @@ class WebhookTargets:
         """Resolve a host, once, and return its addresses that are allowed.
 
         Raises:
-            SinkFailed: There is none, or none is allowed.
+            SinkFailed: The host has no address, or none that is allowed.
         """
         found = _resolved(host, port, timeout_s)
         allowed = [text for text in found if self.allows(host, ipaddress.ip_address(text.partition("%")[0]))]

@@ -57,7 +57,7 @@ class IngestFigures:
 
 @dataclass(frozen=True, slots=True)
 class ExpectedCost:
-    """What a plan is expected to cost, over all families.
+    """Expected cost of a plan, over all families.
 
     Attributes:
         rows: Rows held.
@@ -255,7 +255,9 @@ class _StoreCollector(Collector):
             "sluice_disk_free_least_bytes", "Free space below which ingest stops.", value=ingest.least_bytes
         )
         yield GaugeMetricFamily(
-            "sluice_input_held", "1 while batches take no input for want of space.", value=float(ingest.held)
+            "sluice_input_held",
+            "1 while batches take no input because space is short.",
+            value=float(ingest.held),
         )
 
     def _queries(self) -> Iterator[Metric]:

@@ -10,7 +10,7 @@ from math import isfinite
 from catalog.values.batch import BatchManifest
 from catalog.values.counters.add_up import add_up
 from catalog.values.counters.family_counters import ProbeCounters
-from catalog.values.plan import Memory
+from catalog.values.policies.memory import Memory
 from catalog.values.statistics import FamilyProfile
 from planner.families.families import SIDES, family_clocks, family_streams
 from planner.orders.buffers import OrderedStream, latency_s, memory_rows

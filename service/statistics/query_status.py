@@ -41,9 +41,9 @@ class QueryStatus:
         complete_within_us: Distance of event times up to which no pair of new rows with held ones is missing
             since rows have left at the cap of their stream, µs; None where windows are whole.
         results: Result rows so far.
-        sinks: Sinks that are kept of the series, the one that was asked for last at the end; its sink is None
-            where none is wanted any more.
-        warnings: What is likely not meant (``query_warnings``); nothing of a query that was removed.
+        sinks: Sinks of the series, in the order in which they were set. The last one has no sink where the
+            query is to have none.
+        warnings: Likely mistakes (``query_warnings``); empty for a query that was removed.
     """
 
     query: Query

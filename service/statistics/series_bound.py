@@ -1,7 +1,7 @@
 """Bound of the series of a metric: few labels are named, the others are summed under ``(other)``.
 
 A thousand queries with a sink each would make ten thousand series, most of which nobody looks at. Names of
-queries begin with a letter, so ``(other)`` is none.
+queries begin with a letter, so no query is called ``(other)``.
 
 Sums of counters must not fall, or Prometheus takes that for a restart and adds all of it again. So
 ``(other)`` is not the sum of the counters that are not named now: it grows by what each of them has grown

@@ -2,7 +2,7 @@
 
 Totals are of all batches. What plans are chosen by (rates, selectivities, widths, keys) is the measured
 profile, smoothed over the last batches (``statistics.profile``), and comes with its age: the wall-clock time
-since the newest batch that had a say in it.
+since the newest batch that contributed to it.
 """
 
 from __future__ import annotations
@@ -231,7 +231,7 @@ class ReceivedPunctuations:
     Attributes:
         stream: Name of the stream.
         received: Number of punctuations.
-        ignored: Number of those that no family uses, because no query joins on exactly their columns.
+        ignored: Number of punctuations that no family uses, because no query joins on exactly their columns.
     """
 
     stream: str

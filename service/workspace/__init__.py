@@ -1,4 +1,4 @@
 """The workspace: one data directory with its catalog and inputs, and its engine's part.
 
-Doors: backup, bounded_run, client_keys, engine_part, queries, repair, workspace.
+Doors: bounded_run, engine_part, queries, workspace.
 """

@@ -170,7 +170,7 @@ class BackPressure:
             if stream.id not in self._progress:
                 why = f"No batch has read the stream yet; its first query begins with the oldest event. {why}"
             return IngestFull(
-                f'stream "{stream.name}" takes no more events until some were read',
+                f'stream "{stream.name}" takes no more events until a batch has read some',
                 limit=limit,
                 detail=f"{backlog.rows:,} of its events ({shown_bytes(backlog.bytes)}) wait for a batch; the "
                 f"limit is {shown}. Nothing of the request was stored.",

@@ -21,7 +21,8 @@ from catalog.durations import MAX_TIME_US
 from catalog.store.store import Store
 from catalog.values.calibration import Calibration
 from catalog.values.change import AddQuery, Change
-from catalog.values.plan import Heartbeat, Strategy
+from catalog.values.control import Heartbeat
+from catalog.values.plan import Strategy
 from catalog.values.query import UNBOUNDED_US, Query
 from catalog.values.source_file import SourceFile
 from catalog.values.stream import FilesSource, GeneratorSource, Stream
@@ -218,8 +219,8 @@ def _refuse_caps(workload: Workload) -> None:
         if stream.state_cap_mb is not None:
             with workload.locating(("streams", i, "state_cap_mb")):
                 raise InvalidStream(
-                    "a run to the end of its input has no caps on the state",
-                    detail="Its results are the same on every run, but when a cap is reached is not.",
+                    "a run to the end of its input cannot have caps on the state",
+                    detail="A run always gives the same results, but a cap is not reached at the same row.",
                     hint="Leave state_cap_mb out; retain limits the windows on a stream.",
                 )
 
@@ -335,7 +336,8 @@ class _Script:
         """
         store, version = self.versions.store, self.versions.next
         previous = store.control_log.latest_plan()
-        resolver = Resolver(store, self.versions.statistician)
+        partitioning = self.versions.objective.partitioning
+        resolver = Resolver(store, self.versions.statistician, partitioning=partitioning)
         resolver.refresh()
         for change, path in changes:
             with self.workload.locating(path, text_at=(*path, "cql")):
@@ -343,7 +345,7 @@ class _Script:
             record_steps(store, (step,), version, previous)
         queries = [record.query for record in store.queries.running()]
         left: ByFamily | None = None
-        anew: frozenset[str] = frozenset()
+        replanned: frozenset[str] = frozenset()
         for scripted in steps:
             if scripted.migration is None:
                 continue
@@ -355,7 +357,7 @@ class _Script:
             # What one migration of this batch gives up, another does not bring back.
             before = wanted.left if left is None else left
             left = {family: ends for family, ends in wanted.left.items() if family in before}
-            anew |= wanted.anew
+            replanned |= wanted.replanned
         with self.workload.locating(steps[0].path if steps else ("queries",)):
             self.versions.append(
                 queries,
@@ -364,7 +366,7 @@ class _Script:
                 cause=cause,
                 actor="script",
                 at_batch=at_batch,
-                anew=anew,
+                replanned=replanned,
                 left=left,
             )
 

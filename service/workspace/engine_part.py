@@ -28,8 +28,7 @@ from service.commit.retention import DeadLetterRetention, ResultRetention
 from service.config.data_dir import DataDir
 from service.config.settings import Settings
 from service.engine.engine import Engine
-from service.engine.engine_control import report, wish_of
-from service.engine.engine_status import EngineStatus
+from service.engine.engine_control import EngineStatus, report, wish_of
 from service.faults import Faults
 from service.inputs.inputs import Inputs
 from service.inputs.retention import InputRetention
@@ -311,4 +310,4 @@ class _Term:
             if latest is not None and (overruled or not objective.is_of(latest, running)):
                 cause = f"strategy {objective.strategy} by settings"
                 # Pinned chains are given up, so they are not those of before.
-                versions.replan(latest, cause, anew=given_families(latest))
+                versions.replan(latest, cause, replanned=given_families(latest))

@@ -51,7 +51,7 @@ class WorkspacePlans:
         """Return a plan version.
 
         Raises:
-            PlanVersionNotFound: There is none, or it is not kept any more.
+            PlanVersionNotFound: The version does not exist, or is no longer kept.
         """
         return self._store.control_log.plan(version)
 

@@ -15,7 +15,7 @@ from itertools import count
 from catalog.errors import QueryNotFound
 from catalog.store.store import Store
 from catalog.values.change import AddQuery
-from catalog.values.plan import Pull
+from catalog.values.control import Pull
 from catalog.values.query import Backfill, Query
 from service.config.failpoints import reached
 from service.errors import NoResultPunctuations

@@ -19,7 +19,7 @@ from catalog.errors import InvalidInput, StreamInUse
 from catalog.steps import steps, stream_sides
 from catalog.store.store import Store
 from catalog.values.change import UpdateQuery
-from catalog.values.plan import Heartbeat
+from catalog.values.control import Heartbeat
 from catalog.values.source_file import SourceFile
 from catalog.values.stream import FilesSource, HttpSource, KafkaSource, Stream
 from operators.storage.folder import Folder
@@ -96,7 +96,7 @@ class WorkspaceStreams:
         """Return a stream.
 
         Raises:
-            StreamNotFound: There is none of that name.
+            StreamNotFound: No stream has that name.
         """
         return self._store.streams.get(name)
 
@@ -144,7 +144,7 @@ class WorkspaceStreams:
             name: Its name.
 
         Raises:
-            StreamNotFound: There is none of that name.
+            StreamNotFound: No stream has that name.
             StreamInUse: Running or paused queries use it.
         """
         with self._store.transaction():
@@ -165,7 +165,7 @@ class WorkspaceStreams:
         Queries whose windows the change cuts or lengthens are updated in the same version.
 
         Raises:
-            StreamNotFound: There is none of that name.
+            StreamNotFound: No stream has that name.
             StreamInUse: Running or paused queries are joined by the order that would change, or cannot run
                 under the new limits.
         """
@@ -210,7 +210,7 @@ class WorkspaceStreams:
                     hint="Change or remove the query first.",
                 ) from error
             if meant != bind(query.cql, before):
-                updates.append(UpdateQuery(query.name, query.cql, anew=True))
+                updates.append(UpdateQuery(query.name, query.cql, rebound=True))
         return updates
 
     def _check_order(self, former: Stream, stream: Stream) -> None:
@@ -238,7 +238,7 @@ class WorkspaceStreams:
         """Let the next rows of a stream alone say where its watermark is; takes effect with the next batch.
 
         Raises:
-            StreamNotFound: There is no stream of that name.
+            StreamNotFound: No stream has that name.
         """
         with self._store.transaction():
             stream = self.get(name)
@@ -249,7 +249,7 @@ class WorkspaceStreams:
         """Mark the files of a stream that were set aside for a retry at the next listing; return them.
 
         Raises:
-            StreamNotFound: There is no stream of that name.
+            StreamNotFound: No stream has that name.
         """
         with self._store.transaction():
             return self._store.source_files.retry(self.get(name).id)
@@ -258,7 +258,7 @@ class WorkspaceStreams:
         """Return a stream that takes posted events.
 
         Raises:
-            StreamNotFound: There is no stream of that name.
+            StreamNotFound: No stream has that name.
             NotAnHttpStream: Its rows come from elsewhere.
         """
         stream = self.get(name)
@@ -270,7 +270,7 @@ class WorkspaceStreams:
         """Refuse a request for which there is no room; one whose events were stored before needs none.
 
         Raises:
-            IngestFull: Events of the stream, or of any, are not taken now.
+            IngestFull: No events of the stream, or of any stream, are accepted now.
         """
         refusal = self._pressure.refusal(stream)
         if refusal is not None and (sending is None or self._events.receipt(sending) is None):
@@ -316,7 +316,7 @@ class WorkspaceStreams:
         """Return how many posted events of a stream were kept apart, the newest of them, and when, µs UTC.
 
         Raises:
-            StreamNotFound: There is no such stream.
+            StreamNotFound: No stream has that name.
             NotAnHttpStream: Its rows come from elsewhere.
         """
         return self._events.quarantined(self.of_posts(name), limit)

@@ -15,7 +15,7 @@ from functools import partial
 from catalog.clock import wall_clock_us
 from catalog.errors import SluiceError
 from catalog.store.store import Store
-from catalog.values.plan import Heartbeat
+from catalog.values.control import Heartbeat
 from catalog.values.stream import FilesSource, Stream
 from operators.storage.folder import Folder
 from service.config.log import fields

@@ -28,8 +28,7 @@ from service.access.api_keys import KeyVerifier
 from service.commit.commits import Commits
 from service.config.data_dir import DataDir
 from service.config.settings import Settings
-from service.engine.engine_control import EngineControl
-from service.engine.engine_status import EngineState
+from service.engine.engine_control import EngineControl, EngineState
 from service.faults import Faults
 from service.inputs.disk_space import DiskSpace
 from service.inputs.sample import CatalogRows
@@ -225,7 +224,7 @@ class Workspace:
 
         Raises:
             NothingToSkip: No batch has failed often enough.
-            StreamNotFound: There is no such stream.
+            StreamNotFound: No stream has that name.
         """
         return self.engine.skip(() if stream is None else (self.streams.get(stream).id,), actor)
 

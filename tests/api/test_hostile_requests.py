@@ -181,7 +181,7 @@ def test_a_constant_that_json_lacks_is_refused(service: Service, constant: str) 
 
 def test_a_repeated_key_of_an_event_is_refused(service: Service) -> None:
     problem = refused(service, "/streams/A/events", '[{"ts": 1}, {"ts": 1, "k": 1, "k": 2}]', 422)
-    assert problem["detail"] == '"k" stands twice in one object'
+    assert problem["detail"] == '"k" appears twice in one object'
 
 
 @pytest.mark.parametrize(

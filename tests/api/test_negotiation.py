@@ -31,5 +31,5 @@ def test_the_representation_that_is_liked_best_is_chosen(accept: str | None, kin
 
 @pytest.mark.parametrize("accept", ["application/xml", "text/csv;q=0", "image/*"])
 def test_a_representation_that_there_is_not_is_refused(accept: str) -> None:
-    with pytest.raises(NotAcceptable, match="results cannot be had as"):
+    with pytest.raises(NotAcceptable, match="results are not available as"):
         negotiate(accept)

@@ -22,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 
 from catalog.arrow_types import POSITION_COLUMN, PUNCTUATION_COLUMN
-from catalog.values.plan import PunctuationPolicy
+from catalog.values.policies.punctuation_policy import PunctuationPolicy
 from catalog.values.stream import Column, HttpSource, Punctuations, Stream
 from operators.bucket.batch_output import BatchOutput
 from operators.kernels.keys import Bools, Int64s

@@ -10,7 +10,7 @@ from multiprocessing.process import BaseProcess
 
 from catalog.errors import InvariantBroken
 from catalog.store.store import Store
-from catalog.values.plan import Heartbeat
+from catalog.values.control import Heartbeat
 from tests.catalog.examples import manifest, plan
 
 #: Children are forked from a process that has imported this module and opened nothing: imports take a second.

@@ -20,7 +20,7 @@ from catalog.errors import CatalogDown, InvalidCatalogUrl, StreamNotFound
 from catalog.migrations import configuration
 from catalog.store import database
 from catalog.store.store import Store
-from catalog.values.plan import Heartbeat
+from catalog.values.control import Heartbeat
 from service.engine.catalog_lease import CatalogLease
 from service.inputs.sources.http_log import EventLog
 from tests.catalog.examples import add_query, commit, listed, manifest, stream
@@ -157,7 +157,7 @@ def test_writers_and_readers_survive_a_restart_under_load(own_server: PostgresSe
     assert failed
     assert [record.seq for record in log] == list(range(1, len(log) + 1))
     found = {(r.seq, r.heartbeat.stream_id, r.heartbeat.watermark_us) for r in log if r.heartbeat}
-    assert len({each[1:] for each in found}) == len(found), "none is there twice"
+    assert len({each[1:] for each in found}) == len(found), "none appears twice"
     assert found >= set(appended)
 
 

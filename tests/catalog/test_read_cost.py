@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from catalog.store.store import Store
-from catalog.values.plan import Heartbeat
+from catalog.values.control import Heartbeat
 from tests.catalog.examples import listed, plan, stream
 
 #: As design.md wants of the source's driver side, several reads per call.

@@ -9,7 +9,7 @@ import pytest
 
 from catalog.errors import CatalogDown, InvariantBroken, StreamNotFound
 from catalog.store.store import Store
-from catalog.values.plan import Heartbeat
+from catalog.values.control import Heartbeat
 from tests.catalog.examples import add_query, commit, listed, manifest, plan, stored_routes, stream, undone
 
 

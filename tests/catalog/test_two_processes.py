@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from catalog.store.store import Store
-from catalog.values.plan import Heartbeat
+from catalog.values.control import Heartbeat
 from tests.catalog.examples import plan
 from tests.catalog.processes import (
     SPAWN,

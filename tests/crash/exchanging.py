@@ -18,7 +18,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from catalog.values.plan import ControlRecord, Horizon, Plan
+from catalog.values.control import ControlRecord, Horizon
+from catalog.values.plan import Plan
 from catalog.values.stream import GeneratorSource, Stream
 from planner.bind.bind import bind
 from planner.build.build_plan import build_plan
@@ -93,7 +94,7 @@ def found(job: Job) -> list[set[tuple[int, ...]]]:
             names = ("a_a.r", "a_b.r", "b_r") if three else ("b_r", "a_r")
             columns = [table.column(name).to_pylist() for name in names]
             made[not three] += zip(*columns, strict=True)
-    assert all(len(set(rows)) == len(rows) for rows in made), "a result is there twice"
+    assert all(len(set(rows)) == len(rows) for rows in made), "a result appears twice"
     return [set(rows) for rows in made]
 
 

@@ -18,7 +18,8 @@ import pyarrow as pa
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
-from catalog.values.plan import ALL_BUCKETS, Heartbeat, Horizon, Plan, Replication, Strategy
+from catalog.values.control import Heartbeat, Horizon
+from catalog.values.plan import ALL_BUCKETS, Plan, Replication, Strategy
 from catalog.values.query import UNBOUNDED_US, JoinKind, Query
 from catalog.values.stream import Stream
 from operators.bucket.batch_output import BatchOutput
@@ -99,6 +100,7 @@ class Pool:
     filters: tuple[str | None, ...]
     residuals: tuple[str | None, ...]
     kinds: tuple[tuple[JoinKind, tuple[Literal["a", "b"], ...]], ...] = INNER
+    spreads: bool = False
 
 
 @dataclass(frozen=True)
@@ -306,6 +308,7 @@ def cases(
         filters=(None, None, None, *draw(_few_filters)),
         residuals=(None, None, *draw(_few_residuals)),
         kinds=ABSENCE_KINDS if absence else INNER,
+        spreads=absence and draw(st.booleans()),
     )
     changes = _changes(draw, len(batches), activations, pool)
     beats = _heartbeats(draw, batches)
@@ -406,7 +409,7 @@ def _kind(draw: st.DrawFn, pool: Pool) -> dict[str, Any]:
     if pool.kinds == INNER:
         return {}
     kind, preserved = draw(st.sampled_from(pool.kinds))
-    return {"kind": kind, "preserved": preserved}
+    return {"kind": kind, "preserved": preserved, "spreads": pool.spreads and len(preserved) == 1}
 
 
 def _heartbeats(

@@ -9,9 +9,11 @@ from dataclasses import asdict, dataclass, field
 import pyarrow as pa
 
 from catalog.arrow_types import PUNCTUATION_COLUMN
+from catalog.steps import copied_side
 from catalog.store.codec import encode
+from catalog.values.control import ControlRecord, Heartbeat, Horizon, Promises, Pull
 from catalog.values.counters.family_counters import SliceCounters
-from catalog.values.plan import ControlRecord, Heartbeat, Horizon, Plan, Promises, Pull
+from catalog.values.plan import Plan
 from catalog.values.stream import Stream
 from operators.bucket.batch_output import BatchOutput
 from operators.bucket.bucket import Bucket
@@ -133,7 +135,11 @@ class Runner:
             family_id: The family.
             side: ``a`` or ``b``.
             join_id: The join; may be left out where there is one.
+
+        A row that rests in several buckets is in the slice that the first of them has it in.
         """
+        assert self.plan is not None
+        copied = next(copied_side(f) for f in self.plan.families if f.id == family_id)
         chains = [
             joins.chains[join_id] if join_id is not None else next(iter(joins.chains.values()))
             for joins in (bucket.families[family_id] for bucket in self.state)
@@ -141,9 +147,10 @@ class Runner:
         assert join_id is not None or all(len(b.families[family_id].chains) == 1 for b in self.state)
         slices: list[set[int]] = [set() for _ in chains[0].slices[side]]
         for chain in chains:
+            elsewhere = set().union(*slices) if side == copied else set()
             for index, state in enumerate(chain.slices[side]):
                 for segment in state.segments:
-                    positions = segment.pos.tolist()
+                    positions = set(segment.pos.tolist()) - elsewhere
                     assert not set().union(*slices).intersection(positions), "a row is held twice"
                     slices[index].update(positions)
         return slices

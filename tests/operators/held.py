@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from catalog.values.plan import Heartbeat
+from catalog.values.control import Heartbeat
 from catalog.values.query import Query
 from catalog.values.stream import Stream
 from tests.operators.oracle import Family, family_of, needs_one_match, passes, side_of

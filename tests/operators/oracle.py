@@ -12,17 +12,18 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from catalog.values.plan import Heartbeat, Horizon
+from catalog.values.control import Heartbeat, Horizon
 from catalog.values.query import Query, Side
 from catalog.values.stream import Stream
+from planner.families.families import SideName, family_id
 from tests.builders import Key
 from tests.operators.queries import FILTERS, RESIDUALS, Row
 
 #: A result: query id, position of a's row, position of b's row; None in place of the row that is absent, or
 #: that a semi join does not give.
 Result = tuple[int, int | None, int | None]
-#: Streams, key, and whether its queries ask about absence.
-Family = tuple[int, int, Key, bool]
+#: Streams, key, whether its queries ask about absence, and the side whose rows are spread over buckets.
+Family = tuple[int, int, Key, bool, tuple[SideName, ...]]
 
 
 @dataclass
@@ -83,7 +84,7 @@ class NestedLoops:
 
     def _leave_behind(self, horizon: Horizon) -> None:
         """Let the rows of earlier batches below a horizon take part no more."""
-        for (a, b, _, _), sides in self.known.items():
+        for (a, b, *_), sides in self.known.items():
             for stream_id, side in ((a, "a"), (b, "b")):
                 for known in sides[side]:
                     if stream_id == horizon.stream_id and known.row.ts < horizon.time_us:
@@ -233,7 +234,14 @@ class NestedLoops:
 
 def family_of(query: Query) -> Family:
     """Return streams and key, which a family's queries have in common."""
-    return query.a.stream_id, query.b.stream_id, query.key, query.kind != "inner"
+    spread = query.preserved if query.spreads else ()
+    return query.a.stream_id, query.b.stream_id, query.key, query.kind != "inner", spread
+
+
+def id_of(family: Family) -> str:
+    """Return the id of a family."""
+    a, b, key, absence, spread = family
+    return family_id(a, b, key, absence=absence, spread=next(iter(spread), None))
 
 
 def side_of(query: Query, side: str) -> Side:

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, replace
 
 from hypothesis import strategies as st
 
-from catalog.values.plan import Heartbeat, Plan
+from catalog.values.control import Heartbeat
+from catalog.values.plan import Plan
 from catalog.values.query import UNBOUNDED_US, Clock, Query
 from catalog.values.stream import Stream
 from planner.build.build_plan import STRATEGIES, build_plan

@@ -186,6 +186,20 @@ def test_rows_that_a_query_still_needs_do_not_leave(case: Case) -> None:
     check(case, look)
 
 
+def test_a_judged_row_rests_in_one_bucket_and_its_partners_in_all() -> None:
+    rows = tuple((1 + number % 2, row(number // 2, 100 + number)) for number in range(40))
+    spread = a_query(1, kind="outer", preserved=("b",), spreads=True)
+    ran = check(replace(case(Step((spread,), rows)), buckets=3)).runner
+
+    def held(side: str) -> list[int]:
+        families = [joins for bucket in ran.state for joins in bucket.families.values()]
+        return [sum(s.rows for _, of, _, s in joins.slices() if of == side) for joins in families]
+
+    assert held("a") == [20, 20, 20]
+    assert sum(held("b")) == 20
+    assert min(held("b")) > 0
+
+
 @pytest.mark.parametrize("strategy", ALL_STRATEGIES)
 def test_a_row_leaves_with_its_match_once_no_query_needs_it(strategy: Strategy) -> None:
     steps = (

@@ -7,7 +7,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from catalog.values.plan import Horizon
+from catalog.values.control import Horizon
 from tests.operators.cases import SETTINGS, Case, cases, check
 from tests.operators.harness import Runner
 from tests.operators.oracle import NestedLoops

@@ -23,8 +23,8 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from catalog.values.boundaries import Boundaries
-from catalog.values.plan import Heartbeat, Plan, Replication, Strategy
+from catalog.values.control import Heartbeat
+from catalog.values.plan import Boundaries, Plan, Replication, Strategy
 from catalog.values.query import UNBOUNDED_US, Backfill, JoinKind, Query
 from planner.build.build_plan import build_plan
 from planner.build.objective import Objective
@@ -75,6 +75,7 @@ class Definition:
     residual: str | None
     columns: tuple[str, ...]
     kind: tuple[JoinKind, tuple[Literal["a", "b"], ...]] = ("inner", ())
+    spreads: bool = False
 
     def query(self, query_id: int, backfill: Backfill) -> Query:
         """Return the definition as a query that enters."""
@@ -94,6 +95,7 @@ class Definition:
             backfill=backfill,
             kind=self.kind[0],
             preserved=self.kind[1],
+            spreads=self.spreads and len(self.kind[1]) == 1,
         )
 
 
@@ -108,6 +110,7 @@ _definitions = st.builds(
     st.sampled_from(((), ("v", "w", "x"), ("v",), ("w", "m"))),
     # Those of each kind meet in families of their own, so few kinds let more queries meet.
     st.sampled_from((("inner", ()),) * 6 + ABSENCE_KINDS),
+    st.booleans(),
 )
 _backfills: st.SearchStrategy[Backfill] = st.sampled_from(("state", "none"))
 

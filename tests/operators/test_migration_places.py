@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from catalog.values.boundaries import Boundaries
-from catalog.values.plan import Plan, Strategy
+from catalog.values.plan import Boundaries, Plan, Strategy
 from catalog.values.primitive import Merge, Primitive, Split
 from catalog.values.query import Query
 from operators.segments.layout import SIDES

@@ -16,7 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from catalog.arrow_types import arrow_type
-from catalog.values.plan import Heartbeat, Memory, Plan, Replication, Strategy
+from catalog.values.control import Heartbeat
+from catalog.values.plan import Plan, Replication, Strategy
+from catalog.values.policies.memory import Memory
 from catalog.values.stream import Order, Stream
 from operators.orders.order_progress import OrderProgress, ordered_rows, scrambling_factor
 from planner.bind.bind import bind

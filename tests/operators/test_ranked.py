@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from catalog.values.plan import Heartbeat
+from catalog.values.control import Heartbeat
 from catalog.values.query import Clock, Query
 from operators.bucket.counters import absence_counters
 from operators.join.family_joins import FamilyJoins

@@ -12,12 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from catalog.values.plan import Plan, Pull, PunctuationPolicy
+from catalog.values.control import Pull
+from catalog.values.plan import Plan
+from catalog.values.policies.punctuation_policy import PunctuationPolicy
 from catalog.values.query import PUNCTUATION_OUTPUT, Output, Query
 from catalog.values.stream import Constraints, Punctuations, Stream
 from operators.bucket.bucket_state import SegmentIds, encode_manifest, store_segments
 from operators.bucket.counters import punctuation_counters
-from planner.families.families import family_id
 from tests.builders import a_query, a_stream
 from tests.examples import examples
 from tests.operators.cases import ALL_STRATEGIES, SETTINGS, Case, Step, check_values, plan_versions
@@ -25,7 +26,7 @@ from tests.operators.closings.promised import Patterns, Promised, move, promised
 from tests.operators.closings.scenes import Scene
 from tests.operators.durable import Crash, DurableRunner
 from tests.operators.harness import Runner
-from tests.operators.oracle import Family, NestedLoops, family_of, passes, side_of
+from tests.operators.oracle import Family, NestedLoops, family_of, id_of, passes, side_of
 from tests.operators.queries import Row
 
 Key = tuple[object, ...]
@@ -211,7 +212,7 @@ def check(
         pulls = [Pull(q.id, 1) for q in oracle.queries if announces(q)] if number % 4 == 3 else []
         outputs = runner.step(tables, [with_policy(plan, policy) for plan in changes], beats, pulls=pulls)
         queries = step.queries if step.queries is not None else oracle.queries
-        families = {family_id(f[0], f[1], f[2], absence=f[3]): f for f in map(family_of, queries)}
+        families = {id_of(f): f for f in map(family_of, queries)}
         oracle.violating = {
             (families[family], side, pos) for family, side, pos in runner.violating if family in families
         }

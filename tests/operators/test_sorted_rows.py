@@ -7,7 +7,8 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from catalog.values.plan import Heartbeat, Memory, MemoryStrategy
+from catalog.values.control import Heartbeat
+from catalog.values.policies.memory import Memory, MemoryStrategy
 from catalog.values.stream import Order
 from operators.bucket.counters import memory_counters
 from planner.bind.bind import bind

@@ -17,8 +17,9 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from catalog.values.control import Heartbeat
 from catalog.values.counters.family_counters import SliceCounters
-from catalog.values.plan import FamilyPlan, Heartbeat, JoinPlan, Plan
+from catalog.values.plan import FamilyPlan, JoinPlan, Plan
 from catalog.values.query import UNBOUNDED_US, Query
 from catalog.values.stream import Stream
 from operators.bucket.batch_output import BatchOutput
@@ -111,7 +112,8 @@ class World:
 
     def _check_slices(self, family: FamilyPlan) -> None:
         """No join lacks a row that its queries can use; no slice holds one that it should not."""
-        key = (family.stream_a, family.stream_b, family.key, family.judges_absence)
+        spread = () if family.spread_side is None else (family.spread_side,)
+        key = (family.stream_a, family.stream_b, family.key, family.judges_absence, spread)
         for side in SIDES:
             usable: set[int] = set()
             held: set[int] = set()

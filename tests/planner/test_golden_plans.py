@@ -23,6 +23,7 @@ from catalog.values.stream import Column, HttpSource, Stream
 from planner.bind.bind import bind
 from planner.build.build_plan import build_plan
 from planner.build.objective import Objective
+from planner.build.replication import spread_query
 from planner.explain.render import plan_document, render_dot, render_mermaid
 from planner.families.display import family_text
 from tests.planner.applied import render_text
@@ -80,7 +81,8 @@ def _versions(question: list[str]) -> list[Plan]:
         else:
             arrived += 1
             name, cql = line.split(": ", 1)
-            running[name] = bind(cql, BY_NAME, name=name, query_id=arrived)
+            query = bind(cql, BY_NAME, name=name, query_id=arrived)
+            running[name] = spread_query(query, partitioning, BY_NAME)
     return [*plans, next_plan()]
 
 

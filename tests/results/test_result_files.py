@@ -12,19 +12,24 @@ import pytest
 
 from catalog.arrow_types import arrow_type
 from catalog.steps import TIME, stream_sides
-from catalog.values.plan import Heartbeat, Strategy
+from catalog.values.control import Heartbeat
+from catalog.values.plan import Partitioning, Strategy
 from catalog.values.query import OLDEST, Output, Query
 from planner.bind.bind import bind
 from planner.build.build_plan import STRATEGIES, build_plan
 from planner.build.objective import Objective
+from planner.build.replication import spread_query
 from tests.bound_query import Tables, group_outputs, groups_sql, outputs_of, results_sql
 from tests.operators.steps.combinations import Recorder
 from tests.results.result_file import LATENESS_US, ResultFile, read, written
 
+#: Rows of a stream in a batch, or None for all; number of buckets; how many of them the rows of a key have.
+Run = tuple[int | None, int, Partitioning]
+
 FILES = sorted(Path(__file__).parent.glob("*.slt"))
-#: Rows of a stream in a batch, and buckets. Each cut is on one number of buckets; long tests take the other.
-RUNS = ((1, 1), (2, 3), (7, 1), (None, 3))
-OTHER_RUNS = ((1, 3), (2, 1), (7, 3), (None, 1))
+#: Each cut is on one number of buckets; long tests take the other.
+RUNS: Sequence[Run] = ((1, 1, "auto"), (2, 3, "replicate"), (7, 1, "auto"), (None, 3, "auto"))
+OTHER_RUNS: Sequence[Run] = ((1, 3, "auto"), (2, 1, "auto"), (7, 3, "replicate"), (None, 1, "auto"))
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
@@ -46,12 +51,13 @@ def test_duckdb_gives_the_rows_of_the_fixture(path: Path) -> None:
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_the_shared_chain_gives_the_rows_of_the_fixture(
-    path: Path, strategy: Strategy, runs: Sequence[tuple[int | None, int]]
+    path: Path, strategy: Strategy, runs: Sequence[Run]
 ) -> None:
     fixture = read(path)
-    queries = _bound(fixture)
-    for cut, buckets in runs:
-        runner = _run(fixture, queries, strategy, cut, buckets)
+    bound = _bound(fixture)
+    for cut, buckets, partitioning in runs:
+        queries = [spread_query(query, partitioning, fixture.streams) for query in bound]
+        runner = _run(fixture, queries, Objective(strategy, partitioning=partitioning), cut, buckets)
         with duckdb.connect() as duck:
             for query, case in zip(queries, fixture.cases, strict=True):
                 tables = _tables(duck, fixture, query)
@@ -76,17 +82,9 @@ def _bound(fixture: ResultFile) -> list[Query]:
 
 def _tables(duck: duckdb.DuckDBPyConnection, fixture: ResultFile, query: Query) -> Tables:
     if query.left is not None:
-        # The results of the step before are a table, whose event time is the newer one of each pair.
-        left, of_left = query.left, _tables(duck, fixture, query.left)
-        oldest = f'epoch_us(a."{of_left.time_a}")' if left.left is None else f"a.{OLDEST}"
-        oldest = f'least({oldest}, epoch_us(b."{of_left.time_b}"))'
-        with_oldest = (*left.outputs, Output(OLDEST, oldest, "bigint"))
-        step = results_sql(replace(left, outputs=with_oldest), of_left)
-        renamed = f"* EXCLUDE (row_a, row_b) RENAME (_event_time AS {TIME})"
-        before = f"pairs_{query.id}_{len(stream_sides(query))}"
-        duck.execute(
-            f"CREATE OR REPLACE TABLE {before} AS SELECT {renamed}, row_number() OVER () AS r FROM ({step})"
-        )
+        before = _pairs(duck, fixture, query.left)
+        if query.right is not None:
+            return Tables(duck, before, _pairs(duck, fixture, query.right), TIME, TIME)
         right = _tables(duck, fixture, replace(query, a=query.b, left=None))
         return Tables(duck, before, right.b, TIME, right.time_b)
     names = {stream.id: name for name, stream in fixture.streams.items()}
@@ -99,12 +97,29 @@ def _tables(duck: duckdb.DuckDBPyConnection, fixture: ResultFile, query: Query) 
     return Tables(duck, f"rows_{a}", f"rows_{b}", *times)
 
 
+def _pairs(duck: duckdb.DuckDBPyConnection, fixture: ResultFile, joined: Query) -> str:
+    """Make the results of a step a table, whose event time is the newer one of each pair; return its name."""
+    of = _tables(duck, fixture, joined)
+    times = (("a", of.time_a, joined.left), ("b", of.time_b, joined.right))
+    oldest = ", ".join(
+        f'epoch_us({side}."{time}")' if before is None else f"{side}.{OLDEST}" for side, time, before in times
+    )
+    with_oldest = (*joined.outputs, Output(OLDEST, f"least({oldest})", "bigint"))
+    step = results_sql(replace(joined, outputs=with_oldest), of)
+    renamed = f"* EXCLUDE (row_a, row_b) RENAME (_event_time AS {TIME})"
+    name = f"pairs_{'_'.join(side.alias for side in stream_sides(joined))}"
+    duck.execute(
+        f"CREATE OR REPLACE TABLE {name} AS SELECT {renamed}, row_number() OVER () AS r FROM ({step})"
+    )
+    return name
+
+
 def _run(
-    fixture: ResultFile, queries: list[Query], strategy: Strategy, cut: int | None, buckets: int
+    fixture: ResultFile, queries: list[Query], objective: Objective, cut: int | None, buckets: int
 ) -> Recorder:
     """Run all queries of a fixture together, so many rows of each stream a batch, and end the streams."""
     streams = {stream.id: stream for stream in fixture.streams.values()}
-    plan = build_plan(queries, streams, objective=Objective(strategy))
+    plan = build_plan(queries, streams, objective=objective)
     tables = {fixture.streams[name].id: _typed(fixture, name) for name in fixture.streams}
     flowing = [stream.id for stream in plan.streams]
     rows = max(tables[i].num_rows for i in flowing)

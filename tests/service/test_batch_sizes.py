@@ -15,9 +15,10 @@ from sqlalchemy import delete
 
 from catalog.store import tables
 from catalog.store.store import Store
+from catalog.values.control import Heartbeat
 from catalog.values.counters.batch_counters import StreamCounters
 from catalog.values.counters.family_counters import KeyCounters, SliceCounters
-from catalog.values.plan import Heartbeat, Plan
+from catalog.values.plan import Plan
 from catalog.values.source_file import SourceFile
 from catalog.values.stream import FilesSource, Stream
 from service.job.source import SluiceReader

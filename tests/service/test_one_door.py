@@ -20,7 +20,7 @@ BEHIND = (
     "service.planning.versions",
 )
 #: Values of these that an answer is made of.
-VALUES = ("service.engine.engine_status.EngineStatus", "service.planning.versions.PlanRefused")
+VALUES = ("service.engine.engine_control.EngineStatus", "service.planning.versions.PlanRefused")
 
 
 def imported(tree: ast.AST) -> Iterator[str]:

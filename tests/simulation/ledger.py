@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from catalog.values.batch import BatchManifest
-from catalog.values.plan import Heartbeat
+from catalog.values.control import Heartbeat
 from catalog.values.query import Query
 from catalog.values.stream import Stream
 from tests.operators.queries import Row

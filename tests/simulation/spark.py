@@ -213,6 +213,6 @@ class SimulatedSpark:
 
 
 def read_manifests(checkpoint: Path, number: int) -> dict[int, bytes]:
-    """Return the state of each bucket after a batch, as ``service.job.state_reader`` does."""
+    """Return the state of each bucket after a batch, as ``service.engine.manifest_reader`` does."""
     states = (checkpoint / "state" / "0").glob(f"*/{number + 1}.changelog")
     return {int(path.parent.name): path.read_bytes() for path in states}

@@ -235,7 +235,7 @@ class InvalidOutput(InvalidInput):
 
 
 class InvalidProbe(InvalidInput):
-    """There is no such way to search slices, or a family cannot be searched so."""
+    """This way to search slices does not exist, or a family cannot be searched so."""
 
 
 class InvalidRequest(InvalidInput):
@@ -311,7 +311,7 @@ class RequestTooSlow(InvalidInput):
 
 
 class SourceNotAllowed(InvalidInput):
-    """A source's path is in no directory that sources may be in."""
+    """A source's path is outside the directories that sources may read."""
 
 
 class SourceNotFound(InvalidInput):
@@ -343,7 +343,7 @@ class UnknownFunction(InvalidInput):
 
 
 class UnknownHost(InvalidInput):
-    """The request is for a host that is none of this service's."""
+    """The request names a host that does not belong to this service."""
 
 
 class UnknownPlanVersion(InvalidInput):
@@ -431,7 +431,7 @@ class StreamInUse(Conflict):
 
 
 class IngestFull(Overloaded):
-    """No more events are taken until some were read, or the disk has space."""
+    """No more events are taken until a batch has read some, or the disk has space."""
 
 
 class TooManyRequests(Overloaded):

@@ -38,7 +38,7 @@ class AsyncRunner(Protocol):
 
 
 class _Reading:
-    """What both forms of results know.
+    """Facts that both forms of results have.
 
     Args:
         name: The query.

@@ -241,9 +241,9 @@ def _check_repeated(connection: Connection, first: BatchManifest, again: BatchMa
     now = sum(count for _, count in again.query_rows)
     raise BatchDiffers(
         f"batch {again.batch} was committed before with other input or other results",
-        detail=f"Then {_amounts(first, then)}; now {_amounts(again, now)}.",
-        hint="Its input has changed since, or checkpoint and catalog are not of one life: restore both from "
-        "one backup, with the input files as they were.",
+        detail=f"First: {_amounts(first, then)}; now: {_amounts(again, now)}.",
+        hint="Its input has changed since, or checkpoint and catalog do not belong together: restore "
+        "both from one backup, with the input files as they were.",
     )
 
 

@@ -26,7 +26,8 @@ from catalog.store.codec import decode, encode
 from catalog.store.database import Database
 from catalog.store.plan_differences import PlanDifference, applied, difference
 from catalog.store.repository import Repository
-from catalog.values.plan import ControlRecord, Heartbeat, Horizon, Plan, Promises, Pull
+from catalog.values.control import ControlRecord, Heartbeat, Horizon, Promises, Pull
+from catalog.values.plan import Plan
 
 #: Versions from one that is stored whole to the next: so many differences are read at most.
 WHOLE_EVERY = 64
@@ -142,7 +143,7 @@ class ControlLogRepository(Repository):
         Args:
             after_seq: The last number not wanted.
             up_to: The last number wanted; None reads to the end.
-            limit: At most so many.
+            limit: Most entries that are returned.
 
         Returns:
             The records with ``after_seq < seq <= up_to``.
@@ -152,7 +153,7 @@ class ControlLogRepository(Repository):
             return tuple(self._record(connection, row) for row in connection.execute(_RECORDS, bounds).all())
 
     def horizon(self, stream_id: int) -> int | None:
-        """Return the greatest horizon of a stream in the log, µs UTC; None if the log has none of it."""
+        """Return the greatest horizon of a stream in the log, µs UTC; None if the stream has none there."""
         with self._database.read() as connection:
             found = connection.execute(_HORIZON, {"stream": stream_id}).scalar()
         return None if found is None else int(found)
@@ -186,7 +187,7 @@ class ControlLogRepository(Repository):
             The plan.
 
         Raises:
-            PlanVersionNotFound: There is none.
+            PlanVersionNotFound: The version does not exist.
         """
         with self._database.read() as connection:
             return self._plan(connection, version)

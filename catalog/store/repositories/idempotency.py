@@ -83,8 +83,8 @@ class IdempotencyRepository(Repository):
             body: Body of the answer, JSON text.
 
         Returns:
-            None; or the answer that another process has given meanwhile. It is to be given, and what was done
-            for this one is to be undone.
+            None; or the answer that another process has given meanwhile. Give that answer, and undo the
+            changes of this request.
 
         Raises:
             IdempotencyKeyReused: The key was used for another request.

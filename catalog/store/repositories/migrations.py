@@ -50,7 +50,7 @@ class MigrationRepository(Repository):
         return record
 
     def settle(self, migration_id: int, migration: Migration) -> None:
-        """Replace what is recorded of a migration by the same with what it took."""
+        """Add the measured outcome to the record of a migration."""
         with self._database.write() as connection:
             connection.execute(
                 update(tables.migrations)
@@ -62,7 +62,7 @@ class MigrationRepository(Repository):
         """Return a migration.
 
         Raises:
-            MigrationNotFound: There is none of that id.
+            MigrationNotFound: No migration has that id.
         """
         with self._database.read() as connection:
             row = connection.execute(_BY_ID, {"wanted": migration_id}).first()

@@ -102,7 +102,7 @@ class QueryRepository(Repository):
         self._running: dict[tuple[Any, ...], QueryRecord] = {}
 
     def reserve_ids(self, count: int) -> range:
-        """Return so many query ids that no query had or will have, ascending."""
+        """Return this number of new query ids, ascending; no query had them, and no other one will."""
         with self._database.write() as connection:
             return next_ids(connection, "query", count)
 

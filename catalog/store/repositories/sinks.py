@@ -324,7 +324,7 @@ class SinkRepository(Repository):
         return lost
 
     def drop_spent(self) -> int:
-        """Delete sinks that nothing is left to do for and that nobody can ask about; return how many."""
+        """Delete sinks that are done and that no request can name; return their number."""
         with self._database.read() as connection:
             unwanted = select(_s.id).where(or_(_NONE_FOR_GOOD, _OF_GONE_SERIES)).limit(1)
             if connection.execute(unwanted).first() is None and not self._spent(connection):

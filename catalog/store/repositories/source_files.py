@@ -97,7 +97,7 @@ class SourceFileRepository(Repository):
         Args:
             stream_id: The stream.
             from_position: First position wanted.
-            limit: At most so many.
+            limit: Most entries that are returned.
 
         Returns:
             The files.

@@ -74,7 +74,7 @@ class StreamRepository(Repository):
             The stream as it is now.
 
         Raises:
-            StreamNotFound: There is none of that name.
+            StreamNotFound: No stream has that name.
         """
         with self._database.write() as connection:
             moved = dataclasses.replace(self.get(name), initial_position=position)
@@ -110,7 +110,7 @@ class StreamRepository(Repository):
             The stream.
 
         Raises:
-            StreamNotFound: There is none of that name, or no longer.
+            StreamNotFound: No stream has that name, or it was removed.
         """
         with self._database.read() as connection:
             row = connection.execute(_LIVE_BY_NAME, {"name": name.lower()}).first()
@@ -148,7 +148,7 @@ class StreamRepository(Repository):
             The stream as it was.
 
         Raises:
-            StreamNotFound: There is none of that name.
+            StreamNotFound: No stream has that name.
             StreamInUse: Running or paused queries use it.
         """
         with self._database.write() as connection:

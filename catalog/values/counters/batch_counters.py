@@ -42,7 +42,7 @@ class StreamPunctuations:
     Attributes:
         stream_id: The stream.
         received: Number of punctuations.
-        ignored: Number of those that no family uses.
+        ignored: Number of punctuations that no family uses.
     """
 
     KEY: ClassVar[tuple[str, ...]] = ("stream_id",)

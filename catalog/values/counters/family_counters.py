@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from catalog.values.plan import SHARED_JOIN, MemoryStrategy
+from catalog.values.plan import SHARED_JOIN
+from catalog.values.policies.memory import MemoryStrategy
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +132,8 @@ class AbsenceCounters:
     Attributes:
         family: Family id.
         side: ``a`` or ``b``: whose rows are judged, by one query at least.
-        undecided: Rows held at the end of the batch that some window which judges rows of the side reaches.
+        undecided: Rows held at the end of the batch that may still find a match: a window of a query that
+        judges rows of the side reaches them.
             Times tell, so a row counts for as long as it is held, though it has found a partner; one that
             rests in several joins counts in each. With windows of rows: rows that wait for their ranks.
         absent: Results that are rows of the side without a partner, all queries together.
@@ -235,7 +237,7 @@ class MemoryCounters:
     Attributes:
         family: Family id.
         side: ``a`` or ``b``.
-        strategy: Where its rows wait (``catalog.values.plan.MemoryStrategy``).
+        strategy: Where its rows wait (``catalog.values.policies.memory.MemoryStrategy``).
         waiting: Rows in memory that wait at the end of the batch.
         parked: Rows in closed segments, on disk, at the end of the batch.
         parked_segments: Number of these segments.

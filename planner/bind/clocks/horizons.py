@@ -1,6 +1,6 @@
 """Queries over streams whose oldest rows may leave the state before their windows end.
 
-A *horizon* of a stream takes its rows below an event time out of the state (``catalog.values.plan.Horizon``).
+A *horizon* (``catalog.values.control.Horizon``) takes rows below an event time out of the state of a stream.
 That a row has left must not show elsewhere: a row that was its partner would be taken for one without a
 partner, and a combination of three rows may keep a row that has left.
 """

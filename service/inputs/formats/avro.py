@@ -13,6 +13,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime
 from functools import lru_cache
+from importlib.util import find_spec
 from io import BytesIO
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
@@ -49,7 +50,8 @@ class UnfitAvroError(ValueError):
 def avro_decoder(stream: Stream, source: KafkaSource, names: Sequence[str]) -> Callable[[bytes], object]:
     """Return a function that reads the value of a message: of a record some fields, as JSON has them.
 
-    The function raises `UnfitAvroError` for a value that is none, and `KafkaDown` if the registry cannot be
+    The function raises `UnfitAvroError` for bytes that are no such
+    value, and `KafkaDown` if the registry cannot be
     asked.
 
     Args:
@@ -161,7 +163,7 @@ def _down(stream: Stream, source: KafkaSource, said: str) -> KafkaDown:
     return KafkaDown(
         f'topic "{source.topic}" of stream "{stream.name}" cannot be read',
         detail=f"The registry of its schemas says: {said}.",
-        hint=f"Look at the registry, {_registry(source).url}, and at what it lets us do.",
+        hint=f"Look at the registry, {_registry(source).url}, and at what it allows this client.",
         stream_id=stream.id,
     )
 
@@ -171,17 +173,23 @@ def _registry(source: KafkaSource) -> SchemaRegistry:
     return source.registry
 
 
+def _without_libraries() -> KafkaUnsupported:
+    return KafkaUnsupported(
+        "messages in Avro need libraries that are not installed",
+        hint='Install Sluice with its extra "avro": pip install "sluice[avro]".',
+    )
+
+
 @lru_cache(maxsize=8)
 def _client(registry: SchemaRegistry) -> SchemaRegistryClient:
     """Return this process's client of a registry."""
+    # Without the extra "avro" the client's module exists, but its imports fail.
     try:
-        import fastavro  # noqa: F401  # a part of the same extra
         from confluent_kafka.schema_registry import SchemaRegistryClient
     except ImportError as error:
-        raise KafkaUnsupported(
-            "messages in Avro need libraries that are not installed",
-            hint='Install Sluice with its extra "avro": pip install "sluice[avro]".',
-        ) from error
+        raise _without_libraries() from error
+    if find_spec("fastavro") is None:
+        raise _without_libraries()
     options: dict[str, Any] = {
         "url": registry.url,
         "timeout": _TIMEOUT_S,

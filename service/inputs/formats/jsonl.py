@@ -1,7 +1,7 @@
 """JSON lines files: an object a line, a missing key is NULL, other keys are ignored, blank lines too.
 
 Keys are columns without regard to case, as the names in headers of CSV and Parquet files are. An object in
-which a column, or any key, stands twice is refused: one of its values would be lost.
+which a column, or any key, appears twice is refused: one of its values would be lost.
 """
 
 from __future__ import annotations
@@ -204,7 +204,7 @@ def _objects(stream: Stream, path: str, bad: list[BadRow] | None) -> _Rows:
             row, end = decode(line)
         except _KeyTwiceError as error:
             key = json_text(str(error), _SHOWN)
-            rows.refuse(count, number, None, ": ", f"the key {key} stands twice; keep one of them")
+            rows.refuse(count, number, None, ": ", f"the key {key} appears twice; keep one of them")
             continue
         except (ValueError, RecursionError):
             row, end = None, -1
@@ -221,7 +221,7 @@ def _objects(stream: Stream, path: str, bad: list[BadRow] | None) -> _Rows:
 
 
 class _KeyTwiceError(Exception):
-    """A key stands twice in an object."""
+    """A key appears twice in an object."""
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -81,7 +81,7 @@ _EXPECTED: Final = {
 
 @dataclass(frozen=True, slots=True)
 class TextForm:
-    """How text spells numbers and times: attributes of a ``Dialect``, and the unit of a stream.
+    """Spelling of numbers and times in text: attributes of a ``Dialect``, and the unit of a stream.
 
     Attributes:
         is_of_file: Whether JSON may have numbers and truth values in quotes, and 1.0 for an integer, and
@@ -142,7 +142,7 @@ def expected(column_type: str, form: TextForm = PLAIN) -> str:
 
 
 def expected_text(column_type: str, form: TextForm = PLAIN) -> str:
-    """Return what a value of a canonical type looks like in a text file, and what to declare otherwise."""
+    """Return the form of a type's values in a text file, and the setting that allows another form."""
     if column_type == "timestamp" and form.time_unit is not None:
         return expected(column_type, form)
     if column_type == "timestamp":
@@ -178,7 +178,7 @@ def exact_number(text: str) -> Decimal | float:
 
 
 def json_text(value: object, most: int) -> str:
-    """Return a value of JSON as JSON, of at most so many characters, halves of surrogate pairs escaped."""
+    """Return a value as JSON, cut to a number of characters, with halves of surrogate pairs escaped."""
     if (
         isinstance(value, float | Decimal)
         and math.isinf(float(value))

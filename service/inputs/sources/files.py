@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-#: Names that writers give to files that are not whole yet, or that are none of a stream's data.
+#: Names that writers give to files that are not whole yet, or that hold no data of a stream.
 _HIDDEN_PREFIXES: Final = (".", "_")
 _TEMPORARY_SUFFIXES: Final = (".tmp", ".temp", ".part", ".partial", ".inprogress", "~")
 

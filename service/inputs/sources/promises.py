@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from catalog.arrow_types import BELOW_COLUMN, PUNCTUATION_COLUMN
 from catalog.punctuation_marks import RANGE_MARK, has_ranges, mark_of, promises_in
-from catalog.values.plan import Promises
+from catalog.values.control import Promises
 from catalog.values.stream import Punctuations, Stream
 from catalog.wording import did_you_mean
 from service.errors import EventRejected

@@ -151,7 +151,7 @@ def kafka_down(stream: Stream, source: KafkaSource, detail: str) -> KafkaDown:
     return KafkaDown(
         f'topic "{source.topic}" of stream "{stream.name}" cannot be read',
         detail=f"The client says: {detail}.",
-        hint=f"Look at the brokers, {source.cluster.bootstrap}, and at what they let us do.",
+        hint=f"Look at the brokers, {source.cluster.bootstrap}, and at what they allow this client.",
         stream_id=stream.id,
     )
 
@@ -226,7 +226,8 @@ def _rejected(
         detail=f"So are {len(unfit) - 1} more of the {len(messages)} messages of its task."
         if len(unfit) > 1
         else None,
-        hint='Skip the batch, or register the stream with "on_bad": "dead-letter", which keeps such apart.',
+        hint='Skip the batch, or register the stream with "on_bad": "dead-letter", which keeps such messages '
+        "apart.",
     )
 
 
@@ -269,7 +270,7 @@ def _letter(source: KafkaSource, message: Message, reason: str) -> dict[str, Any
 
 
 def _bytes(value: bytes | str | None) -> str | dict[str, str] | None:
-    """Return bytes as text, and as base64 where they are none."""
+    """Return bytes as text, or as base64 where they are not text."""
     if value is None or isinstance(value, str):
         return value
     try:

@@ -36,7 +36,7 @@ class ResultPage:
         columns: Result columns as declared; ``table`` also has ``_event_time``.
         table: The rows.
         spans: Where the rows stand, in order; their ``rows`` add up to the table's.
-        next_cursor: Cursor after the last row; None before the first result of all.
+        next_cursor: Cursor after the last row; None before the first result.
         has_more: Whether further results are there already.
         dropped: Results before the first one of all that is kept; only where a reader starts there.
         kept_since_us: Wall clock from which results are kept where some were dropped, µs UTC.

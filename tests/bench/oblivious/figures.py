@@ -6,9 +6,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from catalog.values.plan import Memory
+from catalog.values.policies.memory import Memory
 from planner.orders.buffers import OrderedStream, joined
 from tests.bench.oblivious.arriving import GAP_S, LookedBack, looked_back
+from tests.bench.oblivious.one_plan import run_whole
 from tests.bench.oblivious.queries import (
     MULTIPLICITY,
     Run,
@@ -104,6 +105,19 @@ def query_2_tables(runs: int) -> Iterator[str]:
     yield _windows("Query 2, J3", [(tree.root, of, (1, 2)) for tree, of in zip(trees, back, strict=True)])
     header = ("", "rows in memory, mean", "of S1 to S6", "of S7 and S8", "pairs inside J1 and J2")
     yield table((*header, "results of S7 and S8 by the end"), lines)
+    yield _one_plan(runs)
+
+
+def _one_plan(runs: int) -> str:
+    """Return what Query 2 holds as one query, with S2 slow (Figure 10)."""
+    lines = []
+    for memory in WAYS:
+        found = [run_whole(seed, END_S, memory) for seed in range(runs)]
+        held = [float(np.mean([run.mean(what) for run in found])) for what in ("S1-S6", "S7, S8", "pairs")]
+        complete = sum(run.results for run in found) / sum(run.possible for run in found)
+        lines.append((memory.strategy, sum(held), *held, f"{complete:.2%}"))
+    header = ("one plan", "rows in memory, mean", "of S1 to S6", "of S7 and S8", "pairs inside J1 and J2")
+    return table((*header, "results"), lines)
 
 
 def _upper_operator(trees: list[Tree], back: list[LookedBack]) -> str:

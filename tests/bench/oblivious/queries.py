@@ -4,9 +4,10 @@
                                  comes at eight times its rate from 80 s to 90 s
     Query 2   J3(S7 = J1(S1, S2, S3), S8 = J2(S4, S5, S6))      S7 is held back like S2
 
-The planner makes no such tree, so Query 2 is made of three queries, and the results of J1 and J2 come to J3
-as streams: each at the moment when its last row came, or, where rows are sorted, at the end of the batch that
-gives it out, by value. They come in the order of the value with a factor that is found from all of them.
+Here Query 2 is made of three queries, so that the input of J3 can be slowed and predicted; ``one_plan`` runs
+it as one. The results of J1 and J2 come to J3 as streams: each at the moment when its last row came, or,
+where rows are sorted, at the end of the batch that gives it out, by value. They come in the order of the
+value with a factor that is found from all of them.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from catalog.values.plan import Heartbeat, Memory
+from catalog.values.control import Heartbeat
+from catalog.values.policies.memory import Memory
 from catalog.values.stream import Order
 from operators.kernels.keys import Int64s
 from operators.orders.order_progress import scrambling_factor

@@ -11,12 +11,12 @@ from typing import get_args
 import numpy as np
 import pyarrow as pa
 
-from catalog.values.plan import Invalidation, Probe
+from catalog.values.policies.probe import Invalidation, Probe
 from operators.bucket.counters import probe_counters
 from operators.kernels.keys import Int64s
 from planner.build.build_plan import build_plan
 from planner.probes.asked_probe import probe_text
-from planner.probes.ring_costs import JoinRates, expired_rows, ring_work
+from tests.bench.oblivious.ring_costs import JoinRates, expired_rows, ring_work
 from tests.bench.reports import table
 from tests.builders import SECOND_US, a_query, a_stream
 from tests.operators.harness import Runner

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from catalog.errors import CorruptDocument
 from catalog.store.codec import decode, encode
 from catalog.values.batch import BatchManifest
+from catalog.values.control import ControlRecord, Heartbeat
 from catalog.values.groups.grouping import Grouping
-from catalog.values.plan import ControlRecord, FamilyPlan, Heartbeat, Plan, Replication
+from catalog.values.plan import FamilyPlan, Plan, Replication
 from catalog.values.query import Query
 from catalog.values.stream import (
     Column,

@@ -11,7 +11,7 @@ from catalog.errors import PlanVersionNotFound, QueryNotFound, StreamNotFound
 from catalog.store import pruning
 from catalog.store.pruning import REPLAYED_BATCHES, Pruned
 from catalog.store.store import Store
-from catalog.values.plan import Heartbeat
+from catalog.values.control import Heartbeat
 from catalog.values.source_file import SourceFile
 from catalog.values.stream import Stream
 from planner.bind.bind import bind

@@ -6,7 +6,8 @@ import pyarrow as pa
 import pytest
 
 from catalog.durations import MAX_DURATION_US, MIN_TIME_US
-from catalog.values.plan import Heartbeat, Plan
+from catalog.values.control import Heartbeat
+from catalog.values.plan import Plan
 from catalog.values.query import Query
 from operators.bucket.bucket import total_rows
 from tests.builders import a_query, a_stream

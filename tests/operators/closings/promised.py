@@ -14,17 +14,17 @@ import pyarrow as pa
 from hypothesis import strategies as st
 
 from catalog.arrow_types import PUNCTUATION_COLUMN
-from catalog.values.plan import Plan, PurgePrices
+from catalog.values.plan import Plan
+from catalog.values.policies.punctuation_policy import PurgePrices
 from catalog.values.stream import Constraints, Punctuations, Stream
 from operators.bucket.rehash import rehashed
 from operators.closings import closed_keys
 from operators.closings.closing_rows import ends
 from operators.segments.row_codec import KEY
 from operators.segments.segment import COLUMN
-from planner.families.families import family_id
 from tests.operators.cases import SPREADS, Case, cases, check_values, plan_versions
 from tests.operators.harness import Runner
-from tests.operators.oracle import Family, NestedLoops, Result, family_of, passes, side_of
+from tests.operators.oracle import Family, NestedLoops, Result, family_of, id_of, passes, side_of
 from tests.operators.queries import Row, a_table
 
 #: Sets of columns that a punctuation may fix; some are keys of families, some are not.
@@ -128,7 +128,7 @@ def check_promised(promised: Promised, *, exactly: bool = False) -> Runner:
         limits = {i: oracle.watermark(i) for i in came}
         outputs = runner.step(tables, changes, beats)
         queries = step.queries if step.queries is not None else oracle.queries
-        families = {family_id(f[0], f[1], f[2], absence=f[3]): f for f in map(family_of, queries)}
+        families = {id_of(f): f for f in map(family_of, queries)}
         oracle.violating = {
             (families[family], side, pos) for family, side, pos in runner.violating if family in families
         }
@@ -184,7 +184,7 @@ def closed_by(judge: Judge, known: Sequence[Remembered]) -> Callable[[Family, st
     """Return whether the buckets remember that a side has closed a key; it must have done so."""
 
     def closed(family: Family, side: str, key: tuple[object, ...]) -> bool:
-        place = (family_id(family[0], family[1], family[2], absence=family[3]), side)
+        place = (id_of(family), side)
         for intervals, keys in (each[place] for each in known if place in each):
             (number, *_) = key
             within = isinstance(number, int) and any(low <= number <= high for low, high in intervals)

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from catalog.values.plan import PunctuationPolicy
+from catalog.values.policies.punctuation_policy import PunctuationPolicy
 from catalog.values.query import UNBOUNDED_US, Query
 from operators.bucket.counters import punctuation_counters, slice_counters
 from tests.builders import a_query

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from catalog.values.plan import PunctuationPolicy
+from catalog.values.policies.punctuation_policy import PunctuationPolicy
 from operators.bucket.counters import punctuation_counters
 from operators.closings import closed_keys
 from tests.builders import a_query

@@ -11,8 +11,8 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
+from catalog.values.control import Heartbeat
 from catalog.values.counters.batch_counters import StreamPunctuations
-from catalog.values.plan import Heartbeat
 from catalog.values.query import UNBOUNDED_US
 from catalog.values.stream import Punctuations
 from operators.bucket.bucket_state import SegmentIds, encode_manifest, store_segments

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from catalog.values.plan import PurgePrices
+from catalog.values.policies.punctuation_policy import PurgePrices
 from operators.closings.closed_keys import ClosedKeys
 from operators.closings.contract import SideContract
 from operators.closings.search_time import closings_until_search

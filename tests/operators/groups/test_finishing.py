@@ -9,8 +9,9 @@ from typing import Any, get_args
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from catalog.values.control import Heartbeat
 from catalog.values.groups.grouping import Aggregate, Grouping
-from catalog.values.plan import Heartbeat, Plan
+from catalog.values.plan import Plan
 from catalog.values.query import Query
 from catalog.values.stream import Constraints, Punctuations
 from planner.build.build_plan import build_plan

@@ -93,8 +93,9 @@ def test_distances_are_found_by_position(known: set[tuple[int, int]], data: st.D
     table = PositionTable.covering([array(positions)])
     assert table is not None
     ahead, behind = np.full(table.size, FAR), np.full(table.size, FAR)
-    ahead[table.places(array(positions))] = range(len(positions))
-    behind[table.places(array(positions))] = range(100, 100 + len(positions))
+    numbered = np.arange(len(positions))
+    table.take_nearer(ahead, behind, array(positions), numbered, numbered + 200)
+    table.take_nearer(ahead, behind, array(positions), numbered + 1, numbered + 100)
     places = st.tuples(st.integers(1, 8), st.integers(7, 18)).map(lambda place: place[0] << 32 | place[1])
     asked = data.draw(st.lists(places))
     found = table.nearest(ahead, behind, array(asked), FAR)

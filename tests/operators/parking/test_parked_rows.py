@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from catalog.values.plan import Memory
+from catalog.values.policies.memory import Memory
 from catalog.values.stream import Order
 from operators.bucket.counters import memory_counters
 from operators.parking.parked_rows import ParkedRows

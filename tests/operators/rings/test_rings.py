@@ -14,11 +14,12 @@ from hypothesis import strategies as st
 
 from catalog.values.counters.add_up import add_up
 from catalog.values.counters.family_counters import ProbeCounters
-from catalog.values.plan import FamilyPlan, Invalidation, Plan, Probe
+from catalog.values.plan import FamilyPlan, Plan
+from catalog.values.policies.probe import Invalidation, Probe
 from operators.bucket.counters import probe_counters
 from operators.join.chain import Chain
 from planner.build.build_plan import build_plan
-from planner.probes.ring_costs import JoinRates, expired_rows, ring_work, rings_looked_at
+from tests.bench.oblivious.ring_costs import JoinRates, expired_rows, ring_work, rings_looked_at
 from tests.builders import SECOND_US, a_query, a_stream
 from tests.examples import examples
 from tests.operators.cases import SETTINGS, Case, cases, run

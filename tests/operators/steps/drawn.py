@@ -12,7 +12,8 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from catalog.values.plan import Heartbeat, Partitioning, Plan
+from catalog.values.control import Heartbeat
+from catalog.values.plan import Partitioning, Plan
 from catalog.values.query import Query
 from catalog.values.statistics import Profile
 from catalog.values.stream import Stream

@@ -12,7 +12,8 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from catalog.values.plan import Heartbeat, Strategy
+from catalog.values.control import Heartbeat
+from catalog.values.plan import Strategy
 from catalog.values.query import Query
 from catalog.values.stream import Order, Stream
 from planner.bind.bind import bind

@@ -9,7 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from catalog.values.plan import Plan, Probe
+from catalog.values.plan import Plan
+from catalog.values.policies.probe import Probe
 from catalog.values.query import Query
 from catalog.values.statistics import FamilyProfile, Measure, Profile, StreamProfile
 from catalog.values.stream import Punctuations, Stream
@@ -55,7 +56,9 @@ def run(
         runner.step(given, [plans[batch]] if batch in plans else [])
 
 
-@pytest.mark.parametrize("again", [(2,), (3,), (2, 3)])
+@pytest.mark.parametrize(
+    "again", [(2, 3), *(pytest.param(each, marks=pytest.mark.slow) for each in ((2,), (3,)))]
+)
 def test_pairs_begin_to_rest_when_a_query_needs_it(again: tuple[int, ...]) -> None:
     rng = np.random.default_rng(3)
     tables = {n: rows(rng, STREAMS[n], 60, 30, 0, 3) for n in STREAMS}
@@ -133,7 +136,10 @@ def test_pairs_are_made_again_where_the_last_stream_is_no_further_away() -> None
     assert [each.of((0, 2, 1), [2]) is not None for each in costs] == [True, True]
 
 
-@pytest.mark.parametrize(("again", "rate_of_last"), [((2,), 6), ((2,), 30), ((2, 3), 6)])
+@pytest.mark.parametrize(
+    ("again", "rate_of_last"),
+    [((2,), 6), *(pytest.param(*each, marks=pytest.mark.slow) for each in (((2,), 30), ((2, 3), 6)))],
+)
 def test_costs_count_what_the_operators_do(again: tuple[int, ...], rate_of_last: int) -> None:
     rng = np.random.default_rng(7)
     count, keys, seconds = len(again) + 2, 25, 40

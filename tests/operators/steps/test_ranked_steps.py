@@ -14,7 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from catalog.steps import is_exchanged, is_intermediate, steps
-from catalog.values.plan import Heartbeat, Plan
+from catalog.values.control import Heartbeat
+from catalog.values.plan import Plan
 from catalog.values.query import Query, is_rank
 from planner.bind.bind import bind
 from planner.build.build_plan import build_plan

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from catalog.values.plan import FamilyPlan, MemoryStrategy
+from catalog.values.plan import FamilyPlan
+from catalog.values.policies.memory import MemoryStrategy
 from catalog.values.statistics import FamilyProfile, Measure, Profile, StreamProfile
 from catalog.values.stream import Order
 from planner.bind.bind import bind

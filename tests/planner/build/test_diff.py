@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from catalog.errors import InvariantBroken
-from catalog.values.boundaries import Boundaries
-from catalog.values.plan import Plan, Strategy
+from catalog.values.plan import Boundaries, Plan, Strategy
 from catalog.values.primitive import (
     CloseJoin,
     Extend,

@@ -6,9 +6,8 @@ from typing import Literal
 
 import pytest
 
-from catalog.values.boundaries import Boundaries
 from catalog.values.migration import ExplicitStep
-from catalog.values.plan import FamilyPlan, Strategy
+from catalog.values.plan import Boundaries, FamilyPlan, Strategy
 from planner.build.build_plan import build_plan
 from planner.build.explicit_steps import stepped_boundaries
 from planner.build.objective import Objective

@@ -13,7 +13,14 @@ from operators.kernels.keys import bucket_of, mix
 from planner.build.build_plan import build_plan
 from planner.build.check_plan import check_plan
 from planner.build.objective import Objective
-from planner.build.replication import EVEN, HASHED, KeyWork, chosen_replication, predicted_imbalance
+from planner.build.replication import (
+    EVEN,
+    HASHED,
+    KeyWork,
+    chosen_replication,
+    predicted_imbalance,
+    spread_query,
+)
 from planner.costs.rates import family_rates
 from planner.errors import InvalidPlan
 from tests.builders import a_query_s
@@ -145,6 +152,25 @@ def test_keys_of_a_stream_with_a_contract_spread_no_further() -> None:
     assert fragments_of(build_plan(QUERIES, promising, objective=everywhere)) == [HASHED]
     spread = build_plan(QUERIES, STREAMS, objective=everywhere)
     assert fragments_of(build_plan(QUERIES, promising, spread)) == fragments_of(spread)
+
+
+def test_only_rows_of_one_side_that_are_judged_are_spread() -> None:
+    by_name = {stream.name: stream for stream in STREAMS.values()}
+    left = a_query_s(1, 10, kind="outer", preserved=("a",))
+    full = a_query_s(2, 10, kind="outer", preserved=("a", "b"))
+    assert spread_query(left, "auto", by_name) == left
+    spread = spread_query(left, "replicate", by_name)
+    assert spread.spreads
+    for other in (full, a_query_s(3, 10)):
+        assert spread_query(other, "replicate", by_name) == other, "it is not told which side to spread"
+    promising = {name: replace(s, constraints=Constraints(("k",))) for name, s in by_name.items()}
+    assert spread_query(left, "replicate", promising) == left
+    # They go on so, whatever is asked for later.
+    plan = build_plan([spread, full], STREAMS, objective=Objective(partitioning="replicate"))
+    later = build_plan([spread, full], STREAMS, plan, objective=Objective(partitioning="hash"))
+    for each in (plan, later):
+        found = {f.id.partition("-absence")[2]: f.replication for f in each.families}
+        assert found == {"-a": Replication(ALL_BUCKETS), "": HASHED}
 
 
 def test_a_family_that_runs_is_left_alone_until_it_is_planned_anew() -> None:

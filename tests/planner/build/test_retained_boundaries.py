@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from catalog.values.boundaries import Boundaries
-from catalog.values.plan import FamilyPlan, Plan, Strategy
+from catalog.values.plan import Boundaries, FamilyPlan, Plan, Strategy
 from catalog.values.query import Query
 from planner.build.build_plan import build_plan
 from planner.build.check_plan import check_plan

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from catalog.values.boundaries import Boundaries
 from catalog.values.calibration import Calibration
+from catalog.values.plan import Boundaries
 from catalog.values.query import UNBOUNDED_US, Query
 from catalog.values.statistics import FamilyProfile, FilterProfile, Measure, Profile, StreamProfile
 from planner.build.build_plan import build_plan

@@ -1,4 +1,4 @@
-"""How slices are searched: what people write, what the planner takes, and Equations 1 and 2 of the paper."""
+"""How slices are searched: what people write, and what the planner takes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from catalog.values.calibration import Calibration
-from catalog.values.plan import AskedProbe, FamilyPlan, Invalidation, Plan, Probe
+from catalog.values.plan import FamilyPlan, Plan
+from catalog.values.policies.probe import AskedProbe, Probe
 from catalog.values.statistics import FamilyProfile, Measure, Profile
 from planner.build.build_plan import build_plan
 from planner.build.objective import Objective
@@ -19,7 +20,6 @@ from planner.errors import InvalidProbe
 from planner.explain.render import plan_document, render_mermaid
 from planner.probes.asked_probe import asked_probe, probe_text
 from planner.probes.choose_probe import choose_probe, search_s
-from planner.probes.ring_costs import JoinRates, RingWork, expired_rows, ring_work, rings_looked_at
 from tests.builders import a_query_s as a_query
 from tests.planner.applied import render_text
 from tests.planner.values import STREAMS
@@ -131,32 +131,3 @@ def test_rings_are_taken_where_they_are_cheap() -> None:
     rates = family_rates(family, 1, 2, Profile(families=(known(family, 1e-3),)))
     assert choose_probe(family, rates, prices(1e-6, 1e-9, 1e-9)).method == "hash"
     assert choose_probe(family, rates, SHIPPED) == Probe()
-
-
-rates_per_s = st.floats(0.1, 1e4)
-
-
-@given(rates_per_s, rates_per_s, rates_per_s, rates_per_s, st.integers(1, 4096))
-def test_equations_1_and_2(a: float, b: float, w_a: float, w_b: float, cells: int) -> None:
-    c_ins, c_inv, c_scan = 3.0, 2.0, 1.0
-    rates = JoinRates(a, b, w_a, w_b)
-    # Cinv of the equations: a comparison to find the head, and one for the row that has expired.
-    loops = ring_work(rates, Probe("loops")).cost(c_ins, c_inv / 2, c_scan)
-    hashed = ring_work(rates, Probe("hash", cells)).cost(c_ins, c_inv / 2, c_scan)
-    assert loops == pytest.approx((a + b) * (c_inv + c_ins) + a * b * (w_a + w_b) * c_scan)
-    assert hashed == pytest.approx((a + b) * (c_inv + c_ins) + a * b * (w_a + w_b) / cells * c_scan)
-
-
-def test_invalidations_cost_looks_and_save_rows() -> None:
-    rates, names = JoinRates(1, 100, 30, 30), ("probe", "probe+insert", "probe-all", "optimal")
-    asked = {name: Probe("hash", 100, how) for name in names for how in [as_invalidation(name)]}
-    assert [rings_looked_at(p.invalidation, 100) for p in asked.values()] == [1, 2, 100, 200]
-    assert [round(expired_rows(rates, p, "b"), 2) for p in asked.values()] == [10_000, 99.01, 100, 0.99]
-    assert ring_work(JoinRates(0, 0, 1, 1), Probe("loops")) == RingWork(0, 0, 0, 0)
-    assert expired_rows(JoinRates(0, 5, 1, 1), asked["probe"], "b") == 0
-
-
-def as_invalidation(name: str) -> Invalidation:
-    probe = asked_probe("loops", name)
-    assert isinstance(probe, Probe)
-    return probe.invalidation

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import combinations, permutations, product
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from catalog.steps import steps as steps_of
@@ -21,6 +21,7 @@ from planner.trees.choice import OrderChoice
 from planner.trees.order_costs import OrderCosts
 from planner.trees.order_rates import OrderRates, pair_queries
 from planner.trees.orders import best_orders
+from tests.examples import examples
 from tests.planner.trees.all_trees import all_streams, all_trees
 
 STREAMS = {
@@ -76,6 +77,7 @@ def queries(draw: st.DrawFn) -> tuple[str, Profile]:
 
 
 @given(queries())
+@settings(max_examples=examples(100, short=20))
 def test_the_best_orders_are_those_of_trying_all(case: tuple[str, Profile]) -> None:
     cql, profile = case
     shape = shape_of(cql)

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from catalog.store.store import Store
 from catalog.values.change import AddQuery
+from catalog.values.control import Horizon
 from catalog.values.counters.batch_counters import HeldTimes, StreamCounters
-from catalog.values.plan import Horizon
 from catalog.values.stream import AtCap
 from planner.build.objective import Objective
 from service.caps.state_caps import StateCaps, horizon_for

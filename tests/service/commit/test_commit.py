@@ -116,7 +116,7 @@ def test_a_batch_that_comes_again_with_other_input_or_results_is_refused(
         BatchDiffers, match="batch 0 was committed before with other input or other results"
     ) as no:
         committed(store, fewer, tmp_path)
-    assert "gave 10 results; now 12 rows up to offset (1 1, batch 1, control 1) gave 0 results" in str(
+    assert "gave 10 results; now: 12 rows up to offset (1 1, batch 1, control 1) gave 0 results" in str(
         no.value
     )
     write_begun(SparkLog(tmp_path / "checkpoint"), 0, {"1": 9, "batch": 1, "control": 1})

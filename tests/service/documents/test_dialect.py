@@ -54,7 +54,10 @@ def test_a_stream_stored_before_there_were_options_has_the_defaults() -> None:
         ({"delimiter": ";;"}, "option delimiter is not one punctuation mark: ';;'"),
         ({"delimiter": "e"}, "option delimiter is not one punctuation mark: 'e'"),
         ({"quote": ","}, "option quote and delimiter are the same: ','"),
-        ({"quote": None, "escape": "\\"}, "option escape stands inside of quotes, and there is no quote"),
+        (
+            {"quote": None, "escape": "\\"},
+            "option escape is used inside quotes, but the quote character is switched off",
+        ),
         ({"decimal_point": ",", "thousands": ","}, "option decimal_point and thousands are the same: ','"),
         ({"encoding": "utf-9"}, 'option encoding names no encoding: "utf-9"'),
         ({"encoding": "rot13"}, 'option encoding names no encoding: "rot13"'),

@@ -92,7 +92,7 @@ def test_a_bounded_query_that_ended_within_a_batch_has_died() -> None:
 @pytest.mark.parametrize("bounded", [False, True])
 def test_a_query_that_counts_as_active_without_its_thread_has_died(bounded: bool) -> None:
     query = Scripted(looks=2, ends=False, lives=False, says="Stopped")
-    with pytest.raises(QueryDied, match="its thread is dead though it counts as active"):
+    with pytest.raises(QueryDied, match="its thread is dead, although it counts as active"):
         wait_for_end(query, bounded=bounded, stopping=never)
 
 
@@ -149,7 +149,7 @@ def test_an_engine_whose_query_ends_unasked_says_so_and_starts_again(
         failed = awaited("failed", engine_in("failed"))
         stopping.join()
         ready = http.get("/health/ready")
-        assert "the streaming query has died: it has ended though nobody stopped it" in failed["error"]
+        assert "the streaming query has died: it ended, although nobody stopped it" in failed["error"]
         assert (ready.status_code, ready.json()["code"]) == (503, "engine-not-ready")
         assert "the streaming query has died" in ready.json()["explanation"]
         (record,) = [r for r in caplog.records if r.levelno >= logging.ERROR]

@@ -52,7 +52,7 @@ def test_a_path_in_a_root_is_allowed(tmp_path: Path, root: Path, data_dir: DataD
 def test_a_path_outside_is_refused_alike_whether_it_is_there(
     tmp_path: Path, root: Path, data_dir: DataDir, path: str
 ) -> None:
-    with pytest.raises(SourceNotAllowed, match="is in no directory that sources may be in") as caught:
+    with pytest.raises(SourceNotAllowed, match="is outside the directories that sources may read") as caught:
         confined(tmp_path / path, root, data_dir)
 
     assert caught.value.path == ("source", "path")

@@ -3,7 +3,7 @@ import time
 from pathlib import Path
 
 from catalog.store.store import Store
-from catalog.values.plan import Heartbeat
+from catalog.values.control import Heartbeat
 from service.job.commit_signal import CommitSignal
 from tests.empty_catalog import prepared
 

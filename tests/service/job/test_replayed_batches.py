@@ -262,7 +262,7 @@ def test_a_batch_is_not_begun_without_input_that_only_an_older_catalog_lacks(tmp
         run.batch()
         run.store.batches.commit(manifest(1, run.epoch))
         run.start()
-        with pytest.raises(InternalError, match="batch 1 is committed, but Spark's log has lost it"):
+        with pytest.raises(InternalError, match="batch 1 is committed, but its input is neither"):
             run.latest()
 
 

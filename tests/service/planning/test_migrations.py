@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from catalog.errors import InvalidInput, MigrationNotFound, SluiceError, StalePlanVersion
-from catalog.values.boundaries import Boundaries
 from catalog.values.migration import OnLeave
-from catalog.values.plan import Plan, Probe, PunctuationPolicy
+from catalog.values.plan import Boundaries, Plan
+from catalog.values.policies.probe import Probe
+from catalog.values.policies.punctuation_policy import PunctuationPolicy
 from planner.build.objective import Objective
 from planner.errors import UnknownFamily
 from service.errors import InvalidMigration, PlanRefused

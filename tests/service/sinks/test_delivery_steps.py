@@ -246,5 +246,5 @@ def batches_of_files(world: World, sink: FilesSink, mine: dict[int, list[Any]]) 
         assert len(batches) <= sink.batches_per_file
         assert read_file(path) == [row for batch in batches for row in mine[batch]]
         found += batches
-    assert found == sorted(set(found)), "a batch is there twice"
+    assert found == sorted(set(found)), "a batch appears twice"
     return set(found)

@@ -51,7 +51,7 @@ def named_fields(stream: Stream, header: Sequence[str], text: str, dialect: Dial
         dialect: How it is read.
 
     Raises:
-        UnusableFile: A column is missing, or stands twice; shows the header and the option that would read
+        UnusableFile: A column is missing or appears twice; shows the header and the option that would read
             it.
     """
     try:

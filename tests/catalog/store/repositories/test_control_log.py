@@ -6,7 +6,7 @@ import pytest
 
 from catalog.errors import InvariantBroken, PlanVersionNotFound
 from catalog.store.store import Store
-from catalog.values.plan import ControlRecord, Heartbeat, Horizon, Pull
+from catalog.values.control import ControlRecord, Heartbeat, Horizon, Pull
 from tests.catalog.examples import plan, undone
 
 

@@ -53,8 +53,8 @@ def test_a_key_with_spaces_around_it_is_another_key_as_in_duckdb(file: Path) -> 
 @pytest.mark.parametrize(
     ("keys", "reason"),
     [
-        ('"k": 1, "k": 2', 'row 1 (line 2): the key "k" stands twice; keep one of them'),
-        ('"x": {"y": 1, "y": 2}', 'row 1 (line 2): the key "y" stands twice; keep one of them'),
+        ('"k": 1, "k": 2', 'row 1 (line 2): the key "k" appears twice; keep one of them'),
+        ('"x": {"y": 1, "y": 2}', 'row 1 (line 2): the key "y" appears twice; keep one of them'),
         (
             '"K": 1, "k": 2',
             'row 1 (line 2) has column "k" twice, in keys that differ by case; keep one of them',

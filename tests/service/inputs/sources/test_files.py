@@ -80,7 +80,7 @@ def test_a_name_or_a_text_that_is_not_unicode_sets_its_file_aside_alone(store: S
     assert list_files(store, stream) == 0
     assert reasons(store, stream) == {
         "a": 'row 1 (line 1), column "s": "\\ud800" is not a string',
-        "b": 'row 1 (line 1): the key "\\ud800" stands twice; keep one of them',
+        "b": 'row 1 (line 1): the key "\\ud800" appears twice; keep one of them',
         "c\\xff": "its name is not UTF-8; rename it",
     }
 

@@ -34,7 +34,7 @@ def backup_command(storage: StorageSettings, target: Path, *, say: Callable[[str
     if catalog is None:
         raise BackupRefused(
             "a catalog on PostgreSQL is not backed up",
-            detail="Catalog and data directory must be of one moment.",
+            detail="Catalog and data directory must be copied at one moment.",
             hint="Stop the service, run pg_dump on the catalog's database and copy the data directory.",
         )
     if storage.url is not None:

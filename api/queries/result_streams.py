@@ -26,7 +26,7 @@ class StreamFormat(StrEnum):
 def streamed(form: StreamFormat, schema: pa.Schema, tables: Iterable[pa.Table]) -> Iterator[bytes]:
     """Yield a file of tables, part by part.
 
-    It is whole when the iterator ends; a Parquet file or an Arrow stream that was cut is none.
+    It is whole when the iterator ends; a Parquet file or an Arrow stream that was cut short is not valid.
 
     Args:
         form: Format of the file.

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from catalog.values.plan import Invalidation, Probe
+from catalog.values.policies.probe import Invalidation, Probe
 from planner.families.families import SideName
 
 

@@ -30,7 +30,7 @@ def good_keys(storage: StorageSettings) -> tuple[ApiKey, ...]:
 
 
 def revoke_key(storage: StorageSettings, name: str) -> None:
-    """Revoke a key; raises ``NotFound`` if there is none of the name."""
+    """Revoke a key; raises ``NotFound`` if no key has the name."""
     with _catalog(storage) as store:
         _write_audit_log(store, "REVOKE", name)
         store.api_keys.revoke(name)

@@ -1,0 +1,90 @@
+"""Control log: plan versions and signs of streams, which reach every bucket as input rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from catalog.values.plan import Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """An idle stream's watermark moves to ``watermark_us`` after the rows of its batch.
+
+    None resets the watermark before the rows of its batch: they alone say where it is from then on.
+    """
+
+    stream_id: int
+    watermark_us: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Promises:
+    """Punctuations of a stream outside the event log; they take effect behind the rows of their batch.
+
+    Attributes:
+        stream_id: The stream.
+        on: Columns that they fix.
+        rows: Values of these columns, as an Arrow IPC stream in base 64.
+    """
+
+    stream_id: int
+    on: tuple[str, ...]
+    rows: str
+
+
+@dataclass(frozen=True, slots=True)
+class Pull:
+    """Request for the result punctuations that are due; its batch gives them.
+
+    Attributes:
+        query_id: A query of the family.
+        stream_id: Stream of its side a.
+    """
+
+    query_id: int
+    stream_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Horizon:
+    """Rows of a stream that earlier batches have brought leave the state if their event time is below it.
+
+    They are in no pair with a row of the batch that brings this record, or of a later one.
+
+    Attributes:
+        stream_id: The stream.
+        time_us: The horizon, µs UTC.
+    """
+
+    stream_id: int
+    time_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class ControlRecord:
+    """One entry of the control log, an input row of every bucket.
+
+    Attributes:
+        seq: Position in the log: 1, 2, ... without gaps, in commit order.
+        at_batch: Scripted entries are not admitted before this batch; None admits at once.
+        plan: The version that takes effect, for a plan change.
+        heartbeat: The heartbeat, for a heartbeat.
+        promises: Punctuations.
+        pull: A request for result punctuations.
+        horizon: A horizon. Exactly one of the five is set.
+    """
+
+    seq: int
+    at_batch: int | None = None
+    plan: Plan | None = None
+    heartbeat: Heartbeat | None = None
+    promises: Promises | None = None
+    pull: Pull | None = None
+    horizon: Horizon | None = None
+
+    def __post_init__(self) -> None:
+        if [self.plan, self.heartbeat, self.promises, self.pull, self.horizon].count(None) != 4:
+            raise ValueError(
+                "a control record carries either a plan, a heartbeat, promises, a pull or a horizon"
+            )

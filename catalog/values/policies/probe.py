@@ -1,0 +1,45 @@
+"""Ways to search the slices of a family for partners."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+#: Rings of a join that lose their expired rows when a row arrives (``Probe``).
+Invalidation = Literal["probe", "probe+insert", "probe-all", "optimal"]
+#: Most rings per side and bucket; for each ring the state keeps how far it has been emptied.
+MOST_CELLS = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """Way to search the slices of a join for partners, and to remove expired rows.
+
+    With ``merge`` males are merged with segments sorted by key, and the watermarks remove expired rows. With
+    ``hash`` rows lie in rings by their key modulo ``cells``; a male scans one of them. ``loops`` is one ring.
+
+    Attributes:
+        method: How partners are found.
+        cells: Rings per side and bucket; 1 unless the method is ``hash``.
+        invalidation: Rings that lose their expired rows when a row comes: the one that it probes, also the
+            one that it enters, all of the side that it probes, or all of both sides. Unused by ``merge``.
+    """
+
+    method: Literal["merge", "hash", "loops"] = "merge"
+    cells: int = 1
+    invalidation: Invalidation = "probe"
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.cells <= MOST_CELLS:
+            raise ValueError(f"a join has 1 to {MOST_CELLS} rings per side, not {self.cells}")
+        if self.cells > 1 and self.method != "hash":
+            raise ValueError(f"{self.method} has one ring per side, not {self.cells}")
+
+    @property
+    def has_rings(self) -> bool:
+        """Return whether rows lie in rings."""
+        return self.method != "merge"
+
+
+#: Requested way to search slices; ``auto`` lets the planner choose.
+AskedProbe = Probe | Literal["auto"]
