@@ -1,6 +1,6 @@
 """Retries of the Spark job: how long to wait after a failure, and when a person has to look.
 
-    cause can pass     disk full, a database away, a JVM that died    again, forever: after 1, 2, 4 ... 60 s
+    cause can pass     disk full, a database away, an executor lost   again, forever: after 1, 2, 4 ... 60 s
     batch at fault     the same reason at the same batch              again twice, then failed
 
 A job that has run for a while, or has committed a batch, has not failed "in a row": failures before that are
@@ -27,6 +27,7 @@ _PASSING: Final = re.compile(
     r"The JVM has gone|No space left on device|Disk quota exceeded|Read-only file system|Input/output error"
     r"|Too many open files|Cannot allocate memory|Connection (refused|reset)|CatalogDown|EventLogDown"
     r"|KafkaDown|SecretMissing|of stream \".*\" cannot be read|cannot be read from topic"
+    r"|ExecutorLostFailure|FetchFailed|Master removed our application|SparkContext was shut down"
     r"|StorageDown|(event log|storage) \".*\" cannot be used|catalog (cannot be used|is busy)",
 )
 #: What differs between two failures of one kind: numbers, addresses, names of files.

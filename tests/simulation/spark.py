@@ -151,10 +151,11 @@ class SimulatedSpark:
             return
         self.rng.shuffle(tasks)
         for task in tasks:
-            for _ in self._attempts():
-                read = self._read(pickle.loads(pickle.dumps(task)))
-            for key, packet in read:
-                packets[key].append(packet)
+            reads = [self._read(pickle.loads(pickle.dumps(task))) for _ in self._attempts()]
+            for key in keys:
+                # Where an executor is lost, its tasks run again for the buckets that are not done yet.
+                read = reads[0] if len(reads) == 1 else self.rng.choice(reads)
+                packets[key] += [packet for of, packet in read if of == key]
         reports = []
         order = list(keys)
         self.rng.shuffle(order)

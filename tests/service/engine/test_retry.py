@@ -82,6 +82,21 @@ def test_a_full_disk_in_a_trace_of_spark_can_pass() -> None:
     assert can_pass(reason_of(RuntimeError(), trace))
 
 
+@pytest.mark.parametrize(
+    "told",
+    [
+        "Task 1 in stage 5.0 failed 4 times, most recent failure: Lost task 1.3 in stage 5.0 (TID 12) "
+        "(worker2 executor 3): ExecutorLostFailure (executor 3 exited unrelated to the running tasks)",
+        "ResultStage 6 has failed the maximum allowable number of times: 4. Most recent failure reason: "
+        "org.apache.spark.shuffle.FetchFailedException: The relative remote executor(Id: 1) is dead",
+        "Master removed our application: FAILED",
+        "Job 7 cancelled because SparkContext was shut down",
+    ],
+)
+def test_executors_and_a_master_that_went_away_can_come_back(told: str) -> None:
+    assert can_pass(reason_of(RuntimeError(), f"[STREAM_FAILED] Job aborted due to stage failure: {told}"))
+
+
 def test_a_full_disk_that_only_a_cause_in_the_jvm_tells_of_can_pass() -> None:
     told = "[STREAM_FAILED] terminated: [CANNOT_WRITE_STATE_STORE.CANNOT_COMMIT] Cannot perform commit."
     cause = "java.io.IOException: No space left on device"
