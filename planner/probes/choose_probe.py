@@ -7,9 +7,12 @@ unless its constants are high. Costs that all ways have in common (pairs, result
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from catalog.values.calibration import Calibration
 from catalog.values.plan import FamilyPlan
 from catalog.values.policies.probe import MOST_CELLS, Probe
+from planner.costs.cost import SliceLoad
 from planner.costs.loads import slice_loads
 from planner.costs.rates import FamilyRates
 
@@ -38,29 +41,29 @@ def choose_probe(family: FamilyPlan, rates: FamilyRates, constants: Calibration)
         return Probe()
     keys = 1.0 / max(rates.join_selectivity.value, 1.0 / MOST_CELLS)
     probes = [Probe(), Probe("loops"), *(Probe("hash", n) for n in _CELLS if n <= keys)]
-    return min(probes, key=lambda probe: search_s(family, rates, constants, probe))
+    # All ways have the same loads, which take most of the time where there are thousands of windows.
+    loads = [load for join in family.joins for load in slice_loads(family, join, rates)]
+    return min(probes, key=lambda probe: search_s(loads, constants, probe))
 
 
-def search_s(family: FamilyPlan, rates: FamilyRates, constants: Calibration, probe: Probe) -> float:
+def search_s(loads: Sequence[SliceLoad], constants: Calibration, probe: Probe) -> float:
     """Return the CPU seconds per second that the search alone takes, without pairs and results.
 
     Args:
-        family: The family, with its joins.
-        rates: What is known of it.
+        loads: What the slices of a family do.
         constants: Calibrated constants.
         probe: The way to search.
     """
     total = 0.0
-    for join in family.joins:
-        for load in slice_loads(family, join, rates):
-            looks = load.males_per_s * load.segments
-            if not probe.has_rings:
-                total += constants.per_male * load.males_per_s + constants.per_male_segment * looks
-                continue
-            # Rows of a bucket lie in its own rings.
-            scanned = load.candidates_per_s / probe.cells / max(load.buckets, 1)
-            scanned = max(scanned, load.matches_per_s)
-            # In each segment, the head of a male's ring is found, and then its rows.
-            total += 2 * constants.per_ring_look * looks + constants.per_scanned_row * scanned
-            total += constants.per_ring_row * load.entering_per_s * load.first
+    for load in loads:
+        looks = load.males_per_s * load.segments
+        if not probe.has_rings:
+            total += constants.per_male * load.males_per_s + constants.per_male_segment * looks
+            continue
+        # Rows of a bucket lie in its own rings.
+        scanned = load.candidates_per_s / probe.cells / max(load.buckets, 1)
+        scanned = max(scanned, load.matches_per_s)
+        # In each segment, the head of a male's ring is found, and then its rows.
+        total += 2 * constants.per_ring_look * looks + constants.per_scanned_row * scanned
+        total += constants.per_ring_row * load.entering_per_s * load.first
     return total
