@@ -47,6 +47,10 @@ def _join(spark: SparkSession, job: Job, query: Query) -> DataFrame:
             ts, of_name = F.col(f"{before}_ts"), F.col(f"{name}_ts")
             condition &= (ts > of_name - window) & (ts < of_name + window)
         joined = joined.join(_side(spark, job, name, below.get(name)), condition)
+        if name != others[-1]:
+            # Spark takes one event time per side. A calculated column is none.
+            again = F.timestamp_micros(F.unix_micros(f"{name}_ts"))
+            joined = joined.withColumn(f"{name}_ts", again)
     return joined
 
 
