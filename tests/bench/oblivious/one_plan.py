@@ -14,12 +14,15 @@ from itertools import pairwise
 import numpy as np
 
 from catalog.steps import is_intermediate
-from catalog.values.plan import Heartbeat, Memory
+from catalog.values.control import Heartbeat
+from catalog.values.plan import FamilyPlan
+from catalog.values.policies.memory import Memory
 from catalog.values.stream import Order
 from planner.bind.bind import bind
 from planner.build.build_plan import build_plan
+from planner.families.families import SideName, side_stream
 from tests.bench.oblivious.arriving import Arriving, rows_of
-from tests.bench.oblivious.queries import factors, query_1_streams
+from tests.bench.oblivious.queries import factors, held_rows, query_1_streams
 from tests.builders import SECOND_US
 from tests.operators.harness import Runner
 from tests.operators.test_orders import ordered_stream, saving
@@ -78,7 +81,7 @@ def run_whole(seed: int, end_s: int, memory: Memory) -> WholeRun:
             for n, of in enumerate(drawn, 1)
         }
         runner.step(tables, [plan] if second == 0 else [])
-        run.held.append(_held(runner))
+        run.held.append(held_rows(runner, _made_by))
     nothing = {n: rows_of(streams[n], of, 0, 0) for n, of in enumerate(drawn, 1)}
     runner.step(nothing, heartbeats=[Heartbeat(n, end_s * SECOND_US) for n in streams])
     run.results = sum(runner.results.values())
@@ -92,19 +95,8 @@ def _possible(drawn: Sequence[Arriving]) -> int:
     return int(np.prod(counts, axis=0).sum())
 
 
-def _held(runner: Runner) -> Counter[str]:
-    (bucket,) = runner.state
-    held = Counter[str]()
-    for joins in bucket.families.values():
-        plan = joins.family.plan
-        made = "S7, S8" if is_intermediate(plan.stream_b) else "pairs"
-        streams = {"a": plan.stream_a, "b": plan.stream_b}
-        of = {side: made if is_intermediate(stream) else "S1-S6" for side, stream in streams.items()}
-        for _, side, _, state in joins.slices():
-            held[of[side]] += state.rows
-        for side, waiting in joins.sorting.items():
-            held[of[side]] += waiting.rows
-        for side, parked in joins.parked.items():
-            # Segments that are not stored here are closed where they are.
-            held[of[side]] += parked.tail.rows
-    return held
+def _made_by(family: FamilyPlan, side: SideName) -> str:
+    """Return what the rows of a side are."""
+    if not is_intermediate(side_stream(family, side)):
+        return "S1-S6"
+    return "S7, S8" if is_intermediate(family.stream_b) else "pairs"

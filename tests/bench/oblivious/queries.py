@@ -14,18 +14,21 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 import numpy as np
 
 from catalog.values.control import Heartbeat
+from catalog.values.plan import FamilyPlan
 from catalog.values.policies.memory import Memory
 from catalog.values.stream import Order
 from operators.kernels.keys import Int64s
 from operators.orders.order_progress import scrambling_factor
 from planner.bind.bind import bind
 from planner.build.build_plan import build_plan
+from planner.families.families import SIDES, SideName, side_stream
 from planner.orders.buffers import OrderedStream, buffer_rows_of
 from planner.orders.lag import lag
 from tests.bench.oblivious.arriving import Arriving, arriving, held_back, rows_of
@@ -36,6 +39,8 @@ from tests.operators.test_orders import ordered_stream, saving
 NAMES = "ABC"
 #: Rows of one value in each stream.
 MULTIPLICITY = 2
+
+Name = TypeVar("Name", int, str)
 
 
 @dataclass(slots=True)
@@ -105,7 +110,7 @@ def run_join(
         cpu_s = time.process_time()
         (output,) = runner.step(tables, [plan] if batch == 0 else [])
         cpu_s = time.process_time() - cpu_s
-        run.held.append(_held(runner))
+        run.held.append(held_rows(runner, _stream_of))
         if (found := output.results.get(last.id)) is None:
             continue
         made = drawn[last.stream_b - 1].values[found.column("_pos_b").to_numpy()]
@@ -125,12 +130,12 @@ def run_join(
     return run
 
 
-def _held(runner: Runner) -> Counter[int]:
-    """Return the rows held in memory by stream; -1 is what the first step has made."""
+def held_rows(runner: Runner, made_by: Callable[[FamilyPlan, SideName], Name]) -> Counter[Name]:
+    """Return the rows held in memory, by the name that ``made_by`` gives the rows of a family's side."""
     (bucket,) = runner.state
-    held = Counter[int]()
+    held = Counter[Name]()
     for joins in bucket.families.values():
-        of = {"a": max(joins.family.plan.stream_a, -1), "b": joins.family.plan.stream_b}
+        of = {side: made_by(joins.family.plan, side) for side in SIDES}
         for _, side, _, state in joins.slices():
             held[of[side]] += state.rows
         for side, waiting in joins.sorting.items():
@@ -139,6 +144,11 @@ def _held(runner: Runner) -> Counter[int]:
             # Segments that are not stored here are closed where they are.
             held[of[side]] += parked.tail.rows
     return held
+
+
+def _stream_of(family: FamilyPlan, side: SideName) -> int:
+    """Return the stream of a side; -1 is what the first step has made."""
+    return max(side_stream(family, side), -1)
 
 
 def query_1_streams(seed: int, end_s: int, *, disturbed: bool = True) -> list[Arriving]:
