@@ -14,7 +14,6 @@ from catalog.steps import (
     is_exchanged,
     is_intermediate,
     made_by,
-    makers,
     makers_again,
     plan_streams,
     taken_intermediates,
@@ -22,6 +21,7 @@ from catalog.steps import (
 from catalog.values.plan import ALL_BUCKETS, FamilyPlan, Plan, PlannedQuery, Replication
 from catalog.values.stream import Stream
 from planner.build.check_joins import check_joins
+from planner.build.replication import spread_pairs
 from planner.errors import InvalidPlan
 from planner.families.families import (
     SIDES,
@@ -174,19 +174,14 @@ def _check_resting(plan: Plan, previous: Plan | None, made: Collection[int]) -> 
 
 def _check_both_sides(plan: Plan) -> None:
     """Pairs of two steps meet in the bucket of their key, so each key must have one bucket."""
-    made_in = makers(plan.families)
     for family in plan.families:
-        if is_intermediate(family.stream_b):
-            staying = [made_in[i] for i in (family.stream_a, family.stream_b) if not is_exchanged(i)]
-            for each in (family, *staying):
-                _require(
-                    not each.replication.replicates,
-                    f'family "{family.id}": rows of a key of "{each.id}" are in several buckets',
-                )
-            _require(
-                is_intermediate(family.stream_a) and bool(family.key) and family.rests and not family.ranked,
-                f'family "{family.id}": its side b cannot be pairs of another step',
-            )
+        possible = is_intermediate(family.stream_a) and family.key and family.rests and not family.ranked
+        _require(
+            not is_intermediate(family.stream_b) or bool(possible),
+            f'family "{family.id}": its side b cannot be pairs of another step',
+        )
+    for family, spread in spread_pairs(plan.families):
+        raise InvalidPlan(f'family "{family.id}": rows of a key of "{spread.id}" are in several buckets')
 
 
 def _check_filters(plan: Plan, family: FamilyPlan, side: SideName) -> None:

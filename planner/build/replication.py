@@ -21,7 +21,7 @@ given a key, later ones leave it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -207,18 +207,23 @@ def refuse_spread_pairs(families: Sequence[FamilyPlan]) -> None:
     Raises:
         UnsupportedCql: There is such a step.
     """
-    if not any(is_intermediate(family.stream_b) for family in families):
-        return
-    made_in = makers(families)
-    for family in families:
-        sides = (family.stream_a, family.stream_b)
-        if all(map(is_intermediate, sides)):
-            staying = [made_in[stream_id] for stream_id in sides if not is_exchanged(stream_id)]
-            if any(each.replication.replicates for each in (family, *staying)):
-                raise UnsupportedCql(
-                    f'query "{family.queries[0].name}" joins pairs with pairs, and rows of a key are in '
-                    "several buckets",
-                    detail="A family keeps its keys spread, so not all pairs would meet in one bucket.",
-                    hint="Leave TREE out, or name a tree that adds one stream after the other: "
-                    "TREE (((a, b), c), d).",
-                )
+    for family, _ in spread_pairs(families):
+        raise UnsupportedCql(
+            f'query "{family.queries[0].name}" joins pairs with pairs, and rows of a key are in several '
+            "buckets",
+            detail="A family keeps its keys spread, so not all pairs would meet in one bucket.",
+            hint="Leave TREE out, or name a tree that adds one stream after the other: "
+            "TREE (((a, b), c), d).",
+        )
+
+
+def spread_pairs(families: Sequence[FamilyPlan]) -> Iterator[tuple[FamilyPlan, FamilyPlan]]:
+    """Yield families that join pairs with pairs, each with a family there that has keys in several buckets.
+
+    That is itself, or one whose pairs come to it in the same bucket.
+    """
+    joining = [family for family in families if is_intermediate(family.stream_b)]
+    made_in = makers(families) if joining else {}
+    for family in joining:
+        staying = [made_in[i] for i in (family.stream_a, family.stream_b) if not is_exchanged(i)]
+        yield from ((family, each) for each in (family, *staying) if each.replication.replicates)
