@@ -159,16 +159,7 @@ class LazySegment(Segment):
             "arrived": None,
             "columns": frozenset(facts.columns),
         }
-        for field in (
-            "filters",
-            "values",
-            "stored_rows",
-            "t_min",
-            "t_max",
-            "epoch",
-            "epoch_min",
-            "epoch_max",
-        ):
+        for field in _OF_FACTS:
             known[field] = getattr(facts, field)
         for field, value in known.items():
             object.__setattr__(self, field, value)
