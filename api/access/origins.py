@@ -39,7 +39,7 @@ class Origins:
             headers: Headers as ASGI has them, names in lower case.
 
         Raises:
-            UnknownHost: The host is missing, there are two, or does not belong to this service.
+            UnknownHost: The host is missing or there are two, or it does not belong to this service.
             ForeignOrigin: The request comes from a page of another host.
         """
         hosts = _values(headers, b"host")

@@ -4,8 +4,8 @@
                                 |  bit 17  |  bit 3   |     |  bit 40  |     one bit in each word
 
 A key that is in the filter is always found. A key that is not is found by mistake about once in 12,000 times.
-To ask for a key costs one cache line. The filter of ``kernels.key_filter`` has one hash function only: it is
-made for every batch, and it need not be right as often.
+To ask for a key costs one cache line. The filter of ``kernels.key_filter`` is made for every batch. So it is
+simpler, and it errs more often: it has one bit for each key.
 
 Source: Bloom, "Space/time trade-offs in hash coding with allowable errors", CACM 13(7), 1970; blocks: Putze,
 Sanders, Singler, "Cache-, hash- and space-efficient Bloom filters", JEA 14, 2009. One bit in each word: that
@@ -24,7 +24,8 @@ from operators.kernels.types import INT64S, INT64S_READ, UINT64S, UINT64S_READ
 _BITS_PER_KEY = 24
 _WORDS, _WORD_BITS = 8, 64
 _BLOCK_BITS = _WORDS * _WORD_BITS
-#: Multipliers of the finalizer of MurmurHash3, by which bits far apart depend on each other.
+#: Multipliers of the finalizer of MurmurHash3, by which bits far apart depend on each other. The hash of
+#: ``kernels.keys`` chooses the bucket of a key, so in one bucket some of its bits would always be the same.
 _FIRST, _SECOND = np.uint64(0xFF51AFD7ED558CCD), np.uint64(0xC4CEB9FE1A85EC53)
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _ONE, _SIX, _HALF, _MIX, _LAST_BIT = (np.uint64(n) for n in (1, 6, 32, 33, _WORD_BITS - 1))

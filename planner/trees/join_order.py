@@ -38,7 +38,7 @@ class JoinOrder:
 
     @property
     def groups(self) -> int:
-        """How many steps join two sets of combinations."""
+        """Number of steps whose two sides are both pairs of other steps."""
         return _groups(self.positions)
 
     @property
@@ -48,7 +48,7 @@ class JoinOrder:
 
     @property
     def base(self) -> int:
-        """How many streams come first whose rows, or combinations, rest in the last step or before it.
+        """Number of streams at the beginning of the order whose combinations rest for the last step.
 
         >>> [JoinOrder((0, 1, 2, 3), again=again).base for again in ((), (3,), (2, 3))]
         [3, 2, 1]

@@ -35,7 +35,8 @@ REPEATABLE = 2
 #: What Spark keeps in a checkpoint.
 SPARK_PARTS = ("offsets", "commits", "state", "metadata", "sources")
 
-#: In the checkpoint's mark: its state is built again from the first batch on (``recovery.repair``).
+#: Key in the mark of a checkpoint whose state is built again from the first batch on (``recovery.repair``).
+#: Marks of earlier versions have it, so it keeps its name.
 _REBUILT = "anew"
 
 

@@ -1,4 +1,4 @@
-"""What outer, semi and anti joins have to do with each other, and what must not change their results."""
+"""Relations between the results of outer, semi and anti joins, and changes that leave results as they are."""
 
 from __future__ import annotations
 

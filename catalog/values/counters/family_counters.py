@@ -139,9 +139,9 @@ class AbsenceCounters:
         family: Family id.
         side: ``a`` or ``b``: whose rows are judged, by one query at least.
         undecided: Rows held at the end of the batch that may still find a match: a window of a query that
-        judges rows of the side reaches them.
-            Times tell, so a row counts for as long as it is held, though it has found a partner; one that
-            rests in several joins counts in each. With windows of rows: rows that wait for their ranks.
+            judges rows of the side reaches them. A row counts as long as it is held, even if it has found a
+            partner; one that rests in several joins counts in each. With windows of rows: rows that wait for
+            their ranks.
         absent: Results that are rows of the side without a partner, all queries together.
         matched: Rows of the side that got their first match, once for each condition group
             (``operators.join.absence_classes``). 0 in older manifests.

@@ -1,4 +1,4 @@
-"""How slices are searched: what people write, and what the planner takes."""
+"""Ways to search slices: how they are written, and which of them the planner chooses."""
 
 from __future__ import annotations
 
