@@ -152,7 +152,7 @@ def _admitted(
     """Return the rows that come to a join, the same segment to all joins that want the same rows.
 
     Each row is in the state of every join that it comes to; but their queries have few distinct filters, and
-    rows are gathered, and stored (``bucket_state.store_segments``), once for each of these.
+    rows are gathered, and stored (``bucket.state.store_segments``), once for each of these.
     """
     admission = chain.join.admission
     if admission is None:

@@ -22,18 +22,6 @@ from catalog.values.plan import Plan
 from catalog.values.routes.route_table import RouteTable
 from operators.bucket.batch_output import BatchOutput
 from operators.bucket.bucket import Bucket
-from operators.bucket.bucket_state import (
-    SegmentIds,
-    decode_plan,
-    dropped_before_ids,
-    dropped_ids,
-    encode_manifest,
-    encode_plan,
-    load_bucket,
-    segment_ids,
-    store_segments,
-    stored_plan_version,
-)
 from operators.bucket.counters import (
     absence_counters,
     group_counters,
@@ -44,6 +32,17 @@ from operators.bucket.counters import (
     slice_counters,
     unmatched_counters,
 )
+from operators.bucket.state.load_bucket import load_bucket
+from operators.bucket.state.manifest import (
+    decode_plan,
+    dropped_before_ids,
+    dropped_ids,
+    encode_manifest,
+    encode_plan,
+    segment_ids,
+    stored_plan_version,
+)
+from operators.bucket.state.store_segments import SegmentIds, store_segments
 from operators.join.compiled_family import CompiledFamily
 from operators.join.segment_cache import SegmentCache
 from operators.lazy.lazy_segment import SegmentReader

@@ -19,17 +19,16 @@ from pathlib import Path
 
 from catalog.store.store import Store
 from operators.bucket.bucket import Bucket
-from operators.bucket.bucket_state import (
-    SegmentIds,
+from operators.bucket.rehash import SlicePlace, rehashed, rows_by_slice
+from operators.bucket.state.load_bucket import load_bucket
+from operators.bucket.state.manifest import (
     decode_plan,
     encode_manifest,
     encode_plan,
     exchange_ids,
-    load_bucket,
-    store_segments,
     stored_plan_version,
 )
-from operators.bucket.rehash import SlicePlace, rehashed, rows_by_slice
+from operators.bucket.state.store_segments import SegmentIds, store_segments
 from operators.join.compiled_family import CompiledFamily
 from operators.join.segment_cache import SegmentCache
 from operators.segments.segment import ArrivedFile, Segment

@@ -17,16 +17,10 @@ from catalog.values.plan import Plan
 from catalog.values.stream import Stream
 from operators.bucket.batch_output import BatchOutput
 from operators.bucket.bucket import Bucket
-from operators.bucket.bucket_state import (
-    SegmentIds,
-    decode_plan,
-    encode_manifest,
-    encode_plan,
-    load_bucket,
-    segment_ids,
-    store_segments,
-)
 from operators.bucket.counters import slice_counters
+from operators.bucket.state.load_bucket import load_bucket
+from operators.bucket.state.manifest import decode_plan, encode_manifest, encode_plan, segment_ids
+from operators.bucket.state.store_segments import SegmentIds, store_segments
 from operators.pack.pack import control_payloads, packer
 from operators.pack.pack_plan import pack_plan
 from operators.pack.payload import Payload

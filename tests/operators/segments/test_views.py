@@ -15,15 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from operators.bucket.bucket import Bucket
-from operators.bucket.bucket_state import (
-    MOST_STEPS,
-    SegmentIds,
-    encode_manifest,
-    load_bucket,
-    segment_ids,
-    store_segments,
-)
 from operators.bucket.counters import slice_counters
+from operators.bucket.state.load_bucket import load_bucket
+from operators.bucket.state.manifest import encode_manifest, segment_ids
+from operators.bucket.state.store_segments import MOST_STEPS, SegmentIds, store_segments
 from operators.errors import CorruptSegment
 from operators.join.segment_cache import SegmentCache
 from operators.join.sliced_join import SliceState

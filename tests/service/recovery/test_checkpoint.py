@@ -12,7 +12,8 @@ import pytest
 
 from catalog.values.plan import Plan
 from operators.bucket.bucket import Bucket
-from operators.bucket.bucket_state import SegmentIds, encode_manifest, encode_plan
+from operators.bucket.state.manifest import encode_manifest, encode_plan
+from operators.bucket.state.store_segments import SegmentIds
 from operators.segments.segment_files import SegmentFiles
 from operators.storage.folder import directory_here
 from service.commit.spark_log import SparkLog

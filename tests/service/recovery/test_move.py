@@ -12,7 +12,7 @@ import pytest
 from catalog.store.store import Store
 from catalog.values.stream import HttpSource
 from operators.bucket.bucket import Bucket
-from operators.bucket.bucket_state import encode_manifest
+from operators.bucket.state.manifest import encode_manifest
 from operators.storage.folder import names
 from service.config.buckets import CHECKPOINT_SETTING, bucket_keys, stored_buckets
 from service.config.data_dir import DataDir
