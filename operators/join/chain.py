@@ -24,11 +24,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from catalog.values.query import UNBOUNDED_US
-from operators.join.candidates import Probing, Reach, find_candidates
 from operators.join.compiled_family import Admissible, CompiledJoin
 from operators.join.pairs import PairTable
 from operators.join.segment_classes import SegmentClasses
-from operators.join.sliced_join import SliceCounts, SliceState, compact, count_per_slice, purge
 from operators.kernels.keys import Bools, Int64s
 from operators.lineage.lineage import RowClasses
 from operators.ranks.clocked_rows import as_males, by_time
@@ -37,6 +35,8 @@ from operators.ranks.ranking import Ranking
 from operators.rings.rings import Arrivals, RingCounts, Rings, Scan
 from operators.segments.layout import SIDES
 from operators.segments.segment import Segment
+from operators.slices.candidates import Probing, Reach, find_candidates
+from operators.slices.sliced_join import SliceCounts, SliceState, compact, count_per_slice, purge
 from operators.steps.expiry import Expiry, leaving
 
 #: A stored segment is written again if at least one in this many of its rows has left on the clock of its

@@ -23,9 +23,7 @@ from catalog.values.stream import Stream
 from operators.closings.contract import SideContract, side_contract
 from operators.groups.compiled_groups import CompiledGroups, compile_groups
 from operators.join.absence_classes import CompiledAbsence, compile_absence
-from operators.join.candidates import BandProbe
 from operators.join.pairs import PairBuilder, residual_sets
-from operators.join.sliced_join import SliceState
 from operators.kernels.fragments import Fragments
 from operators.kernels.keys import Int64s
 from operators.lineage.entitlement import Term
@@ -33,6 +31,8 @@ from operators.lineage.lineage import SideLineage, query_set, side_lineage
 from operators.lineage.route_numbers import query_keys
 from operators.lineage.routes import router
 from operators.segments.layout import SIDES, SideLayout, side_layout
+from operators.slices.candidates import BandProbe
+from operators.slices.sliced_join import SliceState
 from operators.steps.expiry import Expiry, expiry_of
 
 #: Segments may straddle a slice boundary by this part of the join's largest window (design: The chain).

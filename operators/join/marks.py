@@ -21,12 +21,12 @@ import numpy as np
 import pyarrow as pa
 
 from operators.join.absence_classes import CompiledAbsence, ConditionGroup
-from operators.join.candidates import CandidateSide
 from operators.kernels.keys import Bools, Int64s
 from operators.kernels.nearest import take_nearer
 from operators.kernels.positions import PositionTable
 from operators.segments.row_codec import KEY, POS, TS
 from operators.segments.segment import COLUMN, Segment
+from operators.slices.candidates import CandidateSide
 
 AHEAD, BEHIND = "ahead", "behind"
 #: Distance of a match that does not exist, and its stored form: a small number, so that columns are narrow.

@@ -21,10 +21,10 @@ from operators.bucket.state.manifest import encode_manifest, segment_ids
 from operators.bucket.state.store_segments import MOST_STEPS, SegmentIds, store_segments
 from operators.errors import CorruptSegment
 from operators.join.segment_cache import SegmentCache
-from operators.join.sliced_join import SliceState
 from operators.segments.merge import concat, mergeable
 from operators.segments.segment import ArrivedFile, Segment
 from operators.segments.view_names import KEPT, steps, stored_id
+from operators.slices.sliced_join import SliceState
 from tests.builders import a_query
 from tests.examples import examples
 from tests.operators.cases import SETTINGS

@@ -6,9 +6,9 @@ import pyarrow as pa
 import pytest
 
 from catalog.values.query import UNBOUNDED_US
-from operators.join import sliced_join
-from operators.join.sliced_join import COMPACTION_FANIN, SliceState, compact, purge
 from operators.segments.segment import Segment
+from operators.slices import sliced_join
+from operators.slices.sliced_join import COMPACTION_FANIN, SliceState, compact, purge
 from tests.operators.segment_builders import a_segment
 
 

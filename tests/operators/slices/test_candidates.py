@@ -7,11 +7,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from operators.join import candidates
-from operators.join.candidates import Candidates, CandidateSide, Probing, Reach, SegmentRun, find_candidates
 from operators.lineage.lineage import RowClasses
 from operators.segments.layout import side_layout
 from operators.segments.segment import Segment
+from operators.slices import candidates
+from operators.slices.candidates import Candidates, CandidateSide, Probing, Reach, SegmentRun, find_candidates
 from tests.builders import a_query
 from tests.operators.segment_builders import STREAMS, a_family, a_segment
 
