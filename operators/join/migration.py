@@ -32,8 +32,8 @@ from catalog.values.plan import JoinPlan
 from operators.join.chain import Chain
 from operators.join.compiled_family import CompiledFamily
 from operators.join.family_joins import FamilyJoins
+from operators.join.positions import PositionTable
 from operators.kernels.keys import Bools, Int64s
-from operators.kernels.positions import PositionTable
 from operators.lineage.entitlement import Term, rows_of_terms
 from operators.lineage.expressions import evaluate_filters
 from operators.segments.layout import SIDES

@@ -12,10 +12,10 @@ import pyarrow as pa
 from catalog.values.plan import Plan
 from operators.bucket.bucket import Bucket, StreamState
 from operators.bucket.state.manifest import manifest_document
+from operators.bucket.watermark import Watermark
 from operators.join.compiled_family import CompiledFamily
 from operators.join.family_joins import FamilyJoins
 from operators.kernels.keys import Int64s
-from operators.kernels.watermark import Watermark
 from operators.lazy.lazy_segment import LazySegment, SegmentReader, decode_facts
 from operators.lineage.entitlement import Term
 from operators.orders.order_progress import OrderProgress

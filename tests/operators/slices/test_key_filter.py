@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from operators.kernels.key_filter import key_filter, rows_with_partners
+from operators.slices.key_filter import key_filter, rows_with_partners
 from tests.examples import examples
 from tests.operators.cases import SETTINGS
 

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from operators.kernels.watermark import Watermark
+from operators.bucket.watermark import Watermark
 
 
 def test_nothing_seen_gives_no_watermark() -> None:

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from operators.kernels.merge import merge_pairs
+from operators.slices.merge_kernel import merge_pairs
 from tests.examples import examples
 from tests.operators.cases import SETTINGS
 

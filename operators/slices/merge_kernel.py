@@ -2,7 +2,7 @@
 
 Measured on 80,000 rows probed by 250,000 males, one core: 0.9 ms here, 8 ms by two ``searchsorted`` calls of
 numpy, whose binary searches start from nothing for every male. A gallop instead of a step keeps small batches
-cheap against large segments, and the few rows of a segment that have a partner (``kernels.key_filter``)
+cheap against large segments, and the few rows of a segment that have a partner (``slices.key_filter``)
 against large batches.
 
 Where keys are few, most rows of a batch have the same key and are far apart in time: 100 keys and 100,000
