@@ -71,7 +71,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         listener.bind(str(address))
         listener.listen()
         process = subprocess.Popen(
-            [sys.executable, "-m", "service.workers.fork_server", str(listener.fileno())],
+            [sys.executable, "-m", "service.job.workers.fork_server", str(listener.fileno())],
             stdin=subprocess.PIPE,
             pass_fds=[listener.fileno()],
             env={**os.environ, "PYTHONPATH": os.pathsep.join([str(modules), os.getcwd()])},

@@ -29,8 +29,8 @@ from pyspark.sql.streaming import python_streaming_source_runner, transform_with
 from pyspark.sql.worker import create_data_source, lookup_data_sources, plan_data_source_read
 
 from service.job import source
+from service.job.workers import worker_daemon
 from service.jvm.python_launcher import PID_BYTES
-from service.workers import worker_daemon
 
 #: Imported for the children's sake.
 LOADED = (

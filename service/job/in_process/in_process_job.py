@@ -23,12 +23,12 @@ from catalog.values.plan import Plan
 from catalog.values.stream import Stream
 from operators.pack.pack_plan import pack_plan
 from operators.segments.segment_files import SegmentFiles
-from service.calibrate.memory_state import MemoryHandle
 from service.commit.bucket_report import BucketReport
 from service.inputs.partitions import ROW_BITS, ChunksPartition, FileRows, FilesPartition
 from service.job import packing
 from service.job.chain_processor import ChainOptions, ChainProcessor, forget_checkpoint
 from service.job.chain_state import open_state
+from service.job.in_process.memory_state import MemoryHandle
 from service.job.reader_tasks import ControlPartition, PackPartition, compressed
 from service.results.result_files import ResultWriter
 

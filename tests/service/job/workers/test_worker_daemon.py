@@ -12,7 +12,7 @@ _BATCHES = """
 import resource, sys
 import numpy as np
 import pyarrow as pa
-from service.workers.worker_daemon import keep_freed_memory
+from service.job.workers.worker_daemon import keep_freed_memory
 
 if sys.argv[1] == "kept":
     keep_freed_memory()
