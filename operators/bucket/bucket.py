@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from catalog.documents.codec import decode
+from catalog.documents.plan_differences import BucketRecord, applied
 from catalog.steps import (
     in_order,
     is_exchanged,
@@ -21,8 +23,6 @@ from catalog.steps import (
     plan_streams,
     taken_intermediates,
 )
-from catalog.store.codec import decode
-from catalog.store.plan_differences import BucketRecord, applied
 from catalog.values.control import Horizon, Promises
 from catalog.values.counters.batch_counters import StreamPunctuations
 from catalog.values.plan import FamilyPlan, Plan

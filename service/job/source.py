@@ -26,10 +26,10 @@ from pathlib import Path
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows
 
+from catalog.documents.codec import encode
+from catalog.documents.plan_differences import bucket_records
 from catalog.errors import FencedOut, InternalError
 from catalog.steps import is_exchanged, taken_intermediates
-from catalog.store.codec import encode
-from catalog.store.plan_differences import bucket_records
 from catalog.store.store import Store
 from catalog.values.batch import BatchManifest
 from catalog.values.plan import Plan

@@ -9,8 +9,8 @@ from dataclasses import asdict, dataclass, field
 import pyarrow as pa
 
 from catalog.arrow_types import PUNCTUATION_COLUMN
+from catalog.documents.codec import encode
 from catalog.steps import copied_side
-from catalog.store.codec import encode
 from catalog.values.control import ControlRecord, Heartbeat, Horizon, Promises, Pull
 from catalog.values.counters.family_counters import SliceCounters
 from catalog.values.plan import Plan

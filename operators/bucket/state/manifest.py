@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import fields
 from typing import Any
 
-from catalog.store.codec import decode, encode
+from catalog.documents.codec import decode, encode
 from catalog.values.plan import Plan
 from operators.bucket.bucket import Bucket
 from operators.errors import UnknownStateFormat

@@ -17,7 +17,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from catalog.store.codec import encode
+from catalog.documents.codec import encode
 from catalog.values.control import ControlRecord
 from catalog.values.plan import Plan
 from catalog.values.stream import Stream

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from catalog.documents.codec import decode, encode
+from catalog.documents.plan_differences import PlanDifference, applied, difference
 from catalog.errors import InvariantBroken
-from catalog.store.codec import decode, encode
-from catalog.store.plan_differences import PlanDifference, applied, difference
 from catalog.store.repositories import control_log as module
 from catalog.store.store import Store
 from catalog.values.plan import Plan, Strategy

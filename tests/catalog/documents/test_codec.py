@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from catalog.documents.codec import decode, encode
 from catalog.errors import CorruptDocument
-from catalog.store.codec import decode, encode
 from catalog.values.batch import BatchManifest
 from catalog.values.control import ControlRecord, Heartbeat
 from catalog.values.groups.grouping import Grouping
@@ -105,7 +105,7 @@ def test_invariants_hold_after_decoding() -> None:
 
 def test_the_codec_pulls_no_database_into_a_worker() -> None:
     code = (
-        "import sys, catalog, catalog.store.codec, catalog.values.plan, catalog.values.batch;"
+        "import sys, catalog, catalog.documents.codec, catalog.values.plan, catalog.values.batch;"
         "sys.exit(any(m.split('.')[0] in ('sqlalchemy', 'alembic') for m in sys.modules))"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
