@@ -73,7 +73,7 @@ class ChainOptions:
         writer: Writes result files.
         fence: Keeps workers of an engine that was replaced from writing segments; None: nobody replaces it.
         sealed: Whether all segments have a seal (``operators.segments.segment_files``).
-        begins: First batch of a checkpoint that was moved (``recovery.move``), whose buckets begin with a
+        begins: First batch of a checkpoint that was moved (``recovery.moving``), whose buckets begin with a
             manifest among the segments; None: with nothing.
     """
 

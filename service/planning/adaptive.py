@@ -35,7 +35,7 @@ from planner.families.families import Family
 from planner.strategies.strategies import STRATEGIES
 from service.config.calibration import calibration_of
 from service.config.settings import AdaptiveSettings
-from service.planning.migration_price import Moved, migration_price, moved_by
+from service.planning.migrating.migration_price import Moved, migration_price, moved_by
 from service.planning.versions import Versions
 from service.statistics.profile import profile_from, recent_manifests
 

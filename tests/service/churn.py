@@ -36,9 +36,9 @@ from operators.bucket.state.manifest import encode_manifest
 from planner.bind.bind import bind
 from planner.build.objective import Objective
 from planner.costs.shipped import SHIPPED
-from service.commit.pruning import Pruner
-from service.commit.retention import ResultRetention
 from service.commit.route_dictionary import RouteDictionary
+from service.commit.upkeep.pruning import Pruner
+from service.commit.upkeep.retention import ResultRetention
 from service.inputs.sample import CatalogRows
 from service.planning.preview import Statistician
 from service.planning.versions import Versions

@@ -26,7 +26,7 @@ from service.errors import (
     OtherLife,
 )
 from service.recovery.checkpoint import check_checkpoint, check_state, examine_checkpoint
-from service.recovery.moved_state import ReadManifests
+from service.recovery.moving.moved_state import ReadManifests
 from service.recovery.repair import find_repair
 from tests.service.recovery.lives import CHECKPOINT, Life, a_life, input_end
 from tests.service.spark_logs import write_begun, write_done, write_state

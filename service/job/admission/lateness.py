@@ -8,9 +8,9 @@ above the watermark that all pieces before it make, no cut makes any row late.
 from __future__ import annotations
 
 from catalog.values.stream import KafkaSource, Stream
-from service.inputs.admission import pieces_from
 from service.inputs.inputs import Inputs
 from service.inputs.partitions import Lane
+from service.job.admission.admission import pieces_from
 
 
 def none_can_be_late(stream: Stream, inputs: Inputs) -> bool:

@@ -13,8 +13,8 @@ from catalog.store.store import Store
 from catalog.values.source_file import SourceFile
 from catalog.values.stream import FilesSource, GeneratorSource, Stream
 from service.inputs.inputs import Inputs
-from service.inputs.lateness import none_can_be_late
 from service.inputs.sources.http_log import EventLog
+from service.job.admission.lateness import none_can_be_late
 from tests.empty_catalog import prepared
 from tests.examples import examples
 from tests.service.inputs.streams import stream_of

@@ -31,9 +31,9 @@ from service.config.calibration import calibration_of
 from service.documents.migration_document import MigrationRequest
 from service.errors import PlanRefused
 from service.planning.changes import expect
-from service.planning.migration_outcome import outcome_of
+from service.planning.migrating.migration_outcome import outcome_of
+from service.planning.migrating.resolve_migration import Wanted, resolve_migration
 from service.planning.preview import held_bytes, held_rows
-from service.planning.resolve_migration import Wanted, resolve_migration
 from service.planning.versions import LEFT_AT_SETTING, Versions
 
 log = logging.getLogger(__name__)

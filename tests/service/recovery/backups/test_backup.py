@@ -13,13 +13,13 @@ from operators.segments.segment_files import SegmentFiles
 from service.config.data_dir import DataDir
 from service.engine.catalog_lease import CatalogLease
 from service.errors import BackupDamaged, BackupNotMade, BackupRefused, CorruptResults, OtherLife
-from service.recovery import backup
-from service.recovery.backup import STAGING, back_up
-from service.recovery.backup_files import LIST
+from service.recovery.backups import backup
+from service.recovery.backups.backup import STAGING, back_up
+from service.recovery.backups.backup_files import LIST
+from service.recovery.backups.restore import restore
 from service.recovery.checkpoint import check_checkpoint
 from service.recovery.identity import identity_of
 from service.recovery.opening import open_catalog
-from service.recovery.restore import restore
 from tests.service.recovery.lives import CHECKPOINT, Life, a_life, input_end
 from tests.service.spark_logs import write_begun
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from catalog.clock import is_due
 from catalog.store.store import Store
 from operators.storage.folder import Folder, remove, written_before
-from service.commit.unlinking import UNLINK_AFTER_S, Unlinking
+from service.commit.upkeep.unlinking import UNLINK_AFTER_S, Unlinking
 from service.config.failpoints import reached
 
 log = logging.getLogger(__name__)

@@ -16,7 +16,7 @@ from catalog.store.retention import KEPT_BATCHES
 from catalog.store.store import Store
 from catalog.values.query import Output
 from service.commit.commit import BatchCommitter
-from service.commit.retention import DEAD_LETTER_INTERVAL_S, DeadLetterRetention
+from service.commit.upkeep.retention import DEAD_LETTER_INTERVAL_S, DeadLetterRetention
 from tests.catalog.examples import stored_routes
 from tests.catalog.processes import SPAWN, finished
 from tests.empty_catalog import prepared

@@ -33,7 +33,14 @@ from service.config.boot import boot_id
 from service.config.buckets import CHECKPOINT_SETTING
 from service.config.data_dir import DataDir
 from service.errors import BackupNotMade, BackupRefused, CorruptResults
-from service.recovery.backup_files import BackupList, copy_file, files_below, is_taken, make_empty, write_list
+from service.recovery.backups.backup_files import (
+    BackupList,
+    copy_file,
+    files_below,
+    is_taken,
+    make_empty,
+    write_list,
+)
 from service.recovery.checkpoint import examine_checkpoint
 from service.results.result_check import check_files
 

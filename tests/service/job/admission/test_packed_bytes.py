@@ -8,7 +8,7 @@ import pytest
 
 from catalog.values.batch import BatchManifest
 from catalog.values.counters.family_counters import KeyCounters, SliceCounters
-from service.inputs.packed_bytes import packed_bytes
+from service.job.admission.packed_bytes import packed_bytes
 from tests.catalog.examples import manifest
 
 

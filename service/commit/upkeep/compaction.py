@@ -35,7 +35,7 @@ from catalog.values.batch import MergedFile, ResultFile
 from operators.storage.folder import Folder, prepare, publish, remove
 from service.commit.sweep import sweep_merged
 from service.commit.sync import sync_file_systems
-from service.commit.unlinking import UNLINK_AFTER_S, Unlinking
+from service.commit.upkeep.unlinking import UNLINK_AFTER_S, Unlinking
 from service.config.failpoints import reached
 from service.errors import CorruptResults
 from service.faults import Faults

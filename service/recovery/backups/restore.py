@@ -18,7 +18,7 @@ from catalog.store.store import Store
 from service.commit.sync import sync_file, sync_file_systems
 from service.config.data_dir import DataDir
 from service.errors import BackupRefused
-from service.recovery.backup_files import (
+from service.recovery.backups.backup_files import (
     BackupList,
     check_file,
     copy_file,

@@ -20,10 +20,10 @@ from service.config.storage import Storage
 from service.errors import CorruptResults, DataDirMoved, MoveRefused
 from service.inputs.sources.http_log import EventLog
 from service.inputs.voided import VoidedBatch, void_batch
-from service.recovery import move as moving
 from service.recovery.checkpoint import check_checkpoint, standing
 from service.recovery.identity import identity_of
-from service.recovery.move import FinishedMove, Place, move
+from service.recovery.moving import move as moving
+from service.recovery.moving.move import FinishedMove, Place, move
 from service.recovery.opening import open_catalog
 from tests.s3 import S3Server
 from tests.service.inputs.streams import stream_of

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from catalog.store.store import Store
 from catalog.values.source_file import SourceFile
 from catalog.values.stream import FilesSource, GeneratorSource, Stream
-from service.inputs.admission import admit
 from service.inputs.inputs import Inputs
 from service.inputs.partitions import Lane
 from service.inputs.sources.files import list_files
 from service.inputs.sources.http_log import EventLog
+from service.job.admission.admission import admit
 from tests.empty_catalog import prepared
 from tests.examples import examples
 from tests.service.inputs.streams import files_stream, rows_from, stream_of

@@ -12,7 +12,7 @@ All that is written is read back and compared before the catalog is. A move that
 the same command, but for its last two steps, which are finished. The identity is kept: sinks know the service
 by it, and deliver no batch a second time. So of the two directories never both can start.
 
-The checkpoint is a new one (``recovery.moved_state``) that goes on after the last batch which the old one has
+The checkpoint is a new one (``moved_state``) that goes on after the last batch which the old one has
 done. Batches that the catalog has beyond it are repeated with the input that their manifests name, as after a
 crash; a batch that was only begun is chosen again.
 """
@@ -41,10 +41,10 @@ from service.errors import CheckpointDamaged, MoveFailed, MoveRefused
 from service.inputs.sources.event_reader import shown
 from service.inputs.sources.http_log import EventLog
 from service.inputs.voided import voided_batches
-from service.recovery.backup_files import copy_file, files_below, is_taken
+from service.recovery.backups.backup_files import copy_file, files_below, is_taken
 from service.recovery.checkpoint import REPEATABLE, Standing, examine_checkpoint
 from service.recovery.identity import Identity, identity_of, read_mark, write_mark
-from service.recovery.moved_state import ReadManifests, StoredState, move_state, stored_state
+from service.recovery.moving.moved_state import ReadManifests, StoredState, move_state, stored_state
 from service.recovery.opening import (
     claim_storage,
     goes_on_in,

@@ -22,9 +22,9 @@ from catalog.store.pruning import REPLAYED_BATCHES
 from catalog.store.retention import KEPT_BATCHES
 from catalog.store.store import Store
 from catalog.values.batch import ResultFile
-from service.commit import compaction
-from service.commit.compaction import Compactor
 from service.commit.sweep import sweep, sweep_merged
+from service.commit.upkeep import compaction
+from service.commit.upkeep.compaction import Compactor
 from service.errors import CorruptResults
 from service.results.export import export_query
 from service.statistics.profile import RECENT_BATCHES
