@@ -63,7 +63,7 @@ class MigrationStatus:
 
     Attributes:
         record: The migration, with what it took once it is active.
-        state: How far it is.
+        state: State of the migration.
     """
 
     record: MigrationRecord
