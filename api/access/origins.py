@@ -23,7 +23,7 @@ class Origins:
 
     Attributes:
         names: Further names of this service, lower case.
-        any_name: Whether any name is taken, because requests need a key, which no browser adds by itself.
+        any_name: Whether any name is accepted, since requests need a key, which no browser adds by itself.
         loopback: Whether the service listens on a loopback address alone.
     """
 

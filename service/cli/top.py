@@ -62,7 +62,7 @@ def top(
 ) -> None:
     """Watch engine, streams and queries until Ctrl-C; those with the most results per second come first.
 
-    With --json each look is an object on a line of its own.
+    With --json each refresh prints one JSON object on one line.
     """
     from rich.console import Console  # 0.1 s, which other commands need not wait for
     from rich.live import Live

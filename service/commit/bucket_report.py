@@ -2,8 +2,8 @@
 
     CHAIN ── BucketReport ── encode ──> socket ──> decode ── the engine adds up the buckets' reports
 
-The counters are those of the manifest (``catalog.values.counters``), each bucket's share of them. Of the
-routes that occur the report has those that the engine asks for (``commit.reports``): it knows most of them.
+The counters are those of the manifest (``catalog.values.counters``), each bucket's share of them. A
+report contains only the routes for which the engine asks (``commit.reports``): it knows most of them already.
 """
 
 from __future__ import annotations

@@ -269,8 +269,8 @@ class SinkSettings(SettingGroup):
     Attributes:
         webhook_hosts: Receivers of webhooks that may be of this machine or of a private network: names, and
             addresses or networks such as ``10.0.0.0/8``; a text has commas between them.
-        retention: How long results that a sink lacks are kept for it after their batch, such as ``7d``, where
-            that is longer than results are kept anyway; ``forever`` keeps them until it has them.
+        retention: How long results are kept for a sink that has not taken them, such as ``7d``, counted from
+            their batch; ``forever`` keeps them until it has. Results that are kept anyway stay longer.
         retention_mb: Most MB of files that are kept only since sinks lack their results; 0 sets no limit.
     """
 
