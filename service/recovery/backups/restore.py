@@ -3,8 +3,8 @@
 All files are verified before the first one is written, and once more as they are copied. The catalog comes
 last: a start refuses a directory without it, so an interrupted restore is not taken for a whole one.
 
-The new identity makes a restored directory another life than the original, which may still be there: neither
-accepts the other's catalog, checkpoint or event log.
+A restored directory gets a new identity, because the original may still be there: neither of them accepts the
+other's catalog, checkpoint or event log.
 """
 
 from __future__ import annotations
