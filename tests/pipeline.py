@@ -25,10 +25,10 @@ from catalog.values.counters.family_counters import SliceCounters
 from catalog.values.plan import Plan
 from catalog.values.stream import GeneratorSource, Stream
 from operators.pack.pack import packer
-from service.calibrate.in_process_job import InProcessJob
 from service.commit.bucket_report import BucketReport
 from service.inputs.partitions import ROW_BITS, ChunksPartition, FilesPartition
 from service.inputs.sources.generator import chunk_us, generator_pieces
+from service.job.in_process.in_process_job import InProcessJob
 from service.job.packets import packets
 
 Name = TypeVar("Name", bound=Hashable)

@@ -15,7 +15,7 @@ from api.problems import problem_responses
 from api.routes import OnceDep, SluiceRoute
 from catalog.errors import InternalError, InvalidInput, MigrationNotFound, StalePlanVersion, Unavailable
 from service.errors import PlanRefused, UnknownPlanVersion
-from service.planning.migrations import MigrationStatus
+from service.planning.migrating.migrations import MigrationStatus
 
 router = APIRouter(prefix="/migrations", tags=["migrations"], route_class=SluiceRoute)
 

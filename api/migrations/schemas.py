@@ -18,7 +18,7 @@ from planner.explain.primitive_document import primitive_documents
 from planner.families.display import family_text
 from planner.probes.asked_probe import probe_text
 from service.documents.migration_document import MigrationDocument
-from service.planning.migrations import MigrationDryRun, MigrationStatus, Policy
+from service.planning.migrating.migrations import MigrationDryRun, MigrationStatus, Policy
 
 _SHORT = (
     "Steps from the plan version before, each with `type`, `family`, `join` and `text`; routes and filters "

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 
 from sqlalchemy import bindparam, func, select, update
 
+from catalog.documents.codec import decode, encode
 from catalog.store import tables
-from catalog.store.codec import decode, encode
 from catalog.store.repository import Repository
 from catalog.store.result_files import add_merged, are_merged, drop_merged
 from catalog.values.batch import BatchManifest, MergedFile

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection, bindparam, delete, insert, select, update
 
+from catalog.documents.codec import decode, encode
 from catalog.errors import FencedOut
 from catalog.store import tables
-from catalog.store.codec import decode, encode
 from catalog.store.repository import Repository
 
 _l = tables.lease.c

@@ -23,9 +23,9 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection, and_, bindparam, delete, exists, func, insert, or_, select, update
 
+from catalog.documents.codec import decode
 from catalog.steps import stream_sides
 from catalog.store import tables
-from catalog.store.codec import decode
 from catalog.store.counts import fold_counts
 from catalog.store.database import Database
 from catalog.store.repositories.control_log import ControlLogRepository

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 from sqlalchemy import Connection, RowMapping, and_, bindparam, delete, func, insert, select
 
+from catalog.documents.codec import decode
 from catalog.store import tables
-from catalog.store.codec import decode
 from catalog.store.repository import Repository
 from catalog.values.batch import MergedFile, ResultFile
 from catalog.values.routes.query_sets import Int64s

@@ -27,8 +27,8 @@ from itertools import pairwise
 import numpy as np
 from sqlalchemy import Connection, bindparam, delete, func, or_, select, update
 
+from catalog.documents.codec import decode, encode
 from catalog.store import tables
-from catalog.store.codec import decode, encode
 from catalog.store.counts import counts_between, drop_counts, fold_counts
 from catalog.store.repositories.routes import drop_routes
 from catalog.store.repository import Repository

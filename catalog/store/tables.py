@@ -1,6 +1,6 @@
 """Tables of the catalog, as the migrations leave them.
 
-Times are int64 µs UTC. Values are JSON documents (``store.codec``) beside the columns that are searched
+Times are int64 µs UTC. Values are JSON documents (``documents.codec``) beside the columns that are searched
 for; routes and counts are Arrow tables (``catalog.values.routes``). Rows that others may still name (streams,
 queries, plans, routes) are not deleted before those (``store.pruning``), and ids come from ``counters``: none
 is given twice.

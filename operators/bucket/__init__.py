@@ -1,4 +1,4 @@
 """The bucket: all families' joins for its keys, their stored state, and a dry run of a plan.
 
-Doors: batch_output, bucket, bucket_state, counters, dry_run, rehash.
+Doors: batch_output, bucket, counters, dry_run, rehash.
 """

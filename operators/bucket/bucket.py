@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from catalog.documents.codec import decode
+from catalog.documents.plan_differences import BucketRecord, applied
 from catalog.steps import (
     in_order,
     is_exchanged,
@@ -21,8 +23,6 @@ from catalog.steps import (
     plan_streams,
     taken_intermediates,
 )
-from catalog.store.codec import decode
-from catalog.store.plan_differences import BucketRecord, applied
 from catalog.values.control import Horizon, Promises
 from catalog.values.counters.batch_counters import StreamPunctuations
 from catalog.values.plan import FamilyPlan, Plan
@@ -32,11 +32,11 @@ from operators.bucket.family_batch import FamilyBatch
 from operators.bucket.pairs_again import PairsAgain, held_back
 from operators.bucket.progress import ClockProgress
 from operators.bucket.rank_chains import earlier_rankings, followers, restarted_families
+from operators.bucket.watermark import Watermark
 from operators.groups.open_groups import group_results
 from operators.join.compiled_family import CompiledFamily, compile_family
 from operators.join.family_joins import FamilyJoins
 from operators.join.migration import Marks, migrated
-from operators.kernels.watermark import Watermark
 from operators.lineage.entitlement import MOST_TERMS, Term, settled
 from operators.orders.order_progress import OrderProgress, following
 from operators.pack.payload import Payload

@@ -1,6 +1,6 @@
 """Counters of a bucket for the manifest of a batch.
 
-Everything is counted where it happens anyway: slices count as they work (``join.sliced_join``), PACK
+Everything is counted where it happens anyway: slices count as they work (``slices.sliced_join``), PACK
 counts rows per filter as it evaluates them, and keys are counted on rows that are sorted by key.
 """
 

@@ -19,10 +19,10 @@ import numpy as np
 
 from catalog.steps import makers_again
 from catalog.values.plan import FamilyPlan
-from operators.join.candidates import Probing, Reach, find_candidates
 from operators.join.family_joins import FamilyJoins
 from operators.lineage.lineage import RowClasses
 from operators.segments.segment import Segment
+from operators.slices.candidates import Probing, Reach, find_candidates
 from operators.steps.handed_pairs import HandedChunk, HandedPairs
 from operators.steps.watermarks import least
 
@@ -113,10 +113,10 @@ class PairsAgain:
                 resting = [segment for state in chain.slices["a"] for segment in state.segments]
                 rows = [(segment, chain.classes.of("a", segment)) for segment in resting]
                 if males is not None:
-                    rows = self._met(rows, males, Reach(chain.reach("a").behind_us, behind_us))
+                    rows = self._met(rows, males, Reach(chain.join.reach("a").behind_us, behind_us))
             resting = [segment for state in chain.slices["b"] for segment in state.segments]
             others = [(segment, chain.classes.of("b", segment)) for segment in resting]
-            reach, touched = chain.reach("b"), np.zeros(1, dtype=np.int64)
+            reach, touched = chain.join.reach("b"), np.zeros(1, dtype=np.int64)
             for some, classes in rows:
                 probed = _probed(others, some, reach)
                 for found in find_candidates(probed, some, classes, reach, touched, "b"):

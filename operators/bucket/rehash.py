@@ -26,13 +26,13 @@ from operators.bucket.bucket import Bucket, StreamState
 from operators.closings.closing_rows import ends
 from operators.join.compiled_family import CompiledFamily
 from operators.join.family_joins import FamilyJoins
-from operators.join.sliced_join import SliceState, compact
 from operators.kernels.keys import Bools
 from operators.ranks.ranked_rows import RankedRows
 from operators.segments.layout import SIDES
 from operators.segments.row_codec import KEY
 from operators.segments.segment import Segment
 from operators.segments.waiting_rows import WaitingRows
+from operators.slices.sliced_join import SliceState, compact
 
 #: Family, join, side and number of a slice.
 SlicePlace = tuple[str, str, str, int]

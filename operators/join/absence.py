@@ -41,13 +41,13 @@ from operators.join.compiled_family import CompiledFamily
 from operators.join.marks import NO_MATCH, GroupMarks, NearestMatches, fold, marks_segment, satisfied
 from operators.join.pairs import PairChunk, PairTable
 from operators.join.segment_classes import SegmentClasses
-from operators.join.sliced_join import SliceState, compact
 from operators.kernels.keys import Bools, Int64s
 from operators.kernels.nearest import NEVER, passed_windows
 from operators.leaving.needs import ended_needs
 from operators.lineage.route_counts import RouteCounts
 from operators.segments.layout import SIDES, SideLayout
 from operators.segments.segment import Segment, timestamps
+from operators.slices.sliced_join import SliceState, compact
 
 #: Rows of a side in one join: the ids of its queries, and segments of which some rows may be due.
 Waiting = tuple[frozenset[int], Iterable[Segment]]

@@ -24,37 +24,24 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from catalog.values.query import UNBOUNDED_US
-from operators.join.candidates import Probing, Reach, find_candidates
 from operators.join.compiled_family import Admissible, CompiledJoin
 from operators.join.pairs import PairTable
 from operators.join.segment_classes import SegmentClasses
-from operators.join.sliced_join import SliceCounts, SliceState, compact, count_per_slice, purge
-from operators.kernels.keys import Bools, Int64s
-from operators.lineage.lineage import RowClasses
+from operators.join.slice_search import OneWay, SliceSearch
+from operators.kernels.keys import Bools
 from operators.ranks.clocked_rows import as_males, by_time
 from operators.ranks.ranked_rows import RankedRows
 from operators.ranks.ranking import Ranking
-from operators.rings.rings import Arrivals, RingCounts, Rings, Scan
+from operators.rings.rings import RingCounts, Rings
 from operators.segments.layout import SIDES
 from operators.segments.segment import Segment
+from operators.slices.candidates import Reach
+from operators.slices.sliced_join import SliceCounts, SliceState, compact, count_per_slice, purge
 from operators.steps.expiry import Expiry, leaving
 
 #: A stored segment is written again if at least one in this many of its rows has left on the clock of its
 #: key, or has a closed key.
 WORTH_A_REWRITE = 4
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class OneWay:
-    """One direction of a join whose sides have clocks of their own.
-
-    Attributes:
-        side: Side whose windows count.
-        reach: Largest distance of two rows on the clock of the probe.
-    """
-
-    side: str
-    reach: Reach
 
 
 @dataclass(slots=True, eq=False)
@@ -67,6 +54,7 @@ class Chain:
         classes: Row classes of the family's segments, shared by its joins.
         ends_us: Ends of the slices per side.
         rings: Rings per side, in which the rows of the last slices lie; None if slices are merged with males.
+        search: Finds partners of males in the slices.
         dead: Tells per side which rows of a segment have a key that the other side closed before the batch,
             bool[n]; sides of which no key is closed are left out.
     """
@@ -76,12 +64,14 @@ class Chain:
     classes: SegmentClasses
     ends_us: dict[str, tuple[int, ...]] = field(init=False)
     rings: Mapping[str, Rings] | None = field(init=False, default=None)
+    search: SliceSearch = field(init=False)
     dead: Mapping[str, Callable[[Segment], Bools]] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.join.probe.has_rings:
             self.rings = {side: Rings(self.join.probe, self.slices[side][-1].w_end_us) for side in SIDES}
         self.ends_us = {side: tuple(s.w_end_us for s in self.slices[side]) for side in SIDES}
+        self.search = SliceSearch(self.join, self.slices, self.classes, self.ends_us, self.rings)
 
     @classmethod
     def empty(cls, join: CompiledJoin, classes: SegmentClasses) -> Chain:
@@ -131,12 +121,12 @@ class Chain:
         for side, other in (("a", "b"), ("b", "a")):
             for number, probing in enumerate(males[other], 1):
                 left = males[other][number:]
-                self._probe(side, probing, pairs, reached=_safe_limit(watermarks[other], left))
+                self.search.probe(side, probing, pairs, reached=_safe_limit(watermarks[other], left))
         made_again = None if again is None else self.admitted("a", again)
         if made_again is not None:
             self.slices["a"][0].counts.again += len(made_again)
             for probing in males["b"]:
-                self._probe("a", probing, pairs, among=[made_again])
+                self.search.probe("a", probing, pairs, among=[made_again])
         self._insert_all("b", females["b"], resting["b"])
         for side, other in (("a", "b"), ("b", "a")):
             self._purge(side, watermarks[other])
@@ -189,7 +179,9 @@ class Chain:
             for resting, came in females[side]:
                 self._insert(side, resting, came)
             for probing in males[other]:
-                self._probe(side, probing, pairs, OneWay(side, Reach(self.reach(side).behind_us, 1)))
+                self.search.probe(
+                    side, probing, pairs, OneWay(side, Reach(self.join.reach(side).behind_us, 1))
+                )
         for side in SIDES:
             by_key = ranked.clocks[side] == "key rows"
             if side in searched:
@@ -219,8 +211,8 @@ class Chain:
             some = segment.times >= probing.t_min
             if some.any():
                 young.append(self._as(by_time, side, segment, some))
-        reach = Reach(1, self.reach(other).behind_us)
-        self._probe(side, probing, pairs, OneWay(other, reach), among=young)
+        reach = Reach(1, self.join.reach(other).behind_us)
+        self.search.probe(side, probing, pairs, OneWay(other, reach), among=young)
 
     def _as(
         self, form: Callable[[Segment], Segment], side: str, rows: Segment, keep: Bools | None = None
@@ -456,132 +448,6 @@ class Chain:
         first.counts.filtered += len(came) - inserted
         if females is not None:
             first.segments.append(females)
-
-    def _probe(
-        self,
-        side: str,
-        males: Segment,
-        pairs: PairTable,
-        one_way: OneWay | None = None,
-        reached: int | None = None,
-        among: Sequence[Segment] | None = None,
-    ) -> None:
-        """Let males of the other side probe the slices of ``side`` one after the other.
-
-        Args:
-            side: Side of the slices.
-            males: Rows of the other side.
-            pairs: Takes the joined pairs.
-            one_way: Direction of a join whose sides have clocks of their own.
-            reached: Watermark of the males at the end of the batch; used where rows lie in rings.
-            among: Rows that are probed instead of the slices; None if the slices are probed.
-        """
-        classes = self.classes.of("b" if side == "a" else "a", males)
-        build = self.join.builder.build
-        slices = self.slices[side]
-        touched = np.zeros(len(slices), dtype=np.int64)
-        reach = self.reach(side) if one_way is None else one_way.reach
-        if among is None:
-            probings = self._probings(side, males, classes, reach, reached)
-        else:
-            probings = [
-                Probing(0, rows, self.classes.of(side, rows), males.key, males.ts, None) for rows in among
-            ]
-        band = self.join.band
-        for found in find_candidates(probings, males, classes, reach, touched, side, band):
-            a, b = (found.females, found.males) if side == "a" else (found.males, found.females)
-            chunk = build(a, b, pairs.matches, None if one_way is None else one_way.side)
-            if chunk is not None:
-                for number, made in found.per_slice(chunk.chosen):
-                    slices[number].counts.made += made
-                self._count_results(chunk.apart)
-                pairs.add(chunk)
-        for number in np.flatnonzero(touched).tolist():
-            slices[number].counts.touched += int(touched[number])
-        if self.rings is not None:
-            self.rings[side].counts.scanned += sum(p.scan.scanned for p in probings if p.scan is not None)
-
-    def _count_results(self, apart: Int64s) -> None:
-        """Count pairs in the slices in whose interval their rows are apart, wherever they were made.
-
-        Args:
-            apart: int64[classes], how many pairs are of each distance class; those of no distance count on
-                a's side.
-        """
-        bounds = self.join.builder.router
-        first_b = len(bounds.bounds_a) + 1
-        for side, own, bounds_us in (
-            ("a", apart[:first_b], bounds.bounds_a),
-            ("b", apart[first_b:], bounds.bounds_b),
-        ):
-            places = np.flatnonzero(own)
-            starts_us = np.where(places > 0, bounds_us[places - 1], 0)
-            slices = self.slices[side]
-            for start_us, count in zip(starts_us.tolist(), own[places].tolist(), strict=True):
-                number = min(bisect_right(self.ends_us[side], start_us), len(slices) - 1)
-                slices[number].counts.results += count
-
-    def _probings(
-        self,
-        side: str,
-        males: Segment,
-        classes: RowClasses,
-        reach: Reach,
-        reached: int | None,
-    ) -> list[Probing]:
-        """Return the segments of a side that males may meet, with the males that come so far."""
-        probings = []
-        reaching: Int64s | None = None
-        keys, times, oldest, newest = males.key, males.ts, males.t_min, males.t_max
-        arrivals = None if self.rings is None else self.rings[side].arrivals(males)
-        slices = self.slices[side]
-        # Males that come to the first slice were admitted to the join: they reach one of its queries. Of the
-        # queries that reach a slice all reach those before it, too.
-        all_come = bisect_left(
-            slices[1:], True, key=lambda state: classes.serving(len(males), state.reach) is not None
-        )
-        for number, state in enumerate(slices):
-            keep = classes.serving(len(males), state.reach) if number > all_come else None
-            if keep is not None:
-                if not keep.any():
-                    break
-                reaching = np.flatnonzero(keep)
-                keys, times = males.key[reaching], males.ts[reaching]
-                oldest, newest = int(times.min()), int(times.max())
-            state.counts.males += len(keys)
-            if not state.segments and (arrivals is None or number + 1 < len(slices)):
-                continue
-            state.counts.product += len(keys) * state.rows
-            if arrivals is not None:
-                scans = self._scans(side, number, arrivals if keep is None else arrivals.only(keep), reached)
-                probings += [
-                    Probing(number, segment, self.classes.of(side, segment), keys, times, reaching, scan)
-                    for segment, scan in scans
-                ]
-                continue
-            probed = (s.probed(keys) for s in state.segments if reach.can_meet(s, oldest, newest))
-            probings += [
-                Probing(number, rows, self.classes.of(side, rows), keys, times, reaching)
-                for rows in probed
-                if rows is not None
-            ]
-        return probings
-
-    def _scans(
-        self, side: str, number: int, males: Arrivals, reached: int | None
-    ) -> list[tuple[Segment, Scan]]:
-        """Let males scan the rings of a slice; rows expire in the last one alone."""
-        assert self.rings is not None, "slices without rings are merged"
-        segments, rings = self.slices[side][number].segments, self.rings[side]
-        if number + 1 == len(self.slices[side]):
-            return rings.probed(segments, males, reached)
-        return [(segment, rings.whole(segment, males)) for segment in segments]
-
-    def reach(self, side: str) -> Reach:
-        """Return how far apart females of a side and the males that probe them may be."""
-        bounds = self.join.builder.router
-        own, other = (bounds.bounds_a, bounds.bounds_b) if side == "a" else (bounds.bounds_b, bounds.bounds_a)
-        return Reach(int(own[-1]), int(other[-1]))
 
 
 def _safe_limit(watermark_us: int | None, males: Sequence[Segment]) -> int | None:

@@ -23,9 +23,7 @@ from catalog.values.stream import Stream
 from operators.closings.contract import SideContract, side_contract
 from operators.groups.compiled_groups import CompiledGroups, compile_groups
 from operators.join.absence_classes import CompiledAbsence, compile_absence
-from operators.join.candidates import BandProbe
 from operators.join.pairs import PairBuilder, residual_sets
-from operators.join.sliced_join import SliceState
 from operators.kernels.fragments import Fragments
 from operators.kernels.keys import Int64s
 from operators.lineage.entitlement import Term
@@ -33,6 +31,8 @@ from operators.lineage.lineage import SideLineage, query_set, side_lineage
 from operators.lineage.route_numbers import query_keys
 from operators.lineage.routes import router
 from operators.segments.layout import SIDES, SideLayout, side_layout
+from operators.slices.candidates import BandProbe, Reach
+from operators.slices.sliced_join import SliceState
 from operators.steps.expiry import Expiry, expiry_of
 
 #: Segments may straddle a slice boundary by this part of the join's largest window (design: The chain).
@@ -89,6 +89,12 @@ class CompiledJoin:
             SliceState(piece.w_start_us, piece.w_end_us, reach)
             for piece, reach in zip(chain, self.reaches[side], strict=True)
         ]
+
+    def reach(self, side: str) -> Reach:
+        """Return how far apart females of a side and the males that probe them may be."""
+        bounds = self.builder.router
+        own, other = (bounds.bounds_a, bounds.bounds_b) if side == "a" else (bounds.bounds_b, bounds.bounds_a)
+        return Reach(int(own[-1]), int(other[-1]))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -32,7 +32,6 @@ from operators.join.compiled_family import CompiledFamily
 from operators.join.marks import BatchMatches
 from operators.join.pairs import PairTable
 from operators.join.segment_classes import SegmentClasses
-from operators.join.sliced_join import SliceState
 from operators.kernels.keys import Bools, is_exact
 from operators.lineage.entitlement import HolderQuery, Term, held_terms
 from operators.lineage.lineage import RowClasses
@@ -42,6 +41,7 @@ from operators.ranks.ranking import Ranking
 from operators.segments.layout import SIDES
 from operators.segments.segment import Segment
 from operators.segments.waiting_rows import WaitingRows
+from operators.slices.sliced_join import SliceState
 
 #: What holds segments.
 Holder = SliceState | ClosedKeys | OpenGroups | WaitingKeys | Ranking | WaitingRows | ParkedRows

@@ -9,7 +9,7 @@ segments of their own, which are stored as any other. A batch adds one with the 
 any before: mostly one or two per row, since later partners are farther away. A few of like size become one,
 without rows that are decided for all windows.
 
-To look marks up they are laid out by position (``kernels.positions``), once per batch and condition group.
+To look marks up they are laid out by position (``join.positions``), once per batch and condition group.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ import numpy as np
 import pyarrow as pa
 
 from operators.join.absence_classes import CompiledAbsence, ConditionGroup
-from operators.join.candidates import CandidateSide
+from operators.join.positions import PositionTable
 from operators.kernels.keys import Bools, Int64s
 from operators.kernels.nearest import take_nearer
-from operators.kernels.positions import PositionTable
 from operators.segments.row_codec import KEY, POS, TS
 from operators.segments.segment import COLUMN, Segment
+from operators.slices.candidates import CandidateSide
 
 AHEAD, BEHIND = "ahead", "behind"
 #: Distance of a match that does not exist, and its stored form: a small number, so that columns are narrow.

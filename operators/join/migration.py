@@ -32,8 +32,8 @@ from catalog.values.plan import JoinPlan
 from operators.join.chain import Chain
 from operators.join.compiled_family import CompiledFamily
 from operators.join.family_joins import FamilyJoins
+from operators.join.positions import PositionTable
 from operators.kernels.keys import Bools, Int64s
-from operators.kernels.positions import PositionTable
 from operators.lineage.entitlement import Term, rows_of_terms
 from operators.lineage.expressions import evaluate_filters
 from operators.segments.layout import SIDES
@@ -152,7 +152,7 @@ def _admitted(
     """Return the rows that come to a join, the same segment to all joins that want the same rows.
 
     Each row is in the state of every join that it comes to; but their queries have few distinct filters, and
-    rows are gathered, and stored (``bucket_state.store_segments``), once for each of these.
+    rows are gathered, and stored (``bucket.state.store_segments``), once for each of these.
     """
     admission = chain.join.admission
     if admission is None:

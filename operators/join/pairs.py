@@ -14,7 +14,6 @@ from catalog.steps import TIME
 from catalog.values.plan import FamilyPlan
 from catalog.values.query import OLDEST, RANK
 from catalog.values.routes.route_table import RouteTable
-from operators.join.candidates import CandidateSide
 from operators.join.marks import BatchMatches
 from operators.kernels.keys import Bools, Int64s, verify_equal
 from operators.lineage.expressions import evaluate_residuals
@@ -24,6 +23,7 @@ from operators.lineage.routes import Router
 from operators.ranks.clocked_rows import cross_clock, own_clock, rows_before, rows_up_to
 from operators.segments.layout import SideLayout
 from operators.segments.segment import timestamps
+from operators.slices.candidates import CandidateSide
 from operators.steps.handed_pairs import HandedChunk, HandedPairs, pair_positions
 
 RESULT_COLUMNS = ("_route", "_plan_version", "_batch", "_event_time", "_pos_a", "_pos_b")

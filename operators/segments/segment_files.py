@@ -38,7 +38,6 @@ import pyarrow as pa
 from operators.errors import CorruptSegment, WriterReplaced
 from operators.segments.row_codec import write_rows
 from operators.segments.segment import ArrivedFile
-from operators.segments.writeback import begin_writeback
 from operators.storage.folder import (
     Folder,
     contents,
@@ -49,6 +48,7 @@ from operators.storage.folder import (
     publish,
     remove,
 )
+from operators.storage.writeback import begin_writeback
 
 #: What names of rows on their way begin with; those of stored values begin with the checkpoint's id.
 _ARRIVING = "rows."

@@ -7,7 +7,7 @@
 
 Steps are taken from left to right. A cut that follows a cut is one with it, and lineage that is given again
 takes the place of what was given before, so a name grows with the selections alone, and these are bounded
-(``bucket.bucket_state``). A patch (``segments.patch``) is stored in the same bucket as what it is laid
+(``bucket.state``). A patch (``segments.patch``) is stored in the same bucket as what it is laid
 upon, so that its name leaves out what they have in common.
 """
 

@@ -1,4 +1,4 @@
 """Folders of files that all processes of a job share: a directory, or an object store behind one.
 
-Doors: folder, object_folder.
+Doors: folder, object_folder, writeback.
 """

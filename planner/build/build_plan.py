@@ -9,9 +9,8 @@ everything else derives from content. So the same arguments give the same bytes 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from types import MappingProxyType
 
 from catalog.steps import (
     exchanged_id,
@@ -52,7 +51,6 @@ from planner.build.replication import (
 )
 from planner.build.resting import unrested_families
 from planner.build.retained_boundaries import NO_BOUNDARIES, ByFamily, pinned_chain, with_retained
-from planner.costs.cost import CostModel
 from planner.costs.rates import FamilyRates, family_rates, with_handed, with_open_times
 from planner.costs.shipped import SHIPPED
 from planner.errors import InvalidPlan, InvalidProbe, UnknownStrategy
@@ -63,24 +61,7 @@ from planner.predicates.limits import Types
 from planner.probes.asked_probe import probe_text
 from planner.probes.choose_probe import choose_probe, may_have_rings
 from planner.probes.purge_prices import purge_prices
-from planner.strategies.cpu_opt import cpu_opt
-from planner.strategies.mem_opt import mem_opt
-from planner.strategies.pullup import pullup
-from planner.strategies.pushdown import pushdown
-from planner.strategies.unshared import unshared
-
-#: Strategies by name. Mem-Opt is the default because its state is minimal whatever the statistics are.
-STRATEGIES: Mapping[Strategy, Callable[[Family, FamilyRates, CostModel], tuple[JoinPlan, ...]]] = (
-    MappingProxyType(
-        {
-            "unshared": unshared,
-            "pullup": pullup,
-            "pushdown": pushdown,
-            "mem-opt": mem_opt,
-            "cpu-opt": cpu_opt,
-        }
-    )
-)
+from planner.strategies.strategies import STRATEGIES
 
 _NOTHING_KNOWN = Profile()
 _MEM_OPT = Objective()

@@ -7,7 +7,7 @@ may straddle a boundary and are merged (1/40 of the join's largest window):
     batch > slack      never merged; cut by each boundary that takes rows or males, except pieces within slack
     batch <= slack     never cut; merged once four neighbours span no more than the slack
 
-Source: ``operators.join.sliced_join`` (``purge``, ``compact``), whose rules are played through here on spans.
+Source: ``purge`` and ``compact`` of ``operators.slices.sliced_join``, whose rules are applied to spans here.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _Ints = np.ndarray[tuple[int], np.dtype[np.int64]]
 #: First batch and end of a segment.
 _Span = tuple[int, int]
 
-#: As in ``operators.join.compiled_family`` and ``operators.join.sliced_join``; a test holds them together.
+#: As in ``operators.join.compiled_family`` and ``operators.slices.sliced_join``; a test holds them together.
 SLACK_DIVISOR = 40
 COMPACTION_FANIN = 4
 
@@ -251,7 +251,7 @@ def merging(batches: int) -> tuple[float, float]:
 
 
 def _compacted(segments: Sequence[_Span], slack: int) -> list[_Span]:
-    """Play ``operators.join.sliced_join.compact``, oldest first."""
+    """Play ``operators.slices.sliced_join.compact``, oldest first."""
     result: list[_Span] = []
     run: list[_Span] = []
     for segment in segments:

@@ -13,13 +13,13 @@ from typing import Literal
 
 from catalog.values.plan import FamilyPlan, JoinPlan, Strategy
 from catalog.values.statistics import Profile
-from planner.build.build_plan import STRATEGIES
 from planner.build.replication import HASHED, predicted_imbalance
 from planner.costs.cost import Cost, CostModelName, CostModels, SliceLoad, Terms
 from planner.costs.family_cost import family_cost
 from planner.costs.loads import slice_loads
 from planner.costs.rates import FamilyRates, family_rates
 from planner.families.families import SIDES, Family, SideName, side_chain
+from planner.strategies.strategies import STRATEGIES
 
 Unit = Literal["rows", "comparisons/s", "cpu s/s"]
 

@@ -17,9 +17,9 @@ from pathlib import Path
 
 from catalog.values.counters.family_counters import SliceCounters
 from catalog.values.plan import Plan, Strategy
-from service.calibrate.in_process_job import ROWS_FILE_BYTES, InProcessJob
 from service.calibrate.workload import Batch, SyntheticWorkload
 from service.commit.bucket_report import BucketReport
+from service.job.in_process.in_process_job import ROWS_FILE_BYTES, InProcessJob
 
 #: Batches that a plan processes before the next one's turn: with others between, every one would start cold.
 _TURN = 4

@@ -27,8 +27,8 @@ from catalog.values.statistics import (
 from catalog.values.stream import Column, FilesSource, Stream
 from planner.bind.bind import bind
 from planner.families.families import families
-from service.calibrate.in_process_job import write_piece
 from service.inputs.partitions import FilesPartition
+from service.job.in_process.in_process_job import write_piece
 
 SECOND_US: Final = 1_000_000
 #: Bytes of a stored row before its columns: key, event time, position, narrowed (``segments.row_codec``).

@@ -1,4 +1,4 @@
-"""Commit: reports of the buckets become one manifest per batch; merging, retention and sweeping of files.
+"""Commit: reports of the buckets become one manifest per batch; files that none names are swept.
 
-Doors: bucket_report, commit, commits, compaction, pruning, reports, retention, spark_log, sync.
+Doors: bucket_report, commit, commits, reports, spark_log, sync.
 """

@@ -7,7 +7,7 @@
 Entries have Spark's numbers. Spark counts the empty first batch of a service, which Sluice does not, so its
 numbers are one ahead of ours. The offset of an entry tells: its ``batch`` is our number of the next batch.
 
-The checkpoint of a data directory that was moved (``recovery.move``) goes on where another one was:
+The checkpoint of a data directory that was moved (``recovery.moving``) goes on where another one was:
 ``begin.json`` has the offset there, and Spark's numbers begin with 0, so that they are behind ours.
 
 Spark writes an entry to ``.7.<uuid>.tmp`` and renames it. It does not sync, so that power that fails can

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final, Literal, TypeVar
 
 from catalog.clock import wall_clock_us
-from catalog.store.codec import decode, encode
+from catalog.documents.codec import decode, encode
 from catalog.store.lease import Lease
 from catalog.store.store import Store
 from service.engine.retry import MAX_FAILURES_AT_A_BATCH

@@ -11,7 +11,7 @@ from service.engine.spark_failure import reason_of, spark_errors, trace_of
 from service.errors import CheckpointDamaged
 from service.job.job import start_session
 from service.jvm.jvm import launched
-from service.recovery.moved_state import ReadManifests
+from service.recovery.moving.moved_state import ReadManifests
 
 
 def manifest_reader(settings: SparkSettings, spark_log: Path) -> ReadManifests:

@@ -1,10 +1,9 @@
-"""Inputs: what a stream's source holds, in which order it is admitted, and how readers get its rows.
+"""Inputs: what a stream's source holds, and how readers get its rows.
 
     source_roots the directories that streams registered with the service may read from
     validate     refuses an unusable source before it is registered
     sources      files listed durably, posted events, generated rows                (main process)
     inputs       pieces to admit and partitions to read, without side effects       (driver side)
-    admission    how far each stream advances in the next batch                     (driver side)
     disk_space   when input waits for space on the disk                  (driver side, main process)
     read         the rows of one partition                                          (workers)
     partitions   the values that travel between them
@@ -14,6 +13,5 @@
 A position counts files, event offsets or chunks of one stream; it only grows. A row's own position,
 ``_pos``, is unique in its stream and ascends in source order.
 
-Doors: admission, disk_space, inputs, lateness, packed_bytes, partitions, read, retention, sample,
-source_roots, validate, voided.
+Doors: disk_space, inputs, partitions, read, retention, sample, source_roots, validate, voided.
 """

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from catalog.documents.codec import decode, encode
 from catalog.errors import SluiceError
-from catalog.store.codec import decode, encode
 from catalog.values.stream import KafkaSource, Stream
 from operators.storage.folder import Folder, directory_here, publish
 from service.inputs.partitions import InputPartition

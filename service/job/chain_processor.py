@@ -22,18 +22,6 @@ from catalog.values.plan import Plan
 from catalog.values.routes.route_table import RouteTable
 from operators.bucket.batch_output import BatchOutput
 from operators.bucket.bucket import Bucket
-from operators.bucket.bucket_state import (
-    SegmentIds,
-    decode_plan,
-    dropped_before_ids,
-    dropped_ids,
-    encode_manifest,
-    encode_plan,
-    load_bucket,
-    segment_ids,
-    store_segments,
-    stored_plan_version,
-)
 from operators.bucket.counters import (
     absence_counters,
     group_counters,
@@ -44,6 +32,17 @@ from operators.bucket.counters import (
     slice_counters,
     unmatched_counters,
 )
+from operators.bucket.state.load_bucket import load_bucket
+from operators.bucket.state.manifest import (
+    decode_plan,
+    dropped_before_ids,
+    dropped_ids,
+    encode_manifest,
+    encode_plan,
+    segment_ids,
+    stored_plan_version,
+)
+from operators.bucket.state.store_segments import SegmentIds, store_segments
 from operators.join.compiled_family import CompiledFamily
 from operators.join.segment_cache import SegmentCache
 from operators.lazy.lazy_segment import SegmentReader
@@ -74,7 +73,7 @@ class ChainOptions:
         writer: Writes result files.
         fence: Keeps workers of an engine that was replaced from writing segments; None: nobody replaces it.
         sealed: Whether all segments have a seal (``operators.segments.segment_files``).
-        begins: First batch of a checkpoint that was moved (``recovery.move``), whose buckets begin with a
+        begins: First batch of a checkpoint that was moved (``recovery.moving``), whose buckets begin with a
             manifest among the segments; None: with nothing.
     """
 

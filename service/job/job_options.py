@@ -10,7 +10,7 @@ from service.commit.reports import ReportAddress
 from service.commit.spark_log import SparkLog
 from service.config.data_dir import DataDir
 from service.config.settings import Settings
-from service.inputs.packed_bytes import HEAP_PART
+from service.job.admission.packed_bytes import HEAP_PART
 from service.job.chain_processor import ChainOptions
 from service.job.job import JobOptions
 from service.results.result_files import ResultWriter

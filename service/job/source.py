@@ -26,10 +26,10 @@ from pathlib import Path
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows
 
+from catalog.documents.codec import encode
+from catalog.documents.plan_differences import bucket_records
 from catalog.errors import FencedOut, InternalError
 from catalog.steps import is_exchanged, taken_intermediates
-from catalog.store.codec import encode
-from catalog.store.plan_differences import bucket_records
 from catalog.store.store import Store
 from catalog.values.batch import BatchManifest
 from catalog.values.plan import Plan
@@ -39,14 +39,14 @@ from operators.storage.folder import folder_of
 from service.config.batch_size import BatchSize, BatchSizing
 from service.config.failpoints import reached
 from service.errors import KafkaDown
-from service.inputs.admission import Admission, admit
 from service.inputs.disk_space import DiskSpace
 from service.inputs.inputs import Inputs
-from service.inputs.lateness import none_can_be_late
-from service.inputs.packed_bytes import packed_bytes
 from service.inputs.partitions import lanes_named
 from service.inputs.sources.http_log import EventLog
 from service.inputs.voided import is_voided, voided_batches, write_dead_letters
+from service.job.admission.admission import Admission, admit
+from service.job.admission.lateness import none_can_be_late
+from service.job.admission.packed_bytes import packed_bytes
 from service.job.commit_signal import CommitSignal
 from service.job.reader_tasks import ControlPartition, PackPartition, compressed
 

@@ -74,7 +74,7 @@ class Jvm:
                 return
             listener.listen()
             self.fork_server = subprocess.Popen(
-                [sys.executable, "-m", "service.workers.fork_server", str(listener.fileno())],
+                [sys.executable, "-m", "service.job.workers.fork_server", str(listener.fileno())],
                 stdin=subprocess.PIPE,
                 stdout=output,
                 stderr=output,

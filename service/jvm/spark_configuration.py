@@ -29,7 +29,7 @@ SPARK_CONFIGURATION = {
     # Over TCP each task waits 40 ms for an acknowledgement (Nagle's algorithm).
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.python.worker.reuse": "true",
-    "spark.python.daemon.module": "service.workers.worker_daemon",
+    "spark.python.daemon.module": "service.job.workers.worker_daemon",
     # Readers and chains differ in this alone by default, and therefore have a daemon and workers each: 2.5 s
     # of CPU time more at the start.
     "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "false",

@@ -9,9 +9,9 @@ from typing import Any
 from service.config.data_dir import DataDir
 from service.config.settings import StorageSettings
 from service.errors import BackupRefused, NoDataDir
-from service.recovery.backup import back_up
+from service.recovery.backups.backup import back_up
+from service.recovery.backups.restore import restore
 from service.recovery.opening import sqlite_file
-from service.recovery.restore import restore
 
 
 def backup_command(storage: StorageSettings, target: Path, *, say: Callable[[str], None]) -> dict[str, Any]:
@@ -60,7 +60,7 @@ def backup_command(storage: StorageSettings, target: Path, *, say: Callable[[str
 
 
 def restore_command(backup: Path, storage: StorageSettings, *, say: Callable[[str], None]) -> dict[str, Any]:
-    """Restore a backup to the data directory; raises as ``service.recovery.restore.restore``.
+    """Restore a backup to the data directory; raises as ``service.recovery.backups.restore.restore``.
 
     Args:
         backup: Directory of the backup.

@@ -16,7 +16,7 @@ from service.engine.engine_lock import EngineLock
 from service.engine.manifest_reader import manifest_reader
 from service.errors import MoveRefused, NoDataDir
 from service.inputs.sources.event_reader import shown
-from service.recovery.move import FinishedMove, Place, move
+from service.recovery.moving.move import FinishedMove, Place, move
 from service.recovery.opening import open_catalog, sqlite_file
 
 
@@ -49,7 +49,7 @@ def move_command(
         InvalidSetting: ``to`` is the URL of no storage.
         InvalidCatalogUrl: ``catalog_url`` is that of no catalog.
         DataDirInUse: An engine runs on it.
-        MoveRefused: See ``service.recovery.move.move``, as for other errors.
+        MoveRefused: See ``service.recovery.moving.move.move``, as for other errors.
     """
     storage = settings.storage
     source = Place(DataDir(storage.data_dir.absolute(), storage=storage.apart), storage.catalog_url)

@@ -27,15 +27,15 @@ from catalog.values.calibration import Calibration
 from catalog.values.counters.family_counters import SliceCounters
 from catalog.values.plan import FamilyPlan, JoinPlan, Plan
 from catalog.values.statistics import Profile
-from planner.build.build_plan import STRATEGIES
 from planner.costs.cost import CostModelName, CostModels
 from planner.costs.family_cost import family_cost
 from planner.costs.rates import FamilyRates, family_rates, with_plan
 from planner.explain.explain import terms
 from planner.families.families import Family
+from planner.strategies.strategies import STRATEGIES
 from service.config.calibration import calibration_of
 from service.config.settings import AdaptiveSettings
-from service.planning.migration_price import Moved, migration_price, moved_by
+from service.planning.migrating.migration_price import Moved, migration_price, moved_by
 from service.planning.versions import Versions
 from service.statistics.profile import profile_from, recent_manifests
 

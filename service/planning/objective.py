@@ -17,7 +17,7 @@ from typing import cast
 
 from pydantic import JsonValue
 
-from catalog.store.codec import decode, encode
+from catalog.documents.codec import decode, encode
 from catalog.store.store import Store
 from catalog.values.migration import OnLeave
 from catalog.values.plan import Boundaries, Strategy

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from catalog.store.codec import decode, encode
+from catalog.documents.codec import decode, encode
 from catalog.store.repositories.plan_history import HistoryEntry
 from catalog.values.plan import Boundaries, Plan, Strategy
 from planner.build.diff import diff

@@ -1,4 +1,4 @@
-"""Recovery: whether catalog, checkpoint, events and results belong together, and what to do where not.
+"""Recovery: whether catalog, checkpoint, events and results belong together, and how they are repaired.
 
-Doors: backup, checkpoint, doctor, identity, move, moved_state, opening, repair, restore.
+Doors: checkpoint, doctor, identity, opening, repair.
 """

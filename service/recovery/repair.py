@@ -36,7 +36,7 @@ from service.recovery.checkpoint import (
     mark_checkpoint,
     standing,
 )
-from service.recovery.moved_state import ReadManifests, stored_state
+from service.recovery.moving.moved_state import ReadManifests, stored_state
 from service.results.result_check import check_files
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from operators.segments.writeback import begin_writeback
+from operators.storage.writeback import begin_writeback
 from service.results.result_check import length_and_checksum
 from service.results.result_files import parquet_writer
 

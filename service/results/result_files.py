@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from catalog.values.batch import ResultFile
-from operators.segments.writeback import begin_writeback
 from operators.storage.folder import Folder, prepare, publish
+from operators.storage.writeback import begin_writeback
 from service.results.result_check import length_and_checksum
 
 #: Columns whose values repeat: one route, version and batch for many pairs.

@@ -22,9 +22,9 @@ from catalog.errors import CatalogDown, FencedOut, SluiceError
 from catalog.store.store import Store
 from planner.build.retained_boundaries import given_families
 from service.caps.state_caps import StateCaps
-from service.commit.compaction import Compactor
-from service.commit.pruning import Pruner
-from service.commit.retention import DeadLetterRetention, ResultRetention
+from service.commit.upkeep.compaction import Compactor
+from service.commit.upkeep.pruning import Pruner
+from service.commit.upkeep.retention import DeadLetterRetention, ResultRetention
 from service.config.data_dir import DataDir
 from service.config.settings import Settings
 from service.engine.engine import Engine
@@ -36,7 +36,7 @@ from service.inputs.sources.http_log import EventLog
 from service.jvm.jvm import Jvm
 from service.planning.adaptive import Adaptive
 from service.planning.failing_queries import pause_failing
-from service.planning.migrations import Migrations
+from service.planning.migrating.migrations import Migrations
 from service.planning.objective import take_settings
 from service.planning.versions import Versions
 from service.recovery.identity import identity_of

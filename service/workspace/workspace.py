@@ -37,7 +37,7 @@ from service.inputs.sources.http_log import EventLog
 from service.inputs.voided import VoidedBatch
 from service.job.commit_signal import CommitSignal
 from service.jvm.jvm import Jvm
-from service.planning.migrations import Migrations
+from service.planning.migrating.migrations import Migrations
 from service.planning.objective import objective_of
 from service.planning.preview import Statistician
 from service.planning.versions import Versions

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from catalog.store.store import Store
-from service.commit.compaction import BATCHES_AT_A_TIME
+from service.commit.upkeep.compaction import BATCHES_AT_A_TIME
 from tests.api.running_service import WAIT_S, RunningService, free_port
 from tests.api.without_engine import CQL
 from tests.builders import stream_document

@@ -19,7 +19,7 @@ from api.queries.results import events_of, open_stream
 from catalog.store import retention
 from catalog.store.retention import KEPT_BATCHES
 from catalog.store.store import Store
-from service.commit.retention import ResultRetention
+from service.commit.upkeep.retention import ResultRetention
 from tests.api.running_service import WAIT_S, RunningService, free_port
 from tests.api.without_engine import CQL, Service
 from tests.builders import stream_document

@@ -22,12 +22,13 @@ import typer
 
 from catalog.values.calibration import Calibration
 from catalog.values.plan import JoinPlan, Plan, Strategy
-from planner.build.build_plan import STRATEGIES, build_plan
+from planner.build.build_plan import build_plan
 from planner.build.objective import Objective
 from planner.costs.calibrated import CalibratedModel
 from planner.costs.family_cost import family_cost
 from planner.costs.paper_model import PaperModel
 from planner.costs.rates import family_rates
+from planner.strategies.strategies import STRATEGIES
 from service.calibrate.command import BATCHES, RANDOM_WORKLOADS, report
 from service.calibrate.fit import fit
 from service.calibrate.pipeline import measure

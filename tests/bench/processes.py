@@ -117,7 +117,7 @@ def kind_of(process: psutil.Process) -> str:
         if module == "api.main":
             return "service"
         # What was forked from it has its command line, and a name of its own.
-        return process.name() if module == "service.workers.fork_server" else module
+        return process.name() if module == "service.job.workers.fork_server" else module
     return "JVM" if command and Path(command[0]).name == "java" else "service"
 
 

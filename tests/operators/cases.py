@@ -23,9 +23,10 @@ from catalog.values.plan import ALL_BUCKETS, Plan, Replication, Strategy
 from catalog.values.query import UNBOUNDED_US, JoinKind, Query
 from catalog.values.stream import Stream
 from operators.bucket.batch_output import BatchOutput
-from planner.build.build_plan import STRATEGIES, build_plan
+from planner.build.build_plan import build_plan
 from planner.build.objective import Objective
 from planner.build.replication import HASHED
+from planner.strategies.strategies import STRATEGIES
 from tests.builders import Key, a_query, a_stream
 from tests.operators.harness import Runner
 from tests.operators.oracle import NestedLoops, Result, side_of

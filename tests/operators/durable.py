@@ -16,15 +16,9 @@ from typing import Literal
 
 from operators.bucket.batch_output import BatchOutput
 from operators.bucket.bucket import Bucket
-from operators.bucket.bucket_state import (
-    SegmentIds,
-    decode_plan,
-    encode_manifest,
-    encode_plan,
-    load_bucket,
-    segment_ids,
-    store_segments,
-)
+from operators.bucket.state.load_bucket import load_bucket
+from operators.bucket.state.manifest import decode_plan, encode_manifest, encode_plan, segment_ids
+from operators.bucket.state.store_segments import SegmentIds, store_segments
 from operators.pack.payload import Payload
 from operators.segments.segment import ArrivedFile, Segment
 from tests.operators.harness import Runner

@@ -9,24 +9,18 @@ from dataclasses import asdict, dataclass, field
 import pyarrow as pa
 
 from catalog.arrow_types import PUNCTUATION_COLUMN
+from catalog.documents.codec import encode
 from catalog.steps import copied_side
-from catalog.store.codec import encode
 from catalog.values.control import ControlRecord, Heartbeat, Horizon, Promises, Pull
 from catalog.values.counters.family_counters import SliceCounters
 from catalog.values.plan import Plan
 from catalog.values.stream import Stream
 from operators.bucket.batch_output import BatchOutput
 from operators.bucket.bucket import Bucket
-from operators.bucket.bucket_state import (
-    SegmentIds,
-    decode_plan,
-    encode_manifest,
-    encode_plan,
-    load_bucket,
-    segment_ids,
-    store_segments,
-)
 from operators.bucket.counters import slice_counters
+from operators.bucket.state.load_bucket import load_bucket
+from operators.bucket.state.manifest import decode_plan, encode_manifest, encode_plan, segment_ids
+from operators.bucket.state.store_segments import SegmentIds, store_segments
 from operators.pack.pack import control_payloads, packer
 from operators.pack.pack_plan import pack_plan
 from operators.pack.payload import Payload

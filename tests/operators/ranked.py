@@ -12,8 +12,9 @@ from catalog.values.control import Heartbeat
 from catalog.values.plan import Plan
 from catalog.values.query import UNBOUNDED_US, Clock, Query
 from catalog.values.stream import Stream
-from planner.build.build_plan import STRATEGIES, build_plan
+from planner.build.build_plan import build_plan
 from planner.build.objective import Objective
+from planner.strategies.strategies import STRATEGIES
 from tests.builders import a_query, a_stream
 from tests.operators.cases import C_SYS
 from tests.operators.harness import Runner

@@ -17,8 +17,9 @@ from catalog.values.query import Clock, Query
 from operators.bucket.counters import absence_counters
 from operators.join.family_joins import FamilyJoins
 from operators.segments.segment import Segment
-from planner.build.build_plan import STRATEGIES, build_plan
+from planner.build.build_plan import build_plan
 from planner.build.objective import Objective
+from planner.strategies.strategies import STRATEGIES
 from tests.builders import a_query, a_stream
 from tests.examples import examples
 from tests.operators.bucket.test_rehash import NUMBERS, moving

@@ -16,9 +16,10 @@ from catalog.values.control import Heartbeat
 from catalog.values.plan import Partitioning, Strategy
 from catalog.values.query import OLDEST, Output, Query
 from planner.bind.bind import bind
-from planner.build.build_plan import STRATEGIES, build_plan
+from planner.build.build_plan import build_plan
 from planner.build.objective import Objective
 from planner.build.replication import spread_query
+from planner.strategies.strategies import STRATEGIES
 from tests.bound_query import Tables, group_outputs, groups_sql, outputs_of, results_sql
 from tests.operators.steps.combinations import Recorder
 from tests.results.result_file import LATENESS_US, ResultFile, read, written

@@ -31,14 +31,14 @@ from catalog.values.counters.batch_counters import StreamCounters
 from catalog.values.query import Backfill, Query
 from catalog.values.stream import Column, HttpSource, Stream
 from operators.bucket.batch_output import BatchOutput
-from operators.bucket.bucket_state import encode_manifest
 from operators.bucket.counters import slice_counters
+from operators.bucket.state.manifest import encode_manifest
 from planner.bind.bind import bind
 from planner.build.objective import Objective
 from planner.costs.shipped import SHIPPED
-from service.commit.pruning import Pruner
-from service.commit.retention import ResultRetention
 from service.commit.route_dictionary import RouteDictionary
+from service.commit.upkeep.pruning import Pruner
+from service.commit.upkeep.retention import ResultRetention
 from service.inputs.sample import CatalogRows
 from service.planning.preview import Statistician
 from service.planning.versions import Versions

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from catalog.store.store import Store
 from catalog.values.batch import ResultFile
 from catalog.values.query import Output
-from service.commit.compaction import Compactor
+from service.commit.upkeep.compaction import Compactor
 from service.errors import InvalidCursor, ResultsExpired
 from service.results.pages.page import ResultPage
 from service.results.result_check import length_and_checksum

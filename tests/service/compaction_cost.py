@@ -23,7 +23,7 @@ from catalog.values.counters.batch_counters import StreamCounters
 from catalog.values.counters.family_counters import FilterCounters, KeyCounters, SliceCounters
 from catalog.values.query import Output
 from catalog.values.routes.route_table import BatchRoutes, RouteTable
-from service.commit.compaction import Compactor
+from service.commit.upkeep.compaction import Compactor
 from service.results.result_files import ResultWriter
 from service.results.results import ResultReader
 from tests.catalog.examples import manifest

@@ -10,7 +10,7 @@ from typing import Any
 
 from catalog.store.store import Store
 from catalog.values.query import Output, Query
-from service.commit.retention import ResultRetention
+from service.commit.upkeep.retention import ResultRetention
 from service.results.results import ResultReader
 from tests.service.pairs import Batches, add_query, open_store
 from tests.service.results.test_results import pair

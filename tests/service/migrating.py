@@ -19,7 +19,7 @@ from planner.families.families import SIDES, SideName, side_chain
 from service.documents.migration_document import MigrationDocument, MigrationRequest
 from service.inputs.sample import CatalogRows
 from service.planning.changes import apply_changes, one
-from service.planning.migrations import Migrations
+from service.planning.migrating.migrations import Migrations
 from service.planning.preview import Statistician
 from service.planning.versions import Versions
 from tests.builders import EMPTY_BATCH

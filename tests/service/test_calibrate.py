@@ -10,11 +10,11 @@ import pytest
 
 from catalog.store.store import Store
 from catalog.values.calibration import Calibration
-from planner.build.build_plan import STRATEGIES
 from planner.costs.calibrated import CONSTANTS, Work, input_work, slice_work
 from planner.costs.loads import join_input, slice_loads
 from planner.costs.rates import family_rates
 from planner.costs.shipped import SHIPPED
+from planner.strategies.strategies import STRATEGIES
 from service.calibrate.command import calibrate_command, report
 from service.calibrate.counted_work import counted_work
 from service.calibrate.designs import designs

@@ -17,7 +17,7 @@ from sqlalchemy import func, select
 from catalog.store import tables
 from catalog.store.pruning import REPLAYED_BATCHES
 from catalog.store.store import Store
-from service.commit.pruning import GRACE_S
+from service.commit.upkeep.pruning import GRACE_S
 from tests.api.running_service import WAIT_S, RunningService, free_port
 from tests.waiting import until
 

@@ -10,16 +10,16 @@ from typing import Any
 import pytest
 
 from catalog.values.plan import Strategy
-from service.commit.pruning import Pruner
-from service.commit.retention import ResultRetention
 from service.commit.spark_log import SparkLog
+from service.commit.upkeep.pruning import Pruner
+from service.commit.upkeep.retention import ResultRetention
 from service.config.data_dir import DataDir
 from service.config.settings import load_settings
 from service.config.storage import Storage
 from service.errors import DataDirMoved
 from service.inputs.inputs import Inputs
 from service.inputs.retention import InputRetention
-from service.recovery.move import Place, move
+from service.recovery.moving.move import Place, move
 from service.recovery.opening import open_catalog
 from service.results.results import ResultReader
 from service.sinks.delivery import Delivery

@@ -25,7 +25,6 @@ from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from catalog.store.store import Store
 from operators.segments.segment_files import Fence, SegmentFiles
-from service.calibrate.memory_state import MemoryValue
 from service.commit.bucket_report import BucketReport, decode_report, encode_report, telling
 from service.commit.commit import BatchCommitter
 from service.commit.reports import ReportAddress
@@ -35,6 +34,7 @@ from service.config.data_dir import DataDir
 from service.config.settings import Settings
 from service.job import chain_processor, packing
 from service.job.chain_processor import ChainProcessor
+from service.job.in_process.memory_state import MemoryValue
 from service.job.job import JobOptions
 from service.job.job_options import job_options
 from service.job.source import SluiceReader

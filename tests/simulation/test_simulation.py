@@ -21,7 +21,7 @@ from catalog.store.repositories.batches import BatchRepository
 from catalog.store.repositories.idempotency import IdempotencyRepository
 from catalog.values.sink import SinkRecord
 from operators.bucket.bucket import Bucket
-from operators.bucket.bucket_state import dropped_before_ids, dropped_ids, segment_ids
+from operators.bucket.state.manifest import dropped_before_ids, dropped_ids, segment_ids
 from service.commit.commit import BatchCommitter
 from service.inputs.sources.http_log import EventLog
 from service.job.source import SluiceReader

@@ -12,9 +12,9 @@ from dataclasses import replace
 
 from sqlalchemy import Connection, bindparam, func, insert, select, update
 
+from catalog.documents.codec import decode, encode
 from catalog.errors import BatchDiffers, InvariantBroken
 from catalog.store import tables
-from catalog.store.codec import decode, encode
 from catalog.store.counts import add_counts, counts_between
 from catalog.store.database import Database
 from catalog.store.repositories.epochs import check_epoch

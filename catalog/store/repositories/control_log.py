@@ -5,7 +5,7 @@ what it read the first time. Records are appended, never changed, so whatever wa
 Records and plans that no batch can replay are pruned (``store.pruning``), but never the newest: numbers of
 records and versions go on from it without gaps.
 
-A plan is stored whole, or as its difference to the version before (``store.plan_differences``):
+A plan is stored whole, or as its difference to the version before (``documents.plan_differences``):
 
     version   1      2      3     ...   64    65           the oldest that is kept is whole
     stored    whole  +q9    -q4         +q70  whole
@@ -20,11 +20,11 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, bindparam, func, insert, select, update
 
+from catalog.documents.codec import decode, encode
+from catalog.documents.plan_differences import PlanDifference, applied, difference
 from catalog.errors import InvariantBroken, PlanVersionNotFound
 from catalog.store import tables
-from catalog.store.codec import decode, encode
 from catalog.store.database import Database
-from catalog.store.plan_differences import PlanDifference, applied, difference
 from catalog.store.repository import Repository
 from catalog.values.control import ControlRecord, Heartbeat, Horizon, Promises, Pull
 from catalog.values.plan import Plan

@@ -6,9 +6,9 @@ from typing import Any
 
 from sqlalchemy import Row, bindparam, delete, insert, select, update
 
+from catalog.documents.codec import decode, encode
 from catalog.errors import MigrationNotFound
 from catalog.store import tables
-from catalog.store.codec import decode, encode
 from catalog.store.repository import Repository, next_id
 from catalog.values.migration import Migration, MigrationRecord
 

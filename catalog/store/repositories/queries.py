@@ -14,10 +14,10 @@ from typing import Any
 
 from sqlalchemy import Row, and_, bindparam, exists, insert, or_, select, update
 
+from catalog.documents.codec import decode, encode
 from catalog.errors import InvariantBroken, NameTaken, QueryNotFound
 from catalog.steps import stream_sides
 from catalog.store import tables
-from catalog.store.codec import decode, encode
 from catalog.store.database import Database
 from catalog.store.repository import Repository, next_ids, parts
 from catalog.values.query import LeftBy, Query, QueryRecord

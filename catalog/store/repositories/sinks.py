@@ -36,9 +36,9 @@ from sqlalchemy import (
     update,
 )
 
+from catalog.documents.codec import encode
 from catalog.errors import InvariantBroken
 from catalog.store import tables
-from catalog.store.codec import encode
 from catalog.store.counts import CountRepository
 from catalog.store.database import Database
 from catalog.store.repository import Repository, next_id

@@ -10,10 +10,10 @@ from functools import lru_cache
 
 from sqlalchemy import bindparam, insert, or_, select, update
 
+from catalog.documents.codec import decode, encode
 from catalog.errors import NameTaken, StreamInUse, StreamNotFound
 from catalog.steps import stream_sides
 from catalog.store import tables
-from catalog.store.codec import decode, encode
 from catalog.store.repositories.queries import PAUSED
 from catalog.store.repository import Repository, next_id
 from catalog.values.query import Query

@@ -14,7 +14,7 @@ from catalog.store.pruning import REPLAYED_BATCHES
 from catalog.store.retention import KEPT_BATCHES, Dropped, DroppedOfSeries
 from catalog.store.store import Store
 from catalog.values.batch import ResultFile
-from service.planning.migration_outcome import MEDIAN_OF
+from service.planning.migrating.migration_outcome import MEDIAN_OF
 from service.statistics.profile import RECENT_BATCHES
 from tests.catalog.examples import add_query, commit, manifest, plan, stored_routes, stream, undone
 

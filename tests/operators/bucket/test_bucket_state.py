@@ -5,18 +5,17 @@ import json
 import pytest
 
 from operators.bucket.bucket import Bucket
-from operators.bucket.bucket_state import (
-    SegmentIds,
+from operators.bucket.state.load_bucket import load_bucket
+from operators.bucket.state.manifest import (
     decode_plan,
     dropped_ids,
     encode_manifest,
     encode_plan,
     exchange_ids,
-    load_bucket,
     segment_ids,
-    store_segments,
     stored_plan_version,
 )
+from operators.bucket.state.store_segments import SegmentIds, store_segments
 from operators.errors import UnknownStateFormat
 from operators.segments.segment import Segment
 from tests.builders import a_query

@@ -15,9 +15,10 @@ from catalog.values.control import Heartbeat
 from catalog.values.counters.batch_counters import StreamPunctuations
 from catalog.values.query import UNBOUNDED_US
 from catalog.values.stream import Punctuations
-from operators.bucket.bucket_state import SegmentIds, encode_manifest, store_segments
 from operators.bucket.counters import punctuation_counters, slice_counters
 from operators.bucket.rehash import rehashed
+from operators.bucket.state.manifest import encode_manifest
+from operators.bucket.state.store_segments import SegmentIds, store_segments
 from operators.closings.closing_rows import matching
 from operators.errors import PromiseBroken
 from operators.segments.layout import SideLayout

@@ -7,11 +7,11 @@ import numpy as np
 import pyarrow as pa
 
 from catalog.values.query import Query
-from operators.join.candidates import CandidateSide, SegmentRun
 from operators.join.compiled_family import CompiledFamily, compile_family
 from operators.join.pairs import RESULT_COLUMNS, PairChunk, PairTable, residual_sets
 from operators.kernels.keys import Int64s
 from operators.segments.segment import Segment
+from operators.slices.candidates import CandidateSide, SegmentRun
 from tests.builders import a_query
 from tests.operators.segment_builders import STREAMS, a_family, a_segment
 

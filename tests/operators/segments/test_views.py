@@ -15,21 +15,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from operators.bucket.bucket import Bucket
-from operators.bucket.bucket_state import (
-    MOST_STEPS,
-    SegmentIds,
-    encode_manifest,
-    load_bucket,
-    segment_ids,
-    store_segments,
-)
 from operators.bucket.counters import slice_counters
+from operators.bucket.state.load_bucket import load_bucket
+from operators.bucket.state.manifest import encode_manifest, segment_ids
+from operators.bucket.state.store_segments import MOST_STEPS, SegmentIds, store_segments
 from operators.errors import CorruptSegment
 from operators.join.segment_cache import SegmentCache
-from operators.join.sliced_join import SliceState
 from operators.segments.merge import concat, mergeable
 from operators.segments.segment import ArrivedFile, Segment
 from operators.segments.view_names import KEPT, steps, stored_id
+from operators.slices.sliced_join import SliceState
 from tests.builders import a_query
 from tests.examples import examples
 from tests.operators.cases import SETTINGS

@@ -11,12 +11,13 @@ from hypothesis import strategies as st
 from catalog.values.plan import FamilyPlan, Plan, Slice, Strategy
 from catalog.values.query import UNBOUNDED_US, Output, Query
 from catalog.values.statistics import Measure, Profile, StreamProfile
-from planner.build.build_plan import STRATEGIES, build_plan
+from planner.build.build_plan import build_plan
 from planner.build.objective import Objective
 from planner.errors import InvalidPlan, UnknownStrategy
 from planner.families.families import SIDES, SideName, side_chain, side_filter, side_filters, side_window_us
 from planner.predicates.implication import NormalForms, implies, normal_forms
 from planner.predicates.read_condition import read_condition
+from planner.strategies.strategies import STRATEGIES
 from tests.builders import SECOND_US, a_query_s
 from tests.planner.values import STREAMS
 

@@ -11,7 +11,7 @@ import pytest
 
 from catalog.values.plan import FamilyPlan, JoinPlan, PlannedQuery, Slice, Strategy
 from catalog.values.query import Query
-from planner.build.build_plan import STRATEGIES, build_plan
+from planner.build.build_plan import build_plan
 from planner.build.explicit_chain import explicit_chain
 from planner.build.objective import Objective
 from planner.costs.loads import join_input, slice_loads
@@ -24,6 +24,7 @@ from planner.families.families import (
     side_filter,
     side_window_us,
 )
+from planner.strategies.strategies import STRATEGIES
 from tests.builders import SECOND_US, a_query_s
 from tests.planner.values import STREAMS, rates_of
 

@@ -9,10 +9,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from operators.join import compiled_family, sliced_join
-from operators.join.sliced_join import SliceState, compact, purge
+from operators.join import compiled_family
 from operators.segments.row_codec import KEY, POS, TS
 from operators.segments.segment import Segment
+from operators.slices import sliced_join
+from operators.slices.sliced_join import SliceState, compact, purge
 from planner.costs import segments
 from planner.costs.segments import SegmentRule, chain_storage, merging
 

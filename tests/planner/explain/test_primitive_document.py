@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from catalog.store.codec import encode
+from catalog.documents.codec import encode
 from planner.build.build_plan import build_plan
 from planner.build.diff import diff
 from planner.build.objective import Objective

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from catalog.values.calibration import Calibration
 from catalog.values.plan import FamilyPlan, JoinPlan
 from catalog.values.query import UNBOUNDED_US, Query
-from planner.build.build_plan import STRATEGIES, build_plan
+from planner.build.build_plan import build_plan
 from planner.build.explicit_chain import explicit_chain
 from planner.build.objective import Objective
 from planner.costs.calibrated import CONSTANTS, CalibratedModel
@@ -24,6 +24,7 @@ from planner.costs.loads import chain_loads, slice_loads
 from planner.costs.paper_model import PaperModel
 from planner.costs.rates import FamilyRates
 from planner.families.families import SIDES, Family, SideName, side_chain, side_window_us
+from planner.strategies.strategies import STRATEGIES
 from tests.builders import SECOND_US, a_query_s
 from tests.examples import examples
 from tests.planner.values import PAPER, STREAMS, family_of, rates_of

@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 
 from catalog.values.plan import FamilyPlan, JoinPlan, PlannedQuery, Strategy
 from catalog.values.query import Query
-from planner.build.build_plan import STRATEGIES, build_plan
+from planner.build.build_plan import build_plan
 from planner.build.objective import Objective
 from planner.families.families import SideName, side_chain, side_filter, side_window_us
+from planner.strategies.strategies import STRATEGIES
 from tests.builders import SECOND_US, a_query_s
 from tests.planner.values import STREAMS
 

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from catalog.values.plan import JoinPlan, Slice
 from catalog.values.query import Query
-from planner.build.build_plan import STRATEGIES
 from planner.strategies.slice_dag import chain_of_path
+from planner.strategies.strategies import STRATEGIES
 from tests.builders import a_query_s
 from tests.planner.values import PAPER, family_of, rates_of
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from catalog.store.codec import decode, encode
+from catalog.documents.codec import decode, encode
 from catalog.values.stream import EnvSecret, KafkaCluster, KafkaSasl, KafkaTls
 from service.config.kafka_client import _options, new_consumer
 from service.errors import SecretMissing

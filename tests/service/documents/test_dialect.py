@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from api.streams.schemas import StreamOut
-from catalog.store.codec import decode, encode
+from catalog.documents.codec import decode, encode
 from catalog.values.stream import Dialect, FilesSource, Stream
 from service.documents.stream_document import StreamDocument
 from service.errors import InvalidStream

@@ -1,4 +1,4 @@
-"""An event log of its own for every test."""
+"""An event log and a folder of input files for every test."""
 
 from __future__ import annotations
 
@@ -25,3 +25,10 @@ def either_events(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Ev
     log = EventLog(request.getfixturevalue("postgres_url") if postgres else tmp_path / "events.db")
     yield log
     log.close()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    path = tmp_path / "in"
+    path.mkdir()
+    return path

@@ -7,7 +7,11 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from catalog.store.store import Store
 from catalog.values.stream import Column, FilesSource, Source, Stream
+from service.inputs.inputs import Inputs
+from service.inputs.partitions import Lane
+from service.inputs.read import read_partition
 from tests.builders import a_stream
 
 TS_K_V = (Column("ts", "timestamp"), Column("k", "bigint"), Column("v", "double"))
@@ -33,6 +37,20 @@ def files_stream(
     path: Path, file_format: str = "parquet", columns: tuple[Column, ...] = TS_K_V, **options
 ) -> Stream:
     return stream_of(FilesSource(file_format, str(path), **options), columns=columns)
+
+
+def read_all(store: Store, stream: Stream, columns: list[str] | None = None) -> pa.Table:
+    """Return all rows that a stream has listed."""
+    inputs = Inputs(store, None)
+    (parts,) = inputs.partitions([(Lane(stream), 0, inputs.end(stream))])
+    return pa.concat_tables([read_partition(stream, p, columns) for p in parts])
+
+
+def reasons(store: Store, stream: Stream) -> dict[str, str | None]:
+    """Return why files were set aside, by name."""
+    return {
+        Path(f.path).name: f.reason for f in store.source_files.page(stream.id) if f.verdict == "set-aside"
+    }
 
 
 def rows_from(first: int, count: int) -> pa.Table:

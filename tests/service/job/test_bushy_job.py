@@ -16,7 +16,7 @@ from catalog.steps import is_exchanged, side_streams
 from catalog.values.stream import FilesSource
 from planner.bind.bind import bind
 from planner.build.build_plan import build_plan
-from service.calibrate.in_process_job import InProcessJob, write_piece
+from service.job.in_process.in_process_job import InProcessJob, write_piece
 from service.results.result_sql import pairs_sql, results_sql
 from tests.operators.steps.combinations import Written, expected, rows, stream
 

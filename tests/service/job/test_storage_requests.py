@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from operators.bucket.bucket_state import segment_ids
+from operators.bucket.state.manifest import segment_ids
 from operators.segments.segment_files import SegmentFiles
 from operators.storage import object_folder
 from operators.storage.folder import stored

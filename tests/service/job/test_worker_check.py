@@ -75,7 +75,7 @@ def test_a_python_that_cannot_take_a_task_is_named() -> None:
 
 def test_a_python_without_sluice_is_named(tmp_path: Path) -> None:
     # As Spark starts it; without its packages (-S).
-    command = [sys.executable, "-S", "-m", "service.workers.worker_daemon"]
+    command = [sys.executable, "-S", "-m", "service.job.workers.worker_daemon"]
     ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
     assert ended.returncode != 0
     told = python_differs("spark://m:7077", f"Error from python worker:\n  {ended.stderr}")

@@ -15,10 +15,10 @@ import pytest
 from confluent_kafka import Producer
 
 from catalog.values.stream import Stream
-from service.inputs.admission import admit
 from service.inputs.inputs import Inputs
 from service.inputs.partitions import Lane, Piece
 from service.inputs.sources.topics import Topics, _Topic
+from service.job.admission.admission import admit
 from tests.service.kafka.brokers import Brokers
 from tests.service.kafka.test_topics import event, micros, rows_of, topic_stream
 

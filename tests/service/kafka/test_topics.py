@@ -15,7 +15,6 @@ import pytest
 from catalog.store.store import Store
 from catalog.values.stream import Column, KafkaSource, Stream
 from service.errors import KafkaDown, MessageRejected, MessagesLost, SourceNotFound
-from service.inputs.admission import admit
 from service.inputs.inputs import Inputs
 from service.inputs.partitions import Lane, TopicPartition, TopicRange
 from service.inputs.read import read_partition
@@ -23,6 +22,7 @@ from service.inputs.sample import WorkloadRows
 from service.inputs.sources.topic_reader import read_topic
 from service.inputs.sources.topics import Topics
 from service.inputs.validate import resolve_source, validate_source
+from service.job.admission.admission import admit
 from tests.service.kafka.brokers import Brokers, brokers
 
 COLUMNS = (Column("ts", "timestamp"), Column("k", "bigint"))

@@ -31,7 +31,7 @@ from service.planning.adaptive import (
     cause_of,
     worth_migrating,
 )
-from service.planning.migration_price import Moved, migration_price, moved_by
+from service.planning.migrating.migration_price import Moved, migration_price, moved_by
 from tests.builders import a_query_s
 from tests.examples import examples
 from tests.planner.values import STREAMS

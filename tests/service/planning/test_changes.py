@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from catalog.documents.codec import encode
 from catalog.errors import NameTaken, QueryNotFound, SluiceError, StalePlanVersion, StreamInUse
-from catalog.store.codec import encode
 from catalog.store.repositories.idempotency import StoredAnswer
 from catalog.store.store import Store
 from catalog.values.change import (

@@ -12,7 +12,8 @@ import pytest
 
 from catalog.values.plan import Plan
 from operators.bucket.bucket import Bucket
-from operators.bucket.bucket_state import SegmentIds, encode_manifest, encode_plan
+from operators.bucket.state.manifest import encode_manifest, encode_plan
+from operators.bucket.state.store_segments import SegmentIds
 from operators.segments.segment_files import SegmentFiles
 from operators.storage.folder import directory_here
 from service.commit.spark_log import SparkLog
@@ -25,7 +26,7 @@ from service.errors import (
     OtherLife,
 )
 from service.recovery.checkpoint import check_checkpoint, check_state, examine_checkpoint
-from service.recovery.moved_state import ReadManifests
+from service.recovery.moving.moved_state import ReadManifests
 from service.recovery.repair import find_repair
 from tests.service.recovery.lives import CHECKPOINT, Life, a_life, input_end
 from tests.service.spark_logs import write_begun, write_done, write_state

@@ -9,7 +9,7 @@ import pytest
 
 from catalog.store import retention
 from catalog.values.sink import FilesSink, WebhookSink
-from service.commit.retention import ResultRetention
+from service.commit.upkeep.retention import ResultRetention
 from service.errors import SinkFailed
 from tests.service.sinks.receiver import Receiver
 from tests.service.sinks.world import World

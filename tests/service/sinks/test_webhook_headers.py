@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from catalog.store.codec import decode, encode
+from catalog.documents.codec import decode, encode
 from catalog.values.sink import WebhookSink
 from catalog.values.stream import EnvSecret
 from service.errors import InvalidSink, SecretMissing, SinkFailed

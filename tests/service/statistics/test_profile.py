@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from catalog.store.codec import decode, encode
+from catalog.documents.codec import decode, encode
 from catalog.values.batch import BatchManifest
 from catalog.values.counters.batch_counters import CpuCounters, StreamCounters
 from catalog.values.counters.family_counters import (

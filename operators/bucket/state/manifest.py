@@ -1,0 +1,295 @@
+"""The manifest of a bucket: what it holds, and the ids of the values that its segments are made of.
+
+watermarks, next batch, held terms, for every slice of every join the ids of its segments, and what this
+batch and the one before dropped (JSON, small)
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from base64 import b64encode
+from collections.abc import Iterable
+from dataclasses import fields
+from typing import Any
+
+from catalog.documents.codec import decode, encode
+from catalog.values.plan import Plan
+from operators.bucket.bucket import Bucket
+from operators.errors import UnknownStateFormat
+from operators.kernels.keys import Int64s
+from operators.lazy.lazy_segment import SegmentFacts, encode_facts
+from operators.segments.layout import SIDES
+from operators.segments.row_codec import encode_rows
+from operators.segments.view_names import bloom_id, stored_ids
+
+#: 1 had one chain per family; plans were encoded differently, too. In 2 a segment's lineage words had their
+#: bits where the numbers of the filters said, and terms had no end. In 3 the only views were cuts. Up to 4
+#: values were in the state store, where no later version looks for them.
+FORMAT = 5
+#: The same format with closed keys; written only if a stream has a contract.
+FORMAT_WITH_CLOSINGS = 6
+#: The same, with ranks of rows, the progress of ordered streams or open groups, and with closed keys if there
+#: are any.
+FORMAT_WITH_MORE = 7
+
+#: The same, with exchanged intermediates, and with all that the others have.
+FORMAT_WITH_EXCHANGES = 8
+#: The same, with closed segments of rows that wait on disk, and with all that the others have.
+FORMAT_WITH_PARKED = 9
+#: The same, with rows that wait for their place in the order, and with all that the others have.
+FORMAT_WITH_SORTING = 10
+
+
+def encode_manifest(bucket: Bucket, dropped: Iterable[str] = (), dropped_before: Iterable[str] = ()) -> bytes:
+    """Return the manifest of a bucket whose segments are all stored.
+
+    Args:
+        bucket: The bucket.
+        dropped: Stored ids of what the bucket had before its batch and has no longer.
+        dropped_before: The same of the batch before.
+    """
+    document = {
+        "format": FORMAT,
+        "next_batch": bucket.next_batch,
+        "plan_version": bucket.plan.version if bucket.plan is not None else 0,
+        "dropped": list(dropped),
+        "dropped_before": list(dropped_before),
+        "streams": {
+            str(stream_id): [
+                s.watermark.lateness_us,
+                s.watermark.max_event_time_us,
+                s.watermark.heartbeat_us,
+            ]
+            for stream_id, s in bucket.streams.items()
+        },
+        "terms": {
+            family_id: {
+                side: {
+                    str(query_id): [
+                        [sorted(t.bits), t.epoch_min, t.t_min_us, sorted(t.columns), t.t_max_us]
+                        for t in terms
+                    ]
+                    for query_id, terms in sides[side].items()
+                }
+                for side in SIDES
+            }
+            for family_id, sides in bucket.terms.items()
+        },
+        "families": {
+            family_id: {
+                join_id: {
+                    side: [[segment.id for segment in state.segments] for state in chain.slices[side]]
+                    for side in SIDES
+                }
+                for join_id, chain in joins.chains.items()
+            }
+            for family_id, joins in bucket.families.items()
+        },
+    }
+    undecided = {
+        family_id: [[segment.id for segment in state.segments] for state in joins.absence.states()]
+        for family_id, joins in bucket.families.items()
+        if joins.absence is not None
+    }
+    if undecided:
+        document["absence"] = undecided
+        document["unsearched"] = {
+            family_id: joins.absence.unsearched
+            for family_id, joins in bucket.families.items()
+            if joins.absence is not None
+        }
+    closed = {
+        family_id: {
+            side: [
+                keys.floor_us,
+                keys.newest_us,
+                keys.unpurged,
+                keys.dead,
+                None if keys.last is None else b64encode(encode_rows(keys.last)).decode(),
+                keys.dead_per_slice,
+                [keys.males, keys.killed, keys.kept],
+                [segment.id for segment in keys.segments],
+            ]
+            for side, keys in joins.closed.items()
+        }
+        for family_id, joins in bucket.families.items()
+        if joins.closed
+    }
+    if closed:
+        # Versions without closings must refuse such a state: rows of closed keys are missing from it.
+        document |= {"format": FORMAT_WITH_CLOSINGS, "closed": closed}
+    # Not ``astuple``: it copies each number of each block by itself, which takes longer than all the rest.
+    orders = {
+        str(stream_id): [getattr(s.order, field.name) for field in fields(s.order)]
+        for stream_id, s in bucket.streams.items()
+        if s.order is not None
+    }
+    if orders:
+        # Versions of Sluice without orders would read the clocks of ordered families as event times.
+        document |= {"format": FORMAT_WITH_MORE, "orders": orders}
+    ranked = {
+        family_id: [
+            [joins.ranked.released_us, *((r.before_us, r.added) for r in joins.ranked.rankings.values())],
+            *([segment.id for segment in state.segments] for state in joins.ranked.states()),
+        ]
+        for family_id, joins in bucket.families.items()
+        if joins.ranked is not None
+    }
+    if ranked:
+        document |= {"format": FORMAT_WITH_MORE, "ranked": ranked}
+    groups = {
+        family_id: [
+            joins.groups.facts(),
+            [segment.id for segment in joins.groups.segments],
+        ]
+        for family_id, joins in bucket.families.items()
+        if joins.groups is not None
+    }
+    if groups:
+        # Versions without groups would lose them.
+        document |= {"format": FORMAT_WITH_MORE, "groups": groups}
+    waiting = {
+        family_id: [segment.id for segment in joins.waiting.segments]
+        for family_id, joins in bucket.families.items()
+        if joins.waiting is not None
+    }
+    if waiting:
+        document |= {"format": FORMAT_WITH_MORE, "waiting": waiting}
+    untold = {
+        family_id: joins.waiting.closings
+        for family_id, joins in bucket.families.items()
+        if joins.waiting is not None and joins.waiting.closings
+    }
+    if untold:
+        document["untold"] = untold
+    horizons = {str(i): s.horizon_us for i, s in bucket.streams.items() if s.horizon_us is not None}
+    if horizons:
+        document["horizons"] = horizons
+    parked = {
+        family_id: {
+            side: [
+                [[s.id, s.rows, s.t_min, s.t_max, s.values] for s in rows.closed],
+                [segment.id for segment in rows.tail.segments],
+            ]
+            for side, rows in joins.parked.items()
+        }
+        for family_id, joins in bucket.families.items()
+        if joins.parked
+    }
+    facts = {
+        segment.id: SegmentFacts.of(segment)
+        for joins in bucket.families.values()
+        for segment in joins.stored()
+        if segment.bloom is not None
+    }
+    if facts:
+        # Versions without lazy segments decode them, and leave their filters behind.
+        document["lazy"] = encode_facts(facts)
+    if bucket.arrived:
+        # Versions without exchanges would lose the pairs on their way.
+        document |= {"format": FORMAT_WITH_EXCHANGES, "arrived": bucket.arrived}
+    if bucket.exchange_files:
+        document |= {"format": FORMAT_WITH_EXCHANGES, "exchange": bucket.exchange_files}
+    if parked:
+        # Versions without parked rows would lose them.
+        document |= {"format": FORMAT_WITH_PARKED, "parked": parked}
+    sorting = {
+        family_id: {side: [s.id for s in rows.segments] for side, rows in joins.sorting.items()}
+        for family_id, joins in bucket.families.items()
+        if any(rows.segments for rows in joins.sorting.values())
+    }
+    if sorting:
+        # Versions without such rows would lose them.
+        document |= {"format": FORMAT_WITH_SORTING, "sorting": sorting}
+    rings = {
+        family_id: {
+            join_id: {side: _packed(rings.gone) for side, rings in chain.rings.items()}
+            for join_id, chain in joins.chains.items()
+            if chain.rings is not None
+        }
+        for family_id, joins in bucket.families.items()
+        if joins.family.plan.probe.has_rings
+    }
+    if rings:
+        document["rings"] = rings
+    return json.dumps(document, separators=(",", ":")).encode()
+
+
+def _packed(numbers: Int64s) -> str:
+    """Return numbers as text that JSON can hold."""
+    return b64encode(zlib.compress(numbers.astype("<i8").tobytes())).decode()
+
+
+def stored_plan_version(manifest: bytes) -> int:
+    """Return the plan version in force when a manifest was stored; 0 before the first.
+
+    Raises:
+        UnknownStateFormat: The manifest is of another version; so would be the plan beside it.
+    """
+    version: int = manifest_document(manifest)["plan_version"]
+    return version
+
+
+def dropped_ids(manifest: bytes) -> tuple[str, ...]:
+    """Return the stored ids of what the batch that stored a manifest dropped."""
+    return tuple(manifest_document(manifest)["dropped"])
+
+
+def dropped_before_ids(manifest: bytes) -> tuple[str, ...]:
+    """Return the stored ids that the batch before it dropped; none where an older version removed them."""
+    return tuple(manifest_document(manifest).get("dropped_before", ()))
+
+
+def exchange_ids(manifest: bytes) -> tuple[str, ...]:
+    """Return the stored ids of the pairs that the batch has sent to other buckets."""
+    return tuple(manifest_document(manifest).get("exchange", ()))
+
+
+def segment_ids(manifest: bytes) -> set[str]:
+    """Return the stored ids of all values that the segments named by a manifest are made of."""
+    document = manifest_document(manifest)
+    held = [
+        ids for joins in document["families"].values() for sides in joins.values() for ids in sides.values()
+    ]
+    held += document.get("absence", {}).values()
+    held += [[keys[-1] for keys in sides.values()] for sides in document.get("closed", {}).values()]
+    held += [kept[1:] for kept in document.get("ranked", {}).values()]
+    held += [[ids] for _, ids in document.get("groups", {}).values()]
+    held += [[ids] for ids in document.get("waiting", {}).values()]
+    for closed, tail in (kept for sides in document.get("parked", {}).values() for kept in sides.values()):
+        held.append([[segment[0] for segment in closed], tail])
+    held += [sides.values() for sides in document.get("sorting", {}).values()]
+    found = {
+        stored for slices in held for ids in slices for segment_id in ids for stored in stored_ids(segment_id)
+    }
+    blooms = (bloom_id(segment_id) for segment_id in document.get("lazy", {}).get("segments", {}))
+    return found.union(document.get("exchange", ()), blooms)
+
+
+def manifest_document(manifest: bytes) -> dict[str, Any]:
+    """Read a manifest as JSON; its parts depend on the format.
+
+    Raises:
+        UnknownStateFormat: The manifest is of another version.
+    """
+    document: dict[str, Any] = json.loads(manifest)
+    known = range(FORMAT, FORMAT_WITH_SORTING + 1)
+    # The first version with groups kept their finished keys beside them.
+    if document["format"] not in known or any(len(kept) != 2 for kept in document.get("groups", {}).values()):
+        raise UnknownStateFormat(
+            f"the stored state has format {document['format']}, "
+            f"this version reads {FORMAT} to {FORMAT_WITH_SORTING}",
+            hint="Go on with the version of Sluice that wrote it, or start again from a fresh checkpoint.",
+        )
+    return document
+
+
+def encode_plan(plan: Plan) -> bytes:
+    """Return the stored form of a plan."""
+    return encode(plan)
+
+
+def decode_plan(data: bytes) -> Plan:
+    """Read the stored form of a plan."""
+    return decode(Plan, data)

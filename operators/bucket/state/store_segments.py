@@ -1,0 +1,201 @@
+"""Names and bytes of what a bucket stores: values that are written once under an id.
+
+The values (``segments.segment_files``) are the plan in force as JSON, segments (``segments.segment``), of
+which slices may hold views (``segments.view_names``), the patches of views (``segments.patch``), and filters
+of the keys of large segments (``operators.lazy``), of which the manifest has facts besides.
+
+Rows that a migration hands to other joins, or whose lineage it adds to, are mostly stored already: they
+become views, and what they need besides is one patch for the whole bucket, where writing them again would
+take longer than the rest of the batch. Other batches write what they make: of a segment that moves on
+filtered nothing stays behind.
+
+Ids contain the checkpoint's id, so that no cache outlives its checkpoint, and the batch, so that a replayed
+batch writes the same ids again.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from operators.bucket.bucket import Bucket
+from operators.join.family_joins import FamilyJoins, Holder
+from operators.lazy.lazy_segment import with_filter
+from operators.segments.patch import PatchWriter
+from operators.segments.segment import ArrivedFile, Origin, Segment
+from operators.segments.view_names import KEPT, part_name, patched_name, steps, stored_id
+
+#: A view of so many steps is not viewed again but written again: names stay short, views quick to open.
+MOST_STEPS = 4
+#: Rows are written again if more rows than so many would stay stored for each one that is needed.
+MOST_ROWS_PER_NEEDED = 2
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentIds:
+    """Names what a bucket writes in one batch: segments and patches in their order, and a plan."""
+
+    checkpoint_id: str
+    bucket: int
+    batch: int
+
+    def __iter__(self) -> Iterator[str]:
+        serial = 0
+        while True:
+            yield f"{self.prefix}{self.batch}.{serial}"
+            serial += 1
+
+    @property
+    def prefix(self) -> str:
+        """Beginning of the ids of all segments of the bucket."""
+        return f"{self.checkpoint_id}.{self.bucket}."
+
+    def plan(self, version: int) -> str:
+        """Return the stored id of a plan version."""
+        return f"{self.prefix}plan.{version}"
+
+    @property
+    def exchange(self) -> str:
+        """Stored id of the pairs that the bucket sends to others in the batch."""
+        return f"{self.prefix}{self.batch}.exchange"
+
+    @property
+    def begin(self) -> str:
+        """Stored id of the manifest that the bucket of a moved checkpoint begins with."""
+        return f"{self.prefix}begin"
+
+
+#: Place of a segment: joins, slice (or closed keys, or groups), and its number there.
+Place = tuple[FamilyJoins, Holder, int]
+
+
+def store_segments(
+    bucket: Bucket, ids: SegmentIds, put: Callable[[str, bytes | ArrivedFile, Segment | None], None]
+) -> set[str]:
+    """Name the segments that are not stored yet, and write what of them is not.
+
+    Args:
+        bucket: Its joins' segments are replaced by their stored form.
+        ids: Names to give, in a set order of families, joins, sides and slices.
+        put: Called with id, bytes and segment of every new one, and without a segment for a patch or a filter
+            of keys; instead of bytes with the file that has them, where there is one.
+
+    Returns:
+        Stored ids of all values that the bucket's segments are made of now.
+    """
+    names = iter(ids)
+    known: dict[str, Segment] = {}
+    worth_viewing = _worth_viewing(bucket) if bucket.plan_changed else frozenset()
+    held: set[str] = set()
+    views: dict[int, tuple[Segment, Origin, list[Place]]] = {}
+    # By name, or by identity: then the segment is kept, so that its identity is not given to another one.
+    written: dict[str | int, tuple[Segment, Segment]] = {}
+    for place in _places(bucket):
+        joins, state, index = place
+        segment = state.segments[index]
+        origin = segment.origin
+        if origin is not None and _viewable(segment, origin, worth_viewing):
+            # Joins whose queries ask for the same rows of it have them in common.
+            views.setdefault(id(segment), (segment, origin, []))[2].append(place)
+            continue
+        if not segment.id or (bucket.plan_changed and _left_over(segment, worth_viewing)):
+            # What joins have in common by a migration they keep in common. Rows that just came each join
+            # stores for itself, as the cost models say (``planner.costs``).
+            which = segment.id or id(segment)
+            if which not in written or (not segment.id and origin is None):
+                data = segment.arrived or segment.encode()
+                size = data.bytes if isinstance(data, ArrivedFile) else len(data)
+                written[which] = segment, segment.stored_as(next(names), size)
+                put(written[which][1].id, data, written[which][1])
+            segment = written[which][1]
+            joins.replace(state, index, segment)
+        elif known.setdefault(segment.id, segment) is not segment:
+            # Several joins cut the same rows: read back they are one, and a replay must go the same way.
+            joins.replace(state, index, known[segment.id])
+        held.update(stored for stored, _ in segment.values)
+    if views:
+        patch_id, writer = next(names), PatchWriter()
+        named = {
+            number: _view_name(segment, origin, patch_id, writer)
+            for number, (segment, origin, _) in views.items()
+        }
+        patch = writer.encode()
+        put(patch_id, patch, None)
+        for number, (segment, _, places) in views.items():
+            stored = segment.stored_as_view(named[number], (patch_id, len(patch)))
+            stored = known.setdefault(stored.id, stored)
+            held.update(value for value, _ in stored.values)
+            for joins, state, index in places:
+                joins.replace(state, index, stored)
+    held |= _store_filters(bucket, put)
+    for parked in (parked for joins in bucket.families.values() for parked in joins.parked.values()):
+        parked.close()
+        held.update(stored for segment in parked.closed for stored, _ in segment.values)
+    return held
+
+
+def _store_filters(bucket: Bucket, put: Callable[[str, bytes, Segment | None], None]) -> set[str]:
+    """Store the filters of keys of large segments in long windows; return the ids of all that there are."""
+    slices = [state for joins in bucket.families.values() for state in joins.lazy_slices()]
+    lazy = {segment.id for state in slices for segment in state.segments}
+    found: dict[str, Segment] = {}
+    for joins, state, index in _places(bucket) if lazy else ():
+        segment = state.segments[index]
+        if segment.id not in lazy:
+            continue
+        # Joins may have it in common.
+        if segment.id not in found:
+            found[segment.id] = with_filter(segment, put)
+        if found[segment.id] is not segment:
+            joins.replace(state, index, found[segment.id])
+    return {segment.bloom[0] for segment in found.values() if segment.bloom is not None}
+
+
+def _places(bucket: Bucket) -> Iterator[Place]:
+    for family_id in sorted(bucket.families):
+        joins = bucket.families[family_id]
+        for state in joins.states():
+            for index in range(len(state.segments)):
+                yield joins, state, index
+
+
+def _worth_viewing(bucket: Bucket) -> frozenset[str]:
+    """Return the ids of stored segments that new views may be made of: enough of their rows are needed."""
+    needed: Counter[str] = Counter()
+    whole: dict[str, int] = {}
+    seen: dict[int, Segment] = {}
+    for _, state, index in _places(bucket):
+        segment = state.segments[index]
+        source = segment if segment.id else segment.origin.segment if segment.origin is not None else None
+        if source is None or id(segment) in seen:
+            continue
+        seen[id(segment)] = segment
+        base = stored_id(source.id)
+        whole[base] = source.stored_rows
+        needed[base] += len(segment)
+    return frozenset(base for base, rows in whole.items() if rows <= MOST_ROWS_PER_NEEDED * needed[base])
+
+
+def _viewable(segment: Segment, origin: Origin, worth_viewing: frozenset[str]) -> bool:
+    """Return whether a segment is to be stored as a view of its origin."""
+    name = origin.segment.id
+    if stored_id(name) not in worth_viewing or len(steps(name)) >= MOST_STEPS:
+        return False
+    return bool(segment.filters) or not origin.relabelled
+
+
+def _left_over(segment: Segment, worth_viewing: frozenset[str]) -> bool:
+    """Return whether a selection keeps rows stored that were chosen for queries that have gone since."""
+    return KEPT in segment.id and stored_id(segment.id) not in worth_viewing
+
+
+def _view_name(segment: Segment, origin: Origin, patch_id: str, writer: PatchWriter) -> str:
+    """Name a segment as a view of its origin; what it needs besides becomes part of a patch."""
+    kept = lineage = None
+    if origin.index is not None:
+        kept = part_name(patch_id, writer.keep(origin.index, len(origin.segment)))
+    if origin.relabelled:
+        words = [segment.lineage_word(number) for number in range(segment.words)]
+        lineage = part_name(patch_id, writer.relabel(segment.filters, words))
+    return patched_name(origin.segment.id, kept, lineage)

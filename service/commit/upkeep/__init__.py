@@ -1,0 +1,4 @@
+"""Upkeep of what was committed: old results and records are removed, small result files are merged.
+
+Doors: compaction, pruning, retention.
+"""

@@ -1,0 +1,318 @@
+"""Compaction beside the running job: files of old batches are merged by time into few larger ones.
+
+    manifests   . . . . . . . . . . . .   newest batches, a file per bucket and family each
+    level 1     [      64 batches     ]   written as soon as so many batches are old enough
+    level 2     [ 16 files of level 1 ]   and so on, up to ``MOST_BYTES`` and ``MOST_BATCHES``
+
+So each row is rewritten once per level, and of each family and level about 16 small files remain at most. A
+file of ``LARGE_BYTES`` stays as it is, and so does one that is damaged: its checksum must go on saying so.
+
+New files are written and synced before one transaction names them (``catalog.store.compaction``). The files
+that they replace are unlinked a minute later. Files that a crash leaves are swept at the next start.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import groupby
+from pathlib import Path
+
+import pyarrow as pa
+
+from catalog.clock import wall_clock_us
+from catalog.errors import FencedOut, SluiceError
+from catalog.store.compaction import OldBatches
+from catalog.store.result_files import MOST_BATCHES
+from catalog.store.retention import KEPT_BATCHES
+from catalog.store.store import Store
+from catalog.values.batch import MergedFile, ResultFile
+from operators.storage.folder import Folder, prepare, publish, remove
+from service.commit.sweep import sweep_merged
+from service.commit.sync import sync_file_systems
+from service.commit.upkeep.unlinking import UNLINK_AFTER_S, Unlinking
+from service.config.failpoints import reached
+from service.errors import CorruptResults
+from service.faults import Faults
+from service.results.merge import merge_files
+from service.results.result_check import check_files
+
+log = logging.getLogger(__name__)
+
+#: A file of this length is worth a read of its own; rewriting it would gain nothing.
+LARGE_BYTES = 32 << 20
+#: Most bytes that are merged into one file, by the lengths of the files before.
+MOST_BYTES = 128 << 20
+#: Batches whose files leave their manifests together. The transaction takes 5 ms of CPU.
+BATCHES_AT_A_TIME = 64
+#: Files of one level that become one of the next.
+FILES_AT_A_TIME = 16
+#: A file is kept until the last of its batches is too old, so it spans at most this part of the retention.
+_PART_OF_RETENTION = 24
+#: Least time between two looks: the batches of one merge take ten seconds to come, at 150 ms each.
+INTERVAL_S = 2.0
+#: After a merge it rests for so many times as long, since the job wants the processor, too.
+_RESTS = 3.0
+#: Rest after a failure, such as a full disk: each may leave a file that the next start sweeps.
+_AFTER_FAILURE_S = 60.0
+
+
+@dataclass(slots=True)
+class Compactor:
+    """A thread that merges the files of a running service.
+
+    Attributes:
+        store: Catalog.
+        results_dir: Folder of result files.
+        late_dir: Folder of late rows.
+        retention_us: How long results are kept, wall clock µs; None for all time.
+        engine_lock: Path of the engine's lock file, for failpoints.
+        kept_batches: So many of the newest batches stay as they are: what may replay, and what statistics
+            look at.
+        batches_at_a_time: Batches whose files leave their manifests together.
+        files_at_a_time: Files of one level that become one of the next.
+        interval_s: Seconds between two looks.
+        unlink_after_s: How long files stay that were merged into others.
+        now_us: Wall clock, µs UTC.
+        faults: Records unexpected errors.
+    """
+
+    store: Store
+    results_dir: Folder
+    late_dir: Folder
+    retention_us: int | None
+    engine_lock: str
+    kept_batches: int = KEPT_BATCHES
+    batches_at_a_time: int = BATCHES_AT_A_TIME
+    files_at_a_time: int = FILES_AT_A_TIME
+    interval_s: float = INTERVAL_S
+    unlink_after_s: float = UNLINK_AFTER_S
+    now_us: Callable[[], int] = wall_clock_us
+    faults: Faults = field(default_factory=Faults)
+    _unlinking: Unlinking = field(default_factory=Unlinking, init=False)
+    _unmergeable: set[Path] = field(default_factory=set, init=False)
+    _levels_seen: bool = field(default=False, init=False)
+    _stop: threading.Event = field(default_factory=threading.Event, init=False)
+    _thread: threading.Thread | None = field(default=None, init=False)
+
+    def start(self) -> None:
+        """Sweep what a crash has left, and start looking; nobody else merges."""
+        sweep_merged(self.store, self.results_dir, self.late_dir)
+        self._thread = threading.Thread(target=self._run, name="compactor", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop after the file in hand."""
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def run_once(self) -> bool:
+        """Merge what leaves manifests next, or else files of one level; return whether there was any."""
+        self._unlinking.run_once(self.now_us(), self.unlink_after_s)
+        old = self.store.compaction.old_batches(kept=self.kept_batches, count=self.batches_at_a_time)
+        if old is not None:
+            self._levels_seen = False
+            return self._merge_batches(old)
+        if self._levels_seen:
+            return False
+        group = next(self._groups_of_levels(), None)
+        self._levels_seen = group is None
+        return group is not None and self._merge_level(group)
+
+    def _run(self) -> None:
+        rest_s = self.interval_s
+        while not self._stop.wait(rest_s):
+            rest_s = self.faults.attempt("compactor", self._look) or self.interval_s
+
+    def _look(self) -> float:
+        """Merge the files that are due, and return how long to rest, in seconds."""
+        began_s = time.monotonic()
+        try:
+            more = self.run_once()
+        except (SluiceError, OSError) as error:
+            # Nothing is lost: the files of before are there, or the new ones are.
+            log.warning("merging result files failed: %s", error)
+            return _AFTER_FAILURE_S
+        return _RESTS * (time.monotonic() - began_s) if more else self.interval_s
+
+    def _merge_batches(self, old: OldBatches) -> bool:
+        """Merge the files that manifests name."""
+        files = [
+            MergedFile(file, late, m.batch, m.batch, m.committed_at_us, m.committed_at_us, 0)
+            for m in old.manifests
+            for late, some in ((False, m.files), (True, m.late_files))
+            for file in some
+        ]
+        made: list[MergedFile] = []
+        merged: list[MergedFile] = []
+        try:
+            for group in self._groups(files, whole=True):
+                found = self._merged(group)
+                if found is not None:
+                    made.append(found)
+                    merged += group
+                if self._stop.is_set():
+                    self._forget(made)
+                    return False
+            self._keep(made)
+        except BaseException:
+            self._forget(made)
+            raise
+        gone = {(each.late, each.file.path) for each in merged}
+        stay = [replace(f, level=1) for f in files if (f.late, f.file.path) not in gone]
+        reached("before-compaction", old.manifests[0].batch, self.engine_lock)
+        if not self._named(made, partial(self.store.compaction.name, old, [*made, *stay])):
+            return False
+        reached("after-compaction", old.manifests[0].batch, self.engine_lock)
+        self._unlink_later(merged)
+        return True
+
+    def _merge_level(self, group: Sequence[MergedFile]) -> bool:
+        """Merge files of one level."""
+        made = self._merged(group)
+        if made is None:
+            return True  # they are left alone from now on
+        try:
+            self._keep([made])
+        except BaseException:
+            self._forget([made])
+            raise
+        reached("before-compaction", made.first, self.engine_lock)
+        if not self._named([made], partial(self.store.compaction.replace, group, made)):
+            return False
+        reached("after-compaction", made.first, self.engine_lock)
+        self._unlink_later(group)
+        return True
+
+    def _groups_of_levels(self) -> Iterator[list[MergedFile]]:
+        """Yield groups of files of the table that are to be merged."""
+        return self._groups(self.store.result_files.merged(), whole=False)
+
+    def _groups(self, files: Iterable[MergedFile], *, whole: bool) -> Iterator[list[MergedFile]]:
+        """Yield groups of small files of one kind and level, in the order of their batches.
+
+        Args:
+            files: Files.
+            whole: Whether a group may be of any number of files, and need not wait for more.
+        """
+        small = [f for f in files if self._path(f) not in self._unmergeable and self._bytes(f) < LARGE_BYTES]
+        for _, alike in groupby(sorted(small, key=_kind_and_time), key=_kind):
+            group: list[MergedFile] = []
+            for file in alike:
+                full = not whole and len(group) == self.files_at_a_time
+                if group and (full or not self._fit([*group, file])):
+                    if len(group) > 1:
+                        yield group
+                    group = []
+                group.append(file)
+            if len(group) > 1 and (whole or len(group) == self.files_at_a_time):
+                yield group
+
+    def _fit(self, group: Sequence[MergedFile]) -> bool:
+        """Return whether files may become one."""
+        span_us = max(f.last_at_us for f in group) - min(f.first_at_us for f in group)
+        if self.retention_us is not None and span_us * _PART_OF_RETENTION > self.retention_us:
+            return False
+        if max(f.last for f in group) - min(f.first for f in group) >= MOST_BATCHES:
+            return False
+        return sum(map(self._bytes, group)) <= MOST_BYTES
+
+    def _merged(self, group: Sequence[MergedFile]) -> MergedFile | None:
+        """Merge files into one; None, logged once, if one of them is corrupt."""
+        for each in group:
+            try:
+                check_files(self._folder(each), [each.file])
+            except CorruptResults as error:
+                self._unmergeable.add(self._path(each))
+                log.error("file is not merged: %s", error)
+        if any(self._path(each) in self._unmergeable for each in group):
+            return None
+        first, last = min(f.first for f in group), max(f.last for f in group)
+        of = "late" if group[0].late else group[0].file.family
+        epoch = self.store.epochs.current()
+        name = f"m{first:09d}-{last:09d}-{of}-e{epoch}-{uuid.uuid4().hex[:12]}.parquet"
+        prepare(self._folder(group[0]))
+        target = self._folder(group[0]) / name
+        try:
+            rows, *facts = merge_files([self._path(each) for each in group], target)
+            if rows != (named := sum(each.file.rows for each in group)):
+                raise pa.ArrowInvalid(f"they have {rows} rows, their batches wrote {named}")
+        except pa.ArrowException as error:
+            target.unlink(missing_ok=True)
+            self._unmergeable.update(map(self._path, group))
+            log.warning("files of batches %d to %d are not merged: %s", first, last, error)
+            return None
+        except BaseException:
+            target.unlink(missing_ok=True)
+            raise
+        return MergedFile(
+            ResultFile(name, group[0].file.family, rows, *facts),
+            group[0].late,
+            first,
+            last,
+            min(f.first_at_us for f in group),
+            max(f.last_at_us for f in group),
+            group[0].level + 1,
+        )
+
+    def _named(self, made: Sequence[MergedFile], name: Callable[[], bool]) -> bool:
+        """Have the catalog name new files, or unlink them; return whether it names them.
+
+        After another error nobody knows whether they are named: they stay, and the next start looks.
+        """
+        try:
+            named = name()
+        except FencedOut:
+            self._forget(made)
+            raise
+        if not named:
+            self._forget(made)
+        return named
+
+    def _keep(self, made: Sequence[MergedFile]) -> None:
+        """Make new files durable, for all machines."""
+        for folder, names in self._by_folder(made):
+            publish(folder, names)
+        if made:
+            sync_file_systems((self.results_dir, self.late_dir))
+
+    def _forget(self, made: Iterable[MergedFile]) -> None:
+        """Remove files that nothing names."""
+        for folder, names in self._by_folder(made):
+            remove(folder, names)
+
+    def _unlink_later(self, merged: Iterable[MergedFile]) -> None:
+        for folder, names in self._by_folder(merged):
+            self._unlinking.add(self.now_us(), folder, names)
+
+    def _by_folder(self, files: Iterable[MergedFile]) -> Iterator[tuple[Folder, list[str]]]:
+        files = list(files)
+        yield self.results_dir, [each.file.path for each in files if not each.late]
+        yield self.late_dir, [each.file.path for each in files if each.late]
+
+    def _folder(self, file: MergedFile) -> Folder:
+        return self.late_dir if file.late else self.results_dir
+
+    def _path(self, file: MergedFile) -> Path:
+        return self._folder(file) / file.file.path
+
+    def _bytes(self, file: MergedFile) -> int:
+        """Return the length of a file; the catalog does not know that of older ones."""
+        if file.file.bytes is not None:
+            return file.file.bytes
+        path = self._path(file)
+        return path.stat().st_size if path.exists() else 0
+
+
+def _kind(file: MergedFile) -> tuple[bool, str, int]:
+    return file.late, file.file.family, file.level
+
+
+def _kind_and_time(file: MergedFile) -> tuple[bool, str, int, int, int, str]:
+    return *_kind(file), file.first, file.last, file.file.path

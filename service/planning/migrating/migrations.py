@@ -1,0 +1,321 @@
+"""Migrations that are asked for: another objective, splits and merges, a clean-up, a way back.
+
+    request ── what it means now: objective, what stays ── dry run: steps, rows, costs before and after
+                                                       └── real: a plan version ── what it took, once active
+
+All of it is one plan version. One that cannot work is found before it enters the control log: the migration
+is recorded as failed, and the former version goes on.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from catalog.errors import InternalError, SluiceError
+from catalog.values.calibration import Calibration
+from catalog.values.migration import Migration, MigrationRecord
+from catalog.values.plan import Plan
+from catalog.values.query import Query
+from planner.build.diff import diff
+from planner.build.objective import Objective
+from planner.build.retained_boundaries import NO_BOUNDARIES, given_families, kept_families
+from planner.explain.explain import FamilyReport
+from planner.explain.preview import Preview, explain_plan, moved, preview
+from planner.explain.primitive_document import short_documents
+from planner.families.family_names import by_family
+from service.config.calibration import calibration_of
+from service.documents.migration_document import MigrationRequest
+from service.errors import PlanRefused
+from service.planning.changes import expect
+from service.planning.migrating.migration_outcome import outcome_of
+from service.planning.migrating.resolve_migration import Wanted, resolve_migration
+from service.planning.preview import held_bytes, held_rows
+from service.planning.versions import LEFT_AT_SETTING, Versions
+
+log = logging.getLogger(__name__)
+
+MigrationState = Literal["pending", "active", "failed"]
+
+#: Migrations beyond the last of these that are looked up for what they took.
+_LOOKED_AT = 100
+
+
+@dataclass(frozen=True, slots=True)
+class MigrationDryRun:
+    """Expected effect of a migration.
+
+    Attributes:
+        preview: The plan, the steps to it, what moves, and what it costs.
+        before: What the plan in force costs, by the same statistics.
+    """
+
+    preview: Preview
+    before: tuple[FamilyReport, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MigrationStatus:
+    """A migration and how far it is.
+
+    Attributes:
+        record: The migration, with what it took once it is active.
+        state: How far it is.
+    """
+
+    record: MigrationRecord
+    state: MigrationState
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """Objective in force.
+
+    Attributes:
+        objective: Strategies, pinned chains, and when chains shrink.
+        cleanup_due_us: Wall clock of the clean-up that comes by itself, µs UTC; None if none is due.
+    """
+
+    objective: Objective
+    cleanup_due_us: int | None
+
+
+@dataclass(slots=True)
+class Migrations:
+    """Migrations of one service.
+
+    Attributes:
+        versions: Plans, and takes new versions into the control log.
+    """
+
+    versions: Versions
+    # Number of the control log's last record when all migrations so far were settled.
+    _settled_at: int = -1
+
+    def dry_run(self, request: MigrationRequest, *, if_match: int | None = None) -> MigrationDryRun:
+        """Return what a migration would do; nothing is changed.
+
+        Raises:
+            InvalidInput: As `resolve_migration` says.
+            StalePlanVersion: The newest plan is not ``if_match``.
+            PlanRefused: The version that would be made cannot run.
+        """
+        store = self.versions.store
+        previous = expect(store, if_match)
+        queries = [record.query for record in store.queries.running()]
+        wanted = self._wanted(request, previous, queries)
+        calibration = calibration_of(store)
+        found = self._preview(wanted, queries, previous, calibration)
+        self.versions.try_version(previous, found.plan)
+        before: Mapping[str, FamilyReport] = {}
+        if previous is not None:
+            before = explain_plan(previous, found.profile, wanted.objective.models(calibration))
+        return MigrationDryRun(found, tuple(before.values()))
+
+    def migrate(
+        self, request: MigrationRequest, *, actor: str, if_match: int | None = None
+    ) -> MigrationStatus:
+        """Make the plan version that a request leads to; arguments and errors of ``migrating``."""
+        with self.migrating(request, actor=actor, if_match=if_match) as status:
+            return status
+
+    @contextmanager
+    def migrating(
+        self, request: MigrationRequest, *, actor: str, if_match: int | None = None
+    ) -> Iterator[MigrationStatus]:
+        """Make the plan version that a request leads to, in a transaction that the block is part of.
+
+        Sampling is done before the transaction, and a migration that failed is recorded behind it.
+
+        Args:
+            request: The migration wanted.
+            actor: Author of the request, for the history.
+            if_match: Plan version that must be the newest one; None takes any.
+
+        Yields:
+            The migration as it was logged.
+
+        Raises:
+            InvalidInput: As `resolve_migration` says.
+            StalePlanVersion: The newest plan is not ``if_match``.
+            PlanRefused: The version cannot run; the migration is recorded as failed.
+        """
+        try:
+            self._sample(request)
+            self.versions.load()
+            with self.versions.store.transaction():
+                status = self._migrate(request, actor, if_match)
+                yield status
+        except (PlanRefused, InternalError) as error:
+            migration = Migration(
+                dict(request.written), request.cause, error=error.primary, error_code=error.code
+            )
+            failed = self.versions.store.migrations.add(migration, None, actor)
+            log.warning("migration failed", extra={"migration": failed.id, "code": error.code})
+            error.hint = f"The former version goes on. GET /api/v1/migrations/{failed.id} keeps this error."
+            raise
+        facts = {"migration": status.record.id, "plan_version": status.record.plan_version}
+        log.info("migration logged", extra=facts)
+
+    def status(self, migration_id: int) -> MigrationStatus:
+        """Return a migration and how far it is.
+
+        Raises:
+            MigrationNotFound: No migration has that id.
+        """
+        return self._status(self.versions.store.migrations.get(migration_id))
+
+    def statuses(self, after: int, limit: int) -> tuple[MigrationStatus, ...]:
+        """Return migrations by id, those after ``after``."""
+        return tuple(self._status(record) for record in self.versions.store.migrations.page(after, limit))
+
+    def policy(self) -> Policy:
+        """Return what plans are chosen for now."""
+        objective = self.versions.objective
+        return Policy(objective, self._due_us(objective))
+
+    def tick(self, now_us: int) -> Plan | None:
+        """Do what time brings: keep what active migrations took, and clean up when it is due.
+
+        Args:
+            now_us: Wall clock, µs UTC.
+
+        Returns:
+            The version that a clean-up made, or None.
+        """
+        self._settle()
+        due_us = self._due_us(self.versions.objective)
+        if due_us is None or now_us < due_us:
+            return None
+        store = self.versions.store
+        with store.transaction():
+            objective = self.versions.objective
+            # Under the lock: another query may have left meanwhile, or the policy be another one.
+            due_us = self._due_us(objective)
+            if due_us is None or now_us < due_us:
+                return None
+            store.settings.set(LEFT_AT_SETTING, None)
+            previous = store.control_log.latest_plan()
+            queries = [record.query for record in store.queries.running()]
+            if not objective.left(previous, queries):
+                return None
+            plan = self.versions.append(
+                queries,
+                previous,
+                calibration_of(store),
+                cause="cleanup",
+                replanned=given_families(previous),
+                left=NO_BOUNDARIES,
+            )
+        log.info("chains cleaned up", extra={"plan_version": plan.version})
+        return plan
+
+    def _sample(self, request: MigrationRequest) -> None:
+        """Sample what a strategy will weigh; the findings are kept, so planning under the lock is short."""
+        if request.strategy is not None or request.family_strategies:
+            auto = self.versions.objective.partitioning == "auto"
+            queries = [record.query for record in self.versions.store.queries.running()]
+            self.versions.statistician.profile(queries, samples=auto)
+
+    def _migrate(self, request: MigrationRequest, actor: str, if_match: int | None) -> MigrationStatus:
+        """Plan and log the version, inside a transaction."""
+        store = self.versions.store
+        previous = expect(store, if_match)
+        queries = [record.query for record in store.queries.running()]
+        wanted = self._wanted(request, previous, queries)
+        self.versions.objective = wanted.objective
+        plan = self.versions.append(
+            queries,
+            previous,
+            calibration_of(store),
+            cause=request.cause,
+            actor=actor,
+            replanned=wanted.replanned,
+            left=wanted.left,
+        )
+        planned = self._planned(request, previous, plan)
+        return MigrationStatus(store.migrations.add(planned, plan.version, actor), "pending")
+
+    def _wanted(self, request: MigrationRequest, previous: Plan | None, queries: Sequence[Query]) -> Wanted:
+        """Return what a request means for a service, where a name must be that of a family that is there."""
+        for field, named in (
+            ("family_strategies", request.family_strategies),
+            ("family_probes", request.family_probes),
+            ("family_punctuations", request.family_punctuations),
+        ):
+            try:
+                by_family(named, queries)
+            except SluiceError as error:
+                error.path = (field, *error.path)
+                raise
+        return resolve_migration(request, self.versions.objective, previous, queries, self.versions.store)
+
+    def _planned(self, request: MigrationRequest, previous: Plan | None, plan: Plan) -> Migration:
+        steps = diff(previous, plan)
+        shown, left_out = short_documents(previous, plan, steps)
+        store = self.versions.store
+        rows, size = moved(previous, held_rows(store, previous), steps), None
+        if rows is not None:
+            size = moved(previous, held_bytes(store, previous), steps)
+        return Migration(
+            request=dict(request.written),
+            cause=request.cause,
+            primitives=tuple(shown),
+            primitives_left_out=left_out,
+            families=tuple(sorted({step.family for step in steps})),
+            rows_to_move=None if rows is None else round(rows),
+            bytes_to_move=None if size is None else round(size),
+        )
+
+    def _preview(
+        self, wanted: Wanted, queries: Sequence[Query], previous: Plan | None, calibration: Calibration
+    ) -> Preview:
+        store = self.versions.store
+        return preview(
+            queries,
+            {s.id: s for s in store.streams.all()},
+            previous,
+            objective=wanted.objective,
+            calibration=calibration,
+            profile=self.versions.statistician.profile(
+                queries, samples=wanted.objective.weighs_keys(previous, queries, wanted.replanned)
+            ),
+            held=held_rows(store, previous),
+            held_bytes=held_bytes(store, previous),
+            left=wanted.left,
+            keep=kept_families(previous, wanted.replanned),
+        )
+
+    def _status(self, record: MigrationRecord) -> MigrationStatus:
+        if record.plan_version is None:
+            return MigrationStatus(record, "failed")
+        if record.migration.outcome is None:
+            outcome = outcome_of(self.versions.store, record)
+            if outcome is None:
+                return MigrationStatus(record, "pending")
+            record = replace(record, migration=replace(record.migration, outcome=outcome))
+        return MigrationStatus(record, "active")
+
+    def _settle(self) -> None:
+        """Keep what migrations took while the batches that tell it are there."""
+        store, whole = self.versions.store, True
+        # Before looking: a migration that is logged meanwhile, by any process, is looked at next time.
+        head = store.control_log.head()
+        if head == self._settled_at:
+            return
+        for record in store.migrations.unsettled(_LOOKED_AT):
+            outcome = outcome_of(store, record)
+            if outcome is None:
+                whole = False
+            else:
+                store.migrations.settle(record.id, replace(record.migration, outcome=outcome))
+        self._settled_at = head if whole else -1
+
+    def _due_us(self, objective: Objective) -> int | None:
+        if objective.on_leave.policy != "after":
+            return None
+        left_at = self.versions.store.settings.get(LEFT_AT_SETTING)
+        return left_at + objective.on_leave.after_us if isinstance(left_at, int) else None

@@ -1,0 +1,305 @@
+"""``sluice backup``: a copy of a data directory, consistent while its service runs.
+
+The copy is a state that a crash could have left, since its parts are taken in the order in which a batch
+makes them durable, backwards:
+
+    commit log ─ offset log ─ state ─ segments ─ catalog ─ event log ─ results and the rest
+    batch d      up to d + 1                     d or d + 1            what the catalog names, and more
+
+From such a copy the next start repeats batch d + 1, or begins it. That needs the state after batch d, whose
+segments are there until batch d + 3 begins. Copying takes longer than a batch, so names are taken first:
+files are immutable, and a second name (a hard link) keeps their bytes. If more than one batch was committed
+meanwhile, what is new is taken again, which is faster every time. Only then is anything copied.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import sqlite3
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from catalog.clock import wall_clock_us
+from catalog.errors import CatalogDown
+from catalog.store.store import Store
+from operators.segments.segment_files import SegmentFiles
+from operators.storage.folder import directory_here, names
+from service.commit.spark_log import SparkLog
+from service.config.boot import boot_id
+from service.config.buckets import CHECKPOINT_SETTING
+from service.config.data_dir import DataDir
+from service.errors import BackupNotMade, BackupRefused, CorruptResults
+from service.recovery.backups.backup_files import (
+    BackupList,
+    copy_file,
+    files_below,
+    is_taken,
+    make_empty,
+    write_list,
+)
+from service.recovery.checkpoint import examine_checkpoint
+from service.results.result_check import check_files
+
+#: How often the names are taken before a backup is given up.
+_ATTEMPTS = 50
+#: How often a backup is begun again because results were dropped while it was made.
+_SNAPSHOTS = 3
+#: Directory of the names, inside the data directory: a file gets a second name on its own file system only.
+STAGING = ".backup"
+#: What a backup takes in its own way, or leaves out: locks, logs, scratch space.
+_NOT_THE_REST = frozenset(
+    {"checkpoint", "results", "late", "spill", "engine.lock", "spark.log", "identity.json", STAGING}
+)
+#: Rows on their way between workers begin so; a repeated batch sends them again.
+_ARRIVING = "rows."
+
+
+@dataclass(frozen=True, slots=True)
+class Backup:
+    """A backup that was made.
+
+    Attributes:
+        batch: Last batch whose results it holds, -1 for none.
+        files: Number of its files.
+        bytes: Their length.
+    """
+
+    batch: int
+    files: int
+    bytes: int
+
+
+def back_up(data_dir: DataDir, catalog: Path, target: Path) -> Backup:
+    """Copy a data directory to ``target``; its service may run.
+
+    Args:
+        data_dir: The data directory.
+        catalog: SQLite file of its catalog.
+        target: Directory that does not exist, or is empty.
+
+    Raises:
+        BackupRefused: Something is in ``target``, it is inside the data directory, or it cannot be written.
+        BackupNotMade: Batches came faster than names could be taken, or another backup runs.
+        OtherLife: The parts of the data directory do not belong together.
+        CorruptResults: A result file is damaged.
+        CorruptSegment: A segment is damaged.
+    """
+    if target.resolve().is_relative_to(data_dir.root.resolve()):
+        raise BackupRefused(
+            f'backup "{target}" is inside the data directory',
+            hint="Name a directory elsewhere, best on another disk.",
+        )
+    if is_taken(target):
+        raise BackupRefused(
+            f'"{target}" is not empty', hint="Name a directory for this backup that does not exist yet."
+        )
+    with _staging(data_dir) as staged:
+        for attempt in range(1, _SNAPSHOTS + 1):
+            batch = _take(data_dir, staged, catalog)
+            try:
+                _verify(staged)
+                break
+            except CorruptResults:
+                # Files that were dropped, or merged into others, since the catalog was read: not once more.
+                if attempt == _SNAPSHOTS:
+                    raise
+        try:
+            return _copy(data_dir, staged, target, batch)
+        except OSError as error:
+            raise BackupRefused(
+                f'backup "{target}" cannot be written', detail=f"{error.strerror or error}: {error.filename}."
+            ) from error
+
+
+@contextmanager
+def _staging(data_dir: DataDir) -> Iterator[DataDir]:
+    """Give an empty directory for names, which one backup at a time has."""
+    root = data_dir.root / STAGING
+    root.mkdir(mode=0o700, exist_ok=True)
+    descriptor = os.open(root, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise BackupNotMade(
+                f'another backup of "{data_dir.root}" runs', hint="Try again once it has ended."
+            ) from error
+        for path in root.iterdir():  # left by a backup that was killed
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+        try:
+            yield DataDir(root)
+        finally:
+            shutil.rmtree(root)
+    finally:
+        os.close(descriptor)
+
+
+def _take(data_dir: DataDir, staged: DataDir, catalog: Path) -> int:
+    """Take names of all that belongs to one moment; return its last batch, -1 for none."""
+    for _ in range(_ATTEMPTS):
+        done = _take_checkpoint(data_dir, staged)
+        with ExitStack() as pins:
+            # Both are read as they are now, however long the copies take.
+            catalog_now = pins.enter_context(_pinned(catalog))
+            events_now = pins.enter_context(_pinned(data_dir.events_db))
+            committed = catalog_now.execute("SELECT coalesce(max(batch), -1) FROM batches").fetchone()[0]
+            if committed > done + 1:
+                continue
+            _copy_database(catalog_now, staged.catalog_db)
+            _copy_database(events_now, staged.events_db)
+        break
+    else:
+        raise BackupNotMade(
+            f'"{data_dir.root}" changed too fast for a backup',
+            detail=f"Batches were committed while files were listed, in each of {_ATTEMPTS} attempts.",
+            hint="Pause the engine (POST /api/v1/engine:pause) while the backup is made.",
+        )
+    if data_dir.identity.exists():
+        copy_file(data_dir.identity, staged.identity)
+    with Store.open(staged.catalog_url, migrate=False) as store:
+        lease = store.lease.current()
+        # Of a boot before, the holder's last batch may not be whole: the next start has to know.
+        if lease is not None and lease.token and lease.holder.boot == boot_id():
+            store.lease.release(lease)
+        for named in store.result_files.all():
+            for directory, own, files in (
+                (data_dir.results, staged.results, named.files),
+                (data_dir.late, staged.late, named.late_files),
+            ):
+                for file in files:
+                    _name_again(directory / file.path, own / file.path)
+    return int(committed)
+
+
+def _take_checkpoint(data_dir: DataDir, staged: DataDir) -> int:
+    """Take names in Spark's checkpoint; return the last batch that its commit log has, -1 for none."""
+    segments = directory_here(data_dir.segments)
+    ours, theirs = SparkLog(staged.checkpoint), SparkLog(data_dir.checkpoint)
+    for directory in (ours.commits, ours.offsets):
+        shutil.rmtree(directory, ignore_errors=True)
+    _mirror(theirs.commits, ours.commits)
+    entries = [int(path.name) for path in files_below(ours.commits) if path.name.isdigit()]
+    last = max(entries, default=-1)
+    _mirror(theirs.offsets, ours.offsets, up_to=last + 1)
+    for path in data_dir.checkpoint.iterdir() if data_dir.checkpoint.is_dir() else ():
+        if path in (theirs.commits, theirs.offsets, segments) or path.name.startswith("."):
+            continue
+        if path.is_dir():
+            _mirror(path, staged.checkpoint / path.name)
+        else:
+            _name_again(path, staged.checkpoint / path.name)
+    _mirror(segments, directory_here(staged.segments))
+    return max(ours.done(), default=-1)
+
+
+def _mirror(directory: Path, own: Path, *, up_to: int | None = None) -> None:
+    """Give every file below ``directory`` a second name below ``own``, and no other file one.
+
+    Args:
+        directory: A directory; no files if there is none.
+        own: Where the second names are, those of an earlier call included.
+        up_to: Of a log, the last entry.
+    """
+    own.mkdir(parents=True, exist_ok=True)
+    found = set()
+    for path in files_below(directory):
+        entry = path.name.strip(".").partition(".")[0]
+        if path.name.endswith(".tmp") or (path.name.startswith(_ARRIVING) and directory.name == "segments"):
+            continue
+        if path.name.startswith(".") and directory.name == "segments":
+            continue
+        if up_to is not None and (not entry.isdigit() or int(entry) > up_to):
+            continue
+        target = own / path.relative_to(directory)
+        if _name_again(path, target):
+            found.add(target)
+    for path in list(files_below(own)):
+        if path not in found:
+            path.unlink()
+
+
+def _name_again(path: Path, target: Path) -> bool:
+    """Give a file a second name, or a copy where it cannot have one; return whether it was there."""
+    try:
+        if target.exists():
+            ours, theirs = target.stat(), path.stat()
+            if (ours.st_size, ours.st_mtime_ns) == (theirs.st_size, theirs.st_mtime_ns):
+                return True
+            target.unlink()
+        target.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            target.hardlink_to(path)
+        except FileNotFoundError:
+            raise
+        except OSError:  # a file system without, or another one
+            copy_file(path, target)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+@contextmanager
+def _pinned(path: Path) -> Iterator[sqlite3.Connection]:
+    """Open a database and read it as it is now, whatever is written meanwhile."""
+    try:
+        with closing(sqlite3.connect(path, isolation_level=None, timeout=30)) as connection:
+            connection.execute("BEGIN")
+            connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+            yield connection
+    except sqlite3.Error as error:
+        raise CatalogDown(f'"{path}" cannot be read', detail=f"SQLite says: {error}.") from error
+
+
+def _copy_database(connection: sqlite3.Connection, target: Path) -> None:
+    target.unlink(missing_ok=True)
+    with closing(sqlite3.connect(target)) as copy:
+        connection.backup(copy)
+
+
+def _verify(staged: DataDir) -> None:
+    """Refuse parts that are damaged or do not belong together: a backup of them would be worth nothing."""
+    with Store.open(staged.catalog_url, migrate=False) as store:
+        for named in store.result_files.all():
+            check_files(staged.results, named.files)
+            check_files(staged.late, named.late_files)
+        examine_checkpoint(store, staged)
+        facts = store.settings.get(CHECKPOINT_SETTING)
+    segments = SegmentFiles(staged.segments, sealed=isinstance(facts, dict) and bool(facts.get("sealed")))
+    for name in names(staged.segments):
+        segments.read(name)
+
+
+def _copy(data_dir: DataDir, staged: DataDir, target: Path, batch: int) -> Backup:
+    target.mkdir(mode=0o700, parents=True, exist_ok=True)
+    files: dict[str, tuple[int, int]] = {}
+    try:
+        for path in files_below(staged.root):
+            name = str(path.relative_to(staged.root))
+            files[name] = copy_file(path, target / name)
+        for path in _rest(data_dir):
+            name = str(path.relative_to(data_dir.root))
+            try:
+                files[name] = copy_file(path, target / name)
+            except FileNotFoundError:
+                (target / name).unlink(missing_ok=True)
+        write_list(target, BackupList(wall_clock_us(), batch, files))
+    except BaseException:
+        make_empty(target, list(files_below(target)))
+        raise
+    return Backup(batch, len(files), sum(length for length, _ in files.values()))
+
+
+def _rest(data_dir: DataDir) -> Iterator[Path]:
+    """Yield the files that no catalog, event log or checkpoint is: dead letters, exports, sources."""
+    for path in sorted(data_dir.root.iterdir()):
+        databases = (data_dir.catalog_db.name, data_dir.events_db.name)
+        if path.name in _NOT_THE_REST or path.name.startswith((*databases, "checkpoint.before-", ".")):
+            continue
+        if path.is_dir() and not path.is_symlink():
+            yield from (found for found in files_below(path) if not found.name.startswith("."))
+        elif path.is_file() and not path.is_symlink():
+            yield path

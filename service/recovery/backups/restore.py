@@ -1,0 +1,93 @@
+"""``sluice restore``: a data directory from a backup, with an identity of its own.
+
+All files are verified before the first one is written, and once more as they are copied. The catalog comes
+last: a start refuses a directory without it, so an interrupted restore is not taken for a whole one.
+
+The new identity makes a restored directory another life than the original, which may still be there: neither
+accepts the other's catalog, checkpoint or event log.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import uuid
+from contextlib import closing
+from pathlib import Path
+
+from catalog.store.store import Store
+from service.commit.sync import sync_file, sync_file_systems
+from service.config.data_dir import DataDir
+from service.errors import BackupRefused
+from service.recovery.backups.backup_files import (
+    BackupList,
+    check_file,
+    copy_file,
+    files_below,
+    is_taken,
+    make_empty,
+    read_list,
+    refuse_other,
+)
+from service.recovery.identity import Identity, identity_of, read_mark, settle, write_mark
+
+
+def restore(backup: Path, root: Path) -> BackupList:
+    """Restore a backup to a data directory and return what it holds.
+
+    Args:
+        backup: Directory that ``sluice backup`` has made.
+        root: Data directory that does not exist, or is empty.
+
+    Raises:
+        BackupRefused: There is no backup, or ``root`` is taken or cannot be written.
+        BackupDamaged: A file of the backup is not what was written; nothing is restored.
+        CatalogVersionMismatch: The backup is of a later version of Sluice.
+    """
+    found = read_list(backup)
+    if is_taken(root):
+        raise BackupRefused(
+            f'data directory "{root}" is not empty',
+            detail="A restore writes to a new directory: what is there would not belong to it.",
+            hint="Name another directory with --data-dir, or move this one away.",
+        )
+    for name, facts in found.files.items():
+        check_file(backup, name, facts)
+    try:
+        _write(backup, DataDir(root), found)
+    except OSError as error:
+        raise BackupRefused(
+            f'data directory "{root}" cannot be written',
+            detail=f"{error.strerror or error}: {error.filename}.",
+        ) from error
+    return found
+
+
+def _write(backup: Path, data_dir: DataDir, found: BackupList) -> None:
+    data_dir.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+    catalog = data_dir.root / ".catalog.db.restored"
+    try:
+        for name, facts in found.files.items():
+            target = catalog if name == data_dir.catalog_db.name else data_dir.root / name
+            refuse_other(backup / name, copy_file(backup / name, target), facts)
+        data_dir.create()
+        _give_identity(data_dir, catalog)
+        sync_file_systems([data_dir.root])
+        catalog.replace(data_dir.catalog_db)
+        sync_file(data_dir.root)
+    except BaseException:
+        make_empty(data_dir.root, list(files_below(data_dir.root)))
+        raise
+
+
+def _give_identity(data_dir: DataDir, catalog: Path) -> None:
+    """Give a new identity to the catalog and to all parts that have one."""
+    with Store.open(f"sqlite:///{catalog}") as store:
+        if identity_of(store) is None:
+            return  # of a version that knew none: the first start gives it
+        new = uuid.uuid4().hex
+        for path in (data_dir.identity, data_dir.checkpoint_identity):
+            if mark := read_mark(path):
+                write_mark(path, mark | {"id": new})
+        with closing(sqlite3.connect(data_dir.events_db)) as events, events:
+            events.execute("UPDATE identity SET id = ?", (new,))
+        settle(store, Identity(new, settled=False))

@@ -1,0 +1,346 @@
+"""``sluice move``: a stopped data directory goes on in another one, with another storage, catalog or buckets.
+
+    old, untouched              new                                        can start
+    ----------------------------------------------------------------------------------
+    everything                  move.json                                  old
+                                results, state, events, exports            old
+                                the catalog, in one transaction            old
+    setting "moved"                                                        neither
+                                move.json goes                             new
+
+All that is written is read back and compared before the catalog is. A move that ended early is begun again by
+the same command, but for its last two steps, which are finished. The identity is kept: sinks know the service
+by it, and deliver no batch a second time. So of the two directories never both can start.
+
+The checkpoint is a new one (``moved_state``) that goes on after the last batch which the old one has
+done. Batches that the catalog has beyond it are repeated with the input that their manifests name, as after a
+crash; a batch that was only begun is chosen again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+from pydantic import JsonValue
+
+from catalog.store.store import Store
+from operators.storage.folder import Folder, directory_here, fetch, names, place_of, prepare, publish, remove
+from operators.storage.object_folder import ObjectFolder
+from service.commit.spark_log import Offset, SparkLog
+from service.commit.sync import sync_file, sync_file_systems
+from service.config.buckets import CHECKPOINT_SETTING, stored_buckets
+from service.config.data_dir import DataDir
+from service.errors import CheckpointDamaged, MoveFailed, MoveRefused
+from service.inputs.sources.event_reader import shown
+from service.inputs.sources.http_log import EventLog
+from service.inputs.voided import voided_batches
+from service.recovery.backups.backup_files import copy_file, files_below, is_taken
+from service.recovery.checkpoint import REPEATABLE, Standing, examine_checkpoint
+from service.recovery.identity import Identity, identity_of, read_mark, write_mark
+from service.recovery.moving.moved_state import ReadManifests, StoredState, move_state, stored_state
+from service.recovery.opening import (
+    claim_storage,
+    goes_on_in,
+    is_unused,
+    mark_moved,
+    open_catalog,
+    place_stored,
+)
+from service.results.result_check import check_files, length_and_checksum
+
+#: Files that are fetched, uploaded and read back at a time.
+_AT_ONCE = 32
+_START_IT = "Start the service there and stop it again, then move it."
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a service keeps everything.
+
+    Attributes:
+        data_dir: The data directory, with its storage.
+        catalog_url: SQLAlchemy URL of the catalog; None: SQLite in the data directory.
+    """
+
+    data_dir: DataDir
+    catalog_url: str | None
+
+    @property
+    def events_url(self) -> str:
+        """SQLAlchemy URL of the event log."""
+        return self.data_dir.events_url(self.catalog_url)
+
+
+@dataclass(frozen=True, slots=True)
+class FinishedMove:
+    """A move that is complete.
+
+    Attributes:
+        batch: Last batch whose results were moved, -1 for none.
+        buckets: Number of buckets, None where no batch has fixed it.
+        files: Files of results, late rows, dead letters and exports.
+        state_rows: Rows of the state, each once for every join that holds it.
+    """
+
+    batch: int
+    buckets: int | None
+    files: int
+    state_rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Checkpoint:
+    """State from which a checkpoint continues.
+
+    Attributes:
+        offset: Offset at the end of the last batch that it has done; None before the first.
+        state: State after it.
+    """
+
+    offset: Offset | None
+    state: StoredState | None
+
+
+def move(
+    store: Store, source: Place, target: Place, buckets: int | None, read_manifests: ReadManifests
+) -> FinishedMove | None:
+    """Move a data directory; nothing runs on it.
+
+    Args:
+        store: The catalog of the source, opened with ``moved_to``.
+        source: Where everything is.
+        target: Where it goes: new, or empty, or what an interrupted move has left.
+        buckets: Number of buckets; None: as many as now.
+        read_manifests: Reads the state that Spark has stored.
+
+    Returns:
+        The move; None where an earlier one had only to be finished.
+
+    Raises:
+        MoveRefused: The target is not empty, or is of the source; or the source cannot be moved as it stands.
+        OtherLife: Parts of the source do not belong together.
+        CorruptResults: A result file is damaged.
+        CorruptSegment: A segment is damaged.
+        MoveFailed: What was written is not what was read.
+    """
+    identity = identity_of(store)
+    assert identity is not None, "open_catalog gives one"
+    root = target.data_dir.root
+    if goes_on_in(store) == root:
+        if not root.is_dir():
+            raise MoveRefused(
+                f'data directory "{source.data_dir.root}" was moved to "{root}", which is not there',
+                hint="Bring that directory back, or restore a backup of it.",
+            )
+        _finish(root)
+        return None
+    _check_apart(source.data_dir.root, root)
+    with _taken_target(target, identity) as into:
+        checkpoint = _checkpoint(store, source.data_dir, read_manifests)
+        facts, state_rows = _move_checkpoint(store, checkpoint, target.data_dir, buckets, identity)
+        files = _move_files(store, source.data_dir, target.data_dir)
+        with closing(EventLog(source.events_url)) as events, closing(EventLog(target.events_url)) as log:
+            heads = {stream_id: events.end(stream_id) for stream_id in events.stream_ids()}
+            if log.identity() not in (None, identity.id):
+                raise _not_empty(f'event log "{shown(target.events_url)}"')
+            events.copy_to(log)
+        write_mark(target.data_dir.identity, {"id": identity.id})
+        sync_file_systems([root, target.data_dir.results, target.data_dir.late, target.data_dir.segments])
+        standing = (store.control_log.head(), store.batches.last())
+
+        def settle() -> None:
+            place_stored(into, target.data_dir)
+            into.settings.set(CHECKPOINT_SETTING, facts)
+            if (lease := into.lease.current()) is not None:
+                into.lease.release(lease)
+
+        store.copy_to(into, settle)
+    with open_catalog(target.data_dir, target.catalog_url, moving=True) as opened:
+        examine_checkpoint(opened, target.data_dir)
+        fixed = stored_buckets(opened)
+    with closing(EventLog(source.events_url)) as events:
+        after = {stream_id: events.end(stream_id) for stream_id in events.stream_ids()}
+    if (store.control_log.head(), store.batches.last(), after) != (*standing, heads):
+        raise MoveRefused(
+            f'data directory "{source.data_dir.root}" changed while it was moved',
+            detail="A process that serves the API still takes events or changes of queries.",
+            hint="Stop all processes of the service, then give the command again.",
+        )
+    mark_moved(store, root)
+    _finish(root)
+    batch = -1 if standing[1] is None else standing[1]
+    return FinishedMove(batch, fixed, files, state_rows)
+
+
+@contextmanager
+def _taken_target(target: Place, identity: Identity) -> Iterator[Store]:
+    """Open the catalog of the target, which has nothing, or what an earlier attempt has left: that goes."""
+    data_dir, storage = target.data_dir, target.data_dir.storage
+    root, mark = data_dir.root, read_mark(data_dir.move)
+    catalog = target.catalog_url or data_dir.catalog_url
+    # Only what an attempt found empty is taken for its own: what the source uses never is.
+    found_empty = {
+        "identity": identity.id,
+        "storage": "" if storage is None else storage.url,
+        "catalog": hashlib.sha256(catalog.encode()).hexdigest(),
+    }
+    again = mark.get("identity") == identity.id
+    if not again and is_taken(root) and not _begun(data_dir):
+        raise _not_empty(f'data directory "{root}"')
+    if storage is not None and not (again and mark.get("storage") == storage.url):
+        for folder in (*_folders(data_dir), data_dir.stored_identity):
+            if folder is not None and names(folder):
+                raise _not_empty(f'storage "{storage.url}"')
+    if target.catalog_url is not None and not (again and mark.get("catalog") == found_empty["catalog"]):
+        with Store.open(catalog) as found:
+            if not is_unused(found) or identity_of(found) is not None:
+                raise _not_empty(f'catalog "{shown(catalog)}"')
+    root.mkdir(mode=0o700, parents=True, exist_ok=True)
+    _clear(data_dir)
+    write_mark(data_dir.move, found_empty)
+    if not claim_storage(data_dir, identity):
+        raise _not_empty(f'storage "{storage.url if storage is not None else root}"')
+    for folder in _folders(data_dir) if storage is not None else ():
+        remove(folder, names(folder))
+    data_dir.create()
+    with Store.open(catalog) as into:
+        yield into
+
+
+def _begun(data_dir: DataDir) -> bool:
+    """Return whether a data directory has nothing but the mark of an attempt that died while it wrote it."""
+    root, mark = data_dir.root, data_dir.move.name
+    return root.is_dir() and all(
+        path.name.startswith(f".{mark}.") and path.is_file() for path in root.iterdir()
+    )
+
+
+def _clear(data_dir: DataDir) -> None:
+    """Remove what an earlier attempt has left in a data directory, but the mark that says so."""
+    for path in data_dir.root.iterdir():
+        if path == data_dir.move:
+            continue
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+
+
+def _checkpoint(store: Store, data_dir: DataDir, read_manifests: ReadManifests) -> _Checkpoint:
+    """Return what the checkpoint of a data directory goes on with."""
+    found, log = examine_checkpoint(store, data_dir), SparkLog(data_dir.checkpoint)
+    _refuse_unfinished(store, found)
+    state = stored_state(store, data_dir, found, read_manifests)
+    if state is None:
+        return _Checkpoint(None, None)
+    offset = log.input_end(found.done)
+    if offset is None:
+        raise CheckpointDamaged(f"Spark's log entry {found.done} is not whole", hint=_START_IT)
+    return _Checkpoint(offset, state)
+
+
+def _refuse_unfinished(store: Store, found: Standing) -> None:
+    """Refuse batches that only the checkpoint which began them can finish."""
+    manifests = [store.batches.manifest(batch) for batch in found.repeated]
+    if len(manifests) > REPEATABLE or not all(manifest and manifest.input_end for manifest in manifests):
+        raise MoveRefused(
+            f"batches {found.done + 1} to {found.committed} are not finished in the checkpoint",
+            hint=_START_IT,
+        )
+    for voided in voided_batches(store):
+        if voided.batch > found.committed and voided.batch in found.begun:
+            raise MoveRefused(
+                f"batch {voided.batch} was begun, and some of its input voided",
+                detail="The decision applies to the input with which the batch was begun.",
+                hint=_START_IT,
+            )
+
+
+def _move_checkpoint(
+    store: Store, checkpoint: _Checkpoint, target: DataDir, buckets: int | None, identity: Identity
+) -> tuple[dict[str, JsonValue] | None, int]:
+    """Make the checkpoint of the target; return its facts, None before the first start, and rows of state."""
+    facts = store.settings.get(CHECKPOINT_SETTING)
+    if buckets is None and isinstance(facts, dict):
+        buckets = int(str(facts["buckets"]))
+    if buckets is None:
+        return None, 0
+    checkpoint_id = uuid.uuid4().hex[:12]
+    write_mark(target.checkpoint_identity, {"id": identity.id, "checkpoint": checkpoint_id})
+    rows = 0
+    if checkpoint.state is not None and checkpoint.offset is not None:
+        rows, _ = move_state(checkpoint.state, target, checkpoint_id, buckets, checkpoint.offset)
+    return {"id": checkpoint_id, "buckets": buckets, "sealed": True}, rows
+
+
+def _move_files(store: Store, source: DataDir, target: DataDir) -> int:
+    """Copy results, late rows, dead letters and exports; return how many files they are."""
+    count = 0
+    for named in store.result_files.all():
+        check_files(source.results, named.files)
+        check_files(source.late, named.late_files)
+        count += _copy_files(source.results, target.results, [file.path for file in named.files])
+        count += _copy_files(source.late, target.late, [file.path for file in named.late_files])
+    count += _copy_files(source.dead_letters, target.dead_letters, names(source.dead_letters))
+    for path in files_below(source.exports):
+        _copy_checked(path, target.exports / path.relative_to(source.exports))
+        count += 1
+    return count
+
+
+def _copy_files(source: Folder, target: Folder, wanted: Sequence[str]) -> int:
+    """Copy files of a folder, and read back what the other one has then."""
+    directory_here(target).mkdir(mode=0o700, parents=True, exist_ok=True)
+    todo = iter(wanted)
+    while part := list(islice(todo, _AT_ONCE)):
+        if not isinstance(target, ObjectFolder):
+            for name, path in zip(part, fetch(source, part), strict=True):
+                _copy_checked(path, target / name)
+            continue
+        prepare(target)
+        copied = {n: copy_file(path, target / n) for n, path in zip(part, fetch(source, part), strict=True)}
+        publish(target, part)
+        for name in part:
+            (target / name).unlink(missing_ok=True)  # what is read back is the store's
+        for name, path in zip(part, fetch(target, part), strict=True):
+            _check_copy(path, copied[name], place_of(target))
+    return len(wanted)
+
+
+def _copy_checked(path: Path, copy: Path) -> None:
+    _check_copy(copy, copy_file(path, copy), str(copy.parent))
+
+
+def _check_copy(copy: Path, wanted: tuple[int, int], place: str) -> None:
+    if not copy.exists() or length_and_checksum(copy) != wanted:
+        raise MoveFailed(f'file "{copy.name}" in "{place}" is not what was copied to it')
+
+
+def _check_apart(root: Path, target: Path) -> None:
+    one, other = root.resolve(), target.resolve()
+    if one.is_relative_to(other) or other.is_relative_to(one):
+        raise MoveRefused(
+            f'"{target}" is the data directory that is moved, or inside of it, or around it',
+            hint="Name a new directory elsewhere.",
+        )
+
+
+def _not_empty(what: str) -> MoveRefused:
+    return MoveRefused(f"{what} is not empty", hint="Name one for this service alone that has nothing yet.")
+
+
+def _folders(data_dir: DataDir) -> tuple[Folder, ...]:
+    return data_dir.results, data_dir.late, data_dir.dead_letters, data_dir.segments
+
+
+def _finish(root: Path) -> None:
+    """Let a data directory start: all of it is there, and the one that it was moved from does not start."""
+    DataDir(root).move.unlink(missing_ok=True)
+    sync_file(root)
