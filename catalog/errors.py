@@ -14,6 +14,8 @@ sentences. Leaves live in each top-level package's ``errors.py``, with their fac
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -94,6 +96,16 @@ class SluiceError(Exception):
         if self.hint:
             lines.append(f"  hint: {self.hint}")
         return "\n".join(lines)
+
+
+@contextmanager
+def error_path(*path: str | int) -> Iterator[None]:
+    """Put a place in a document before the place that an error names."""
+    try:
+        yield
+    except SluiceError as error:
+        error.path = (*path, *error.path)
+        raise
 
 
 class InvalidInput(SluiceError):

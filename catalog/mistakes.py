@@ -6,6 +6,7 @@
     literal_error            strategy: "best" is not known
     int_parsing              limit: expected a whole number, not "ten"
     greater_than_equal       rate: expected at least 0, not -1
+    text_like                driver_memory: expected a size such as 2g, not "much"
     union_tag_invalid        source type "file" is not known             Did you mean "files"?
 
 The caller says what a place is called (key, field, parameter, setting), and points at it: by line and column,
@@ -18,6 +19,10 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
+
+from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, core_schema
 
 from catalog.wording import did_you_mean, nearest_or_known
 
@@ -39,7 +44,7 @@ _EXPECTED: Mapping[str, str] = {
     "string_type": "text",
     "string_too_short": "text of {min_length} or more characters",
     "string_too_long": "text of at most {max_length} characters",
-    "string_pattern_mismatch": "text like {pattern}",
+    "text_like": "{like}",
     "int_type": "a whole number",
     "int_parsing": "a whole number",
     "int_from_float": "a whole number",
@@ -58,6 +63,35 @@ _EXPECTED: Mapping[str, str] = {
 
 
 _BOUNDS = ("greater_than_equal", "greater_than", "less_than_equal", "less_than")
+
+
+@dataclass(frozen=True, slots=True)
+class TextLike:
+    """Annotation of a text that must match a pattern; its error says what to write instead of the pattern.
+
+    Attributes:
+        pattern: Regular expression; schemas show it.
+        like: Form in words, with an example.
+    """
+
+    pattern: str
+    like: str
+
+    def __get_pydantic_core_schema__(self, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
+        """Check the pattern after the type."""
+        matching = core_schema.custom_error_schema(
+            core_schema.str_schema(pattern=self.pattern),
+            "text_like",
+            custom_error_message="expected {like}",
+            custom_error_context={"like": self.like},
+        )
+        return core_schema.chain_schema([handler(source), matching])
+
+    def __get_pydantic_json_schema__(
+        self, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        """Show the pattern."""
+        return {**handler(schema), "pattern": self.pattern}
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,7 +58,7 @@ def new_request_id() -> bytes:
 
 
 class Envelope:
-    """An application in its envelope.
+    """ASGI application that checks each request before the wrapped application gets it.
 
     Args:
         app: The application.

@@ -131,7 +131,7 @@ class _Verifier(Protocol):
     """Verifies what a client sends as its key."""
 
     def known(self, text: str) -> Principal | None:
-        """Return who was found behind it a moment ago, without waiting."""
+        """Return the cached principal of a key or token; None if it must be looked up."""
 
     def remembers(self, text: str) -> bool:
         """Return whether it was good when last verified, so that it costs little to verify it again."""

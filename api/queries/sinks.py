@@ -20,6 +20,7 @@ from api.timestamps import timestamp, timestamp_or_none
 from catalog.clock import wall_clock_us
 from catalog.durations import format_duration, parse_duration_us
 from catalog.errors import InvalidDuration
+from catalog.mistakes import TextLike
 from catalog.values.sink import (
     LAGGING_AFTER_S,
     FilesSink,
@@ -31,7 +32,10 @@ from catalog.values.sink import (
     WebhookSink,
 )
 from catalog.values.stream import EnvSecret
-from service.documents.stream_document import ClusterDocument, SecretDocument
+from service.documents.stream_document import ClusterDocument, SecretDocument, TopicName
+
+#: A table of PostgreSQL, with or without its schema.
+_TABLE = r"^[A-Za-z_][A-Za-z0-9_]{0,62}(\.[A-Za-z_][A-Za-z0-9_]{0,62})?$"
 
 FILES_EXAMPLE: JsonDict = {"type": "files", "path": "alerts", "format": "ndjson"}
 WEBHOOK_EXAMPLE: JsonDict = {"type": "webhook", "url": "https://example.org/hooks/alerts"}
@@ -149,8 +153,7 @@ class TableSinkDocument(BaseModel):
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [TABLE_EXAMPLE]})
 
     type: Literal["postgres"]
-    server: str = Field(
-        pattern=r"^[^\s,/@]+:\d{1,5}$",
+    server: Annotated[str, TextLike(r"^[^\s,/@]+:\d{1,5}$", "host:port, such as db.internal:5432")] = Field(
         description="`host:port`, one that the operator names in `SLUICE_SERVERS`.",
     )
     database: str = Field(min_length=1, max_length=63)
@@ -158,8 +161,7 @@ class TableSinkDocument(BaseModel):
     password: SecretDocument | None = Field(
         default=None, description="Variable that holds the password; left out where the server asks for none."
     )
-    table: str = Field(
-        pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,62}(\.[A-Za-z_][A-Za-z0-9_]{0,62})?$",
+    table: Annotated[str, TextLike(_TABLE, "a table such as alerts or public.alerts")] = Field(
         description="Name of the table as it is, or with its schema and a `.` in front.",
     )
     key: list[str] = Field(
@@ -176,7 +178,7 @@ class TopicSinkDocument(ClusterDocument):
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [TOPIC_EXAMPLE]})
 
     type: Literal["kafka"]
-    topic: str = Field(pattern=r"^[A-Za-z0-9._-]{1,249}$")
+    topic: TopicName
     key: str | None = Field(
         default=None, description="Column of the results whose text is the key of messages; null for no key."
     )

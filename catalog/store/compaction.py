@@ -41,7 +41,7 @@ class OldBatches:
 
     Attributes:
         manifests: Their manifests.
-        documents: The same as they are stored.
+        documents: The manifests as stored JSON.
     """
 
     manifests: tuple[BatchManifest, ...]

@@ -20,7 +20,7 @@ class Heartbeat:
 
 @dataclass(frozen=True, slots=True)
 class Promises:
-    """Punctuations of a stream outside the event log; they take effect behind the rows of their batch.
+    """Punctuations of a stream outside the event log; they take effect after the rows of their batch.
 
     Attributes:
         stream_id: The stream.

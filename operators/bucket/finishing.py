@@ -174,7 +174,7 @@ def _single(joins: FamilyJoins, closings: pa.RecordBatch, place: tuple[int, int]
 def raise_to_newest(
     newest: np.ndarray[tuple[int, int], np.dtype[np.int64]], places: tuple[Int64s, Codes], ts: Int64s
 ) -> None:
-    """Raise the newest event times at some places, which may repeat, to those of rows."""
+    """Raise the newest event time at the place of each row to the event time of the row."""
     np.maximum.at(newest, places, ts)
 
 

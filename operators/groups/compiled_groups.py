@@ -78,11 +78,6 @@ class CompiledGroups:
     carried_a: tuple[str, ...]
     carried_b: tuple[str, ...]
 
-    @property
-    def waits_for_keys(self) -> bool:
-        """Return whether a query has groups without intervals, which come out when their key is finished."""
-        return any(grouping.tumble_us is None for grouping in self.queries.values())
-
     @cached_property
     def arguments(self) -> Mapping[str, _Argument]:
         """Arguments of aggregates by digest."""

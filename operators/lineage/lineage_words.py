@@ -27,8 +27,8 @@ _MOST_VALUES = 1 << 8
 def evaluate_lineage(table: pa.Table, filters: Sequence[Sequence[PlannedFilter]]) -> list[list[pa.Array]]:
     """Evaluate several lists of filters over the bare columns of a table, each distinct one once.
 
-    What compares a number with a constant is counted (``lineage.threshold_filters``). Of the others DuckDB
-    gives whole words: a column of answers for each predicate, packed here, took twice as long for a dozen.
+    Comparisons of a number with a constant are counted (``lineage.threshold_filters``). DuckDB evaluates the
+    other predicates and packs their answers into words: a column per predicate took twice as long for 12.
 
     Args:
         table: n rows of one stream.

@@ -210,7 +210,7 @@ def following(known: OrderProgress | None, former: Order | None, order: Order | 
     """Return the progress of a stream in the order that a plan version declares.
 
     Args:
-        known: Progress so far.
+        known: Progress before the batch.
         former: Order of the stream in the version before.
         order: Its order now.
 

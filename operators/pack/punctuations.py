@@ -86,7 +86,7 @@ def closings_of_side(
         contract: Rules by which its keys are closed.
         rows: Rows of the partition.
         ts: int64[n], their event times.
-        promises: Its punctuations; the side uses some, or its rows close keys.
+        promises: Punctuations of the stream, or closings by its rows, that the side uses.
 
     Returns:
         Closings and whether they close; the first and last row if the side is clustered and has rows

@@ -116,7 +116,7 @@ class RankedRows:
                 ranking.before_us = max(ranking.before_us, min(known))
 
     def reached(self, side: str, watermarks: Mapping[str, int | None]) -> int | None:
-        """Return the own clock of a side that all later males of the other side have reached.
+        """Return the time on the clock of a side below which no later row of the other side can be.
 
         None if it is unknown, or if it differs from key to key (``reached_by``).
         """

@@ -127,7 +127,7 @@ class Ranking:
         return found
 
     def _append(self, rows: pa.RecordBatch) -> None:
-        """Add rows, but those that can be forgotten, as the newest segment; merge older ones into it."""
+        """Add the rows that are still needed as the newest segment; merge small older segments into it."""
         self.segments.append(Segment(self._needed(rows), 0, ()))
         while len(self.segments) > 1 and len(self.segments[-2]) <= _MERGED_RATIO * len(self.segments[-1]):
             newer = self.segments.pop()

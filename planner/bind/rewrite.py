@@ -13,14 +13,13 @@ has changed is checked by binding both texts, so a text that this cannot rewrite
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from sqlglot import TokenType, exp
 
 from catalog.durations import duration
-from catalog.errors import InvalidInput
+from catalog.errors import error_path
 from catalog.sql_text import quoted
 from catalog.values.change import BOTH, QueryParts
 from catalog.values.query import UNBOUNDED_US, Clock, Query, Side
@@ -98,7 +97,7 @@ def rewrite(cql: str, streams: Mapping[str, Stream], parts: QueryParts) -> str:
     }
     keys: dict[SideName, list[str]] = {"a": [a for a, _ in before.key], "b": [b for _, b in before.key]}
     filters = _new_filters(scope, parts)
-    with _at("select"):
+    with error_path("select"):
         select = select_list_text(cql) if parts.select is None else _select_list(parts.select)
     sources = tuple(
         f"{_name(side.source.stream)} {_bracket(windows[side.side], clocks[side.side], keys[side.side])}"
@@ -204,7 +203,7 @@ def _new_windows(scope: Scope, parts: QueryParts) -> dict[SideName, int]:
     """Return the new windows, µs."""
     windows: dict[SideName, int] = {}
     for name, text in parts.windows.items():
-        with _at("window") if name == BOTH else _at("window", name):
+        with error_path("window") if name == BOTH else error_path("window", name):
             length = _length(text)
             for side in scope.written if name == BOTH else (_side_named(scope, name),):
                 if side.side in windows:
@@ -235,7 +234,7 @@ def _new_filters(scope: Scope, parts: QueryParts) -> dict[SideName, list[exp.Exp
     """Return the conditions of the new filters."""
     filters: dict[SideName, list[exp.Expr]] = {}
     for name, text in parts.filters.items():
-        with _at("filter", name):
+        with error_path("filter", name):
             side = _side_named(scope, name)
             if side.side in filters:
                 raise NotRewritable(f'stream "{side.stream.name}" gets two filters', hint="Keep one.")
@@ -398,13 +397,3 @@ def _needs_parentheses(node: exp.Expr) -> bool:
     if isinstance(node, exp.Neg):
         return not isinstance(node.this, exp.Literal)
     return isinstance(node, exp.Binary | exp.Unary | exp.Between | exp.In)
-
-
-@contextmanager
-def _at(*path: str) -> Iterator[None]:
-    """Put a place in the request before the place that an error names."""
-    try:
-        yield
-    except InvalidInput as error:
-        error.path = (*path, *error.path)
-        raise

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from catalog.errors import SluiceError
+from catalog.errors import error_path
 from catalog.values.migration import ExplicitStep
 from catalog.values.plan import Boundaries, FamilyPlan
 from catalog.wording import nearest_or_known
@@ -45,13 +45,10 @@ def stepped_boundaries(family: FamilyPlan, text: FamilyText, steps: Iterable[Exp
     found = boundaries_of(family)
     ends = {side: set(found.side(side)) for side in SIDES}
     for step in sorted(steps, key=lambda s: s.kind):  # merges first
-        try:
+        with error_path(*step.path):
             for side in _sides(step, text):
                 largest = max(side_window_us(q, side) for q in family.queries)
                 _take(step, ends[side], largest, text.labels[side])
-        except SluiceError as error:
-            error.path = (*step.path, *error.path)
-            raise
     return Boundaries(tuple(sorted(ends["a"])), tuple(sorted(ends["b"])))
 
 

@@ -41,7 +41,7 @@ def boundaries_of(family: FamilyPlan) -> Boundaries:
 
 
 def kept_families(previous: Plan | None, replanned: Collection[str]) -> frozenset[str]:
-    """Return the ids of the families in force that are not to be planned again."""
+    """Return the ids of the families that keep their joins."""
     return (
         frozenset() if previous is None else frozenset(f.id for f in previous.families) - frozenset(replanned)
     )

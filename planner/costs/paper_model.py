@@ -25,9 +25,10 @@ D = W2 - W1:
         probe 2 (1-S) λ² W1 + 2 S λ² W2; purge (1-S) λ + λ + S λ + λ = 3 λ; split λ (filter); p2's pairs
         2 S λ² W2 S_1 compared with W1 (route); Q1's pairs from both joins, 2 λ² W1 S_1, merged (union).
     Eq. 3, slices [0, W1), [W1, W2): the second holds S λ D of A and λ D of B, probed by λ and S λ males:
-        probe 2 λ² W1 + 2 S λ² D. Purging is 4 λ in the paper, λ per slice and side, though only S λ rows of A
-        reach the second slice. Rows of A leaving slice 1 are judged by σ, λ; slice 1's pairs are judged by σ'
-        for Q2, 2 λ² W1 S_1, those of slice 2 have all passed (filter). Q2 alone has two slices: union 2 λ.
+        probe 2 λ² W1 + 2 S λ² D. The paper has 4 λ for purging, λ per slice and side, although only S λ
+        rows of A reach the second slice. Rows of A leaving slice 1 are judged by σ, λ; slice 1's pairs are
+        judged by σ' for Q2, 2 λ² W1 S_1, those of slice 2 have all passed (filter). Q2 alone has two slices:
+        union 2 λ.
 
 Where we add to the paper: both sides have their own windows, rates and filters; a selection is counted once
 per pair and distinct filter, however many queries share it, up to the largest of their windows; residuals

@@ -216,7 +216,7 @@ def plan_document(plan: Plan, reports: Mapping[str, FamilyReport] | None = None)
 
     Args:
         plan: The plan.
-        reports: What families cost, by family id; none leaves costs out.
+        reports: Costs of families, by family id; families that are missing are shown without costs.
 
     Returns:
         Only JSON values (hence ``Any``). Windows are µs, None for unbounded; slices count from 1; ``unions``
@@ -350,7 +350,7 @@ def join_document(
         family: The family.
         join: The join, of any strategy.
         text: How the family's parts are named.
-        report: What the family costs; none leaves costs out.
+        report: Cost of the family; None: it is shown without.
     """
     names = {q.id: q.name for q in family.queries}
     partition = join.partition

@@ -1,7 +1,7 @@
 """Bound of the length of a text, so that no expression asks for gigabytes.
 
 REPLACE alone multiplies: ``replace(replace(s, 'a', t), 'b', u)`` of texts of 10,000 characters is one of
-10^12. DuckDB's memory limit does not count the texts that a function makes on its way.
+10^12. DuckDB's memory limit does not count intermediate texts of a function.
 """
 
 from __future__ import annotations

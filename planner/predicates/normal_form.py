@@ -68,7 +68,7 @@ def _compared(condition: Condition, inner: type[All | AnyOf]) -> list[Group] | N
 
 
 def neighbours_merged(groups: Sequence[Group], inner: type[All | AnyOf]) -> list[Group]:
-    """Return clauses (or terms) in which those that differ in one subject are one.
+    """Merge clauses (or terms) that differ in one subject only.
 
     ``(f OR v > 1) AND (f OR v < 5)`` is ``f OR (v > 1 AND v < 5)``: one clause, {f, v in (1, 5)}.
 

@@ -78,7 +78,7 @@ class ValueSet:
         return ValueSet(tuple(cuts), low, either(self.null, other.null))
 
     def fewest_cuts_within(self, known: ValueSet) -> ValueSet:
-        """Return the simplest set with the same values of ``known``: the values outside are free to choose.
+        """Return the set of fewest cuts that agrees with this one on ``known``; outside it may differ.
 
         A gap of ``known`` between values of the set is filled, one between others stays empty, and one at an
         end goes with its neighbour. So the answer depends on nothing but the values inside ``known``.

@@ -116,7 +116,7 @@ class KeyVerifier:
         self._lock = threading.Lock()
 
     def known(self, text: str) -> Principal | None:
-        """Return the holder of a key that was found good a moment ago, without waiting; else None."""
+        """Return the cached holder of a key; None if the key must be verified."""
         with self._lock:
             found = self._verified.get(_digest(text))
         return _holder(found.key) if found is not None and self._clock_s() < found.until_s else None

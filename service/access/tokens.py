@@ -66,7 +66,7 @@ class TokenVerifier:
         self._lock = threading.Lock()
 
     def known(self, text: str) -> Principal | None:
-        """Return the client of a token that was found good a moment ago, without waiting."""
+        """Return the cached client of a token; None if the token must be verified."""
         with self._lock:
             found = self._verified.get(_digest(text))
         return found[0] if found is not None and self._clock_s() < found[1] else None

@@ -28,7 +28,7 @@ from pydantic import (
 
 from catalog.durations import parse_duration_us
 from catalog.errors import InvalidDuration
-from catalog.mistakes import mistake
+from catalog.mistakes import TextLike, mistake
 from catalog.values.plan import Partitioning, Strategy
 from catalog.values.policies.memory import AskedMemory
 from catalog.values.policies.probe import Invalidation
@@ -152,7 +152,7 @@ class StorageSettings(SettingGroup):
 
     @property
     def effective_catalog_url(self) -> str:
-        """SQLAlchemy URL of the catalog, wherever it is."""
+        """SQLAlchemy URL of the catalog; by default, a file in the data directory."""
         return self.catalog_url or DataDir(self.data_dir.absolute()).catalog_url
 
 
@@ -201,7 +201,7 @@ class SparkSettings(SettingGroup):
     master: str = Field(
         default_factory=lambda given: f"local[{given['cores']}]", validation_alias="spark_master"
     )
-    driver_memory: str = Field(default=DRIVER_MEMORY, pattern=r"^\d+[kmgt]$")
+    driver_memory: Annotated[str, TextLike(r"^\d+[kmgt]$", "a size such as 2g or 512m")] = DRIVER_MEMORY
     conf: Annotated[dict[str, str], _JSON_OBJECT] = Field(default_factory=dict, validation_alias="spark_conf")
     ui: bool = Field(default=False, validation_alias="spark_ui")
     reports_port: int = Field(default=0, ge=0, le=65535)
@@ -395,9 +395,11 @@ class LogSettings(SettingGroup):
         traces_url: Where the API sends OpenTelemetry traces, as OTLP over HTTP; None: it makes none.
     """
 
-    level: str = Field(default="INFO", pattern=r"^(DEBUG|INFO|WARNING|ERROR)$", validation_alias="log_level")
-    format: str = Field(default="text", pattern=r"^(text|json)$", validation_alias="log_format")
-    traces_url: str | None = Field(default=None, pattern=r"^https?://")
+    level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(default="INFO", validation_alias="log_level")
+    format: Literal["text", "json"] = Field(default="text", validation_alias="log_format")
+    traces_url: (
+        Annotated[str, TextLike(r"^https?://", "a URL such as http://collector:4318/v1/traces")] | None
+    ) = None
 
 
 class Settings(BaseModel):

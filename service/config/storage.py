@@ -72,7 +72,7 @@ def storage_of(url: str | None, cache_dir: Path | None, cache_mb: int) -> Storag
     elif parts.scheme not in OBJECT_STORES:
         raise _invalid(url, f'There is no storage of scheme "{parts.scheme}".')
     elif not parts.netloc:
-        raise _invalid(url, "It names no bucket.")
+        raise _invalid(url, "The name of the bucket is missing.")
     elif (parts.username is not None and parts.scheme in ("s3", "s3a", "gs")) or parts.password is not None:
         raise _invalid(
             "a URL with credentials", "Credentials come from the environment, such as AWS_ACCESS_KEY_ID."

@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal, cast
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, WithJsonSchema
 
 from catalog.durations import format_duration, parse_duration_us
-from catalog.errors import SluiceError
+from catalog.errors import SluiceError, error_path
 from catalog.values.migration import ExplicitStep, OnLeave
 from catalog.values.plan import Strategy
 from catalog.values.policies.memory import AskedMemory
@@ -347,21 +347,15 @@ class MigrationDocument(BaseModel):
 def _asked(name: str, own: ProbeDocument | None) -> AskedProbe | None:
     if own is None:
         return None
-    try:
+    with error_path("family_probes", name):
         return asked_probe(own.probe, own.invalidation)
-    except SluiceError as error:
-        error.path = ("family_probes", name, *error.path)
-        raise
 
 
 def _policy(name: str, own: PunctuationsPolicyDocument | None) -> PunctuationPolicy | None:
     if own is None:
         return None
-    try:
+    with error_path("family_punctuations", name):
         return own.to_policy()
-    except SluiceError as error:
-        error.path = ("family_punctuations", name, *error.path)
-        raise
 
 
 def _at_us(text: str | int | float, path: tuple[str | int, ...]) -> int:

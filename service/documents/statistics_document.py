@@ -113,7 +113,7 @@ class ChainDocument(_StatisticsDocument):
             queries: Queries that are planned.
 
         Raises:
-            UnknownFamily: No family of the queries is called so.
+            UnknownFamily: No family of the queries has that name.
             InvalidChain: The family is not named where there are several, or a stream is not of the family.
         """
         members = tuple(queries)

@@ -20,6 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from catalog.arrow_types import canonical_type
 from catalog.durations import parse_duration_us
 from catalog.errors import InvalidDuration, InvalidInput
+from catalog.mistakes import TextLike
 from catalog.values.query import RANK
 from catalog.values.stream import (
     NAME_PATTERN,
@@ -54,6 +55,15 @@ from service.errors import InvalidName, InvalidStream
 _MAX_AHEAD_US = 86_400 * 1_000_000
 #: A part of an address without credentials, which would be stored and shown.
 _REGISTRY_URL = r"https?://[^\s,/@?#:]+(:\d{1,5})?(/[^\s,@?#]*)?"
+_REGISTRY_URLS = rf"^{_REGISTRY_URL}(\s*,\s*{_REGISTRY_URL})*$"
+_BROKERS = r"^[^\s,/@]+:\d{1,5}(\s*,\s*[^\s,/@]+:\d{1,5})*$"
+#: Name of a topic of Apache Kafka.
+TopicName = Annotated[
+    str,
+    TextLike(
+        r"^[A-Za-z0-9._-]{1,249}$", "the name of a topic: letters, digits, dots, dashes and underscores"
+    ),
+]
 #: Columns that Sluice adds to rows. ``_event_time`` is not one: a stream may read results of Sluice.
 RESERVED_COLUMNS = ("_pos", RANK)
 
@@ -104,7 +114,7 @@ class HttpDocument(_StreamDocument):
 class SecretDocument(_StreamDocument):
     """A secret by the name of the environment variable that holds it; the secret itself is nowhere else."""
 
-    env: str = Field(pattern=f"^{SECRET_PATTERN.pattern}$")
+    env: Annotated[str, TextLike(f"^{SECRET_PATTERN.pattern}$", "a variable such as SLUICE_SECRET_KAFKA")]
 
 
 class TlsDocument(_StreamDocument):
@@ -126,7 +136,7 @@ class SaslDocument(_StreamDocument):
 class ClusterDocument(_StreamDocument):
     """Brokers, and how to connect to them."""
 
-    bootstrap: str = Field(pattern=r"^[^\s,/@]+:\d{1,5}(\s*,\s*[^\s,/@]+:\d{1,5})*$")
+    bootstrap: Annotated[str, TextLike(_BROKERS, "brokers such as kafka-1:9092,kafka-2:9092")]
     tls: TlsDocument | None = None
     sasl: SaslDocument | None = None
 
@@ -152,8 +162,8 @@ class ClusterDocument(_StreamDocument):
 class RegistryDocument(_StreamDocument):
     """Registry of the schemas of messages, and who asks it."""
 
-    url: str = Field(pattern=rf"^{_REGISTRY_URL}(\s*,\s*{_REGISTRY_URL})*$")
-    username: str | None = Field(default=None, pattern=r"^[^:]+$")
+    url: Annotated[str, TextLike(_REGISTRY_URLS, "a URL such as https://registry:8081, without a user")]
+    username: Annotated[str, TextLike(r"^[^:]+$", "a name without a colon")] | None = None
     password: SecretDocument | None = None
 
     def to_registry(self) -> SchemaRegistry:
@@ -176,7 +186,7 @@ class KafkaDocument(ClusterDocument):
     """A topic of Apache Kafka, one event a message."""
 
     type: Literal["kafka"]
-    topic: str = Field(pattern=r"^[A-Za-z0-9._-]{1,249}$")
+    topic: TopicName
     format: Literal["json", "avro"] = "json"
     on_bad: Literal["reject", "dead-letter"] = "reject"
     key: str | None = None

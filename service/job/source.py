@@ -82,7 +82,7 @@ class SluiceReader:
         self._inputs: Inputs | None = None
         # What is asked of each stream under one plan version, pickled: few batches bring another one.
         self._asked: tuple[int, dict[int, bytes]] = (0, {})
-        self._news: CommitSignal | None = None
+        self._commits: CommitSignal | None = None
         # Streams whose rows come without a sign: with the clock, or to a topic.
         self._silent: tuple[Stream, ...] = ()
         # When the topics are looked at again whose brokers did not answer, by stream id.
@@ -119,16 +119,16 @@ class SluiceReader:
         """Return the end of the next batch, or ``start`` if nothing came for a while."""
         # The first answer comes at once: Spark's first batch, also an empty one, takes seconds.
         waits, self._waits = self._waits, not self._bounded
-        signs = self._news.signs() if self._news is not None else ()
+        signs = self._commits.signs() if self._commits is not None else ()
         end = self._next(start)
         if end != start or not waits:
             return end
-        if self._news is None:
+        if self._commits is None:
             time.sleep(POLL_S)
             return end
         until_s = time.monotonic() + WAIT_S
         step_s = POLL_S if self._silent else WAIT_S
-        while not self._news.wait(signs, until_s=min(time.monotonic() + step_s, until_s)):
+        while not self._commits.wait(signs, until_s=min(time.monotonic() + step_s, until_s)):
             if time.monotonic() >= until_s:
                 return end
             if self._came_silently(start):
@@ -318,7 +318,7 @@ class SluiceReader:
                 bounded=self._bounded,
             )
             urls = (options["catalog_url"], options["events_url"])
-            self._news = CommitSignal.of(urls, options["engine_lock"])
+            self._commits = CommitSignal.of(urls, options["engine_lock"])
         return self._store, self._inputs
 
     @property

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
-from catalog.errors import InvalidInput, NameTaken, NotFound, SluiceError, StalePlanVersion
+from catalog.errors import InvalidInput, NameTaken, NotFound, SluiceError, StalePlanVersion, error_path
 from catalog.store.repositories.queries import EnteringQuery
 from catalog.store.store import Store
 from catalog.values.change import (
@@ -154,7 +154,7 @@ class Resolver:
         self._found = self.store.queries.find_all([change.name for change in changes])
         for i, change in enumerate(changes):
             try:
-                with _at("changes", i, VERBS[type(change)]):
+                with error_path("changes", i, VERBS[type(change)]):
                     _refuse_second(change, seen.setdefault(change.name.lower(), i), i)
                     steps.append((i, self.resolve(change)))
             except NotFound as error:
@@ -212,12 +212,12 @@ class Resolver:
         return ChangeStep(change, record, draft, sink=sink)
 
     def _sink(self, series: int | None, wanted: SetSink | None) -> SetSink | None:
-        with _at("sink"):
+        with error_path("sink"):
             return sink_to_set(self.store, series, wanted, self.targets)
 
     def _bind(self, cql: str) -> Query:
         if cql not in self._bound:
-            with _at("cql"):
+            with error_path("cql"):
                 self._bound[cql] = self._entered(bind(cql, self._streams, choose=self._choice()))
         return self._bound[cql]
 
@@ -406,13 +406,3 @@ def cause_of(steps: Sequence[ChangeStep]) -> str:
 def _listed(names: Sequence[str]) -> str:
     more = f" and {len(names) - _NAMES_IN_CAUSE} more" if len(names) > _NAMES_IN_CAUSE else ""
     return ", ".join(names[:_NAMES_IN_CAUSE]) + more
-
-
-@contextmanager
-def _at(*path: str | int) -> Iterator[None]:
-    """Put a place in the request before the place that an error names."""
-    try:
-        yield
-    except SluiceError as error:
-        error.path = (*path, *error.path)
-        raise

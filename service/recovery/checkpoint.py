@@ -147,7 +147,7 @@ def examine_checkpoint(store: Store, data_dir: DataDir, *, unsynced: bool = Fals
 
 
 def check_state(store: Store, data_dir: DataDir) -> None:
-    """Name a file of Spark's state that is missing or cut, of those with which a start goes on.
+    """Check that the files of Spark's state from which a start continues are there and whole.
 
     Raises:
         CheckpointDamaged: There is one.

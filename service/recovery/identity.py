@@ -5,8 +5,8 @@
     checkpoint/   identity.json          {"id": "5f0c...", "checkpoint": "c57b7a71801e"}
     events.db     table identity          5f0c...
 
-The catalog has it first and is settled once all parts have it: until then, a start that was interrupted is
-done again. A part without the id of a settled catalog is not the part that the catalog describes.
+The catalog gets the id first, and is settled once all parts have it. Until then, an interrupted start is
+repeated. A part without the id of a settled catalog is not the part that the catalog describes.
 """
 
 from __future__ import annotations

@@ -162,7 +162,7 @@ def _refuse_unfinished(data_dir: DataDir) -> None:
     if data_dir.move.exists():
         raise DataDirMoved(
             f'the move to "{data_dir.root}" is not complete',
-            hint="Give the same sluice move command again.",
+            hint="Run the same sluice move command again.",
         )
 
 

@@ -110,7 +110,7 @@ def _values(query: Query, stream_a: Stream) -> dict[str, str]:
 
 
 def _event_time_sql(query: Query) -> str:
-    """Return the text of a result's event time: an absent row is stored with its own, for all its queries.
+    """Return SQL for a result's event time; an absent row is stored once, with the row's own event time.
 
     With an unbounded window only a closed key makes a row absent, and its own event time remains.
     """

@@ -8,9 +8,9 @@
 
 A table with a key gets no result punctuations, because their only values are those of the join key.
 
-The catalog learns of the batch afterwards. Where it does not, by a crash or a connection that broke during
-the commit, the batch comes again and finds its note. Both tables are made if they are not there; that of the
-results can be there with more columns, and with other types that PostgreSQL reads from the same text.
+The catalog records the batch afterwards. If it does not, because of a crash or a connection that broke during
+the commit, the batch is sent again and finds its row in that table. Both tables are made if they are missing.
+That of the results may have more columns, and other types that PostgreSQL reads from the same text.
 """
 
 from __future__ import annotations

@@ -179,7 +179,7 @@ class _BoundedStream(httpcore.NetworkStream):
         self._budget = budget
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        """Read; arguments of the base class."""
+        """Read at most the bytes that are left of the budget for headers."""
         if self._budget.bytes_left <= 0:
             raise httpcore.ReadError(f"the headers of the answer are longer than {MAX_ANSWER_BYTES} bytes")
         data = self._stream.read(min(max_bytes, self._budget.bytes_left), self._budget.left_s())

@@ -217,7 +217,7 @@ class _StoreCollector(Collector):
         )
         horizon = GaugeMetricFamily(
             "sluice_horizon_timestamp_seconds",
-            "Event time below which rows have left at the cap.",
+            "Event time below which rows were removed because of the stream's cap.",
             labels=["stream"],
         )
         last = self._store.batches.last_manifest()
@@ -415,5 +415,7 @@ class _StoreCollector(Collector):
             "sluice_state_rows_peak", "Most rows ever held.", value=totals.state_rows_peak
         )
         yield GaugeMetricFamily(
-            "sluice_state_bytes_peak", "Most encoded bytes ever held.", value=totals.state_bytes_peak
+            "sluice_state_bytes_peak",
+            "Largest size of the state so far, as stored.",
+            value=totals.state_bytes_peak,
         )

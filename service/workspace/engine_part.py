@@ -167,7 +167,7 @@ class EnginePart:
 
 
 class _Term:
-    """An engine, and what works beside it, from before its lease until after it."""
+    """The engine and its background threads: waits for the lease, works under it, stops when it is lost."""
 
     def __init__(self, parts: EngineParts, jvm: Jvm | None, wake: threading.Event) -> None:
         self._parts, self._wake = parts, wake

@@ -330,7 +330,7 @@ def _files_of(draft: Stream, settle_s: float, dead_letters: Folder) -> tuple[Sou
     except OSError as error:
         raise SourceNotFound(
             f'files of stream "{draft.name}" cannot be listed: {error}',
-            hint="Give the service access to them.",
+            hint="Give the user of the service read access to the files and their directories.",
             path=("source", "path"),
         ) from error
     found = tuple(judged_files(draft, paths, settle_s=settle_s, dead_letters=dead_letters))

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 import pytest
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from catalog.mistakes import Mistake, mistake
+from catalog.mistakes import Mistake, TextLike, mistake
 
 
 class Files(BaseModel):
@@ -21,7 +21,8 @@ class Http(BaseModel):
 class Document(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
-    name: str = Field(default="n", min_length=2, max_length=5, pattern="^[a-z]*$")
+    name: str = Field(default="n", min_length=2, max_length=5)
+    word: Annotated[str, TextLike("^[a-z]*$", "small letters, such as abc")] | None = None
     strategy: Literal["mem-opt", "cpu-opt"] = "mem-opt"
     rows: int = Field(default=2, gt=1, le=9)
     part: float = Field(default=0.5, ge=0, lt=1, allow_inf_nan=False)
@@ -54,7 +55,9 @@ def first_of(document: Any, known_names: Any = None) -> Mistake:
         ({"name": 3}, "x: expected text, not 3"),
         ({"name": "a"}, 'x: expected text of 2 or more characters, not "a"'),
         ({"name": "abcdef"}, 'x: expected text of at most 5 characters, not "abcdef"'),
-        ({"name": "ABC"}, 'x: expected text like ^[a-z]*$, not "ABC"'),
+        ({"word": "ABC"}, 'x: expected small letters, such as abc, not "ABC"'),
+        ({"word": "abc\n"}, 'x: expected small letters, such as abc, not "abc\\n"'),
+        ({"word": 3}, "x: expected text, not 3"),
         ({"name": "é" * 59}, "x: expected text of at most 5 characters"),
         ({"strategy": "best"}, 'x: "best" is not known'),
         ({"strategy": []}, "x: expected mem-opt, cpu-opt"),
@@ -82,6 +85,11 @@ def first_of(document: Any, known_names: Any = None) -> Mistake:
 )
 def test_each_finding_has_one_text(document: Any, said: str) -> None:
     assert first_of(document).said_of("x") == said
+
+
+def test_the_schema_of_a_text_shows_its_pattern() -> None:
+    word = Document.model_json_schema()["properties"]["word"]
+    assert word["anyOf"][0] == {"type": "string", "pattern": "^[a-z]*$"}
 
 
 def test_a_word_that_is_not_known_comes_with_those_that_are() -> None:

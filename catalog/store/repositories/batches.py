@@ -139,19 +139,6 @@ class BatchRepository(Repository):
             document = connection.execute(_MANIFEST, {"batch": batch}).scalar()
         return None if document is None else decode(BatchManifest, document)
 
-    def manifest_from(self, batch: int) -> BatchManifest | None:
-        """Return the first manifest that is there from a batch on, None behind the newest.
-
-        Where results are dropped, manifests are, too (``store.retention``); the next one that is there
-        tells then which version was in force.
-
-        Args:
-            batch: Batch number.
-        """
-        with self._database.read() as connection:
-            document = connection.execute(_FROM, {"batch": batch}).scalar()
-        return None if document is None else decode(BatchManifest, document)
-
     def progress(self, batch: int) -> BatchProgress | None:
         """Return how far a batch came, None behind the newest; decoded once while it is young.
 

@@ -269,7 +269,7 @@ class ControlLogRepository(Repository):
             return kept
 
     def _remember(self, plan: Plan) -> None:
-        """Keep a plan; one that a transaction sees may be rolled back, and its version given to another."""
+        """Cache a plan once its transaction has committed; a version rolled back may go to another plan."""
 
         def remember() -> None:
             with self._plans_lock:

@@ -5,9 +5,9 @@
                    batch 31  since 31  plan version 5   routes {7745: {3, 7}, 2417: {3}}
 
 Where a query comes or goes, a plan version brings hundreds of other routes, each of many queries. So they are
-kept by the row, an encoded ``RouteTable``, and by *generation*: one begins where the one before has become
-large by versions, and has every route that occurs until the next one begins. So the routes of a batch are
-those of its generation, and old ones go with their batches; a version that brings no new route adds nothing.
+stored in *generations*, each row an encoded ``RouteTable``. A generation has every route that occurs until
+the next one begins, which is when plan versions have made it large. So the routes of a batch are those of its
+generation, and old ones are removed with their batches. A version without new routes adds nothing.
 """
 
 from __future__ import annotations

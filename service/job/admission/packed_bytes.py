@@ -21,7 +21,7 @@ _MORE_BYTES: Final = 32
 
 
 def packed_bytes(manifest: BatchManifest) -> float | None:
-    """Return about how many bytes the rows of a batch were between reading and joining.
+    """Estimate the bytes of the rows of a batch between reading and joining.
 
     Rows that no query needs are dropped before, and rows of a family that replicates are sent to several
     buckets. The width of rows is that of the rows in the state.

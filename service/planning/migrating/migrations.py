@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from catalog.errors import InternalError, SluiceError
+from catalog.errors import InternalError, error_path
 from catalog.values.calibration import Calibration
 from catalog.values.migration import Migration, MigrationRecord
 from catalog.values.plan import Plan
@@ -63,7 +63,7 @@ class MigrationStatus:
 
     Attributes:
         record: The migration, with what it took once it is active.
-        state: How far it is.
+        state: State of the migration.
     """
 
     record: MigrationRecord
@@ -246,11 +246,8 @@ class Migrations:
             ("family_probes", request.family_probes),
             ("family_punctuations", request.family_punctuations),
         ):
-            try:
+            with error_path(field):
                 by_family(named, queries)
-            except SluiceError as error:
-                error.path = (field, *error.path)
-                raise
         return resolve_migration(request, self.versions.objective, previous, queries, self.versions.store)
 
     def _planned(self, request: MigrationRequest, previous: Plan | None, plan: Plan) -> Migration:

@@ -197,7 +197,7 @@ def _take_checkpoint(data_dir: DataDir, staged: DataDir) -> int:
 
 
 def _mirror(directory: Path, own: Path, *, up_to: int | None = None) -> None:
-    """Give every file below ``directory`` a second name below ``own``, and no other file one.
+    """Make ``own`` a copy of ``directory`` by hard links; remove files from it that are gone.
 
     Args:
         directory: A directory; no files if there is none.
