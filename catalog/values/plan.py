@@ -374,15 +374,19 @@ class FamilyPlan:
         """Clocks that measure the windows of a and of b."""
         return self.clock_a, self.clock_b
 
+    def ranks_of(self, side: str) -> tuple[str, ...]:
+        """Return the columns of an intermediate that are ranks of rows; all queries agree in them."""
+        return tuple(sorted({name for q in self.queries for name, _ in q.expires(side) if is_rank(name)}))
+
     @property
-    def ranks_of_a(self) -> tuple[str, ...]:
-        """Columns of a, which is an intermediate, that are ranks of rows; all queries agree in them."""
-        return tuple(sorted({name for q in self.queries for name, _ in q.expires_a if is_rank(name)}))
+    def sides_with_ranks(self) -> frozenset[str]:
+        """Sides that are intermediates of which some row has a rank."""
+        return frozenset(side for side in ("a", "b") if self.ranks_of(side))
 
     @property
     def ranked(self) -> bool:
         """Return whether some stream of its rows has a window of rows."""
-        return bool(self.counted_sides or self.ranks_of_a)
+        return bool(self.counted_sides or self.sides_with_ranks)
 
     @property
     def ordered(self) -> bool:

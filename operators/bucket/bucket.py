@@ -167,7 +167,7 @@ class Bucket:
                 held,
                 idle,
                 wait,
-                () if joins.ranked is None else earlier_rankings(plan, self.families, made_in),
+                {} if joins.ranked is None else earlier_rankings(plan, self.families, made_in),
             )
             pairs = part.pairs(output)
             if made := made_by(plan, taken):

@@ -6,7 +6,7 @@ payloads, or pairs of the step before ── without late, disordered, violating
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 
@@ -18,6 +18,7 @@ from operators.bucket.finishing import result_punctuations
 from operators.bucket.pairs_again import PairsAgain
 from operators.join.family_joins import FamilyJoins
 from operators.join.pairs import PairTable
+from operators.kernels.fragments import Placed
 from operators.lineage.route_counts import RouteCounts, add_up
 from operators.orders.order_clock import MOST
 from operators.pack.payload import Payload, arrivals, counted_rows
@@ -49,7 +50,7 @@ class FamilyBatch:
         held_back: Event time beyond which no row is purged, where pairs of the family are made again.
         idle: Ids of streams of which no row is expected for now.
         groups_wait: Whether groups that are due come out in the next batch.
-        earlier: Rankings of earlier families, of which rows of a have ranks.
+        earlier: Rankings of earlier families of which rows have ranks, by the side of these rows.
     """
 
     joins: FamilyJoins
@@ -66,7 +67,7 @@ class FamilyBatch:
     held_back: Mapping[str, int | None]
     idle: frozenset[int] = frozenset()
     groups_wait: bool = False
-    earlier: Sequence[Ranking] = ()
+    earlier: Mapping[str, Sequence[Ranking]] = field(default_factory=dict)
 
     def pairs(self, output: BatchOutput) -> PairTable:
         """Run the batch through the joins of the family.
@@ -94,7 +95,9 @@ class FamilyBatch:
                 side: counted_rows(self.payloads, plan.id, side, self.before[side])
                 for side in plan.counted_sides
             }
-            made = joins.process_ranked(joins.ranked, males, counted, self.reached, self.earlier)
+            made = joins.process_ranked(
+                joins.ranked, males, counted, self.reached, self._resting, self.earlier
+            )
         else:
             arrived = {} if self.closings is None else self.closings.arrived
             opened = {}
@@ -238,16 +241,23 @@ class FamilyBatch:
             return None, None
         family = self.joins.family
         placed = family.fragments.place(came.key, came.pos, *self.place)
-        # Pairs stay in their bucket, so the rows that they may meet go to all buckets of a key.
-        stays = is_intermediate(family.plan.stream_a) and not is_exchanged(family.plan.stream_a)
-        apart = None if stays or side == copied_side(family.plan) else placed.female
-        resting = came if apart is None else came.filter(apart)
+        resting = self._resting(side, came, placed)
         output.keys.append(key_counters(family.plan.id, side, came.key, placed.home))
         # A row that is judged takes part in one bucket, where it meets all its partners.
         probing = resting if side == family.plan.spread_side else came
         if self.closings is not None:
             return probing, self.closings.resting(side, came, resting)
         return probing, resting
+
+    def _resting(self, side: str, came: Segment, placed: Placed | None = None) -> Segment:
+        """Return which of the rows that came rest in this bucket."""
+        plan, fragments = self.joins.family.plan, self.joins.family.fragments
+        # Pairs stay in their bucket, so the rows that they may meet go to all buckets of a key.
+        stays = is_intermediate(plan.stream_a) and not is_exchanged(plan.stream_a)
+        if stays or side == copied_side(plan):
+            return came
+        apart = (placed or fragments.place(came.key, came.pos, *self.place)).female
+        return came if apart is None else came.filter(apart)
 
     def _arrived(self, side: str, limit: int | None) -> Segment | None:
         """Return the rows of a side from all payloads, without those whose clock is below a limit."""

@@ -16,15 +16,19 @@ from operators.ranks.ranking import Ranking
 
 def earlier_rankings(
     plan: FamilyPlan, joins: Mapping[str, FamilyJoins], made_in: Mapping[int, FamilyPlan]
-) -> list[Ranking]:
-    """Return the rankings of which rows of side a of a family have ranks (``FamilyPlan.ranks_of_a``).
+) -> dict[str, list[Ranking]]:
+    """Return the rankings of which rows of a family have ranks, by side (``FamilyPlan.ranks_of``).
 
     Args:
         plan: The family.
         joins: Joins by family id.
         made_in: Result of ``makers``.
     """
-    return [_ranking(plan, column, joins, made_in) for column in plan.ranks_of_a]
+    streams = {"a": plan.stream_a, "b": plan.stream_b}
+    return {
+        side: [_ranking(streams[side], column, joins, made_in) for column in plan.ranks_of(side)]
+        for side in plan.sides_with_ranks
+    }
 
 
 def followers(plan: FamilyPlan, families: Sequence[FamilyPlan]) -> list[FamilyPlan]:
@@ -35,7 +39,7 @@ def followers(plan: FamilyPlan, families: Sequence[FamilyPlan]) -> list[FamilyPl
         families: All families.
     """
     made_in = makers(families)
-    return [f for f in families if f.ranks_of_a and any(e.id == plan.id for e in _earlier(f, made_in))]
+    return [f for f in families if f.sides_with_ranks and any(e.id == plan.id for e in _earlier(f, made_in))]
 
 
 def restarted_families(stream_id: int, families: Sequence[FamilyPlan]) -> frozenset[str]:
@@ -55,7 +59,9 @@ def restarted_families(stream_id: int, families: Sequence[FamilyPlan]) -> frozen
         if any(stream_id in (each.stream_a, each.stream_b) for each in (f, *_earlier(f, made_in)))
     }
     sharing = [
-        frozenset({f.id, *(e.id for e in _earlier(f, made_in) if e.ranked)}) for f in ranked if f.ranks_of_a
+        frozenset({f.id, *(e.id for e in _earlier(f, made_in) if e.ranked)})
+        for f in ranked
+        if f.sides_with_ranks
     ]
     while more := [ids for ids in sharing if ids & found and not ids <= found]:
         found.update(*more)
@@ -63,20 +69,21 @@ def restarted_families(stream_id: int, families: Sequence[FamilyPlan]) -> frozen
 
 
 def _earlier(plan: FamilyPlan, made_in: Mapping[int, FamilyPlan]) -> Iterator[FamilyPlan]:
-    """Yield the family whose pairs are rows of a family, then the one before that, and so on."""
-    while is_intermediate(plan.stream_a):
-        plan = made_in[plan.stream_a]
-        yield plan
+    """Yield the families whose pairs are rows of a family, then the ones before these, and so on."""
+    for stream_id in (plan.stream_a, plan.stream_b):
+        if is_intermediate(stream_id):
+            yield made_in[stream_id]
+            yield from _earlier(made_in[stream_id], made_in)
 
 
 def _ranking(
-    plan: FamilyPlan, column: str, joins: Mapping[str, FamilyJoins], made_in: Mapping[int, FamilyPlan]
+    stream_id: int, column: str, joins: Mapping[str, FamilyJoins], made_in: Mapping[int, FamilyPlan]
 ) -> Ranking:
-    """Return the ranking behind a column of side a: each family puts the side of its rows before it."""
+    """Return the ranking behind a column of an intermediate: each family puts the side of its rows before."""
     side, _, rest = column.partition(".")
-    maker = made_in[plan.stream_a]
+    maker = made_in[stream_id]
     if "." in rest:
-        return _ranking(maker, rest, joins, made_in)
+        return _ranking(maker.stream_a if side == "a" else maker.stream_b, rest, joins, made_in)
     ranked = joins[maker.id].ranked
     assert ranked is not None, "ranks come from a family that counts rows"
     return ranked.rankings[side]

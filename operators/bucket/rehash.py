@@ -64,8 +64,9 @@ def rehashed(old: Iterable[Bucket], number: int, buckets: int) -> Bucket:
         if copied is not None:
             for chain in joins.chains.values():
                 _keep_one_copy(chain.slices[copied])
-            if joins.ranked is not None:
-                _keep_one_copy([joins.ranked.waiting[copied]])
+        if joins.ranked is not None and joins.family.plan.replication.replicates:
+            for side in SIDES if copied is None else (copied,):
+                _keep_one_copy([joins.ranked.waiting[side]])
         for waiting in joins.sorting.values():
             _keep_one_copy([waiting])
         for closed in joins.closed.values():
@@ -134,7 +135,11 @@ def _take_ranked(family: CompiledFamily, old: RankedRows, new: RankedRows, numbe
             target.take_over(rows)  # these are the same in all buckets
     for side, waiting in old.waiting.items():
         for segment in waiting.segments:
-            here = _here(family, side, segment, number, buckets)
+            if copied_side(family.plan) is None:
+                # They rest in one bucket of their key only once they are joined.
+                here = family.fragments.comes_to(segment.key, number, buckets)
+            else:
+                here = _here(family, side, segment, number, buckets)
             own = segment.take(np.flatnonzero(here))
             if len(own):
                 new.waiting[side].segments.append(own)

@@ -105,15 +105,8 @@ class Chain:
                 self._insert(side, self.admitted(side, segment), segment)
         for rings in () if self.rings is None else self.rings.values():
             rings.counts = RingCounts()
-        admitted = {side: {id(rows): self.admitted(side, rows) for rows in fresh[side]} for side in SIDES}
-        males = {side: [m for m in admitted[side].values() if m is not None] for side in SIDES}
-        females = {
-            side: [
-                admitted[side][id(rows)] if id(rows) in admitted[side] else self.admitted(side, rows)
-                for rows in resting[side]
-            ]
-            for side in SIDES
-        }
+        admitted, females = self._admitted(fresh, resting)
+        males = {side: [m for m in admitted[side] if m is not None] for side in SIDES}
         self._purge("a", _safe_limit(watermarks["b"], males["b"]))
         self._purge("b", _safe_limit(watermarks["a"], males["a"]))
         # A pair of the same batch is made by its male of b, wherever its a rests.
@@ -143,11 +136,12 @@ class Chain:
     def process_ranked(
         self,
         released: Mapping[str, Sequence[Segment]],
+        resting: Mapping[str, Sequence[Segment]],
         ranked: RankedRows,
         watermarks: Mapping[str, int | None],
         searched: Collection[str],
         pairs: PairTable,
-        earlier: Sequence[Ranking] = (),
+        earlier: Mapping[str, Sequence[Ranking]],
     ) -> None:
         """Run one batch through the chain of a family with windows of rows; each side has its own clock.
 
@@ -156,19 +150,20 @@ class Chain:
         that rest already; they find these rows by event time.
 
         Args:
-            released: Rows per side whose ranks are now final, with their clocks.
+            released: Rows per side whose ranks are now final, with their clocks: the males.
+            resting: Those of them that rest in this bucket: the females. Mostly the very same segments.
             ranked: Ranks of the family's rows.
             watermarks: Watermark per side at the end of the batch.
             searched: Sides on which segments are searched for rows that have left on the clock of their key.
             pairs: Takes the joined pairs.
-            earlier: Rankings of earlier families, of which rows of a have ranks.
+            earlier: Rankings of earlier families of which rows have ranks, by the side of these rows.
         """
         for side in SIDES:
             for state in self.slices[side]:
                 state.counts = SliceCounts()
-        females = {side: [(self.admitted(side, rows), rows) for rows in released[side]] for side in SIDES}
+        admitted, females = self._admitted(released, resting)
         males = {
-            side: [self._as(as_males, side, rows) for rows, _ in females[side] if rows is not None]
+            side: [self._as(as_males, side, rows) for rows in admitted[side] if rows is not None]
             for side in SIDES
         }
         for side, other in (("a", "b"), ("b", "a")):
@@ -176,8 +171,7 @@ class Chain:
                 for probing in males[side]:
                     self._probe_by_time(other, probing, ranked.released_us, pairs)
         for side, other in (("a", "b"), ("b", "a")):
-            for resting, came in females[side]:
-                self._insert(side, resting, came)
+            self._insert_all(side, females[side], resting[side])
             for probing in males[other]:
                 self.search.probe(
                     side, probing, pairs, OneWay(side, Reach(self.join.reach(side).behind_us, 1))
@@ -190,11 +184,25 @@ class Chain:
                 reached = ranked.reached(side, watermarks)
                 self._purge(side, reached)
                 if side in self.join.expiries:
-                    self._expire(side, partial(self._passed_in_rows, earlier), reached)
+                    self._expire(side, partial(self._passed_in_rows, side, earlier.get(side, ())), reached)
             live = self.classes.family.lineages[side].live
             for state in self.slices[side]:
                 # Rows of other keys do not decide when a row leaves.
                 compact(state, UNBOUNDED_US if by_key else self.join.slacks[side], live)
+
+    def _admitted(
+        self, fresh: Mapping[str, Sequence[Segment]], resting: Mapping[str, Sequence[Segment]]
+    ) -> tuple[dict[str, list[Segment | None]], dict[str, list[Segment | None]]]:
+        """Return the rows that come to this join, and those that come and rest in this bucket, per side."""
+        admitted = {side: {id(rows): self.admitted(side, rows) for rows in fresh[side]} for side in SIDES}
+        females = {
+            side: [
+                admitted[side][id(rows)] if id(rows) in admitted[side] else self.admitted(side, rows)
+                for rows in resting[side]
+            ]
+            for side in SIDES
+        }
+        return {side: [*of.values()] for side, of in admitted.items()}, females
 
     def _probe_by_time(self, side: str, males: Segment, released_us: int, pairs: PairTable) -> None:
         """Let late males probe the rows of ``side`` that rest already and are not older than they are.
@@ -320,20 +328,23 @@ class Chain:
         classes = self.classes.of(side, segment)
         return expiry.expired(segment, (classes.codes, classes.masks), reached)
 
-    def _passed_in_rows(self, earlier: Sequence[Ranking], segment: Segment, reached: int) -> Bools:
+    def _passed_in_rows(self, side: str, earlier: Sequence[Ranking], segment: Segment, reached: int) -> Bools:
         """Tell which rows of an intermediate no later row can meet, in a family with windows of rows."""
-        router, layout = self.join.builder.router, self.join.builder.layout_a
+        router, layout = self.join.builder.router, self.classes.family.layouts[side]
+        expiries, ranked = (
+            (router.expiries, router.ranks) if side == "a" else (router.expiries_b, router.ranks_b)
+        )
         near = []
-        for name, bounds in router.expiries:
+        for name, bounds in expiries:
             # A row that was made before some query asked for the column stays.
             times = pc.fill_null(layout.read(segment, name).cast(pa.int64()), reached).to_numpy()
             near.append(bounds.classes(reached - times))
         before = np.full(len(segment), reached - 1, dtype=np.int64)
-        for (name, bounds), ranking in zip(router.ranks, earlier, strict=True):
+        for (name, bounds), ranking in zip(ranked, earlier, strict=True):
             ranks = layout.read(segment, name).to_numpy()
             near.append(bounds.classes(ranking.up_to(segment.key, before) - ranks))
         everyone = np.zeros(len(segment), dtype=np.int64)
-        codes, sets = router.masks_of(everyone, router.within[:1], *near, self.classes.of("a", segment))
+        codes, sets = router.masks_of(everyone, router.within[:1], *near, self.classes.of(side, segment))
         return np.array([mask == 0 for mask in sets], dtype=np.bool_)[codes]
 
     def _kept(self, side: str, segment: Segment, keep: Bools) -> Segment:

@@ -54,6 +54,7 @@ _NO_WATERMARKS: Mapping[str, int | None] = MappingProxyType({"a": None, "b": Non
 _NO_ROWS: Mapping[str, Segment | None] = MappingProxyType({"a": None, "b": None})
 _NO_CLOSINGS: Mapping[str, pa.RecordBatch | None] = MappingProxyType({})
 _NONE_OPENED: Mapping[str, Sequence[Segment]] = MappingProxyType({})
+_NO_RANKINGS: Mapping[str, Sequence[Ranking]] = MappingProxyType({})
 _NO_MORE: Mapping[str, Sequence[tuple[Segment, Segment | None]]] = MappingProxyType({})
 
 
@@ -99,7 +100,7 @@ class FamilyJoins:
         ranked = None
         if family.plan.ranked:
             clocks = {side: family.plan.clock(side) for side in SIDES}
-            ranked = RankedRows(clocks, bool(family.plan.ranks_of_a))
+            ranked = RankedRows(clocks, family.plan.sides_with_ranks)
         groups = None if family.groups is None else OpenGroups(family.groups)
         waiting = None
         if family.finishing:
@@ -221,7 +222,8 @@ class FamilyJoins:
         fresh: Mapping[str, Segment | None],
         counted: Mapping[str, Sequence[pa.RecordBatch]],
         watermarks: Mapping[str, int | None],
-        earlier: Sequence[Ranking] = (),
+        resting: Callable[[str, Segment], Segment],
+        earlier: Mapping[str, Sequence[Ranking]] = _NO_RANKINGS,
     ) -> PairTable:
         """Run one batch through all joins where windows are of rows.
 
@@ -230,7 +232,8 @@ class FamilyJoins:
             fresh: New rows per side that are not late.
             counted: All new rows of the counted sides that are not late (``operators.ranks.rank_rows``).
             watermarks: Watermark per side at the end of the batch.
-            earlier: Rankings of earlier families, of which rows of a have ranks (``FamilyPlan.ranks_of_a``).
+            resting: Returns those rows of a side that rest in this bucket.
+            earlier: Rankings of earlier families of which rows have ranks, by the side of these rows.
 
         Returns:
             The joined pairs of the batch.
@@ -238,6 +241,9 @@ class FamilyJoins:
         pairs = PairTable(self.family.plan)
         some = {side: _some(rows) for side, rows in fresh.items()}
         released = ranked.release(some, counted, watermarks, earlier)
+        females = {
+            side: [own for rows in of if len(own := resting(side, rows))] for side, of in released.items()
+        }
         searched = [
             side
             for side, ranking in ranked.rankings.items()
@@ -245,7 +251,7 @@ class FamilyJoins:
             and ranking.is_look_due(sum(s.rows for _, of, _, s in self.slices() if of == side))
         ]
         for chain in self.chains.values():
-            chain.process_ranked(released, ranked, watermarks, searched, pairs, earlier)
+            chain.process_ranked(released, females, ranked, watermarks, searched, pairs, earlier)
         self.classes.keep_only(self.stored())
         return pairs
 

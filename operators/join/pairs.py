@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -19,7 +19,7 @@ from operators.kernels.keys import Bools, Int64s, verify_equal
 from operators.lineage.expressions import evaluate_residuals
 from operators.lineage.lineage import RowClasses, query_set
 from operators.lineage.route_counts import RouteCounts, add_up
-from operators.lineage.routes import Router
+from operators.lineage.routes import Router, TimeBounds
 from operators.ranks.clocked_rows import cross_clock, own_clock, rows_before, rows_up_to
 from operators.segments.layout import SideLayout
 from operators.segments.segment import timestamps
@@ -88,7 +88,7 @@ class PairBuilder:
             ahead = b.gathered(cross_clock) - a.gathered(own_clock)
             behind = a.gathered(cross_clock) - b.gathered(own_clock)
             distances, codes, within = self.router.one_way(one_way, ahead, behind, ts_a == ts_b)
-            in_rows = self._in_rows(a, b, behind)
+            in_rows = self._in_rows(a, b, behind, ts_a == ts_b)
         near = [
             bounds.classes(ts_b - _times(a, self.layout_a, name, ts_a))
             for name, bounds in self.router.expiries
@@ -198,33 +198,27 @@ class PairBuilder:
             dict(zip(names, columns, strict=True)),
         )
 
-    def _in_rows(self, a: CandidateSide, b: CandidateSide, behind: Int64s) -> list[RowClasses]:
-        """Return the queries in whose windows of rows b is, for each such window on a stream of a.
+    def _in_rows(self, a: CandidateSide, b: CandidateSide, behind: Int64s, ties: Bools) -> list[RowClasses]:
+        """Return the queries in whose windows of rows the rows of intermediates are, as classes of the pairs.
 
-        With equal event times, b's window will do as well.
+        The newest row of a pair says which other ones are in their windows. If its two sides are equally new,
+        their newest rows may all be in the windows of one side or all in those of the other one.
 
         Args:
             a: Side a of n candidates.
             b: Side b.
             behind: int64[n], distances on b's clock.
+            ties: bool[n], which of them have equal event times.
         """
-        found = []
-        first_b = len(self.router.bounds_a) + 1
-        for place, (name, bounds) in enumerate(self.router.ranks):
-            own = a.read(self.layout_a, name).to_numpy()
-            up_to = b.gathered(partial(rows_up_to, place))
-            below = b.gathered(partial(rows_before, place))
-            classes = bounds.classes(up_to - own)
-            ties = np.flatnonzero((own > below) & (own <= up_to))
-            if len(ties):
-                in_b = np.zeros(len(ties), dtype=np.int64)
-                windows_of_b = self.router.within[:1]
-                if "b" in self.counted:
-                    in_b = np.searchsorted(self.router.bounds_b, behind[ties], side="right").astype(np.int64)
-                    windows_of_b = self.router.within[first_b:]
-                classes = _or_at(classes, ties, in_b, windows_of_b)
-            found.append(classes)
-        return found
+        counted = [("a", *each) for each in _in_windows(self.router.ranks, self.layout_a, a, b)]
+        counted += [("b", *each) for each in _in_windows(self.router.ranks_b, self.layout_b, b, a)]
+        if not counted or not ties.any():
+            return [classes for _, classes, _ in counted]
+        if "b" in self.counted:
+            in_b = np.searchsorted(self.router.bounds_b, behind, side="right").astype(np.int64)
+            windows_of_b = RowClasses(in_b, self.router.within[len(self.router.bounds_a) + 1 :])
+            counted.append(("b", windows_of_b, ties))
+        return [_of_ties(counted, ties, self.router.within[0])]
 
     def _oldest(self, side: str, rows: CandidateSide, layout: SideLayout, newest: Int64s) -> Int64s:
         """Return the oldest event times of rows, int64[n], given the newest ones."""
@@ -345,21 +339,49 @@ def _times(rows: CandidateSide, layout: SideLayout, name: str, newest: Int64s) -
     return times
 
 
-def _or_at(classes: RowClasses, rows: Int64s, codes: Int64s, sets: Sequence[int]) -> RowClasses:
-    """Return classes of which some rows have other queries besides.
+def _in_windows(
+    ranks: Sequence[tuple[str, TimeBounds]], layout: SideLayout, own: CandidateSide, other: CandidateSide
+) -> Iterator[tuple[RowClasses, Bools]]:
+    """Yield for each stream with ranks the queries whose windows have its rows, and its newest rows.
 
     Args:
-        classes: Classes of n rows.
-        rows: int64[m], the rows.
-        codes: int64[m], index in ``sets`` of the queries that each of them has besides.
-        sets: Sets of queries.
+        ranks: Columns of a side with ranks, and bounds on them.
+        layout: Columns of the side.
+        own: The side of n candidates.
+        other: The other side, whose event times count.
     """
-    assert classes.codes is not None, "bounds give each row a class"
-    found = classes.codes.copy()
-    both, numbers = np.unique(found[rows] * len(sets) + codes, return_inverse=True)
-    found[rows] = len(classes.masks) + numbers
-    joined = (classes.masks[each // len(sets)] | sets[each % len(sets)] for each in both.tolist())
-    return RowClasses(found, (*classes.masks, *joined))
+    for place, (name, bounds) in enumerate(ranks):
+        rank = own.read(layout, name).to_numpy()
+        up_to = other.gathered(partial(rows_up_to, place))
+        yield bounds.classes(up_to - rank), rank > other.gathered(partial(rows_before, place))
+
+
+def _of_ties(counted: Sequence[tuple[str, RowClasses, Bools]], ties: Bools, everyone: int) -> RowClasses:
+    """Return the queries in whose windows the rows of pairs are, where some sides have equal event times.
+
+    Args:
+        counted: For each stream its side, the queries whose windows have its rows, and which of these have
+            the newest event time if the pair is a tie.
+        ties: bool[n], which pairs have sides of equal event times.
+        everyone: Set of all queries.
+    """
+    codes = np.zeros(len(ties), dtype=np.int64)
+    # Queries whose windows have the older rows, the newest rows of a, and those of b.
+    found = [(everyone, everyone, everyone)]
+    for side, classes, newest in counted:
+        assert classes.codes is not None, "bounds give each row a class"
+        place = 2 if side == "b" else 1
+        codes = (codes * len(classes.masks) + classes.codes) * 3 + np.where(ties & newest, place, 0)
+        present, numbers = np.unique(codes, return_inverse=True)
+        codes, before = numbers.astype(np.int64), found
+        found = []
+        for code in present.tolist():
+            rest, of_place = divmod(code, 3)
+            number, of_class = divmod(rest, len(classes.masks))
+            sets = [*before[number]]
+            sets[of_place] &= classes.masks[of_class]
+            found.append((sets[0], sets[1], sets[2]))
+    return RowClasses(codes, tuple(older & (of_a | of_b) for older, of_a, of_b in found))
 
 
 def _distinct(codes: Int64s, sets: Sequence[int]) -> tuple[Int64s, list[int]]:

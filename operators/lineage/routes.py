@@ -61,6 +61,7 @@ class Router:
         expiries_b: The same by the column of b, for how much later a is.
         ranks: The same by the column of a that has the rank of a row: how many rows of its stream may come
             after it, up to the event time of b.
+        ranks_b: The same by the column of b, up to the event time of a.
     """
 
     query_ids: tuple[int, ...]
@@ -71,6 +72,7 @@ class Router:
     expiries: tuple[tuple[str, TimeBounds], ...] = ()
     ranks: tuple[tuple[str, TimeBounds], ...] = ()
     expiries_b: tuple[tuple[str, TimeBounds], ...] = ()
+    ranks_b: tuple[tuple[str, TimeBounds], ...] = ()
 
     def numbered(self, sets: Sequence[int]) -> tuple[Int64s, QuerySets]:
         """Return the routes of sets of queries, int64[n], 0 for the empty one, and the sets as arrays."""
@@ -169,7 +171,7 @@ def router(
         *_covering([(n, q.w_a_us) for n, q in queries], bounds_a),
         *_covering([(n, q.w_b_us) for n, q in queries], bounds_b),
     ]
-    expiries = _expiries(queries, "a")
+    expiries, expiries_b = _expiries(queries, "a"), _expiries(queries, "b")
     return Router(
         query_ids=query_ids,
         keys=query_keys(query_ids) if keys is None else keys,
@@ -178,7 +180,8 @@ def router(
         within=tuple(within),
         expiries=tuple(each for each in expiries if not is_rank(each[0])),
         ranks=tuple(each for each in expiries if is_rank(each[0])),
-        expiries_b=_expiries(queries, "b"),
+        expiries_b=tuple(each for each in expiries_b if not is_rank(each[0])),
+        ranks_b=tuple(each for each in expiries_b if is_rank(each[0])),
     )
 
 

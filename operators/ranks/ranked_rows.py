@@ -6,9 +6,10 @@ The rows that stand between the two rows of a pair decide whether it is a result
 watermark of each counted stream has passed them. Then all rows of both sides before that time are released
 together. After that, only a stream that is not counted can still bring a row before that time.
 
-In a join of more than two streams, side a may be an intermediate whose rows have ranks already: those of rows
-whose streams have windows of rows. Then rows of b also wait for the watermark of a, and are released with the
-numbers of rows of these streams (``clocked_rows.counting``). The rankings are those of the earlier families.
+In a join of more than two streams, a side may be an intermediate whose rows have ranks already: those of rows
+whose streams have windows of rows. Then rows of the other side also wait for its watermark, and are released
+with the numbers of rows of these streams (``clocked_rows.counting``). The rankings are those of the earlier
+families.
 
 Source: State-Slice (VLDB 2006) says that windows of rows are sliced in the same way as windows of time.
 """
@@ -36,7 +37,7 @@ class RankedRows:
 
     Attributes:
         clocks: Clock that measures the windows of each side.
-        follows: Whether the rows of side a are those of an intermediate and have ranks.
+        follows: Sides whose rows are those of an intermediate and have ranks.
         rankings: Ranks of the sides with windows of rows.
         waiting: Rows that wait, per side.
         released_us: All rows before this event time have been released, except later ones of streams that are
@@ -44,7 +45,7 @@ class RankedRows:
     """
 
     clocks: Mapping[str, Clock]
-    follows: bool = False
+    follows: frozenset[str] = frozenset()
     rankings: dict[str, Ranking] = field(init=False)
     waiting: dict[str, WaitingRows] = field(init=False)
     released_us: int | None = None
@@ -72,7 +73,7 @@ class RankedRows:
         fresh: Mapping[str, Segment | None],
         counted: Mapping[str, Sequence[pa.RecordBatch]],
         watermarks: Mapping[str, int | None],
-        earlier: Sequence[Ranking] = (),
+        earlier: Mapping[str, Sequence[Ranking]],
     ) -> dict[str, list[Segment]]:
         """Take in the rows of a batch; return rows whose ranks are now final, per side, with their clocks.
 
@@ -80,7 +81,7 @@ class RankedRows:
             fresh: New rows per side that are not late.
             counted: All new rows of the counted sides that are not late (``rank_rows``).
             watermarks: Watermark per side at the end of the batch.
-            earlier: Rankings of earlier families, of which rows of a have ranks.
+            earlier: Rankings of earlier families of which rows have ranks, by the side of these rows.
         """
         for side, ranking in self.rankings.items():
             ranking.add(counted[side])
@@ -91,8 +92,8 @@ class RankedRows:
             if rows is not None:
                 self.waiting[side].segments.append(rows)
             going[side] = self._clocked(side, self.waiting[side].released(before_us))
-            if side == "b" and earlier:
-                going[side] = [_counting(rows, earlier) for rows in going[side]]
+            if of_other := earlier.get("b" if side == "a" else "a"):
+                going[side] = [_counting(rows, of_other) for rows in going[side]]
             self.waiting[side].merge()
         return going
 
@@ -137,9 +138,7 @@ class RankedRows:
 
     def _release_before_us(self, watermarks: Mapping[str, int | None]) -> int | None:
         """Return the event time before which all ranks are final."""
-        passed = [
-            watermarks[side] for side in SIDES if side in self.rankings or (self.follows and side == "a")
-        ]
+        passed = [watermarks[side] for side in SIDES if side in self.rankings or side in self.follows]
         known = [time for time in passed if time is not None]
         return min(known) if len(known) == len(passed) else None
 

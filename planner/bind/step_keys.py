@@ -73,11 +73,12 @@ class Joining:
 
     Attributes:
         positions: Positions in FROM, in the order in which they are joined; those of a group stand together.
-        again: Steps, from 2, whose pairs of the step before do not rest (``may_be_made_again``).
+        again: Streams whose combinations do not rest in the step that joins another one
+            (``may_be_made_again``).
     """
 
     positions: tuple[Item, ...]
-    again: frozenset[int] = frozenset()
+    again: frozenset[frozenset[int]] = frozenset()
 
 
 #: Chooses how the streams of a query are joined.

@@ -146,7 +146,7 @@ def build_plan(
             # Rows that wait have come to the buckets that their keys had then.
             asked = HASHED
         elif (
-            members[0].counts_rows
+            (members[0].counts_rows and not is_theta(family_id))
             or (hands_on and not is_theta(family_id))
             or any(map(is_exchanged, sides))
             or members[0].right is not None

@@ -28,6 +28,7 @@ from planner.families.families import (
     SideName,
     family_id,
     family_streams,
+    is_theta,
     side_filter,
     side_filters,
     side_stream,
@@ -87,10 +88,12 @@ def _check_family(family: FamilyPlan, streams: dict[int, Stream]) -> None:
         family.id == derived, f"{where}: id does not follow from streams, key, kind and clocks of queries"
     )
     # In a later step, the rows that pairs may meet are in all buckets of their key, and so are their ranks.
-    later = is_intermediate(family.stream_a)
+    # Without a key, the ranks of all rows are in all buckets.
+    spread_ranks = is_intermediate(family.stream_a) or is_theta(family.id)
     _require(
         not (
-            family.counted_sides and (family.judges_absence or (family.replication.replicates and not later))
+            family.counted_sides
+            and (family.judges_absence or (family.replication.replicates and not spread_ranks))
         ),
         f"{where}: rows of a key that are counted would come to several buckets, or be judged",
     )
@@ -175,7 +178,7 @@ def _check_resting(plan: Plan, previous: Plan | None, made: Collection[int]) -> 
 def _check_both_sides(plan: Plan) -> None:
     """Pairs of two steps meet in the bucket of their key, so each key must have one bucket."""
     for family in plan.families:
-        possible = is_intermediate(family.stream_a) and family.key and family.rests and not family.ranked
+        possible = is_intermediate(family.stream_a) and family.key and family.rests
         _require(
             not is_intermediate(family.stream_b) or bool(possible),
             f'family "{family.id}": its side b cannot be pairs of another step',

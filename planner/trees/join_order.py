@@ -44,7 +44,9 @@ class JoinOrder:
     @property
     def joining(self) -> Joining:
         """The order as a query is bound by it."""
-        return Joining(self.positions, frozenset(self.again))
+        return Joining(
+            self.positions, frozenset(frozenset(flat(self.positions[:step])) for step in self.again)
+        )
 
     @property
     def base(self) -> int:

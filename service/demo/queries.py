@@ -155,7 +155,8 @@ WHERE f.dep_time IS NOT NULL AND NOT EXISTS (
     ),
     DemoQuery(
         "old_aircraft_in_gusts",
-        "Aircraft built before 1990 that left late within an hour of gusts above 30 mph",
+        "Aircraft built before 1990 that left late within an hour of gusts above 30 mph "
+        "(two keys, so one batch later)",
         """SELECT f.ts AS departure, f.carrier, f.flight, f.tailnum, f.origin, f.dep_delay, w.wind_gust,
        p.manufacturer, p.model, p.year AS built
 FROM flights [NOW] f, weather [RANGE 1 HOUR] w, planes [RANGE 1 DAY] p

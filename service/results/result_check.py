@@ -18,7 +18,7 @@ from operators.storage.folder import Folder, fetch
 from service.errors import CorruptResults
 
 #: Files that a process remembers to be whole.
-_KEPT = 16_384
+_KEPT = 4_096
 _whole: OrderedDict[str, tuple[int, int, int]] = OrderedDict()
 _lock = threading.Lock()
 

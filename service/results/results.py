@@ -45,6 +45,9 @@ MAX_PAGE_ROWS = 10_000
 #: Memory of a reader that may spill.
 SPILLING_MEMORY = "256MB"
 
+#: DuckDB keeps an entry of each file that a connection has read until the connection is closed.
+_NO_FILE_CACHE = {"enable_external_file_cache": "false"}
+
 #: Rows of an export that come together.
 _ROWS_PER_TABLE = 1 << 16
 
@@ -83,7 +86,7 @@ class ResultReader:
         spilling = {} if spill_dir is None else {"temp_directory": str(spill_dir)}
         if spilling:
             spilling["memory_limit"] = SPILLING_MEMORY
-        self._connection = duckdb.connect(config={"threads": threads, **spilling})
+        self._connection = duckdb.connect(config={"threads": threads, **_NO_FILE_CACHE, **spilling})
         self._maker = RunMaker(store, results_dir, self._connection, self._runs, sorted_bytes)
 
     def close(self) -> None:

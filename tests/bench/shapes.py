@@ -1,19 +1,21 @@
-"""Joins of three streams, as-of joins, bands, large states and orders of joining: CPU time without Spark.
+"""Joins of three streams, as-of joins, bands, large states and trees: CPU time without Spark, and whole jobs.
 
-    python -m tests.bench.shapes [shared|as-of|band|held|orders]...
+    python -m tests.bench.shapes [shared|as-of|band|held|closed|orders|jobs]...
 
 The workers' own code runs in this process: PACK, join, store, write. Loads of one figure take turns batch by
-batch, and a figure is the median of its batches. DuckDB joins the same rows at once, on one thread.
+batch, and a figure is the median of its batches. DuckDB joins the same rows at once, on one thread. The
+jobs are those of `sluice run`.
 """
 
 from __future__ import annotations
 
+import statistics
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import permutations
+from itertools import chain, combinations, pairwise
 from pathlib import Path
 from typing import Annotated
 
@@ -32,12 +34,15 @@ from planner.build.build_plan import build_plan
 from planner.costs.shipped import SHIPPED
 from planner.families.families import family_of
 from planner.trees.choice import OrderChoice
+from planner.trees.join_order import JoinOrder
 from planner.trees.order_costs import OrderCosts
 from planner.trees.order_rates import OrderRates, pair_queries
 from tests.bench.measuring import Batches
 from tests.bench.reports import table
+from tests.bench.runs import manifests_of, run_workload, write_part, write_workload
 from tests.builders import SECOND_US, a_stream
-from tests.pipeline import Pipeline, Rows, race
+from tests.pipeline import Pipeline, Ran, Rows, race
+from tests.planner.trees.all_trees import all_streams, all_trees
 
 COLUMNS = (("k", "bigint"), ("j", "bigint"), ("v", "double"))
 STREAMS = {
@@ -45,6 +50,15 @@ STREAMS = {
 }
 #: Batches before the first that counts.
 WARM = 2
+#: Rows that endless windows hold.
+HELD = (5_000_000, 50_000_000)
+#: Rows of each stream in a batch that fills a state.
+FILL = 250_000
+#: Trees by the streams that they join.
+JOBS = {
+    "ABC": ("((a, b), c)", "(a, b, c)"),
+    "ABCD": ("(((a, b), c), d)", "((a, b), (c, d))", "(a, b, c, d)"),
+}
 WINDOWS_S = [2.5 * n for n in range(1, 13)]
 
 
@@ -196,8 +210,105 @@ def held() -> None:
     typer.echo(f"ratio {lines[1][1] / lines[0][1]:.2f}")
 
 
+@dataclass(slots=True)
+class Endless:
+    """A join of two streams without end; a row of B has one row of A as partner, about.
+
+    Attributes:
+        pipeline: The job.
+        kind: Whether keys rise with time, or are drawn evenly from all there are.
+        held: Rows that the state is to hold.
+        given: Rows of each stream so far.
+    """
+
+    pipeline: Pipeline
+    kind: str
+    held: int
+    given: int = 0
+
+    def step(self, count: int) -> Ran:
+        """Run a batch with so many rows of each stream."""
+        rng, position = np.random.default_rng(self.given), np.arange(self.given, self.given + count)
+        if self.kind == "rising":
+            keys = {"A": position, "B": np.maximum(position - rng.integers(0, 20_000, count), 0)}
+        else:
+            keys = {name: rng.integers(0, self.held // 2, count) for name in "AB"}
+        self.given += count
+        times = pa.array(position * 1000, pa.timestamp("us"))
+        tables = {
+            name: pa.table({"ts": times, "k": key, "j": position, "_pos": position})
+            for name, key in keys.items()
+        }
+        return self.pipeline.step([Rows(STREAMS[name].id, rows) for name, rows in tables.items()])
+
+
+def closed() -> None:
+    """Compare the work of a small batch while windows without end hold ten times as many rows.
+
+    Segments of such windows stay closed where no row of the batch has a partner.
+    """
+    lines = []
+    text = "SELECT a.j AS x, b.j AS y FROM A [RANGE UNBOUNDED] a, B [RANGE UNBOUNDED] b WHERE a.k = b.k"
+    for kind in ("rising", "even"):
+        for held in HELD:
+            with tempfile.TemporaryDirectory(prefix="sluice-shapes-") as root:
+                endless = Endless(Pipeline(planned([text]), 2, Path(root)), kind, held)
+                while endless.given < held // 2:
+                    endless.step(FILL)
+                ran = [endless.step(4000) for _ in range(WARM + 30)][WARM:]
+                endless.pipeline.close()
+            lazy, read = (
+                statistics.mean(sum(getattr(c, name) for c in batch.slices) for batch in ran)
+                for name in ("lazy_segments", "read_segments")
+            )
+            taken_ms = sorted(1e3 * batch.cpu_s for batch in ran)
+            median, mean = statistics.median(taken_ms), statistics.mean(taken_ms)
+            lines.append((kind, ran[-1].state_rows, median, mean, lazy, read, ran[-1].pairs))
+        fewer, more = lines[-2:]
+        typer.echo(f"{kind}: {fewer[2] / more[2]:.2f} of the speed by the median", err=True)
+    heads = ("keys", "rows held", "CPU, ms", "mean, ms", "large segments", "read", "pairs")
+    typer.echo(table(heads, lines))
+
+
+def jobs() -> None:
+    """Run whole jobs with Spark, whose streams are joined by each of some trees; wall clock.
+
+    The rate is that between the first and the last commit.
+    """
+    lines = []
+    with tempfile.TemporaryDirectory(prefix="sluice-shapes-") as name:
+        root, seconds, files = Path(name), 500, 25
+        for stream in STREAMS.values():
+            rows = Made(2000, 60_000).rows(stream, seconds, 5)
+            times, *others = (rows.column(c).to_numpy() for c in ("ts", "k", "v"))
+            for number in range(files):
+                part = slice(rows.num_rows * number // files, rows.num_rows * (number + 1) // files)
+                key, value = (column[part] for column in others)
+                write_part(root / "in", stream.name, number, times[part].astype(np.int64), k=key, v=value)
+        for streams, trees in JOBS.items():
+            over = ", ".join(f"{name} [RANGE 20 SECONDS] {name.lower()}" for name in streams)
+            equal = " AND ".join(f"{x}.k = {y}.k" for x, y in pairwise(streams.lower()))
+            found = set()
+            for number, tree in enumerate(trees):
+                text = f"SELECT a.v AS x, b.v AS y FROM {over} WHERE {equal} TREE {tree}"
+                path, out = root / f"{streams}{number}.yaml", root / f"{streams}{number}"
+                write_workload(path, root / "in", {"q": text}, files_per_batch=2, names=streams)
+                _, summary = run_workload(path, out)
+                committed = manifests_of(out)
+                between_s = (committed[-1].committed_at_us - committed[0].committed_at_us) / 1e6
+                given = sum(s.rows for m in committed[1:] for s in m.streams)
+                found.add(summary["results"]["q"])
+                lines.append((tree, summary["input_rows"], summary["seconds"], given / between_s, *found))
+            assert len(found) == 1, "the counts differ"
+    typer.echo(table(("tree", "rows", "job, s", "rows/s", "results"), lines))
+
+
 def orders(workloads: int = 10) -> None:
-    """Run random joins of four streams in every order; compare the chosen one with the fastest."""
+    """Run random joins of four streams by every tree; compare the chosen one with the fastest.
+
+    The trees are those that add one stream after the other, with the pairs of each step resting or not, and
+    the bushy ones.
+    """
     lines, seed = [], 0
     while len(lines) < workloads:
         seed += 1
@@ -217,18 +328,33 @@ def orders(workloads: int = 10) -> None:
         assert ranked.last is not None
         shape = ranked.last.shape
         costs = OrderCosts(OrderRates.of(shape, _profile(made, pair_queries(shape))), SHIPPED)
-        ordered = [p for p in permutations(range(4)) if p[0] < p[1]]
-        unrested = ((), (2,), (3,), (2, 3))
-        found = (costs.of(positions, again) for positions in ordered for again in unrested)
-        possible = [order.joining for order in found if order is not None]
+        possible = {order.joining: order for order in _every_order(costs)}
         chosen = ranked.last.orders[0].joining
         taken = {joining: _cpu_s(text, joining, tables) for joining in possible}
-        fastest, worst = min(taken.values()), max(taken.values())
+        # Most trees are far from the fastest one: one run of them is enough.
+        near = [joining for joining, cpu_s in taken.items() if cpu_s < 1.3 * min(taken.values())]
+        for joining in {chosen, *near}:
+            for _ in range(2):
+                taken[joining] = min(taken[joining], _cpu_s(text, joining, tables))
+        best = min(taken, key=lambda joining: taken[joining])
+        fastest, worst = taken[best], max(taken.values())
         if worst >= 2 * fastest:
-            lines.append((seed, len(possible), fastest, worst / fastest, taken[chosen] / fastest))
-            typer.echo(f"seed {seed}: {lines[-1][3]:.1f}, {lines[-1][4]:.2f}", err=True)
-    typer.echo(table(("seed", "orders", "fastest, s", "worst to fastest", "chosen to fastest"), lines))
-    typer.echo(f"within 10%: {sum(line[4] <= 1.1 for line in lines)} of {len(lines)}")
+            shown = (possible[chosen].text(shape), possible[best].text(shape))
+            lines.append((*shown, seed, len(possible), fastest, worst / fastest, taken[chosen] / fastest))
+            typer.echo(f"seed {seed}: {text}\n  {shown}: {lines[-1][5]:.1f}, {lines[-1][6]:.2f}", err=True)
+    heads = ("chosen", "fastest", "seed", "trees", "fastest, s", "worst to fastest", "chosen to fastest")
+    typer.echo(table(heads, lines, texts=2))
+    typer.echo(f"within 10%: {sum(line[6] <= 1.1 for line in lines)} of {len(lines)}")
+
+
+def _every_order(costs: OrderCosts) -> Iterator[JoinOrder]:
+    """Yield all trees that join the streams of a query, as far as they are possible."""
+    ids = [stream.id for stream in costs.rates.shape.streams]
+    for tree in all_trees(tuple(range(len(ids))), ids):
+        steps = range(2, len(tree)) if all_streams(tree) else ()
+        for again in chain.from_iterable(combinations(steps, count) for count in range(len(steps) + 1)):
+            if (order := costs.of(tree, again)) is not None:
+                yield order
 
 
 def _profile(made: Mapping[str, Made], queries: Sequence[Query]) -> Profile:
@@ -242,24 +368,29 @@ def _profile(made: Mapping[str, Made], queries: Sequence[Query]) -> Profile:
         )
         families.append(FamilyProfile(family_of(query), Measure(1 / most)))
     streams = tuple(StreamProfile(STREAMS[n].id, Measure(float(of.rate))) for n, of in made.items())
-    return Profile(streams, families=tuple(families), batch_s=Measure(2.0))
+    return Profile(streams, families=tuple(families), batch_s=Measure(4.0))
 
 
 def _cpu_s(text: str, joining: Joining, tables: Mapping[str, pa.Table]) -> float:
-    """Return the CPU time of a query whose streams are joined in one way, the better one of two runs."""
+    """Return the CPU time of a query whose streams are joined in one way."""
     query = bind(text, STREAMS, name="q", query_id=1, choose=lambda _: joining)
     plan = build_plan([query], {s.id: s for s in STREAMS.values()})
-    taken = []
-    for _ in range(2):
-        with tempfile.TemporaryDirectory(prefix="sluice-shapes-") as root:
-            pipeline = Pipeline(plan, 2, Path(root))
-            ran = [pipeline.step(each) for each in pieces(tables, plan, 10)]
-            pipeline.close()
-        taken.append(sum(batch.cpu_s for batch in ran))
-    return min(taken)
+    with tempfile.TemporaryDirectory(prefix="sluice-shapes-") as root:
+        pipeline = Pipeline(plan, 2, Path(root))
+        ran = [pipeline.step(each) for each in pieces(tables, plan, 10)]
+        pipeline.close()
+    return sum(batch.cpu_s for batch in ran)
 
 
-FIGURES = {"shared": shared, "as-of": as_of, "band": band, "held": held, "orders": orders}
+FIGURES = {
+    "shared": shared,
+    "as-of": as_of,
+    "band": band,
+    "held": held,
+    "closed": closed,
+    "orders": orders,
+    "jobs": jobs,
+}
 
 
 def main(

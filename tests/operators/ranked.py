@@ -27,7 +27,7 @@ WINDOWS_US = (1, 3, 10, 40, UNBOUNDED_US)
 BATCHES = 4
 
 Pair = tuple[int, int, int]
-Family = tuple[int, int, Clock, Clock]
+Family = tuple[int, int, bool, Clock, Clock]
 
 
 @dataclass
@@ -106,8 +106,8 @@ class RankedLoops:
                 if pair in self.given:
                     continue
                 self.given.add(pair)
-                key = join_key([a.values["k"]])
-                if key is None or key != join_key([b.values["k"]]):
+                keys = [join_key([row.values[name] for name, _ in query.key]) for row in (a, b)]
+                if keys[0] is None or keys[0] != keys[1]:
                     continue
                 if not (passes(query.a, a) and passes(query.b, b)):
                     continue
@@ -133,7 +133,7 @@ def age(clock: Clock, row: Row, time: int, rows: Sequence[Row]) -> int:
 
 
 def family_of(query: Query) -> Family:
-    return query.a.stream_id, query.b.stream_id, query.a.clock, query.b.clock
+    return query.a.stream_id, query.b.stream_id, bool(query.key), query.a.clock, query.b.clock
 
 
 @dataclass(frozen=True)
@@ -199,11 +199,13 @@ def ranked_cases(draw: st.DrawFn) -> RankedCase:
 
 def _query(draw: st.DrawFn, number: int, sides: tuple[int, int], clocks: tuple[Clock, ...]) -> Query:
     windows = [draw(st.sampled_from(WINDOWS_US if clock == "time" else WINDOWS)) for clock in clocks]
+    keyed = "key rows" in clocks or draw(st.integers(0, 2)) > 0
     query = a_query(
         number,
         windows[0],
         windows[1],
         streams=sides,
+        key=(("k", "k"),) if keyed else (),
         filter_a=draw(st.sampled_from([None, *FILTERS_OF_ALL])),
         filter_b=draw(st.sampled_from([None, None, *FILTERS_OF_ALL])),
         residual=draw(st.sampled_from([None, None, *sorted(RESIDUALS)])),

@@ -8,6 +8,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
+from catalog.steps import is_exchanged
+from catalog.steps import steps as steps_of
 from catalog.values.plan import Plan
 from planner.bind.bind import bind
 from planner.build.build_plan import build_plan
@@ -149,6 +151,19 @@ def test_what_is_not_there_is_asked_in_families_of_their_own() -> None:
         family_id(1, 1, AIRCRAFT, absence=True): [("anti", ("a",))],
         family_id(1, 2, AIRPORT, absence=True): [("anti", ("a",))],
     }
+
+
+def test_the_join_of_three_streams_comes_one_batch_later_than_joins_of_two() -> None:
+    """Its keys are the airport and the aircraft, so pairs change their bucket once, in the next batch."""
+    (three,) = (query for query in QUERIES if "planes" in query.cql)
+    one, two = steps_of(
+        bind(three.cql, {s.name: replace(s, id=i) for i, s in enumerate(demo_streams(Path()), 1)})
+    )
+    assert {column for column, _ in one.key} | {column for _, column in two.key} == {"origin", "tailnum"}
+    changing = [
+        side.stream for step in (one, two) for side in (step.a, step.b) if is_exchanged(side.stream_id)
+    ]
+    assert len(changing) == 1
 
 
 FILTERED = (

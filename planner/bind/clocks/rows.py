@@ -19,6 +19,7 @@ from planner.sql.scope import Scope, SideName, SideScope
 from planner.sql.step_scope import StepScope
 
 _TIME_WINDOW = "Write a time window, such as [RANGE 5 MINUTES]."
+_ALL_ROWS = "Write [ROWS 100], which counts all rows, or a time window: [RANGE 5 MINUTES]."
 
 
 def row_clocks(
@@ -44,12 +45,13 @@ def row_clocks(
             continue
         for wrong, what in (
             (kind != "inner", f"a ROWS window in {'an' if kind in ('outer', 'anti') else 'a'} {kind} join"),
-            (not keys, "a ROWS window without an equal key"),
             (bounds_at is not None, "a ROWS window beside conditions on the event times of both streams"),
         ):
             if wrong:
                 raise UnsupportedCql(f"{what} is not supported", hint=_TIME_WINDOW, location=window.location)
         if window.clock == "key rows":
+            if not keys:
+                raise _no_key(window, "This join has none.")
             _check_partition(scope, this, window, {pair[0 if this.side == "a" else 1] for pair in keys})
         clocks[this.side] = window.clock
     return clocks
@@ -66,7 +68,7 @@ def step_row_windows(
         equal: Sets of equal columns.
 
     Raises:
-        UnsupportedCql: A step has no key, or rows are counted by key and the steps have several.
+        UnsupportedCql: Rows are counted by key, and a step has none, or the steps have several.
         UnknownColumn: PARTITION BY names no column of its stream.
         InvalidWindow: PARTITION BY leaves out a column of the join key.
     """
@@ -76,25 +78,29 @@ def step_row_windows(
         window = this.source.window
         if window is None or window.clock == "time":
             continue
-        if not all(of_steps):
-            raise UnsupportedCql(
-                "a ROWS window without an equal key is not supported",
-                detail="A stream of this query is joined by a condition alone.",
-                hint=_TIME_WINDOW,
-                location=window.location,
-            )
         if window.clock == "key rows":
+            if not all(of_steps):
+                raise _no_key(window, "A stream of this query is joined by a condition alone.")
             if len(set(of_steps)) > 1 or any(key.exchanged for key in keys):
                 raise UnsupportedCql(
                     "PARTITION BY in a join of more than two streams with several keys is not supported",
                     detail="Rows are counted by the key that all streams have.",
-                    hint="Write [ROWS 100], which counts all rows, or a time window: [RANGE 5 MINUTES].",
+                    hint=_ALL_ROWS,
                     location=window.location,
                 )
             key = {min(name for p, name in columns if p == position) for columns in of_steps[0]}
             _check_partition(scope, this, window, key)
         found[position] = window
     return found
+
+
+def _no_key(window: Window, why: str) -> UnsupportedCql:
+    return UnsupportedCql(
+        "PARTITION BY in a join without an equal key is not supported",
+        detail=f"Rows are counted by the key that all streams have. {why}",
+        hint=_ALL_ROWS,
+        location=window.location,
+    )
 
 
 def _check_partition(scope: Scope, this: SideScope, window: Window, key: set[str]) -> None:

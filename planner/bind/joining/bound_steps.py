@@ -49,7 +49,7 @@ class BoundSteps:
         counted: Windows of rows.
         clock: Clock of all other windows.
         never: Whether no combination can be a result.
-        again: Steps whose rows of side a are made again.
+        again: Streams whose combinations are made again in the step that joins another one.
     """
 
     bound: Mapping[frozenset[int], BoundStep]
@@ -58,7 +58,7 @@ class BoundSteps:
     counted: Mapping[int, Window]
     clock: Clock
     never: bool
-    again: Collection[int]
+    again: Collection[frozenset[int]]
 
     def query(
         self,
@@ -90,7 +90,7 @@ class BoundSteps:
             handed = {origin for origin in later if origin[0] in here.known}
             results = outputs if step == last else None
             query = self._joined(here, query, right, handed, results, oldest=oldest_later)
-            query = replace(query, rests=step not in self.again)
+            query = replace(query, rests=frozenset(here.left) not in self.again)
         assert query is not None, "there are two streams at least"
         return query
 

@@ -18,6 +18,9 @@ from planner.sql.locate import at_token
 from planner.sql.step_scope import Item, StepScope, flat
 from planner.sql.tree_clause import Named, TreeClause
 
+#: Streams whose pairs do not rest, and the stream for whose rows they are made again.
+Again = tuple[tuple[int, ...], int]
+
 _BOTH_SIDES = "a tree with pairs on both sides of a step"
 
 
@@ -60,10 +63,10 @@ class NamedTree:
         if all(isinstance(item, int) for item in positions):
             self._check_linked(positions, keys, equal, linked)
         else:
-            self._check_both_sides(positions, keys)
-        for step in again:
-            before, key = flat(positions[:step]), keys[step - 1]
-            possible = may_be_made_again(distances, before, flat(positions)[step])
+            self._check_both_sides(keys)
+        for before, joined in again:
+            key = next(key for key in keys if key.joined == {*before, joined})
+            possible = may_be_made_again(distances, before, joined)
             if not timed or not key.parts or key.exchanged or not possible:
                 self._refuse(
                     f"a tree in which the pairs of {self._aliases(before)} do not rest",
@@ -71,7 +74,7 @@ class NamedTree:
                     "later row meets a pair for longer than its rows meet each other.",
                     f"Write parentheses around {self._aliases(before)}.",
                 )
-        return Joining(positions, frozenset(again))
+        return Joining(positions, frozenset(frozenset(before) for before, _ in again))
 
     def _check_linked(
         self,
@@ -93,10 +96,8 @@ class NamedTree:
                     f"{self._aliases(right)} to {self._aliases(left)}.",
                 )
 
-    def _check_both_sides(self, positions: tuple[Item, ...], keys: Sequence[StepKey]) -> None:
+    def _check_both_sides(self, keys: Sequence[StepKey]) -> None:
         """Refuse what is not possible in a tree with pairs on both sides of a step."""
-        if any(self._counts(position) for position in flat(positions)):
-            self._refuse(f"a ROWS window in {_BOTH_SIDES}")
         for key in keys:
             if not key.parts:
                 self._refuse(
@@ -126,22 +127,25 @@ class NamedTree:
     def _ids(self) -> list[int]:
         return [this.stream.id for this in self.scope.written]
 
-    def _order(self, named: Named) -> tuple[tuple[Item, ...], set[int]]:
+    def _order(self, named: Named) -> tuple[tuple[Item, ...], list[Again]]:
         """Return positions in FROM in the order of joining, and the steps whose pairs do not rest."""
         if isinstance(named, Token):
-            return (self._position(named),), set()
+            return (self._position(named),), []
         first, *others = named
         positions, again = self._order(first)
         for place, each in enumerate(others):
             joined, again_there = self._order(each)
-            if len(positions) > 1 and len(joined) > 1 and (again or again_there or place):
-                self._refuse(f"{_BOTH_SIDES} in which some pairs do not rest")
+            before = flat(positions)
+            if place and len(joined) > 1:
+                self._refuse(
+                    f"a tree in which pairs of {self._aliases(flat(joined))} meet pairs that do not rest",
+                    f"Pairs of {self._aliases(before)} can be made again for the rows of one stream alone.",
+                    f"Write parentheses around {self._aliases(before)}.",
+                )
             if place:
-                again.add(len(positions))
-            again |= again_there
+                again.append((before, flat(joined)[0]))
+            again += again_there
             positions = spine(positions, joined, self._ids)
-        if again and not all(isinstance(item, int) for item in positions):
-            self._refuse(f"{_BOTH_SIDES} in which some pairs do not rest")
         return positions, again
 
     def _position(self, name: Token) -> int:
@@ -167,10 +171,6 @@ class NamedTree:
                 hint="Name each stream of FROM once.",
                 location=at_token(self.scope.text, self.clause.word),
             )
-
-    def _counts(self, position: int) -> bool:
-        window = self.scope.written[position].source.window
-        return window is not None and window.clock != "time"
 
     def _aliases(self, positions: Collection[int]) -> str:
         return listed([self.scope.written[p].alias for p in sorted(positions)])

@@ -150,4 +150,6 @@ def _any_order(rng: np.random.Generator, shape: JoinShape) -> Joining:
     for step in range(2, len(order)):
         if rng.random() < 0.5 and costs.of(order, again | {step}) is not None:
             again.add(step)
-    return Joining(order, frozenset(again))
+    found = costs.of(order, again)
+    assert found is not None, "each step was possible"
+    return found.joining

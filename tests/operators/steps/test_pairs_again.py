@@ -34,7 +34,7 @@ def bound(
     written: Written, number: int, again: Sequence[int] = (), streams: Mapping[int, Stream] = STREAMS
 ) -> Query:
     """Return a query whose streams are joined in the order of FROM."""
-    joining = Joining(tuple(range(len(written.streams))), frozenset(again))
+    joining = Joining(tuple(range(len(written.streams))), frozenset(frozenset(range(n)) for n in again))
     by_name = {s.name: s for s in streams.values()}
     return bind(written.cql, by_name, name=f"q{number}", query_id=number, choose=lambda _: joining)
 

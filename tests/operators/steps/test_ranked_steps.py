@@ -10,7 +10,7 @@ from itertools import pairwise
 import duckdb
 import numpy as np
 import pyarrow as pa
-from hypothesis import given, settings
+from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from catalog.steps import is_exchanged, is_intermediate, steps
@@ -27,6 +27,8 @@ from tests.operators.steps.drawn import Ran, run_drawn
 
 #: Batches after the streams have ended: each change of key takes one.
 ENDING = 4
+#: Conditions that join two streams without an equal key, with a band and without.
+THETA = ("s{0}.v BETWEEN s{1}.v - 0.2 AND s{1}.v", "s{0}.v + s{1}.v < 0.4", "s{0}.v < s{1}.v - 0.6")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +37,11 @@ class WrittenRows(Written):
 
     Attributes:
         rows: By the place in FROM, the columns of PARTITION BY and the number of rows, instead of a time.
+        tree: How its streams are joined, as TREE says it.
     """
 
     rows: tuple[tuple[tuple[str, ...], int] | None, ...] = ()
+    tree: str = ""
 
     @property
     def cql(self) -> str:
@@ -46,7 +50,7 @@ class WrittenRows(Written):
             f"{NAMES[number - 1]} [{self._window(n)}] s{n}" for n, number in enumerate(self.streams)
         )
         selected = ", ".join(f"s{n}.r AS r{n}" for n in range(len(self.streams)))
-        return f"SELECT {selected} FROM {sources} WHERE {' AND '.join(self.conditions)}"
+        return f"SELECT {selected} FROM {sources} WHERE {' AND '.join(self.conditions)} {self.tree}"
 
     def _window(self, place: int) -> str:
         rows = self.rows[place]
@@ -91,18 +95,22 @@ def written(draw: st.DrawFn, known: int, batches: int) -> WrittenRows:
     streams = tuple(draw(st.integers(1, known)) for _ in range(places))
     order = draw(st.permutations(range(places)))
     keys = draw(st.sampled_from((("k",), ("k",), ("k", "g"), ("k", "j"))))
-    if keys == ("k", "j"):
-        of_pairs = [draw(st.sampled_from(keys)) for _ in pairwise(order)]
-        conditions = [f"s{i}.{c} = s{j}.{c}" for (i, j), c in zip(pairwise(order), of_pairs, strict=True)]
-    else:
-        conditions = [f"s{i}.{c} = s{j}.{c}" for i, j in pairwise(order) for c in keys]
+    # Some streams are joined by a condition alone.
+    keyless = draw(st.sampled_from(((), (), (1,), (places - 1,), tuple(range(1, places)))))
+    conditions = []
+    for place, (i, j) in enumerate(pairwise(order), 1):
+        if place in keyless:
+            conditions.append(draw(st.sampled_from(THETA)).format(i, j))
+        else:
+            of_pair = (draw(st.sampled_from(keys)),) if keys == ("k", "j") else keys
+            conditions += [f"s{i}.{c} = s{j}.{c}" for c in of_pair]
     some = [f"s{n}.v < {limit}" for n in range(places) for limit in (0.3, 0.7)]
     some += [f"s{i}.v <= s{j}.v" for i in range(places) for j in range(places) if i != j]
     if places > 2:
         some.append("s1.ts BETWEEN s0.ts - INTERVAL '2' SECOND AND s0.ts + INTERVAL '4' SECOND")
         some.append(f"s{places - 1}.ts - INTERVAL '1' SECOND < s0.ts")
     conditions += draw(st.lists(st.sampled_from(some), max_size=2, unique=True))
-    by_key = ((), keys) if keys != ("k", "j") else ((),)
+    by_key = ((), keys) if keys != ("k", "j") and not keyless else ((),)
     size = st.sampled_from((1, 2, 3, 7, 20))
     rows = tuple(draw(st.none() | st.tuples(st.sampled_from(by_key), size)) for _ in range(places))
     since = draw(st.integers(0, batches - 1))
@@ -141,20 +149,23 @@ def _is_decided(ran: Ran, query: WrittenRows, bound: Query, rows: Combination) -
     for place, (number, row) in enumerate(zip(query.streams, rows, strict=True)):
         times[f"s{place}"] = ran.tables[number].column("ts").cast(pa.int64())[row].as_py()
         batches[f"s{place}"] = int(ran.placed[number][row])
-    at, newest = 0, 0
-    for number, step in enumerate(steps(bound)):
-        sides = [step.b] if number else [step.a, step.b]
-        newest = max(newest, *(times[side.alias] for side in sides))
-        at = max(at + is_exchanged(step.a.stream_id), *(batches[side.alias] for side in sides))
-        waits = [side.stream_id for side in sides if side.clock != "time"]
-        waits += [step.a.stream_id] if any(is_rank(name) for name, _ in step.a.expires) else []
-        last = min(query.until, len(ran.watermarks))
+    last = min(query.until, len(ran.watermarks))
+
+    def decided(step: Query) -> tuple[int | None, int]:
+        """Return the batch in which a step gives the combination, and its newest event time."""
+        at, newest = 0, 0
+        waits = []
+        for side, before in ((step.a, step.left), (step.b, step.right)):
+            came, time = (batches[side.alias], times[side.alias]) if before is None else decided(before)
+            if came is None:
+                return None, 0
+            at, newest = max(at, came + is_exchanged(side.stream_id)), max(newest, time)
+            if side.clock != "time" or any(is_rank(name) for name, _ in side.expires):
+                waits.append(side.stream_id)
         passed = (n for n in range(at, last) if _is_past(ran.watermarks[n], waits, newest))
-        decided = next(passed, None)
-        if decided is None:
-            return False
-        at = decided
-    return True
+        return next(passed, None), newest
+
+    return decided(bound)[0] is not None
 
 
 def _is_past(watermarks: Mapping[int, int | None], waits: list[int], newest: int) -> bool:
@@ -172,6 +183,48 @@ def test_combinations_in_windows_of_rows_are_those_of_duckdb(data: st.DataObject
         found = {} if each is None else ran.runner.rows_of(each)
         wanted = {} if each is None else expected(ran, query, each)
         assert found == wanted, query.cql
+
+
+@st.composite
+def written_trees(draw: st.DrawFn, known: int, batches: int) -> WrittenRows:
+    """Return a query over four or five streams, joined by a tree that has pairs on both sides of a step."""
+    places = draw(st.integers(4, known))
+    streams = tuple(draw(st.permutations(range(1, known + 1)))[:places])
+    keys = draw(st.sampled_from((("k",), ("k", "g"))))
+    conditions = [f"s{i}.{c} = s{i + 1}.{c}" for i in range(places - 1) for c in keys]
+    some = [*(f"s{n}.v < 0.7" for n in range(places)), "s0.v <= s3.v", "s2.ts >= s1.ts"]
+    conditions += draw(st.lists(st.sampled_from(some), max_size=2, unique=True))
+    by_key, size = st.sampled_from(((), keys)), st.sampled_from((1, 2, 3, 7, 20))
+    rows = tuple(draw(st.none() | st.tuples(by_key, size)) for _ in range(places))
+    since = draw(st.integers(0, batches - 1))
+    until = draw(st.integers(since + 1, batches + ENDING))
+    windows = tuple(draw(st.sampled_from((1, 2, 5, 13))) for _ in range(places))
+    names = draw(st.permutations([f"s{n}" for n in range(places)]))
+    trees = ["(({0}, {1}), ({2}, {3}))"]
+    if places == 5:
+        trees = ["(({0}, {1}), (({2}, {3}), {4}))", "((({0}, {1}), ({2}, {3})), {4})"]
+    tree = draw(st.sampled_from(trees)).format(*names)
+    return WrittenRows(streams, windows, tuple(conditions), since, until, rows, f"TREE {tree}")
+
+
+@settings(SETTINGS, max_examples=examples(80, short=10))
+@given(data=st.data())
+def test_windows_of_rows_in_bushy_trees_are_those_of_duckdb(data: st.DataObject) -> None:
+    ran = run_drawn(
+        data,
+        written_trees,
+        batches=4,
+        rows_of_stream=(5, 22),
+        buckets=4,
+        ending=ENDING,
+        known=(4, 5),
+        partitionings=("hash",),
+    )
+    for query, each in zip(ran.queries, ran.bound, strict=True):
+        assert isinstance(query, WrittenRows)
+        wanted = {} if each is None else expected(ran, query, each)
+        event(f"counted {sum(map(bool, query.rows))}, results {bool(wanted)}")
+        assert (ran.runner.rows_of(each) if each is not None else {}) == wanted, query.cql
 
 
 def planned(query: WrittenRows) -> tuple[Recorder, Query, Plan]:

@@ -124,6 +124,16 @@ def test_a_page_reads_no_file_of_another_batch(world: World, tmp_path: Path) -> 
     assert world.values(world.q1, "0.1", 1) == [1]
 
 
+def test_nothing_is_kept_of_a_file_that_was_read(world: World) -> None:
+    for batch in range(5):
+        world.batches.commit([pair(BOTH, 0, batch, 0, batch)])
+    assert world.reader.page(world.q1.id, None, 10).table.num_rows == 5
+    memory = dict(
+        world.reader._connection.execute("SELECT tag, memory_usage_bytes FROM duckdb_memory()").fetchall()
+    )
+    assert memory["OBJECT_CACHE"] == 0
+
+
 def test_a_column_that_no_file_has_is_null(world: World) -> None:
     outputs = [Output("d", 'a."d"', "decimal(10,2)"), Output("x", 'a."d" + 1', "decimal(12,2)")]
     q3 = add_query(world.store, "q3", outputs, ("k", "d"))
