@@ -74,8 +74,8 @@ class ClosedKeys:
         live: Rows of the other side with open keys at the end of the batch, estimated.
         died: Rows of the other side whose key was open before the batch, and is closed at its end, estimated.
         arrived: Closings of this batch.
-        dead: Rows of the other side with closed keys that the last search left in the state, at most; those
-            that left since are taken off.
+        dead: Upper bound of the other side's rows with closed keys in the state: those that the last search
+            left there, less those that have left since.
         dead_per_slice: The same for each slice of the other side, join by join; empty before the first search
             under the plan in force.
         last: Last row of a clustered side, as an edge (``derived``); None before the first row.
