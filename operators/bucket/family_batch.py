@@ -216,6 +216,7 @@ class FamilyBatch:
         """Return the rows of a side that are joined in this batch, at least one entry; the others wait."""
         waiting = self.joins.sorting[side]
         stays = self.rows_wait and not is_intermediate(self._stream(side))
+        waiting.taken = 0
         if not waiting.segments and not stays and not self._sorts(side):
             return [came]
         if came is not None:
@@ -223,6 +224,7 @@ class FamilyBatch:
         live = self.joins.family.lineages[side].live
         before = self.reached[side] if self._sorts(side) else MOST + 1
         going = concat_alike(waiting.released(None if stays else before), live)
+        waiting.taken = sum(map(len, going))
         waiting.merge()
         return [*going] or [None]
 
