@@ -50,7 +50,8 @@ def show_statistics(workspace: WorkspaceDep) -> Response:
     `hash(N)` or `loops`, the rows scanned, the heads of rings looked at, and the live and expired rows held.
     `ordered` has, for each side of a family without windows, the scrambling factor of its stream, the rows by
     which it leads the other one (`lag`), the rows that this predicts and those that are held, where its rows
-    wait (`memory`), and for how long they do before they are joined (`latency_s`).
+    wait (`memory`), and how many seconds the rows joined in the last batches have waited on average
+    (`latency_s`), beside the expectation (`predicted_latency_s`).
     """
     body = json.dumps(dataclasses.asdict(workspace.statistics()), allow_nan=False, ensure_ascii=False)
     return Response(body, media_type="application/json")

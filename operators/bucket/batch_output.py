@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from catalog.values.counters.batch_counters import StreamPunctuations
 from catalog.values.counters.family_counters import FilterCounters, KeyCounters
-from operators.lineage.route_counts import RouteCounts
+from operators.lineage.route_counts import RouteCounts, add_up
 from operators.steps.exchange import ExchangedRows
 
 
@@ -40,6 +40,15 @@ class BatchOutput:
     exchanged: list[ExchangedRows] = field(default_factory=list)
     pack_us: int = 0
     began_us: int | None = None
+
+    def add_results(self, family: str, rows: pa.RecordBatch, routes: RouteCounts) -> None:
+        """Add pairs of a family that may have others, of other queries and with other columns, already."""
+        if family in self.results:
+            parts = [pa.Table.from_batches([each]) for each in (self.results[family], rows)]
+            whole = pa.concat_tables(parts, promote_options="default").combine_chunks()
+            (rows,) = whole.to_batches()
+            routes = add_up(routes.table.sets.queries, [self.routes[family], routes])
+        self.results[family], self.routes[family] = rows, routes
 
     def exchanged_rows(self) -> Counter[str]:
         """Return the number of pairs that go to other buckets, by the id of the family that takes them."""

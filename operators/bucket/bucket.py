@@ -28,7 +28,7 @@ from catalog.values.counters.batch_counters import StreamPunctuations
 from catalog.values.plan import FamilyPlan, Plan
 from operators.bucket.batch_output import BatchOutput
 from operators.bucket.closing import BatchClosings, decoded_promise
-from operators.bucket.family_batch import FamilyBatch
+from operators.bucket.family_batch import FamilyBatch, last_pairs, ordered_joins_of
 from operators.bucket.pairs_again import PairsAgain, held_back
 from operators.bucket.progress import ClockProgress
 from operators.bucket.rank_chains import earlier_rankings, followers, restarted_families
@@ -37,6 +37,7 @@ from operators.groups.open_groups import group_results
 from operators.join.compiled_family import CompiledFamily, compile_family
 from operators.join.family_joins import FamilyJoins
 from operators.join.migration import Marks, migrated
+from operators.join.pairs import PairTable
 from operators.lineage.entitlement import MOST_TERMS, Term, settled
 from operators.orders.order_progress import OrderProgress, following
 from operators.pack.payload import Payload
@@ -85,6 +86,8 @@ class Bucket:
         plan_changed: Whether this batch put another plan in force.
         closed_groups: Groups that come out in this batch, per family id.
         late_groups: Ids of families whose groups do not come out before the next batch.
+        last_pairs: Pairs of queries that leave in this batch, per family id, of rows that still wait.
+        late_rows: Ids of families whose rows are not joined before the next batch.
         arrived: Watermark and newest event time of exchanged intermediates by id, as of the batch that sent
             their pairs (``operators.steps.exchange``).
         exchange_files: Stored ids of the pairs that the last batch has sent to other buckets.
@@ -100,6 +103,8 @@ class Bucket:
     plan_changed: bool = False
     closed_groups: dict[str, list[pa.Table]] = field(default_factory=dict)
     late_groups: frozenset[str] = frozenset()
+    last_pairs: dict[str, PairTable] = field(default_factory=dict)
+    late_rows: frozenset[str] = frozenset()
     arrived: dict[int, tuple[int | None, int | None]] = field(default_factory=dict)
     exchange_files: tuple[str, ...] = ()
     restarted: frozenset[str] = frozenset()
@@ -118,8 +123,12 @@ class Bucket:
         batch = ordered[0].batch
         self.plan_changed = False
         self.closed_groups, self.late_groups = {}, frozenset()
+        self.last_pairs, self.late_rows = {}, frozenset()
         self.restarted = frozenset()
-        heartbeats, promises, pulled = self._apply_control([text for p in ordered for text in p.control])
+        # Whoever brings rows says so.
+        place = next((p.place for p in ordered if p.place is not None), (0, 1))
+        control = [text for p in ordered for text in p.control]
+        heartbeats, promises, pulled = self._apply_control(control, place)
         exchanged = [rows for rows in exchanged if rows.family not in self.restarted]
         start = self._reached(self.plan)
         setting_out = self._setting_out()
@@ -136,8 +145,6 @@ class Bucket:
             began_us=min((p.began_us for p in ordered if p.began_us is not None), default=None),
         )
         version = self.plan.version if self.plan else 0
-        # Whoever brings rows says so.
-        place = next((p.place for p in ordered if p.place is not None), (0, 1))
         handed: dict[int, HandedPairs] = {}
         newest = self._newest(self.plan)
         idle = frozenset(i for i, stream in self.streams.items() if stream.watermark.idle)
@@ -145,6 +152,9 @@ class Bucket:
         taken, made_in, ordered_families = taken_intermediates(families), makers(families), in_order(families)
         again = PairsAgain.of(self.families, families, version)
         held = held_back(ordered_families, start.sides) if again.makers else {}
+        if self.late_rows:
+            # Partners of the rows that wait for the next batch wait, too.
+            held |= {f.id: least(*start.sides(f).values()) for f in families if f.ordered}
         for plan in ordered_families:
             joins, before = self.families[plan.id], start.sides(plan)
             closings = BatchClosings.of(joins, ordered, before, promises, place)
@@ -168,6 +178,7 @@ class Bucket:
                 idle,
                 wait,
                 {} if joins.ranked is None else earlier_rankings(plan, self.families, made_in),
+                plan.id in self.late_rows,
             )
             pairs = part.pairs(output)
             if made := made_by(plan, taken):
@@ -189,6 +200,9 @@ class Bucket:
             results = group_results(groups, version, batch)
             if results is not None:
                 output.results[family_id], output.routes[family_id] = results
+        for family_id, left in self.last_pairs.items():
+            if (rows := left.finish(version, batch)) is not None:
+                output.add_results(family_id, rows, left.routes())
         if promises:
             output.received += self._received(promises, place)
         self.next_batch = batch + 1
@@ -241,7 +255,9 @@ class Bucket:
         terms = self.terms.get(family.id, {side: {} for side in SIDES})
         return compile_family(family, plan.version, plan_streams(plan), terms, self.slack_us)
 
-    def _apply_control(self, texts: Sequence[str]) -> tuple[list[tuple[int, int]], list[Promises], set[int]]:
+    def _apply_control(
+        self, texts: Sequence[str], place: tuple[int, int]
+    ) -> tuple[list[tuple[int, int]], list[Promises], set[int]]:
         """Apply control records; return heartbeats, punctuations, and ids of pulled queries."""
         records = [decode(BucketRecord, text.encode()) for text in texts]
         plan = self.plan
@@ -253,7 +269,7 @@ class Bucket:
         if plan is not None and plan is not self.plan:
             # One boundary, one change: what is held is decided by the plan before the batch, so a query that
             # leaves in one version of this batch still holds rows for a query that enters in the next.
-            self.activate(plan)
+            self.activate(plan, place)
         for record in records:
             if record.horizon is not None:
                 self._leave_behind(record.horizon)
@@ -280,9 +296,15 @@ class Bucket:
             for joins in self.families.values():
                 joins.leave_behind(horizon.stream_id, horizon.time_us)
 
-    def activate(self, plan: Plan) -> None:
-        """Put a plan version in force: leave, enter, migrate every family; before the batch's rows."""
+    def activate(self, plan: Plan, place: tuple[int, int] = (0, 1)) -> None:
+        """Put a plan version in force: leave, enter, migrate every family; before the batch's rows.
+
+        Args:
+            plan: The version.
+            place: Number of the bucket, and of all buckets.
+        """
         before = self.plan.version if self.plan is not None else 0
+        self._join_waiting_rows(plan, place)
         former_orders = {} if self.plan is None else {s.id: s.order for s in self.plan.streams}
         for stream in plan.streams:
             state = self.streams.setdefault(stream.id, StreamState(Watermark(stream.lateness_us)))
@@ -330,6 +352,42 @@ class Bucket:
         self.families = families
         self.plan = plan
         self.plan_changed = True
+
+    def _join_waiting_rows(self, plan: Plan, place: tuple[int, int]) -> None:
+        """Join the rows that wait for their place in the order, for the queries that leave.
+
+        For the other queries they go on waiting. A batch has results of only one text of an updated query, so
+        the rows of the families of the new text wait for the next batch. If none of these families sorts its
+        rows, the former text gives no pairs of rows that wait.
+        """
+        former = () if self.plan is None else self.plan.families
+        names = {q.id: q.name.lower() for family in former for q in family.queries}
+        following = {q.id: q.name.lower() for family in plan.families for q in family.queries}
+        leaving = {query_id for query_id in names if query_id not in following}
+        updated = {names[query_id] for query_id in leaving} & {
+            name for query_id, name in following.items() if query_id not in names
+        }
+        late: dict[str, set[str]] = {}
+        for family in plan.families if updated else ():
+            entering = {following[q.id] for q in family.queries if q.id not in names}
+            if family.memory.sorts and entering & updated:
+                late[family.id] = entering & updated
+        self.late_rows = frozenset(late)
+        leaving -= {i for i in leaving if names[i] in updated.difference(*late.values())}
+        if self.plan is None or not any(w.rows for j in self.families.values() for w in j.sorting.values()):
+            return
+        part = ordered_joins_of(self.plan, leaving)
+        reached = self._reached(part)
+        joins = {
+            family.id: migrated(
+                self.families[family.id],
+                self.compile(family, part),
+                frozenset(),
+                watermarks=reached.sides(family),
+            )
+            for family in part.families
+        }
+        self.last_pairs = last_pairs(part, joins, place, reached, self._newest(part))
 
     def _let_rest(self, plan: Plan, families: Mapping[str, FamilyJoins]) -> None:
         """Make the pairs that rest from now on, although they did not until now."""

@@ -235,11 +235,14 @@ def memory_counters(families: Mapping[str, FamilyJoins]) -> Iterator[MemoryCount
         if strategy == "plain":
             continue
         for side, sorting in joins.sorting.items():
-            counted = MemoryCounters(family_id, side, strategy, waiting=sorting.rows)
+            rows = sorting.rows
+            counted = MemoryCounters(
+                family_id, side, strategy, waiting=rows, sorting=rows, joined=sorting.taken
+            )
             if (parked := joins.parked.get(side)) is not None:
                 counted = replace(
                     counted,
-                    waiting=sorting.rows + parked.rows - parked.closed_rows,
+                    waiting=rows + parked.rows - parked.closed_rows,
                     parked=parked.closed_rows,
                     parked_segments=len(parked.closed),
                     **asdict(parked.counts),

@@ -5,17 +5,26 @@ payloads, or pairs of the step before ── without late, disordered, violating
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
-from catalog.steps import copied_side, is_exchanged, is_intermediate
+from catalog.steps import (
+    copied_side,
+    in_order,
+    is_exchanged,
+    is_intermediate,
+    made_by,
+    taken_intermediates,
+)
+from catalog.values.plan import Plan
 from operators.bucket.batch_output import BatchOutput
 from operators.bucket.closing import BatchClosings, kept_columns
 from operators.bucket.counters import key_counters
 from operators.bucket.finishing import result_punctuations
 from operators.bucket.pairs_again import PairsAgain
+from operators.bucket.progress import ClockProgress
 from operators.join.family_joins import FamilyJoins
 from operators.join.pairs import PairTable
 from operators.kernels.fragments import Placed
@@ -51,6 +60,7 @@ class FamilyBatch:
         idle: Ids of streams of which no row is expected for now.
         groups_wait: Whether groups that are due come out in the next batch.
         earlier: Rankings of earlier families of which rows have ranks, by the side of these rows.
+        rows_wait: Whether all rows of streams wait until the next batch.
     """
 
     joins: FamilyJoins
@@ -68,6 +78,7 @@ class FamilyBatch:
     idle: frozenset[int] = frozenset()
     groups_wait: bool = False
     earlier: Mapping[str, Sequence[Ranking]] = field(default_factory=dict)
+    rows_wait: bool = False
 
     def pairs(self, output: BatchOutput) -> PairTable:
         """Run the batch through the joins of the family.
@@ -207,12 +218,16 @@ class FamilyBatch:
     def _in_place(self, side: str, came: Segment | None) -> list[Segment | None]:
         """Return the rows of a side that are joined in this batch, at least one entry; the others wait."""
         waiting = self.joins.sorting[side]
-        if not waiting.segments and not self._sorts(side):
+        stays = self.rows_wait and not is_intermediate(self._stream(side))
+        waiting.taken = 0
+        if not waiting.segments and not stays and not self._sorts(side):
             return [came]
         if came is not None:
             waiting.segments.append(came)
         live = self.joins.family.lineages[side].live
-        going = concat_alike(waiting.released(self.reached[side] if self._sorts(side) else MOST + 1), live)
+        before = self.reached[side] if self._sorts(side) else MOST + 1
+        going = concat_alike(waiting.released(None if stays else before), live)
+        waiting.taken = sum(map(len, going))
         waiting.merge()
         return [*going] or [None]
 
@@ -286,3 +301,62 @@ class FamilyBatch:
             parts = [part.filter(part.ts >= limit) for part in parts]
         parts = [part for part in parts if len(part)]
         return concat(parts) if parts else None
+
+
+def last_pairs(
+    plan: Plan,
+    families: Mapping[str, FamilyJoins],
+    place: tuple[int, int],
+    reached: ClockProgress,
+    newest: ClockProgress,
+) -> dict[str, PairTable]:
+    """Join all rows that wait for their place in the order at once.
+
+    Args:
+        plan: Ordered joins (``ordered_joins_of``).
+        families: Joins of its families; they are of no further use.
+        place: Number of the bucket, and of all buckets.
+        reached: Progress of the streams and intermediates of the plan.
+        newest: Greatest clock of each.
+
+    Returns:
+        The pairs by family id.
+    """
+    ordered, taken = in_order(plan.families), taken_intermediates(plan.families)
+    again = PairsAgain.of(families, plan.families, plan.version)
+    handed: dict[int, HandedPairs] = {}
+    found = {}
+    for family in ordered:
+        sides = reached.sides(family)
+        part = FamilyBatch(
+            joins=families[family.id],
+            payloads=(),
+            version=plan.version,
+            place=place,
+            before=sides,
+            reached=sides,
+            newest=newest.sides(family),
+            closings=None,
+            handed=handed,
+            exchanged=(),
+            again=again,
+            held_back={},
+            # Of an idle stream no row waits.
+            idle=frozenset(stream.id for stream in plan.streams),
+        )
+        pairs = found[family.id] = part.pairs(BatchOutput())
+        handed |= dict.fromkeys(made_by(family, taken), pairs.handed())
+    return found
+
+
+def ordered_joins_of(plan: Plan, query_ids: Collection[int]) -> Plan:
+    """Return the part of a plan that joins streams by their order for some queries."""
+    families = []
+    for family in plan.families if query_ids else ():
+        queries = tuple(query for query in family.queries if query.id in query_ids)
+        if not family.ordered or not queries:
+            continue
+        members = {join.id: tuple(i for i in join.queries if i in query_ids) for join in family.joins}
+        joins = tuple(replace(join, queries=members[join.id]) for join in family.joins if members[join.id])
+        families.append(replace(family, queries=queries, joins=joins))
+    return replace(plan, families=tuple(families))

@@ -22,7 +22,7 @@ from operators.lineage.route_counts import RouteCounts, add_up
 from operators.lineage.routes import Router, TimeBounds
 from operators.ranks.clocked_rows import cross_clock, own_clock, rows_before, rows_up_to
 from operators.segments.layout import SideLayout
-from operators.segments.segment import timestamps
+from operators.segments.segment import Segment, timestamps
 from operators.slices.candidates import CandidateSide
 from operators.steps.handed_pairs import HandedChunk, HandedPairs, pair_positions
 
@@ -97,6 +97,8 @@ class PairBuilder:
             bounds.classes(ts_a - _times(b, self.layout_b, name, ts_b))
             for name, bounds in self.router.expiries_b
         ]
+        if (entered := self._entered(a, b)) is not None:
+            near.append(entered)
         codes, sets = self.router.masks_of(codes, within, *near, *in_rows, a.classes(), b.classes())
         event_time = np.maximum(ts_a, ts_b) if self.layout_a.timed else self._event_time(a, b)
         chosen = np.arange(len(codes))
@@ -197,6 +199,18 @@ class PairBuilder:
             tuple(sets),
             dict(zip(names, columns, strict=True)),
         )
+
+    def _entered(self, a: CandidateSide, b: CandidateSide) -> RowClasses | None:
+        """Return the queries of which one of the two rows came after their activation; None if all are."""
+        activations = self.router.activations
+        if activations is None:
+            return None
+        newest = int(activations.versions[-1])
+        # New rows are later ones, so this is asked only while rows wait for their place in the order.
+        if any(all(run.rows.epoch_min >= newest for run in side.runs) for side in (a, b)):
+            return None
+        epochs = [side.gathered(Segment.epochs) for side in (a, b)]
+        return activations.classes(np.maximum(*epochs))
 
     def _in_rows(self, a: CandidateSide, b: CandidateSide, behind: Int64s, ties: Bools) -> list[RowClasses]:
         """Return the queries in whose windows of rows the rows of intermediates are, as classes of the pairs.

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from catalog.values.routes.query_sets import QuerySets
-from catalog.values.routes.route_table import RouteTable, merged
+from catalog.values.routes.route_table import RouteTable, combined
 from operators.kernels.keys import Int64s
 from operators.lineage.route_numbers import rows_per_query
 
@@ -36,7 +36,11 @@ class RouteCounts:
 
 
 def add_up(queries: tuple[int, ...], parts: Sequence[RouteCounts]) -> RouteCounts:
-    """Return the routes of several lots of pairs of the same queries, each once, by number.
+    """Return the routes of several lots of pairs, each once, by number.
+
+    Args:
+        queries: Queries of the routes; asked where there are no pairs.
+        parts: Routes of each lot, whose queries may differ.
 
     Raises:
         InvariantBroken: Two sets of queries have the same number.
@@ -44,7 +48,7 @@ def add_up(queries: tuple[int, ...], parts: Sequence[RouteCounts]) -> RouteCount
     if not parts:
         none = np.zeros(0, dtype=np.int64)
         return RouteCounts(RouteTable(none, QuerySets.of(queries, [])), none)
-    table = merged([part.table for part in parts])
+    table = combined([part.table for part in parts])
     sums = np.zeros(len(table), dtype=np.int64)
     for part in parts:
         np.add.at(sums, np.searchsorted(table.numbers, part.table.numbers), part.pairs)

@@ -46,6 +46,26 @@ class TimeBounds:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Activations:
+    """Queries that take earlier rows, but only with a later one.
+
+    Two earlier rows meet after the activation of a query only if one of them has waited for its place in the
+    order of its stream.
+
+    Attributes:
+        versions: Distinct plan versions that activated such queries, ascending, int64.
+        entered: Queries that are not among them, or were activated, up to each version; first before any.
+    """
+
+    versions: Int64s
+    entered: tuple[int, ...]
+
+    def classes(self, epochs: Int64s) -> RowClasses:
+        """Return the classes of pairs by the plan version of their later row, int64[n]."""
+        return RowClasses(np.searchsorted(self.versions, epochs, side="right"), self.entered)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Router:
     """Routes of a join under one plan version.
 
@@ -62,6 +82,7 @@ class Router:
         ranks: The same by the column of a that has the rank of a row: how many rows of its stream may come
             after it, up to the event time of b.
         ranks_b: The same by the column of b, up to the event time of a.
+        activations: Queries of which a pair needs a later row; None if every pair has one.
     """
 
     query_ids: tuple[int, ...]
@@ -73,6 +94,7 @@ class Router:
     ranks: tuple[tuple[str, TimeBounds], ...] = ()
     expiries_b: tuple[tuple[str, TimeBounds], ...] = ()
     ranks_b: tuple[tuple[str, TimeBounds], ...] = ()
+    activations: Activations | None = None
 
     def numbered(self, sets: Sequence[int]) -> tuple[Int64s, QuerySets]:
         """Return the routes of sets of queries, int64[n], 0 for the empty one, and the sets as arrays."""
@@ -182,7 +204,20 @@ def router(
         ranks=tuple(each for each in expiries if is_rank(each[0])),
         expiries_b=tuple(each for each in expiries_b if not is_rank(each[0])),
         ranks_b=tuple(each for each in expiries_b if is_rank(each[0])),
+        activations=_activations(queries) if family.ordered else None,
     )
+
+
+def _activations(queries: Sequence[tuple[int, PlannedQuery]]) -> Activations | None:
+    asking = [(query.since_version, number) for number, query in queries if query.backfill == "state"]
+    if not asking:
+        return None
+    versions = sorted({version for version, _ in asking})
+    everyone = query_set([number for number, _ in queries])
+    later = [query_set([n for version, n in asking if version > reached]) for reached in versions]
+    first = query_set([number for _, number in asking])
+    entered = tuple(everyone & ~waiting for waiting in (first, *later))
+    return Activations(np.array(versions, dtype=np.int64), entered)
 
 
 def _expiries(queries: Sequence[tuple[int, PlannedQuery]], side: str) -> tuple[tuple[str, TimeBounds], ...]:

@@ -178,7 +178,8 @@ class ParkedRows:
 
     def take_over(self, former: ParkedRows) -> None:
         """Continue with the rows that were parked under the plan version before."""
-        self.closed, self.segments, self.tail = former.closed, former.segments, former.tail
+        self.closed, self.segments = [*former.closed], [*former.segments]
+        self.tail.segments = [*former.tail.segments]
         self.load = former.load
 
 

@@ -18,9 +18,11 @@ class WaitingRows:
 
     Attributes:
         segments: The rows.
+        taken: Rows that were taken out in this batch.
     """
 
     segments: list[Segment] = field(default_factory=list)
+    taken: int = 0
 
     @property
     def rows(self) -> int:

@@ -123,8 +123,17 @@ def _add_using(scope: StepScope, found: StepConditions, position: int, identifie
     found.equal.append((before[0], (position, column.name), identifier))
 
 
-def join_shape(scope: StepScope, found: StepConditions, equal: tuple[Equals, ...]) -> JoinShape:
-    """Return the parts of a query that decide the order of joining."""
+def join_shape(
+    scope: StepScope, found: StepConditions, equal: tuple[Equals, ...], *, ordered: bool
+) -> JoinShape:
+    """Return the parts of a query that decide the order of joining.
+
+    Args:
+        scope: Names of the query.
+        found: Its conditions.
+        equal: Sets of equal columns.
+        ordered: Whether its streams are joined by their order.
+    """
     filters: list[tuple[str, tuple[str, ...]] | None] = []
     everyone = range(len(scope.written))
     for position in everyone:
@@ -135,7 +144,7 @@ def join_shape(scope: StepScope, found: StepConditions, equal: tuple[Equals, ...
         columns = tuple(sorted(column for _, column in passing.columns))
         filters.append(None if passing.sql == ALWAYS else (passing.sql, columns))
     streams, aliases = zip(*((this.stream, this.alias) for this in scope.written), strict=True)
-    return JoinShape(streams, aliases, tuple(filters), equal, found.distances)
+    return JoinShape(streams, aliases, tuple(filters), equal, found.distances, ordered)
 
 
 def _only(read: frozenset[Origin]) -> int | None:

@@ -57,7 +57,8 @@ class JoinShape:
         aliases: Their names in the query.
         filters: Filter of each stream, and the columns that it reads; None for no filter.
         equal: Sets of equal columns.
-        distances: Bounds on event times, closed.
+        distances: Bounds on event times, closed; in an ordered join, on distances in the order.
+        ordered: Whether its streams are joined by their order, without windows.
     """
 
     streams: tuple[Stream, ...]
@@ -65,6 +66,7 @@ class JoinShape:
     filters: tuple[tuple[str, tuple[str, ...]] | None, ...]
     equal: tuple[Equals, ...]
     distances: Distances
+    ordered: bool = False
 
 
 @dataclass(frozen=True, slots=True)

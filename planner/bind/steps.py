@@ -93,13 +93,14 @@ def bind_steps(
     else:
         _close(scope, statement, found)
     tree = None if statement.tree is None else NamedTree(statement.tree, scope)
-    timed = not ordered and not _counts_rows(statement)
+    counts_rows = _counts_rows(statement)
     joining = Joining(order)
     if tree is not None:
+        timed = not ordered and not counts_rows
         joining = tree.joining(equal, found.linked, found.distances, timed=timed)
-    elif choose is not None and by_keys and timed:
-        # Costs are known of orders in which each step has a key and all windows are of time.
-        joining = choose(join_shape(scope, found, equal))
+    elif choose is not None and by_keys and not counts_rows:
+        # Costs are known of orders in which each step has a key and no window is of rows.
+        joining = choose(join_shape(scope, found, equal, ordered=ordered))
     scope = scope.in_order(joining.positions)
     keys = step_keys(joining.positions, [this.stream.id for this in scope.written], equal)
     counted = step_row_windows(scope, keys, equal)

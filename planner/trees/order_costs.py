@@ -28,6 +28,7 @@ from math import expm1
 
 from catalog.values.calibration import Calibration
 from catalog.values.plan import FamilyPlan, Plan, PlannedQuery
+from catalog.values.query import Clock
 from planner.bind.step_keys import (
     Equals,
     NextKey,
@@ -88,7 +89,8 @@ class OrderCosts:
         if not following.columns:
             return None
         if not rests:
-            possible = may_be_made_again(self.rates.shape.distances, before, position)
+            shape = self.rates.shape
+            possible = not shape.ordered and may_be_made_again(shape.distances, before, position)
             if following.exchanged or order.groups or not possible:
                 return None
         return self._joined(order, position, following, rests=rests), following.columns
@@ -265,7 +267,8 @@ class OrderCosts:
         b = first if a == second else second
         (key,) = step_keys((first, second), ids, shape.equal)
         pairs = tuple((left[1], right[1]) for left, right in key.parts)
-        name = family_id(shape.streams[a].id, shape.streams[b].id, pairs)
+        clock: Clock = "order" if shape.ordered else "time"
+        name = family_id(shape.streams[a].id, shape.streams[b].id, pairs, clocks=(clock, clock))
         families = () if self.previous is None else self.previous.families
         running = next((family for family in families if family.id == name), None)
         if running is None:

@@ -3,6 +3,10 @@
     combinations of A, B, C per second    λ_A λ_B λ_C · S(a.k = b.k) S(b.k = c.k) · (W_A + W_B) (W_AB + W_C)
 
 The rate of a set of streams is the same for each order of joining: factors are taken in the order of FROM.
+
+Streams that are joined by their order have no windows. There W of a set is the time in which its rate brings
+the rows that it has to hold for another set: M / r by Equations 7 and 8 (Window-Oblivious Join, Wu, Tan,
+Zhou), with r and k of several streams by Equations 9 and 10, and the lag of the one that lags most.
 """
 
 from __future__ import annotations
@@ -12,17 +16,19 @@ from dataclasses import dataclass, field, replace
 from itertools import combinations, pairwise
 from math import prod
 
-from catalog.values.query import UNBOUNDED_US, Query, Side
+from catalog.values.query import UNBOUNDED_US, Clock, Query, Side
 from catalog.values.statistics import Profile
 from planner.bind.step_keys import Equals, JoinShape
 from planner.costs.rates import (
     ASSUMED_JOIN_SELECTIVITY,
     ASSUMED_RATE_PER_S,
+    ASSUMED_SCRAMBLE,
     ASSUMED_SELECTIVITY,
     HORIZON_S,
 )
 from planner.expressions.column_types import key_type
 from planner.families.families import family_of
+from planner.orders.buffers import OrderedStream, buffer_rows, joined
 from planner.sql.step_scope import Origin
 
 
@@ -36,13 +42,15 @@ def pair_query(shape: JoinShape, left: Origin, right: Origin) -> Query:
     """
     (i, own), (j, other) = (left, right) if _before(shape, left, right) else (right, left)
     sides = []
+    clock: Clock = "order" if shape.ordered and _is_order(shape, left) and _is_order(shape, right) else "time"
     for position, name, window_us in zip(
         (i, j), (own, other), shape.distances.windows_us((i,), (j,)), strict=True
     ):
         stream, passing = shape.streams[position], shape.filters[position]
         text, columns = passing if passing is not None else (None, ())
         read = tuple(sorted({name, stream.event_time, *columns}))
-        sides.append(Side(stream.id, stream.name, shape.aliases[position], window_us, text, columns, read))
+        alias = shape.aliases[position]
+        sides.append(Side(stream.id, stream.name, alias, window_us, text, columns, read, clock=clock))
     types = [_type(shape, (i, own)), _type(shape, (j, other))]
     common = key_type(types[0], types[1]) or types[0]
     return Query(0, "", "", sides[0], sides[1], ((own, other),), (common,), None, ())
@@ -65,6 +73,8 @@ class OrderRates:
         selectivity: Fraction of pairs of rows that are equal in two columns.
         batch_s: Event time of a batch, seconds.
         buckets: Buckets of the job.
+        ordered: Each stream in its order, with the rate of all rows; empty unless they are joined by it.
+        lag_s: Seconds by which a stream leads another one in the order; a pair that is missing keeps pace.
     """
 
     shape: JoinShape
@@ -72,6 +82,8 @@ class OrderRates:
     selectivity: Mapping[tuple[Origin, Origin], float]
     batch_s: float
     buckets: int
+    ordered: tuple[OrderedStream, ...] = ()
+    lag_s: Mapping[tuple[int, int], float] = field(default_factory=dict)
     _combinations_per_s: dict[frozenset[int], float] = field(default_factory=dict, compare=False, repr=False)
 
     @classmethod
@@ -79,19 +91,32 @@ class OrderRates:
         """Return the rates of a profile; rates that it does not have are assumed."""
         rates = {s.stream_id: s.rate_per_s.value for s in profile.streams}
         passing = {(f.stream_id, f.sql): f.selectivity.value for f in profile.filters}
-        known = {f.family: f.join_selectivity.value for f in profile.families}
-        per_s = []
+        known = {f.family: f for f in profile.families}
+        scrambles = {s.stream_id: s.scramble for s in profile.streams if s.scramble is not None}
+        per_s, ordered = [], []
         for stream, filter_ in zip(shape.streams, shape.filters, strict=True):
             fraction = 1.0
             if filter_ is not None:
                 fraction = passing.get((stream.id, filter_[0]), ASSUMED_SELECTIVITY.value)
-            per_s.append(rates.get(stream.id, ASSUMED_RATE_PER_S.value) * fraction)
-        selectivity = {}
+            rate = rates.get(stream.id, ASSUMED_RATE_PER_S.value)
+            per_s.append(rate * fraction)
+            if shape.ordered:
+                ordered.append(OrderedStream(scrambles.get(stream.id, ASSUMED_SCRAMBLE).value, rate))
+        selectivity, lag_s = {}, {}
         for columns in shape.equal:
             for left, right in combinations(sorted(columns), 2):
-                family = family_of(pair_query(shape, left, right)) if left[0] != right[0] else ""
-                selectivity[left, right] = known.get(family, ASSUMED_JOIN_SELECTIVITY.value)
-        return cls(shape, tuple(per_s), selectivity, profile.batch_s.value, profile.buckets)
+                facts = known.get(family_of(pair_query(shape, left, right))) if left[0] != right[0] else None
+                equal = ASSUMED_JOIN_SELECTIVITY if facts is None else facts.join_selectivity
+                selectivity[left, right] = equal.value
+                if facts is None or facts.lag_a is None or not ordered:
+                    continue
+                a, b = (left[0], right[0]) if _before(shape, left, right) else (right[0], left[0])
+                if ordered[a].rate_per_s > 0:
+                    lag_s[a, b] = facts.lag_a.value / ordered[a].rate_per_s
+                    lag_s[b, a] = -lag_s[a, b]
+        return cls(
+            shape, tuple(per_s), selectivity, profile.batch_s.value, profile.buckets, tuple(ordered), lag_s
+        )
 
     def combinations_per_s(self, positions: Collection[int]) -> float:
         """Return how many combinations of some streams per second meet all windows and keys."""
@@ -109,6 +134,8 @@ class OrderRates:
 
     def windows_s(self, left: Collection[int], right: Collection[int]) -> tuple[float, float]:
         """Return the windows of a step on the combinations of its two sides, seconds."""
+        if self.ordered:
+            return self._order_held_s(left, right), self._order_held_s(right, left)
         a, b = self.shape.distances.windows_us(tuple(left), tuple(right))
         return _seconds(a), _seconds(b)
 
@@ -120,6 +147,8 @@ class OrderRates:
         with equal windows it is W / n.
         """
         window_s, _ = self.windows_s(left, right)
+        if self.ordered:
+            return window_s
         if len(left) != 2:
             return window_s / len(left)
         a, b = left
@@ -127,6 +156,19 @@ class OrderRates:
         apart_s = dict(zip(left, self.windows_s((a,), (b,)), strict=True))
         waiting = _waiting(apart_s[a], ahead_s[a], ahead_s[b]) + _waiting(apart_s[b], ahead_s[b], ahead_s[a])
         return waiting / sum(apart_s.values())
+
+    def _order_held_s(self, left: Collection[int], right: Collection[int]) -> float:
+        """Return how long some streams joined by their order are held for other ones, seconds."""
+        own, other = (self._in_order(positions) for positions in (left, right))
+        if own.rate_per_s <= 0:
+            return 0.0
+        # Pairs come when the stream that lags most has come.
+        lag_s = min(max(self.lag_s.get((i, j), 0.0) for j in right) for i in left)
+        return min(buffer_rows(own, other, lag_s * own.rate_per_s) / own.rate_per_s, HORIZON_S)
+
+    def _in_order(self, positions: Collection[int]) -> OrderedStream:
+        streams = [self.ordered[position] for position in sorted(positions)]
+        return streams[0] if len(streams) == 1 else joined(streams)
 
     def equal_fraction(self, columns: Equals, positions: Collection[int]) -> float:
         """Return the fraction of combinations of some streams that are equal in their columns of a set."""
@@ -138,6 +180,11 @@ def _before(shape: JoinShape, left: Origin, right: Origin) -> bool:
     """Return whether the first of two streams is side a of their join."""
     one, other = shape.streams[left[0]].id, shape.streams[right[0]].id
     return (one, left[0]) < (other, right[0])
+
+
+def _is_order(shape: JoinShape, origin: Origin) -> bool:
+    order = shape.streams[origin[0]].order
+    return order is not None and order.column == origin[1]
 
 
 def _type(shape: JoinShape, origin: Origin) -> str:

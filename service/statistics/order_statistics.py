@@ -54,8 +54,12 @@ class OrderStatistics:
         disordered_share: Fraction of the stream's rows in the last batches that broke its order; None
             without rows.
         memory: Where rows of the side wait.
-        latency_s: Seconds that a row waits for those that may come before it, by the scrambling factor and
-            the rows of the last batches; 0 where rows are joined as they come, None while none come.
+        predicted_latency_s: Seconds that a row was expected to wait for those that may come before it, by the
+            scrambling factor and the rows of the last batches; 0 where rows are joined as they come, None
+            while none come.
+        latency_s: Mean seconds that the rows joined in the last batches have waited, as measured: the rows
+            that wait at the end of each batch over the rows that are joined. 0 where rows are joined as they
+            come, None while none are joined.
         waiting_rows: Rows in memory after the last batch that wait outside the slices.
         parked_rows: Rows after the last batch that wait on disk because their stream leads.
         parked_segments: Closed segments that these rows are in.
@@ -70,6 +74,7 @@ class OrderStatistics:
     held_rows: int
     disordered_share: float | None
     memory: str
+    predicted_latency_s: float | None
     latency_s: float | None
     waiting_rows: int
     parked_rows: int
@@ -100,9 +105,11 @@ def order_statistics(
     for broken in (c for m in recent for c in m.punctuations if c.family == family):
         disordered[broken.side] += broken.violating
     memory = {c.side: c for c in last.memory if c.family == family}
-    opened = Counter[str]()
+    opened, waited, joined = Counter[str](), Counter[str](), Counter[str]()
     for counted in (c for m in recent for c in m.memory if c.family == family):
         opened[counted.side] += counted.opened
+        waited[counted.side] += counted.sorting
+        joined[counted.side] += counted.joined
     ids = dict(zip(SIDES, family_streams(family), strict=True))
     lags = dict.fromkeys(SIDES) if profile is None else {"a": profile.lag_a, "b": profile.lag_b}
     for side, other in ((SIDES[0], SIDES[1]), (SIDES[1], SIDES[0])):
@@ -124,12 +131,27 @@ def order_statistics(
             held_rows=sum(s.rows for s in last.slices if (s.family, s.side) == (family, side)),
             disordered_share=disordered[side] / rows[ids[side]] if rows[ids[side]] else None,
             memory=way.strategy,
-            latency_s=late_s if isfinite(late_s) else None,
+            predicted_latency_s=late_s if isfinite(late_s) else None,
+            latency_s=_waited_s(way, waited[side], joined[side], seconds / len(recent)),
             waiting_rows=memory[side].waiting if side in memory else 0,
             parked_rows=memory[side].parked if side in memory else 0,
             parked_segments=memory[side].parked_segments if side in memory else 0,
             opened_segments=opened[side],
         )
+
+
+def _waited_s(memory: Memory, waited: int, joined: int, batch_s: float) -> float | None:
+    """Return the mean seconds that rows have waited; None if none were joined.
+
+    Args:
+        memory: Where rows wait.
+        waited: Rows that waited at the ends of batches, added up: a row counts once for each batch.
+        joined: Rows that were joined.
+        batch_s: Mean length of a batch, seconds.
+    """
+    if not memory.sorts:
+        return 0.0
+    return waited / joined * batch_s if joined else None
 
 
 def ring_statistics(recent: Sequence[BatchManifest], family: str) -> Iterator[RingStatistics]:

@@ -250,6 +250,8 @@ class MemoryCounters:
         closed: Segments that were closed in the batch.
         opened: Segments that were opened in the batch.
         opened_rows: Their rows.
+        sorting: Those of ``waiting`` that wait for their place in the order.
+        joined: Rows that were joined in the batch after they had waited for it, or without having to wait.
     """
 
     KEY: ClassVar[tuple[str, ...]] = ("family", "side", "strategy")
@@ -264,6 +266,8 @@ class MemoryCounters:
     closed: int = 0
     opened: int = 0
     opened_rows: int = 0
+    sorting: int = 0
+    joined: int = 0
 
 
 @dataclass(frozen=True, slots=True)

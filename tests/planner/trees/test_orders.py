@@ -18,6 +18,7 @@ from planner.costs.shipped import SHIPPED
 from planner.families.families import family_of
 from planner.sql.step_scope import Item, flat
 from planner.trees.choice import OrderChoice
+from planner.trees.join_order import JoinOrder
 from planner.trees.order_costs import OrderCosts
 from planner.trees.order_rates import OrderRates, pair_queries
 from planner.trees.orders import best_orders
@@ -80,25 +81,28 @@ def queries(draw: st.DrawFn) -> tuple[str, Profile]:
 @settings(max_examples=examples(100, short=20))
 def test_the_best_orders_are_those_of_trying_all(case: tuple[str, Profile]) -> None:
     cql, profile = case
-    shape = shape_of(cql)
-    costs = OrderCosts(OrderRates.of(shape, profile), SHIPPED)
-    ids = [stream.id for stream in shape.streams]
+    costs = OrderCosts(OrderRates.of(shape_of(cql), profile), SHIPPED)
+    found = best_orders(costs)
+    assert [order.rank for order in found] == [o.rank for o in sorted(tried(costs), key=lambda o: o.rank)[:4]]
+    bound = bind(cql, STREAMS, choose=lambda _: found[0].joining)
+    assert order_of(bound) == found[0].positions
+    unrested = [number for number, step in enumerate(steps_of(bound), 1) if not step.rests]
+    assert unrested == list(found[0].again)
+
+
+def tried(costs: OrderCosts) -> list[JoinOrder]:
+    """Return all orders and trees in which the streams of a query can be joined, with their costs."""
+    ids = [stream.id for stream in costs.rates.shape.streams]
     trees = all_trees(tuple(range(len(ids))), ids)
     every = [*permutations(range(len(ids))), *(tree for tree in trees if not all_streams(tree))]
     steps = range(2, len(ids))
     resting = [again for size in range(len(steps) + 1) for again in combinations(steps, size)]
-    possible = [
+    return [
         found
         for p, again in product(every, resting)
         if all_streams(p) or not again
         if flat(p)[0] < flat(p)[1] and (found := costs.of(p, again)) is not None
     ]
-    found = best_orders(costs)
-    assert [order.rank for order in found] == [o.rank for o in sorted(possible, key=lambda o: o.rank)[:4]]
-    bound = bind(cql, STREAMS, choose=lambda _: found[0].joining)
-    assert order_of(bound) == found[0].positions
-    unrested = [number for number, step in enumerate(steps_of(bound), 1) if not step.rests]
-    assert unrested == list(found[0].again)
 
 
 def order_of(query: Query) -> tuple[Item, ...]:

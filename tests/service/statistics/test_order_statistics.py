@@ -10,9 +10,10 @@ import pytest
 from catalog.values.batch import BatchManifest
 from catalog.values.counters.batch_counters import StreamCounters
 from catalog.values.plan import Plan
+from catalog.values.policies.memory import Memory
 from catalog.values.statistics import Measure, Profile, StreamProfile
 from catalog.values.stream import Order
-from operators.bucket.counters import punctuation_counters, slice_counters
+from operators.bucket.counters import memory_counters, punctuation_counters, slice_counters
 from planner.bind.bind import bind
 from planner.build.build_plan import build_plan
 from planner.build.objective import Objective
@@ -25,7 +26,7 @@ from planner.orders.lag import lag
 from service.statistics.order_statistics import order_statistics
 from service.statistics.profile import FamilyNames, measured_profile
 from tests.operators.harness import Runner
-from tests.operators.test_orders import ordered_stream, table_of
+from tests.operators.test_orders import ordered_stream, saving, table_of
 from tests.service.statistics.test_profile import manifest
 
 ROWS, BATCH = 4_000, 50
@@ -33,12 +34,15 @@ ROWS, BATCH = 4_000, 50
 BEHIND, NOISE = 400, {1: 40, 2: 120}
 
 
-def run() -> tuple[Plan, list[BatchManifest], dict[int, np.ndarray[tuple[int], np.dtype[np.int64]]]]:
+Int64s = np.ndarray[tuple[int], np.dtype[np.int64]]
+
+
+def run(memory: Memory = Memory()) -> tuple[Plan, list[BatchManifest], dict[int, Int64s]]:
     random = np.random.default_rng(3)
     values = {n: np.argsort(np.arange(ROWS) + random.uniform(0, NOISE[n], ROWS)) for n in (1, 2)}
     streams = {n: ordered_stream(n, name, "bigint", Order("e", NOISE[n])) for n, name in ((1, "A"), (2, "B"))}
     query = bind("SELECT a.v AS v FROM A a JOIN B b ON a.e = b.e", {s.name: s for s in streams.values()})
-    plan = build_plan([replace(query, id=1)], streams)
+    plan = saving(build_plan([replace(query, id=1)], streams), memory)
     runner, batches = Runner(streams), []
     for batch in range(ROWS // BATCH):
         tables = {}
@@ -55,7 +59,8 @@ def run() -> tuple[Plan, list[BatchManifest], dict[int, np.ndarray[tuple[int], n
         )
         slices = tuple(slice_counters(bucket.families, bucket.clocks))
         promises = tuple(punctuation_counters(bucket.families))
-        batches.append(manifest(batch, streams=counted, slices=slices, punctuations=promises))
+        saved = tuple(memory_counters(bucket.families))
+        batches.append(manifest(batch, streams=counted, slices=slices, punctuations=promises, memory=saved))
     return plan, batches, values
 
 
@@ -78,6 +83,32 @@ def test_what_is_held_is_about_what_was_predicted() -> None:
 
     scrambles = {s.stream_id: s.scramble for s in measured.streams}
     assert all(of is not None and of.origin == "measured" for of in scrambles.values())
+
+
+def test_latency_is_what_rows_have_waited() -> None:
+    plan, batches, values = run(Memory("msf"))
+    (family,) = plan.families
+    measured = list(order_statistics(batches, family.id, None, {1: "A", 2: "B"}))
+    for n, found in zip((1, 2), measured, strict=True):
+        # A row is joined once its stream has passed it.
+        passed = np.array(
+            [
+                -1 if c.order_passed is None else c.order_passed
+                for c in (c for b in batches for c in b.streams if c.stream_id == n)
+            ]
+        )
+        came = np.arange(ROWS) // BATCH + (BEHIND // BATCH if n == 2 else 0)
+        joined = np.searchsorted(passed, values[n])
+        seen = came < len(batches)
+        waited = np.minimum(joined, len(batches))[seen] - came[seen]
+        mean = waited.sum() / np.count_nonzero(joined < len(batches))
+        seconds = (batches[-1].committed_at_us - batches[0].started_at_us) / 1e6
+        assert found.latency_s == pytest.approx(mean * seconds / len(batches))
+        assert found.predicted_latency_s is not None
+        # On average a row waits for less than the k rows that may come before it.
+        assert 0.3 * found.predicted_latency_s < found.latency_s < 1.5 * found.predicted_latency_s
+    plain = list(order_statistics(run()[1], family.id, None, {1: "A", 2: "B"}))
+    assert [(side.latency_s, side.predicted_latency_s) for side in plain] == [(0.0, 0.0)] * 2
 
 
 def test_costs_of_an_ordered_family_are_of_the_rows_it_holds() -> None:
