@@ -199,6 +199,12 @@ QUERIES = {
         "SELECT a.r AS x, b.r AS y FROM A a JOIN B b ON a.e = b.e WHERE a.v < 4",
         "SELECT a.r AS x, b.r AS y FROM ordered_a a, ordered_b b WHERE a.e = b.e AND a.v < 4",
     ),
+    "ordered_leaving": Written(
+        "SELECT a.r AS x, b.r AS y FROM A a JOIN B b ON a.e = b.e WHERE b.v < 4",
+        "SELECT a.r AS x, b.r AS y FROM ordered_a a, ordered_b b WHERE a.e = b.e AND b.v < 4 "
+        f"AND a.file < {LEAVES} AND b.file < {LEAVES}",
+        leaves=LEAVES,
+    ),
     "ordered_three": Written(
         "SELECT a.r AS x, b.r AS y, c.r AS z FROM A a, B b, C c WHERE a.e = b.e AND b.e = c.e",
         "SELECT a.r AS x, b.r AS y, c.r AS z FROM ordered_a a, ordered_b b, ordered_c c "
@@ -439,3 +445,20 @@ def test_a_killed_run_goes_on_in_other_numbers_of_buckets(
         assert moved.returncode == 0, moved.stderr
         out, buckets = following, more
     uninterrupted.check(go(uninterrupted.workload, out, {}, buckets=buckets), out)
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+@pytest.mark.parametrize("memory", ["msf", "dbf", "hybrid"])
+def test_a_killed_run_gives_the_same_rows_wherever_those_of_ordered_joins_wait(
+    memory: str, tmp_path: Path
+) -> None:
+    # ``make test`` has the same without Spark: tests/operators/test_ordered_against_duckdb.py.
+    tables, environment = (
+        write_streams(tmp_path, np.random.default_rng(3)),
+        {"SLUICE_OBLIVIOUS_MEMORY": memory},
+    )
+    workload, out = write_workload(tmp_path), tmp_path / "out"
+    for life, batch in enumerate((ENTERS, LEAVES, LAST)):
+        die(workload, out, POINTS[2 + life % 3], batch, life, environment=environment)
+    check(go(workload, out, ROWS_IN[0] | environment), out, tables)

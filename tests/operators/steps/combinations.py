@@ -139,22 +139,18 @@ class Recorder(Runner):
 
     def rows_of(self, query: Query) -> Counter[Combination]:
         """Return the results of a query."""
-        found: Counter[Combination] = Counter()
+        family = family_of(query)
+        made = [output for output in self.outputs if family in output.results]
+        members = [output.routes[family].table.ids() for output in made]
+        routes = {str(route) for each in members for route, ids in each.items() if query.id in ids}
+        if not routes:
+            return Counter()
+        tables = [pa.Table.from_batches([output.results[family]]) for output in made]
+        a, b = side_streams(query, self.streams.__getitem__)
+        pairs = f"({pairs_sql(a, b, [])} UNION ALL BY NAME SELECT * FROM made)"
         with duckdb.connect() as duck:
-            for output in self.outputs:
-                table = output.results.get(family_of(query))
-                if table is None:
-                    continue
-                members = output.routes[family_of(query)].table.ids()
-                routes = [str(route) for route, ids in members.items() if query.id in ids]
-                if routes:
-                    duck.register("made", pa.Table.from_batches([table]))
-                    a, b = side_streams(query, self.streams.__getitem__)
-                    pairs = f"({pairs_sql(a, b, [])} UNION ALL BY NAME SELECT * FROM made)"
-                    found.update(
-                        duck.sql(results_sql(query, pairs, ", ".join(routes), besides=())).fetchall()
-                    )
-        return found
+            duck.register("made", pa.concat_tables(tables, promote_options="default"))
+            return Counter(duck.sql(results_sql(query, pairs, ", ".join(routes), besides=())).fetchall())
 
 
 @dataclass
