@@ -13,7 +13,7 @@ import pandas as pd
 import pyarrow as pa
 
 from catalog.values.stream import Stream
-from operators.kernels.keys import Int64s
+from operators.kernels.keys import Bools, Int64s
 from tests.builders import SECOND_US
 
 Doubles = np.ndarray[tuple[int], np.dtype[np.float64]]
@@ -74,13 +74,17 @@ class LookedBack:
     """Results of an equality join, and which rows they asked for.
 
     Attributes:
-        times_s: float64[n], when the last row of each result came.
+        values: int64[n], value of each result.
+        times_s: float64[n], when its last row came; ascending.
         asked: int64[n, streams], how many rows back in its stream each row of a result lay then; 0 for the
             last one.
+        waited_s: float64[n, streams], how long ago it had come.
     """
 
+    values: Int64s
     times_s: Doubles
     asked: Int64s
+    waited_s: Doubles
 
     def peaks(self, end_s: float) -> Int64s:
         """Return the most rows of each stream that the results of each second asked for.
@@ -92,9 +96,15 @@ class LookedBack:
         np.maximum.at(most, self.times_s.astype(np.int64), self.asked)
         return most
 
-    def accuracy(self, kept: Sequence[float]) -> float:
-        """Return the fraction of results that are found if so many rows of each stream are kept."""
-        return float((self.asked <= np.array(kept)).all(axis=1).mean())
+    def within(self, kept: Sequence[float]) -> Bools:
+        """Return which results are found if so many rows of each stream are kept, bool[n]."""
+        found: Bools = (self.asked <= np.array(kept)).all(axis=1)
+        return found
+
+    def within_s(self, window_s: float) -> Bools:
+        """Return which results are found if all streams have a window of so many seconds, bool[n]."""
+        found: Bools = (self.waited_s < window_s).all(axis=1)
+        return found
 
 
 def looked_back(streams: Sequence[Arriving]) -> LookedBack:
@@ -106,8 +116,12 @@ def looked_back(streams: Sequence[Arriving]) -> LookedBack:
     places = found[list(range(len(streams)))].to_numpy()
     times = np.stack([stream.times_s[places[:, n]] for n, stream in enumerate(streams)], axis=1)
     last = times.max(axis=1)
+    values = found["value"].to_numpy()
+    order = np.lexsort((values, last))
+    values, places, times, last = values[order], places[order], times[order], last[order]
     came = np.stack([np.searchsorted(s.times_s, last, side="right") for s in streams], axis=1)
-    return LookedBack(last, np.where(times < last[:, None], came - places, 0))
+    asked = np.where(times < last[:, None], came - places, 0)
+    return LookedBack(values, last, asked, last[:, None] - times)
 
 
 def rows_of(stream: Stream, arrived: Arriving, begin: int, end: int) -> pa.Table:

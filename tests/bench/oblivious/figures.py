@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
 from catalog.values.policies.memory import Memory
+from operators.kernels.keys import Bools
 from planner.orders.buffers import OrderedStream, joined
-from tests.bench.oblivious.arriving import GAP_S, LookedBack, looked_back
+from tests.bench.oblivious.arriving import GAP_S, Arriving, LookedBack, looked_back
 from tests.bench.oblivious.one_plan import run_whole
 from tests.bench.oblivious.queries import (
     MULTIPLICITY,
@@ -57,21 +58,113 @@ def query_1_tables(runs: int) -> Iterator[str]:
         lines.append((name, *means[:5], means[5] or None, f"{found_all[:, 6].min():.2%}"))
     header = ("", "optimum, peak", "rows in memory, peak", "mean", "of S3, peak", "pairs of the first step")
     yield table((*header, "predicted, peak", "results by the end"), lines)
-    yield _windows("Query 1", [(run, found, STREAMS) for run, found in zip(plain, back, strict=True)])
+    yield _query_1_windows(plain, back, drawn)
     yield _latencies(runs)
 
 
-def _windows(name: str, found: list[tuple[Run, LookedBack, tuple[int, ...]]]) -> str:
-    """Return the accuracy of buffers of a set size, and how large they must be (Figure 8)."""
-    figures = []
-    for run, back, streams in found:
-        held = np.array([run.mean((n,)) for n in streams])
-        sizes = np.geomspace(1, 1024, 200)
-        factor = next((size for size in sizes if back.accuracy(size * held) >= WANTED), np.nan)
-        figures.append((held.sum(), back.accuracy(held), factor))
-    mean, accuracy, factor = np.array(figures).mean(axis=0)
-    header = ("", "rows in memory, mean", "accuracy of as large buffers", f"times as large for {WANTED:.1%}")
-    return table(header, [(name, mean, f"{accuracy:.0%}", factor)])
+#: Tells which results are found in windows that hold so many times the mean rows of an ordered join.
+Found = Callable[[float], tuple[int, int]]
+
+
+def _windows(name: str, rows: Sequence[float], ways: Mapping[str, Sequence[Found]]) -> str:
+    """Return the accuracy of windows of a set size, and how large they must be (Figure 8).
+
+    Args:
+        name: The query.
+        rows: Mean rows of the ordered join, of each run.
+        ways: For each kind of window and run, how many results are found and possible, by the size.
+    """
+    lines = []
+    for kind, runs in ways.items():
+        accuracy = np.mean([found / possible for found, possible in (of(1.0) for of in runs)])
+        sizes = np.geomspace(1, 1024, 200).tolist()
+        factors = [
+            next((size for size in sizes if of(size)[0] >= WANTED * of(size)[1]), np.nan) for of in runs
+        ]
+        lines.append((f"{name}, {kind}", np.mean(rows), f"{accuracy:.0%}", np.mean(factors)))
+    header = (
+        "windows",
+        "rows in memory, mean",
+        "accuracy of as large windows",
+        f"times as large for {WANTED:.1%}",
+    )
+    return table(header, lines)
+
+
+def _query_1_windows(
+    plain: Sequence[Run], back: Sequence[LookedBack], drawn: Sequence[Sequence[Arriving]]
+) -> str:
+    rows = [run.mean(STREAMS) for run in plain]
+
+    def by_rows(run: Run, found: LookedBack) -> Found:
+        held = np.array([run.mean((n,)) for n in STREAMS])
+        return lambda size: (int(found.within(size * held).sum()), len(found.times_s))
+
+    def one_size(run: Run, found: LookedBack) -> Found:
+        held = np.full(len(STREAMS), run.mean(STREAMS) / len(STREAMS))
+        return lambda size: (int(found.within(size * held).sum()), len(found.times_s))
+
+    def by_time(run: Run, found: LookedBack, streams: Sequence[Arriving]) -> Found:
+        window_s = _window_s(run.mean(STREAMS), streams)
+        return lambda size: (int(found.within_s(size * window_s).sum()), len(found.times_s))
+
+    ways = {
+        "of one length in time": [by_time(*each) for each in zip(plain, back, drawn, strict=True)],
+        "of one number of rows": [one_size(*each) for each in zip(plain, back, strict=True)],
+        "of a number of rows for each stream": [by_rows(*each) for each in zip(plain, back, strict=True)],
+    }
+    return _windows("Query 1", rows, ways)
+
+
+def _window_s(rows: float, streams: Sequence[Arriving]) -> float:
+    """Return the length of windows that hold so many rows of streams together."""
+    return rows * END_S / sum(len(stream.values) for stream in streams)
+
+
+def _query_2_windows(trees: Sequence[Tree]) -> str:
+    """Return the same for Query 2: J1, J2 and J3 have windows."""
+
+    def by_time(tree: Tree) -> Found:
+        streams = (*tree.inputs[0], *tree.inputs[1], tree.s7, tree.s8)
+        window_s = _window_s(tree.rows(), streams)
+        leaves = [looked_back(inputs) for inputs in tree.inputs]
+        return lambda size: _found(
+            tree,
+            [leaf.within_s(size * window_s) for leaf in leaves],
+            lambda above: above.within_s(size * window_s),
+        )
+
+    def by_rows(tree: Tree) -> Found:
+        held = [np.array([leaf.mean((n,)) for n in STREAMS]) for leaf in tree.leaves]
+        of_root = np.array([tree.root.mean((n,)) for n in (1, 2)])
+        leaves = [looked_back(inputs) for inputs in tree.inputs]
+        return lambda size: _found(
+            tree,
+            [leaf.within(size * of) for leaf, of in zip(leaves, held, strict=True)],
+            lambda above: above.within(size * of_root),
+        )
+
+    rows = [tree.rows() for tree in trees]
+    ways = {
+        "of one length in time": [by_time(tree) for tree in trees],
+        "of a number of rows for each stream": [by_rows(tree) for tree in trees],
+    }
+    return _windows("Query 2", rows, ways)
+
+
+def _found(tree: Tree, below: Sequence[Bools], within: Callable[[LookedBack], Bools]) -> tuple[int, int]:
+    """Return how many results of J3 are found, and how many are possible.
+
+    Args:
+        tree: Query 2.
+        below: Which results J1 and J2 find, in order.
+        within: Tells which results of some rows of S7 and S8 are found by J3.
+    """
+    streams = [
+        Arriving(made.values[found[: len(made.values)]], made.times_s[found[: len(made.values)]])
+        for made, found in zip((tree.s7, tree.s8), below, strict=True)
+    ]
+    return int(within(looked_back(streams)).sum()), tree.root.results
 
 
 def _latencies(runs: int) -> str:
@@ -102,7 +195,7 @@ def query_2_tables(runs: int) -> Iterator[str]:
         lines.append((memory.strategy, first + above, first, above, pairs, f"{min(complete):.2%}"))
     back = [looked_back((tree.s7, tree.s8)) for tree in trees]
     yield _upper_operator(trees, back)
-    yield _windows("Query 2, J3", [(tree.root, of, (1, 2)) for tree, of in zip(trees, back, strict=True)])
+    yield _query_2_windows(trees)
     header = ("", "rows in memory, mean", "of S1 to S6", "of S7 and S8", "pairs inside J1 and J2")
     yield table((*header, "results of S7 and S8 by the end"), lines)
     yield _one_plan(runs)

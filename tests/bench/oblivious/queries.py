@@ -29,7 +29,7 @@ from operators.orders.order_progress import scrambling_factor
 from planner.bind.bind import bind
 from planner.build.build_plan import build_plan
 from planner.families.families import SIDES, SideName, side_stream
-from planner.orders.buffers import OrderedStream, buffer_rows_of
+from planner.orders.buffers import OrderedStream, buffer_rows
 from planner.orders.lag import lag
 from tests.bench.oblivious.arriving import Arriving, arriving, held_back, rows_of
 from tests.builders import SECOND_US
@@ -174,20 +174,46 @@ def predicted(
         drawn: The streams.
         known: Facts of them.
         end_s: End of the run.
-        recent: Whether rates are those of the last five seconds, instead of the known ones.
+        recent: Whether rates are those in the time of the other stream's last k rows, instead of the known
+            ones.
     """
     found = np.zeros((end_s, len(drawn)), dtype=np.int64)
     numbers = range(len(drawn))
     for second in range(end_s):
-        ends = [stream.before(second + 1) for stream in drawn]
-        if not all(ends):
+        if not all(stream.before(second + 1) for stream in drawn):
             continue
-        since_s, seconds = max(second - 4, 0), min(second + 1, 5)
-        rates = [max(e - s.before(since_s), 1) / seconds for s, e in zip(drawn, ends, strict=True)]
-        facts = [replace(k, rate_per_s=r) if recent else k for k, r in zip(known, rates, strict=True)]
-        lags = [[lag(drawn[i].values, ends[i], drawn[j].values, ends[j]) for j in numbers] for i in numbers]
-        found[second] = [round(buffer_rows_of(facts, i, lags[i])) for i in numbers]
+        for i in numbers:
+            rows = [
+                _predicted(drawn[i], known[i], drawn[j], known[j], second + 1, recent=recent)
+                for j in numbers
+                if j != i
+            ]
+            found[second, i] = round(max(rows))
     return found
+
+
+def _predicted(
+    own: Arriving,
+    of_own: OrderedStream,
+    other: Arriving,
+    of_other: OrderedStream,
+    at_s: float,
+    *,
+    recent: bool,
+) -> float:
+    """Return the rows of a stream by Equation 7, for another one.
+
+    The row at the sorted place of the other stream's newest row may have come k rows before it. The equation
+    adds the lag at that moment to the rows that have come since, which it takes from the rates.
+    """
+    newest = other.before(at_s)
+    arrived = max(newest - round(of_other.scramble) - 1, 1)
+    came = own.before(float(other.times_s[arrived - 1]))
+    if recent:
+        since = max(own.before(at_s) - came, 1e-6)
+        of_own = replace(of_own, rate_per_s=since)
+        of_other = replace(of_other, rate_per_s=max(newest - arrived, 1))
+    return buffer_rows(of_own, of_other, lag(own.values, came, other.values, arrived))
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,6 +233,11 @@ class Tree:
     s7: Arriving
     s8: Arriving
     root: Run
+
+    def rows(self) -> float:
+        """Return the mean rows in memory of S1 to S8."""
+        means = self.mean()
+        return means["S1-S6"] + means["S7, S8"]
 
     def mean(self) -> Mapping[str, float]:
         """Return the mean rows in memory of S1 to S6, of S7 and S8, and of the pairs inside of J1 and J2."""
