@@ -186,11 +186,13 @@ def router(
 
 
 def _expiries(queries: Sequence[tuple[int, PlannedQuery]], side: str) -> tuple[tuple[str, TimeBounds], ...]:
-    all_queries = query_set([number for number, _ in queries])
     found: dict[str, dict[int, int]] = {}
     for number, query in queries:
         for name, us in query.expires(side):
             found.setdefault(name, {})[number] = us
+    if not found:
+        return ()
+    all_queries = query_set([number for number, _ in queries])
     bounds = []
     for name, us_of in sorted(found.items()):
         unbounded = all_queries & ~query_set(list(us_of))

@@ -375,9 +375,11 @@ def chooses_band(
         replanned: Ids of families that are planned again.
     """
     settled = set() if previous is None else {f.id for f in previous.families} - set(replanned)
+    # The others, perhaps ten thousand, are of no family without a key.
+    keyless = families(q for q in queries if not q.key or q.left is not None)
     return any(
         len(candidate_bands((q.residual for q in members), _types(members, streams))) > 1
-        for name, members in families(queries).items()
+        for name, members in keyless.items()
         if is_theta(name) and name not in settled and members[0].left is None
     )
 

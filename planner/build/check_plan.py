@@ -216,21 +216,28 @@ def _check_history(plan: Plan, previous: Plan | None) -> None:
     for family in plan.families:
         for side in SIDES:
             _check_bits_kept(family, before.get(family.id), side, dict(previous.next_bit))
-    since = {q.id: q.since_version for f in previous.families for q in f.queries}
+    came: list[tuple[PlannedQuery, tuple[object, ...]]] = []
+    for family in plan.families:
+        old = before.get(family.id)
+        was = {} if old is None else {q.id: q for q in old.queries}
+        # The same object, as most of ten thousand queries are, means the same: its bits keep their filters.
+        came += _meanings(family, [q for q in family.queries if was.get(q.id) is not q])
+    ids = {query.id for query, _ in came}
+    since: dict[int, int] = {}
     # A query of several steps has one meaning per step, in the family of that step.
     meaning: dict[int, set[tuple[object, ...]]] = {}
     for former_family in previous.families:
-        for query, means in _meanings(former_family):
+        for query, means in _meanings(former_family, [q for q in former_family.queries if q.id in ids]):
+            since[query.id] = query.since_version
             meaning.setdefault(query.id, set()).add(means)
-    for family in plan.families:
-        for query, means in _meanings(family):
-            expected = since.get(query.id, plan.version)
-            _require(query.since_version == expected, f'query "{query.name}": active since {expected}')
-            # An id stands for one meaning: rows and routes of earlier batches are read by it.
-            _require(
-                means in meaning.get(query.id, {means}),
-                f'query "{query.name}": key, window or filter changed under the same id {query.id}',
-            )
+    for query, means in came:
+        expected = since.get(query.id, plan.version)
+        _require(query.since_version == expected, f'query "{query.name}": active since {expected}')
+        # An id stands for one meaning: rows and routes of earlier batches are read by it.
+        _require(
+            means in meaning.get(query.id, {means}),
+            f'query "{query.name}": key, window or filter changed under the same id {query.id}',
+        )
 
 
 def _check_bits_kept(
@@ -246,11 +253,13 @@ def _check_bits_kept(
             _require(planned.bit >= first, f"{where}: bit {planned.bit} was given before")
 
 
-def _meanings(family: FamilyPlan) -> Iterator[tuple[PlannedQuery, tuple[object, ...]]]:
-    """Yield each query with what must never change under its id: family, windows, filters."""
+def _meanings(
+    family: FamilyPlan, queries: Iterable[PlannedQuery]
+) -> Iterator[tuple[PlannedQuery, tuple[object, ...]]]:
+    """Yield queries of a family with what must never change under their ids: family, windows, filters."""
     sql_a = {f.bit: f.sql for f in family.filters_a}
     sql_b = {f.bit: f.sql for f in family.filters_b}
-    for q in family.queries:
+    for q in queries:
         filter_a = None if q.filter_a is None else sql_a[q.filter_a]
         filter_b = None if q.filter_b is None else sql_b[q.filter_b]
         yield q, (family.id, q.w_a_us, q.w_b_us, filter_a, filter_b, q.kind, q.preserved, q.grouping)

@@ -22,12 +22,12 @@ from typing import Any
 import numpy as np
 
 from catalog.values.plan import SHARED_JOIN, FamilyPlan, JoinPlan, PlannedQuery, queries_of
-from catalog.values.query import UNBOUNDED_US
+from planner.costs.chain_rows import Ints, SearchLoads, chain_rows, unlike
 from planner.costs.cost import JoinInput, SliceLoad
 from planner.costs.pair_selectivity import pair_selectivities
 from planner.costs.rates import FamilyRates
-from planner.costs.row_classes import Bits, Floats, RowClass, row_classes_of
-from planner.costs.segments import ChainStorage, chain_storage
+from planner.costs.row_classes import Floats, RowClass
+from planner.costs.segments import ChainStorage
 from planner.families.families import (
     SIDES,
     Family,
@@ -39,8 +39,6 @@ from planner.families.families import (
     side_filters,
     side_window_us,
 )
-
-_Ints = np.ndarray[tuple[int], np.dtype[np.int64]]
 
 
 def slice_loads(family: Family | FamilyPlan, join: JoinPlan, rates: FamilyRates) -> tuple[SliceLoad, ...]:
@@ -60,6 +58,26 @@ def slice_loads(family: Family | FamilyPlan, join: JoinPlan, rates: FamilyRates)
         for loads in [chain_loads(family, join, side, rates)]
         for piece in side_chain(join, side)
     )
+
+
+def search_loads(
+    family: Family | FamilyPlan, join: JoinPlan, rates: FamilyRates
+) -> tuple[SearchLoads, SearchLoads]:
+    """Return what it takes to search the slices of a join, of a and of b: a part of ``slice_loads``.
+
+    Args:
+        family: The family.
+        join: One of its joins.
+        rates: What is known of the family.
+    """
+    queries = unlike(queries_of(family.queries, join.queries))
+
+    def of_side(side: SideName) -> SearchLoads:
+        ends_us = [piece.w_end_us for piece in side_chain(join, side)]
+        rows = chain_rows(family, join, side, rates, queries)
+        return rows.searched(ends_us, rates.join_selectivity.value)
+
+    return of_side("a"), of_side("b")
 
 
 def join_input(family: Family | FamilyPlan, joins: Sequence[JoinPlan], rates: FamilyRates) -> JoinInput:
@@ -156,15 +174,15 @@ class ChainLoads:
     lasting: Floats
     entering: Floats
     males: Floats
-    keep: _Ints
+    keep: Ints
     first_judged: float
     judged: Floats
     guaranteed: tuple[tuple[float, ...], ...]
     residuals: Floats
     results: Floats
-    windows_below: _Ints
-    windows_upto: _Ints
-    queries_upto: _Ints
+    windows_below: Ints
+    windows_upto: Ints
+    queries_upto: Ints
     storage: ChainStorage
     result_columns: int
     rates: FamilyRates
@@ -245,57 +263,38 @@ def chain_loads(
     queries = queries_of(family.queries, join.queries)
     windows = sorted(side_window_us(q, side) for q in queries)
     distinct = sorted(set(windows))
-    boundaries = sorted({0, *distinct, *(s.w_end_us for s in side_chain(join, side))})
-    seconds = np.array([rates.seconds(us, side) for us in boundaries], dtype=np.float64)
-    left, lasting = rates.side(side).left(seconds), rates.side(side).lasting_s(seconds)
-
-    mates = other_side(side)
-    own, other = (row_classes_of(family, join, s, rates) for s in (side, mates))
-    own_ends, other_ends = (_filter_ends(queries, s, side) for s in (side, mates))
-    own_bits, other_bits = (_reaching(ends, boundaries) for ends in (own_ends, other_ends))
-    own_keep, other_keep = own.kept(own_bits), other.kept(other_bits)
-    entering, keep = own.rates.rate.value * own.shares(own_bits), _numbered(own_keep)
-    bounded_s = [
-        rates.seconds(w, s) for q in queries for s in SIDES if (w := side_window_us(q, s)) < UNBOUNDED_US
-    ]
-    judged_at_entry = own.is_plain and not _is_private(join) and None not in own_bits[0]
+    found = chain_rows(family, join, side, rates, queries)
+    boundaries, lasting, own, other = found.boundaries_us, found.lasting, found.own, found.other
+    judged_at_entry = own.rows.is_plain and not _is_private(join) and None not in own.ends
     return ChainLoads(
         side=side,
-        boundaries_us=tuple(boundaries),
-        seconds=seconds,
-        left=left,
+        boundaries_us=boundaries,
+        seconds=found.seconds,
+        left=found.left,
         lasting=lasting,
-        entering=entering,
-        males=other.rates.rate.value * other.shares(other_bits),
-        keep=keep,
-        first_judged=own.rates.rate.value if judged_at_entry else 0.0,
-        judged=_integral(_alive(own_ends, boundaries) + _alive(other_ends, boundaries), lasting),
+        entering=own.per_s,
+        males=other.per_s,
+        keep=found.keep,
+        first_judged=own.rows.rates.rate.value if judged_at_entry else 0.0,
+        judged=_integral(_alive(own.ends, boundaries) + _alive(other.ends, boundaries), lasting),
         guaranteed=tuple(
             tuple(rates.lasting_s(end, side) for end in (*mine, *theirs) if end > start)
             for start, mine, theirs in zip(
                 boundaries,
-                own.guaranteed_ends(own_keep, own_ends),
-                other.guaranteed_ends(other_keep, other_ends),
+                own.rows.guaranteed_ends(own.keeps, own.ends),
+                other.rows.guaranteed_ends(other.keeps, other.ends),
                 strict=True,
             )
         ),
-        residuals=_integral(_residuals(queries, side, boundaries, own, other), lasting),
+        residuals=_integral(_residuals(queries, side, boundaries, own.rows, other.rows), lasting),
         results=_integral(
-            pair_selectivities([q for q in queries if q.gives_pairs], side, boundaries, own, other), lasting
+            pair_selectivities([q for q in queries if q.gives_pairs], side, boundaries, own.rows, other.rows),
+            lasting,
         ),
         windows_below=np.searchsorted(distinct, boundaries, side="left").astype(np.int64),
         windows_upto=np.searchsorted(distinct, boundaries, side="right").astype(np.int64),
         queries_upto=np.searchsorted(windows, boundaries, side="right").astype(np.int64),
-        storage=chain_storage(
-            seconds,
-            entering * left,
-            keep,
-            _numbered(other_keep),
-            longest_s=max(bounded_s, default=0.0),
-            batch_s=rates.batch_s.value,
-            row_bytes=own.rates.row_bytes.value,
-            buckets=rates.buckets,
-        ),
+        storage=found.storage,
         result_columns=_result_columns(family),
         rates=rates,
     )
@@ -306,39 +305,6 @@ def _result_columns(family: Family | FamilyPlan) -> int:
     if isinstance(family, FamilyPlan):  # knows them; without sharing it is asked once per query
         return sum(len(family.carried(side)) for side in SIDES)
     return sum(len(result_columns(family.queries, side)) for side in SIDES)
-
-
-def _filter_ends(queries: Sequence[PlannedQuery], of: SideName, side: SideName) -> dict[int | None, int]:
-    """Return the largest window on ``side`` of the queries with each filter of side ``of``."""
-    ends: dict[int | None, int] = {}
-    for query in queries:
-        bit = side_filter(query, of)
-        ends[bit] = max(side_window_us(query, side), ends.get(bit, 0))
-    return ends
-
-
-def _reaching(ends: Mapping[int | None, int], boundaries: Sequence[int]) -> list[Bits]:
-    """Return the filters of the queries that reach beyond each boundary; the same object while none ends."""
-    waiting = sorted(ends.items(), key=lambda item: item[1])
-    reached: Bits = frozenset()
-    reaching = []
-    for boundary in reversed(boundaries):
-        arrived = set()
-        while waiting and waiting[-1][1] > boundary:
-            arrived.add(waiting.pop()[0])
-        if arrived:
-            reached = reached | arrived
-        reaching.append(reached)
-    return reaching[::-1]
-
-
-def _numbered(keeps: Sequence[Bits]) -> _Ints:
-    """Number the filters of slices; all that have a query without a filter get one number."""
-    numbers: dict[Bits, int] = {}
-    return np.array(
-        [numbers.setdefault(frozenset({None}) if None in k else k, len(numbers)) for k in keeps],
-        dtype=np.int64,
-    )
 
 
 def _alive(ends: Mapping[int | None, int], boundaries: Sequence[int]) -> Floats:

@@ -54,7 +54,7 @@ class SegmentRule:
     filled: float = 1.0
 
     # Any: a number, or an array of them for several ends at once; numpy computes the same with either.
-    def held(self, start_s: float, end_s: Any, cuts: int, takes: Any = True) -> Any:
+    def held(self, start_s: Any, end_s: Any, cuts: Any, takes: Any = True) -> Any:
         """Return the mean number of segments in a slice of one bucket.
 
         Args:
@@ -114,7 +114,7 @@ class SegmentRule:
             counts.append(len(places) - 2)
         return np.array(counts, dtype=np.int64)
 
-    def _cut(self, start_s: float, end_s: Any, cuts: int, takes: Any) -> Any:
+    def _cut(self, start_s: Any, end_s: Any, cuts: Any, takes: Any) -> Any:
         # On average half a piece more hangs over an end that cuts.
         return (_KEPT * cuts + 1.0) * (end_s - start_s) / self.batch_s + 0.5 * takes
 
@@ -164,10 +164,9 @@ class ChainStorage:
     buckets: int
 
     # Any: a number, or an array of them for several ends at once; numpy computes the same with either.
-    def segments(self, start: int, end: Any) -> Any:
+    def segments(self, start: Any, end: Any) -> Any:
         """Return the segments that one bucket holds of a slice between two boundary numbers."""
-        start_s, takes = float(self.seconds[start]), self.takes[end]
-        return self.rule.held(start_s, self.seconds[end], int(self.cuts[start]), takes)
+        return self.rule.held(self.seconds[start], self.seconds[end], self.cuts[start], self.takes[end])
 
     def stored(self, start: int, end: Any, *, last: bool) -> tuple[Any, Any]:
         """Return the new segments and bytes that a slice makes all buckets store per second.

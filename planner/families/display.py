@@ -262,9 +262,9 @@ def family_text(family: FamilyPlan, streams: Mapping[int, str]) -> FamilyText:
         s: {bit: _with_tables(f.sql, {"": labels[s]}) for bit, f in side_filters(family, s).items()}
         for s in SIDES
     }
-    names = {membership(q.id): q.name for q in family.queries}
     for side in SIDES:
         if is_intermediate(side_stream(family, side)):
+            names = {membership(q.id): q.name for q in family.queries}
             passing = side_filters(family, side).values()
             filters[side] = {f.bit: (f"pairs of {names[f.columns[0]]}", False) for f in passing}
     return FamilyText(title, labels, filters)

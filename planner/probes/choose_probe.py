@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from catalog.values.calibration import Calibration
 from catalog.values.plan import FamilyPlan
 from catalog.values.policies.probe import MOST_CELLS, Probe
-from planner.costs.cost import SliceLoad
-from planner.costs.loads import slice_loads
+from planner.costs.chain_rows import SearchLoads
+from planner.costs.loads import search_loads
 from planner.costs.rates import FamilyRates
 
 #: Numbers of rings that are compared, as far as they are not above the number of keys.
@@ -42,15 +44,16 @@ def choose_probe(family: FamilyPlan, rates: FamilyRates, constants: Calibration)
     keys = 1.0 / max(rates.join_selectivity.value, 1.0 / MOST_CELLS)
     probes = [Probe(), Probe("loops"), *(Probe("hash", n) for n in _CELLS if n <= keys)]
     # All ways have the same loads, which take most of the time where there are thousands of windows.
-    loads = [load for join in family.joins for load in slice_loads(family, join, rates)]
-    return min(probes, key=lambda probe: search_s(loads, constants, probe))
+    loads = [load for join in family.joins for load in search_loads(family, join, rates)]
+    return min(probes, key=lambda probe: search_s(loads, rates.buckets, constants, probe))
 
 
-def search_s(loads: Sequence[SliceLoad], constants: Calibration, probe: Probe) -> float:
+def search_s(loads: Sequence[SearchLoads], buckets: int, constants: Calibration, probe: Probe) -> float:
     """Return the CPU seconds per second that the search alone takes, without pairs and results.
 
     Args:
-        loads: What the slices of a family do.
+        loads: What the slices of each side of a family's joins do.
+        buckets: Buckets of the job.
         constants: Calibrated constants.
         probe: The way to search.
     """
@@ -58,12 +61,13 @@ def search_s(loads: Sequence[SliceLoad], constants: Calibration, probe: Probe) -
     for load in loads:
         looks = load.males_per_s * load.segments
         if not probe.has_rings:
-            total += constants.per_male * load.males_per_s + constants.per_male_segment * looks
+            slices_s = constants.per_male * load.males_per_s + constants.per_male_segment * looks
+            total += float(slices_s.sum())
             continue
         # Rows of a bucket lie in its own rings.
-        scanned = load.candidates_per_s / probe.cells / max(load.buckets, 1)
-        scanned = max(scanned, load.matches_per_s)
+        scanned = load.candidates_per_s / probe.cells / max(buckets, 1)
+        scanned = np.maximum(scanned, load.matches_per_s)
         # In each segment, the head of a male's ring is found, and then its rows.
-        total += 2 * constants.per_ring_look * looks + constants.per_scanned_row * scanned
-        total += constants.per_ring_row * load.entering_per_s * load.first
+        slices_s = 2 * constants.per_ring_look * looks + constants.per_scanned_row * scanned
+        total += float(slices_s.sum()) + constants.per_ring_row * load.inserted_per_s
     return total

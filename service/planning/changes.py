@@ -32,6 +32,7 @@ from catalog.values.sink import SetSink
 from catalog.values.stream import Stream
 from planner.bind.bind import bind, refuse_backfill
 from planner.bind.rewrite import rewrite
+from planner.bind.step_keys import Joining, JoinShape
 from planner.build.build_plan import chooses_band
 from planner.build.replication import spread_query
 from planner.trees.choice import OrderChoice
@@ -110,12 +111,15 @@ class Resolver:
     partitioning: Partitioning = "auto"
     _streams: dict[str, Stream] = field(default_factory=dict)
     _bound: dict[str, Query] = field(default_factory=dict)
+    # Of the plan and the constants as they were at the last look: thousands of texts ask for it.
+    _choice: OrderChoice | None = None
     # Records of the names of a list that is resolved, by name in lower case.
     _found: Mapping[str, QueryRecord] = field(default_factory=dict)
 
     def refresh(self) -> None:
-        """Look at the streams again; what was parsed is forgotten if they have changed."""
+        """Look at streams and plan again; what was parsed is forgotten if the streams have changed."""
         streams = {s.name: s for s in self.store.streams.all()}
+        self._choice = None
         if streams != self._streams:
             self._streams, self._bound = streams, {}
 
@@ -204,7 +208,7 @@ class Resolver:
             return ChangeStep(change, record, None, effective=False, sink=sink)
         else:
             cql = rewrite(record.query.cql, self._streams, change.parts)
-            bound = self._entered(bind(cql, self._streams, choose=self._choice()))
+            bound = self._entered(bind(cql, self._streams, choose=self._chosen_order))
         rebound = isinstance(change, UpdateQuery) and change.rebound
         if cql.strip() == record.query.cql.strip() and not rebound:
             return ChangeStep(change, record, None, effective=False, sink=sink)
@@ -218,15 +222,18 @@ class Resolver:
     def _bind(self, cql: str) -> Query:
         if cql not in self._bound:
             with error_path("cql"):
-                self._bound[cql] = self._entered(bind(cql, self._streams, choose=self._choice()))
+                self._bound[cql] = self._entered(bind(cql, self._streams, choose=self._chosen_order))
         return self._bound[cql]
 
     def _entered(self, query: Query) -> Query:
         return spread_query(query, self.partitioning, self._streams)
 
-    def _choice(self) -> OrderChoice:
-        previous = self.store.control_log.latest_plan()
-        return OrderChoice(self.statistician.profile, calibration_of(self.store), previous)
+    def _chosen_order(self, shape: JoinShape) -> Joining:
+        """Choose the order in which a query joins more than two streams."""
+        if self._choice is None:
+            previous = self.store.control_log.latest_plan()
+            self._choice = OrderChoice(self.statistician.profile, calibration_of(self.store), previous)
+        return self._choice(shape)
 
 
 def _entering(query: Query, backfill: Backfill) -> Query:

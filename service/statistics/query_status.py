@@ -10,6 +10,7 @@ from catalog.durations import MIN_TIME_US
 from catalog.store.store import Store
 from catalog.values.query import ALL_ROWS, UNBOUNDED_US, Query, QueryRecord
 from catalog.values.sink import SinkRecord
+from catalog.values.stream import Stream
 from service.statistics.query_warnings import query_warnings
 
 Desired = Literal["running", "paused", "removed"]
@@ -81,7 +82,7 @@ def query_statuses(store: Store, records: Iterable[QueryRecord]) -> tuple[QueryS
     for sink in found:
         sinks[sink.series] = (*sinks.get(sink.series, ()), sink)
     series = store.queries.ids_of_series(record.series for record in wanted)
-    firsts = _Firsts(store)
+    firsts, streams = _Firsts(store), _Streams(store)
     watermarks: Watermarks = {}
     horizons = _horizons(store)
     if horizons or any(record.query.kind != "inner" for record in wanted):
@@ -92,6 +93,7 @@ def query_statuses(store: Store, records: Iterable[QueryRecord]) -> tuple[QueryS
             record,
             series[record.series],
             firsts,
+            streams,
             totals,
             sinks.get(record.series, ()),
             watermarks,
@@ -115,11 +117,26 @@ class _Firsts:
         return self._known[version]
 
 
+@dataclass(slots=True)
+class _Streams:
+    """Streams by id, each looked up once."""
+
+    store: Store
+    _known: dict[int, Stream] = field(default_factory=dict)
+
+    def by_id(self, stream_id: int) -> Stream:
+        """Return a stream, also a removed one."""
+        if stream_id not in self._known:
+            self._known[stream_id] = self.store.streams.by_id(stream_id)
+        return self._known[stream_id]
+
+
 def _status(
     store: Store,
     record: QueryRecord,
     revisions: tuple[int, ...],
     firsts: _Firsts,
+    streams: _Streams,
     totals: dict[int, int],
     sinks: tuple[SinkRecord, ...],
     watermarks: Watermarks,
@@ -146,14 +163,14 @@ def _status(
         else None,
         results=sum(totals.get(query_id, 0) for query_id in revisions),
         sinks=sinks,
-        warnings=_warnings(store, record.query) if record.wanted else (),
+        warnings=_warnings(streams, record.query) if record.wanted else (),
     )
 
 
-def _warnings(store: Store, query: Query) -> tuple[str, ...]:
+def _warnings(streams: _Streams, query: Query) -> tuple[str, ...]:
     if query.left is not None:
         return ()
-    return query_warnings(query, *(store.streams.by_id(side.stream_id) for side in (query.a, query.b)))
+    return query_warnings(query, *(streams.by_id(side.stream_id) for side in (query.a, query.b)))
 
 
 def _horizons(store: Store) -> dict[int, int]:

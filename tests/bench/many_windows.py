@@ -45,6 +45,8 @@ LONGEST_S = 100
 #: Distinct filters of every other query.
 FILTERS = 20
 ROWS_PER_BATCH, BATCH_S, KEYS = 2_000, 10, 200
+#: Queries that come one by one, and as many that leave.
+CHANGES = 3
 
 OFFSET, PARTITIONS = "driver: choose the end of a batch", "driver: hand out its partitions"
 PACK, CHAIN = "task: read and PACK, a partition", "task: CHAIN, a bucket"
@@ -136,12 +138,15 @@ def run_batches(workspace: Workspace, job: TimedSpark, first: int, count: int) -
 
 
 def change_one(workspace: Workspace, windows: int) -> Stages:
-    """Add and remove a query."""
+    """Add and remove queries, one by one: the first change of a process also builds what encodes it."""
     stages = Stages()
-    with stages.timed("change: add a query"):
-        workspace.queries.add("extra", query_text(7, windows).replace("A.v < 0.", "A.v < 0.7"))
-    with stages.timed("change: remove a query"), workspace.queries.changing(one(RemoveQuery("q17"))):
-        pass
+    for number in range(CHANGES):
+        text = query_text(7, windows).replace("A.v < 0.", f"A.v < 0.7{number}")
+        with stages.timed("change: add a query"):
+            workspace.queries.add(f"extra{number}", text)
+        removed = RemoveQuery(f"q{number + 17}")
+        with stages.timed("change: remove a query"), workspace.queries.changing(one(removed)):
+            pass
     return stages
 
 
@@ -191,7 +196,7 @@ def main(
         note("their first batch", run_batches(workspace, job, 0, 1))
         run_batches(workspace, job, 1, 2)  # windows fill, and with them the routes
         note("a batch", run_batches(workspace, job, 3, batches))
-        note("two changes of one query each", change_one(workspace, windows))
+        note("changes of one query each", change_one(workspace, windows))
         note("the batch that brings them", run_batches(workspace, job, 3 + batches, 1))
         note("the batch after", run_batches(workspace, job, 4 + batches, 1))
         note("reading", read(workspace))

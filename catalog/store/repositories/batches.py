@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from sqlalchemy import Connection, bindparam, func, insert, select, update
 
-from catalog.documents.codec import decode, encode
+from catalog.documents.codec import decode, encode_short
 from catalog.errors import BatchDiffers, InvariantBroken
 from catalog.store import tables
 from catalog.store.counts import add_counts, counts_between
@@ -92,7 +92,8 @@ class BatchRepository(Repository):
                     batch=manifest.batch,
                     epoch=manifest.epoch,
                     plan_version=manifest.plan_version,
-                    document=encode(replace(manifest, query_rows=())).decode(),
+                    # Of thousands of slices most fields are 0.
+                    document=encode_short(replace(manifest, query_rows=())).decode(),
                     committed_at_us=manifest.committed_at_us,
                 )
             )
@@ -123,7 +124,7 @@ class BatchRepository(Repository):
             connection.execute(
                 update(tables.batches)
                 .where(_b.batch == manifest.batch)
-                .values(document=encode(healed).decode())
+                .values(document=encode_short(healed).decode())
             )
 
     def manifest(self, batch: int) -> BatchManifest | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import fields
-from operator import add, attrgetter
+from operator import add, attrgetter, itemgetter
 from typing import Any, TypeVar
 
 from catalog.values.counters.batch_counters import StreamPunctuations
@@ -51,16 +51,18 @@ def add_up(counters: Iterable[Counters], key: tuple[str, ...]) -> tuple[Counters
     if not counted:
         return ()
     kind = type(counted[0])
-    summed: tuple[str, ...] = tuple(field.name for field in fields(kind) if field.name not in key)
+    names = tuple(field.name for field in fields(kind))
+    summed: tuple[str, ...] = tuple(name for name in names if name not in key)
     key_of, numbers_of = _values_of(key), _values_of(summed)
+    # As tuples: a batch has thousands of them, and to make each again takes its time, by names twice as long.
+    order = (*key, *summed)
+    as_declared = itemgetter(*(order.index(name) for name in names))
     sums: dict[tuple[Any, ...], tuple[int, ...]] = {}
     for each in counted:
-        # As tuples: a batch has thousands of them, and each value made again takes its time.
         place, numbers = key_of(each), numbers_of(each)
         before = sums.get(place)
         sums[place] = numbers if before is None else tuple(map(add, before, numbers))
-    names = (*key, *summed)
-    return tuple(kind(**dict(zip(names, place + sums[place], strict=True))) for place in sorted(sums))
+    return tuple(kind(*as_declared(place + sums[place])) for place in sorted(sums))
 
 
 def _values_of(names: tuple[str, ...]) -> Callable[[Any], tuple[Any, ...]]:

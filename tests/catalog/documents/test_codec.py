@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from catalog.documents.codec import decode, encode
+from catalog.documents.codec import decode, encode, encode_short
 from catalog.errors import CorruptDocument
 from catalog.values.batch import BatchManifest
 from catalog.values.control import ControlRecord, Heartbeat
@@ -63,6 +63,14 @@ def test_a_value_decodes_to_itself(value: Stream | Plan | ControlRecord | Query 
     assert decode(type(value), document) == value
     assert decode(type(value), document.decode()) == value
     assert encode(decode(type(value), document)) == document
+
+
+@settings(max_examples=examples(50, short=8))
+@given(st.builds(BatchManifest))
+def test_a_short_manifest_decodes_to_itself(value: BatchManifest) -> None:
+    document = encode_short(value)
+    assert decode(BatchManifest, document) == value
+    assert len(document) <= len(encode(value))
 
 
 def test_infinite_bounds_and_nan_survive() -> None:

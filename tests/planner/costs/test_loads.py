@@ -14,7 +14,8 @@ from catalog.values.query import Query
 from planner.build.build_plan import build_plan
 from planner.build.explicit_chain import explicit_chain
 from planner.build.objective import Objective
-from planner.costs.loads import join_input, slice_loads
+from planner.costs.loads import join_input, search_loads, slice_loads
+from planner.costs.rates import FamilyRates
 from planner.families.families import (
     SIDES,
     Family,
@@ -153,6 +154,16 @@ def test_loads_are_what_simulated_rows_do(strategy: Strategy, queries: str, open
                     # Sampling noise of 400 s; over twelve seeds no mean is two standard errors off.
                     assert getattr(load, name) == pytest.approx(count, rel=0.1, abs=0.2), (join.id, name)
         assert next(loads, None) is None
+        assert_searched_alike(family, join, rates)
+
+
+def assert_searched_alike(family: FamilyPlan, join: JoinPlan, rates: FamilyRates) -> None:
+    """Loads of the search alone are those of the slices, to the last bit."""
+    for side, searched in zip(SIDES, search_loads(family, join, rates), strict=True):
+        loads = [load for load in slice_loads(family, join, rates) if load.side == side]
+        for name in ("males_per_s", "segments", "candidates_per_s", "matches_per_s"):
+            assert getattr(searched, name).tolist() == [getattr(load, name) for load in loads], name
+        assert searched.inserted_per_s == loads[0].entering_per_s
 
 
 @pytest.mark.parametrize("open_s", [0.5, 3.0, 40.0])

@@ -14,7 +14,7 @@ from catalog.values.policies.probe import AskedProbe, Probe
 from catalog.values.statistics import FamilyProfile, Measure, Profile
 from planner.build.build_plan import build_plan
 from planner.build.objective import Objective
-from planner.costs.loads import slice_loads
+from planner.costs.loads import search_loads
 from planner.costs.rates import family_rates
 from planner.costs.shipped import SHIPPED
 from planner.errors import InvalidProbe
@@ -110,9 +110,11 @@ def test_the_cheapest_way_is_taken(merge: float, look: float, scan: float, selec
     rates = family_rates(family, 1, 2, Profile(families=(known(family, selectivity),)))
     taken = choose_probe(family, rates, constants)
     others = [Probe(), Probe("loops"), Probe("hash", 8)]
-    loads = [load for join in family.joins for load in slice_loads(family, join, rates)]
-    least = search_s(loads, constants, taken)
-    assert all(least <= search_s(loads, constants, p) for p in others if p.cells <= 1 / selectivity)
+    loads = [load for join in family.joins for load in search_loads(family, join, rates)]
+    least = search_s(loads, rates.buckets, constants, taken)
+    assert all(
+        least <= search_s(loads, rates.buckets, constants, p) for p in others if p.cells <= 1 / selectivity
+    )
 
 
 def a_family() -> FamilyPlan:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import permutations
 from pathlib import Path
 
 import pytest
+from sqlalchemy import Engine, event
 
 from catalog.documents.codec import encode
 from catalog.errors import NameTaken, QueryNotFound, SluiceError, StalePlanVersion, StreamInUse
@@ -77,6 +79,33 @@ def world(tmp_path: Path) -> Iterator[World]:
     made = World(tmp_path / "catalog.db")
     yield made
     made.store.close()
+
+
+@contextmanager
+def statements() -> Iterator[list[str]]:
+    """Note the statements that databases are given."""
+    found: list[str] = []
+
+    def note(connection: object, cursor: object, statement: str, *_: object) -> None:
+        found.append(statement)
+
+    event.listen(Engine, "before_cursor_execute", note)
+    try:
+        yield found
+    finally:
+        event.remove(Engine, "before_cursor_execute", note)
+
+
+def test_many_queries_are_added_by_as_many_statements_as_few(world: World) -> None:
+    def added(numbers: range) -> list[str]:
+        with statements() as found:
+            changed = world.change(*(AddQuery(f"q{n}", cql(n)) for n in numbers))
+            query_statuses(world.store, changed.records)
+        return found
+
+    added(range(1, 2))
+    many, few = added(range(10, 50)), added(range(60, 63))
+    assert len(many) == len(few), [text for text in many if text not in few]
 
 
 def error_of(world: World, *changes: Change) -> SluiceError:
