@@ -405,16 +405,16 @@ def _query(draw: st.DrawFn, number: int, pool: Pool, backfills: bool) -> Query:
         columns_a=draw(_columns),
         columns_b=draw(_columns),
         backfill="state" if backfills and draw(st.integers(0, 3)) else "none",
-        **_kind(draw, pool),
+        **_kind(draw, pool, keyed=bool(key)),
     )
 
 
-def _kind(draw: st.DrawFn, pool: Pool) -> dict[str, Any]:
+def _kind(draw: st.DrawFn, pool: Pool, *, keyed: bool) -> dict[str, Any]:
     if pool.kinds == INNER:
         return {}
     kind, preserved = draw(st.sampled_from(pool.kinds))
     spreads = pool.spreads and len(preserved) == 1
-    beside_inner = pool.beside_inner and kind != "inner" and not spreads
+    beside_inner = pool.beside_inner and kind != "inner" and not spreads and keyed
     return {"kind": kind, "preserved": preserved, "spreads": spreads, "beside_inner": beside_inner}
 
 
