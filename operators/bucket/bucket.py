@@ -39,6 +39,7 @@ from operators.join.family_joins import FamilyJoins
 from operators.join.migration import Marks, migrated
 from operators.join.pairs import PairTable
 from operators.lineage.entitlement import MOST_TERMS, Term, settled
+from operators.orders.order_clock import MOST
 from operators.orders.order_progress import OrderProgress, following
 from operators.pack.payload import Payload
 from operators.segments.layout import SIDES
@@ -153,8 +154,10 @@ class Bucket:
         again = PairsAgain.of(self.families, families, version)
         held = held_back(ordered_families, start.sides) if again.makers else {}
         if self.late_rows:
-            # Partners of the rows that wait for the next batch wait, too.
-            held |= {f.id: least(*start.sides(f).values()) for f in families if f.ordered}
+            # Partners of the rows that wait for the next batch wait, too; some may wait since a batch before.
+            sorting = [rows for joins in self.families.values() for rows in joins.sorting.values()]
+            oldest = min((segment.t_min for rows in sorting for segment in rows.segments), default=MOST)
+            held |= {f.id: least(oldest, least(*start.sides(f).values())) for f in families if f.ordered}
         for plan in ordered_families:
             joins, before = self.families[plan.id], start.sides(plan)
             closings = BatchClosings.of(joins, ordered, before, promises, place)
@@ -418,6 +421,8 @@ class Bucket:
         known = self.terms.get(family.id, {side: {} for side in SIDES})
         terms: Terms = {side: {} for side in SIDES}
         marks: Marks = {side: {} for side in SIDES}
+        # Rows that wait for their place in the order meet when the other stream has passed them long since.
+        sorts = family.memory.sorts or (former is not None and former.family.plan.memory.sorts)
         for side, other in (("a", "b"), ("b", "a")):
             opposite = reached[other]
             unfolded: dict[frozenset[str], tuple[Term, ...]] = {}
@@ -427,7 +432,7 @@ class Bucket:
                 if query.id not in activated:
                     window_us = query.w_a_us if side == "a" else query.w_b_us
                     held = known[side].get(query.id, ())
-                    terms[side][query.id] = tuple(t for t in held if t.reaches(window_us, opposite))
+                    terms[side][query.id] = tuple(t for t in held if sorts or t.reaches(window_us, opposite))
                     continue
                 columns = frozenset(query.columns_a if side == "a" else query.columns_b)
                 if columns not in unfolded:

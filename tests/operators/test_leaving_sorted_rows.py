@@ -156,6 +156,25 @@ def test_a_query_that_leaves_gets_the_pairs_of_rows_that_wait(memory: Memory) ->
     assert runner.results == Counter({(1, n, n): 1 for n in range(3)} | {(2, *pair): 1 for pair in of_both})
 
 
+def test_rows_that_wait_for_two_updates_meet_rows_that_the_other_stream_has_passed() -> None:
+    streams = {n: ordered_stream(n, NAMES[n], "bigint", Order("e", 0)) for n in (1, 2)}
+    by_name = {stream.name: stream for stream in streams.values()}
+    stays = bind(FILTERED, by_name, name="stays", query_id=0, backfill="state")
+    updated = [bind(FILTERED, by_name, name="updated", query_id=n) for n in (1, 2, 3)]
+    plan = None
+    runner = Runner(streams, slack_us=None)
+    came: tuple[dict[int, list[Row]], ...] = ({1: rows(1, 2, 3)}, {2: rows(1, 2, 3, 4, 5)}, {})
+    for batch, some in enumerate(came):
+        # The query that stays enters when rows of A rest already.
+        plan = build_plan([*([stays] if batch else []), updated[batch]], streams, plan)
+        tables = {n: table_of(streams[n], some.get(n, []), 0) for n in streams}
+        runner.step(tables, [saving(plan, Memory("msf"))])
+    assert not runner.results
+    nothing = {n: table_of(streams[n], [], 5) for n in streams}
+    runner.step(nothing, heartbeats=[Heartbeat(n, 100) for n in streams])
+    assert runner.results == Counter({(0, n, n): 1 for n in range(3)})
+
+
 def test_no_pairs_of_a_former_text_come_beside_those_of_a_text_whose_rows_do_not_wait() -> None:
     streams = {n: ordered_stream(n, NAMES[n], "bigint", Order("e", 10)) for n in (1, 2)}
     by_name = {stream.name: stream for stream in streams.values()}
