@@ -25,7 +25,7 @@ queries that get a row at the same time share one result.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
@@ -175,13 +175,20 @@ class Absence:
                 self.keyless[side].segments.append(new)
         return found
 
-    def decide(self, due: Due, pairs: PairTable, watermarks: Mapping[str, int | None]) -> None:
+    def decide(
+        self,
+        due: Due,
+        pairs: PairTable,
+        watermarks: Mapping[str, int | None],
+        repeated: Collection[str],
+    ) -> None:
         """Give the verdicts of a batch after its chains have run, and forget decided rows.
 
         Args:
             due: What ``due`` returned.
             pairs: The batch's pairs with their matches; takes the results.
             watermarks: Watermark per side at the end of the batch.
+            repeated: Sides of which one row may have matches in several segments in this batch.
         """
         self.given, self.found = dict.fromkeys(SIDES, 0), dict.fromkeys(SIDES, 0)
         self.unmatched.clear()
@@ -198,10 +205,10 @@ class Absence:
                 known = NearestMatches.of(self.marks[side].segments, group.number, found)
                 semi = self.compiled.semi.get(place)
                 if semi is not None and found is not None:
-                    self._give_first(semi, matched, found, known, pairs)
+                    self._give_first(semi, matched, found, known, pairs, repeated=side in repeated)
                 nearer = None if found is None else found.nearer(known)
                 if nearer is not None:
-                    self.found[side] += known.unmatched(nearer.pos, once=len(self.family.joins) == 1)
+                    self.found[side] += known.unmatched(nearer.pos, once=side not in repeated)
                     known.add(nearer)
                     new.append(nearer)
                 if place in due:
@@ -339,6 +346,8 @@ class Absence:
         found: GroupMarks,
         known: NearestMatches,
         pairs: PairTable,
+        *,
+        repeated: bool,
     ) -> None:
         """Give the rows whose first match is in this batch; ``known`` has the matches before it.
 
@@ -348,9 +357,10 @@ class Absence:
             found: Marks of these rows, in the same order.
             known: Marks of the batches before.
             pairs: Takes the rows.
+            repeated: Whether a row may be in several of the segments.
         """
         ahead, behind, once = found.ahead, found.behind, None
-        if len(self.family.joins) > 1:
+        if repeated:
             ahead, behind, once = _nearest_of_all(found)
         routed = semi.first_matches(ahead, behind, *known.at(found.pos))
         later = ahead if semi.side == "a" else behind
@@ -412,7 +422,7 @@ class Absence:
 
 
 def _nearest_of_all(found: GroupMarks) -> tuple[Int64s, Int64s, Bools]:
-    """Return for rows that several joins match, each in a segment of its own, the nearest in any of them.
+    """Return the nearest matches of rows that may be in several segments, over all of these.
 
     Returns:
         int64[n] ahead, int64[n] behind, and bool[n], which of the marks of a row is the first.

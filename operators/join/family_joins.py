@@ -187,7 +187,13 @@ class FamilyJoins:
                 slices = [state for chain in self.chains.values() for state in chain.slices[side]]
                 self.closed[other].lose([state.counts.closed for state in slices])
         if absence is not None:
-            absence.decide(due, pairs, watermarks)
+            # A new row may rest in another segment than the one that probes: without rows of closed keys.
+            repeated = {
+                side
+                for side in SIDES
+                if len(self.chains) > 1 or side in dead or resting[side] is not fresh[side]
+            }
+            absence.decide(due, pairs, watermarks, repeated)
             self._let_go(absence, watermarks)
         self.classes.keep_only(self.stored())
         return pairs

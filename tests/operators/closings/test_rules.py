@@ -6,6 +6,7 @@ Stream 1 is side a, stream 2 side b; both windows are 10 µs.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from dataclasses import replace
 
 import pyarrow as pa
@@ -279,3 +280,14 @@ def test_an_unbounded_outer_join_keeps_nothing_of_closed_keys() -> None:
     (joins,) = scene.runner.state[0].families.values()
     assert joins.absence is not None
     assert joins.absence.marks["a"].segments == []
+
+
+def test_a_row_of_a_semi_join_comes_once_where_another_of_its_segment_does_not_rest() -> None:
+    scene = Scene(query=a_query(1, 10, kind="semi", preserved=("a",)))
+    scene.batch(b=[(1, 1), (2, 2), [1]])
+    # The first row has a closed key; the second one finds one partner that rests, and one in its batch.
+    scene.batch(a=[(3, 1), (4, 2)], b=[(5, 2)])
+    assert scene.runner.results == Counter({(1, 0, None): 1, (1, 1, None): 1})
+    (absence,) = [joins.absence for bucket in scene.runner.state for joins in bucket.families.values()]
+    assert absence is not None
+    assert absence.found == {"a": 2, "b": 0}
