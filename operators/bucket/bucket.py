@@ -136,7 +136,7 @@ class Bucket:
             began_us=min((p.began_us for p in ordered if p.began_us is not None), default=None),
         )
         version = self.plan.version if self.plan else 0
-        # Whoever brings rows says so.
+        # (number of this bucket, number of buckets): every part with rows names it.
         place = next((p.place for p in ordered if p.place is not None), (0, 1))
         handed: dict[int, HandedPairs] = {}
         newest = self._newest(self.plan)
