@@ -81,6 +81,7 @@ class QueryFacts(TypedDict, total=False):
         kind: Kind of join.
         preserved: Sides whose rows come out without a partner.
         spreads: Whether the rows of that side are spread over the buckets of their key.
+        beside_inner: Whether it is of the family of inner joins.
         name: Its name, if it is not ``q<id>``.
     """
 
@@ -97,6 +98,7 @@ class QueryFacts(TypedDict, total=False):
     kind: JoinKind
     preserved: tuple[SideName, ...]
     spreads: bool
+    beside_inner: bool
     name: str
 
 
@@ -127,6 +129,7 @@ def a_query(
         kind=facts.get("kind", "inner"),
         preserved=facts.get("preserved", ()),
         spreads=facts.get("spreads", False),
+        beside_inner=facts.get("beside_inner", False),
     )
 
 

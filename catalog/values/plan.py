@@ -395,8 +395,13 @@ class FamilyPlan:
 
     @property
     def judges_absence(self) -> bool:
-        """Return whether its queries are outer, semi and anti joins: a family has these or inner ones."""
+        """Return whether some of its queries are outer, semi and anti joins."""
         return any(q.kind != "inner" for q in self.queries)
+
+    @property
+    def of_absence(self) -> bool:
+        """Return whether it never has inner joins; its id tells."""
+        return "-absence" in self.id
 
     @property
     def spread_side(self) -> Literal["a", "b"] | None:

@@ -143,6 +143,8 @@ class Query:
             again for the later rows (``catalog.steps``).
         spreads: Whether the buckets of a key share the rows of its one preserved side, and all of them have
             the other side's rows (``operators.kernels.fragments``). Such queries are a family of their own.
+        beside_inner: Whether an outer, semi or anti join is of the family of inner joins with its key, whose
+            slices it shares then, and whose keys have one bucket each (``planner.families.families``).
     """
 
     id: int
@@ -163,11 +165,16 @@ class Query:
     rests: bool = True
     right: Query | None = None
     spreads: bool = False
+    beside_inner: bool = False
 
     @property
     def announces(self) -> bool:
         """Return whether its results have result punctuations among them."""
         return any(output.name == PUNCTUATION_OUTPUT for output in self.outputs)
+
+    def needs_one_match(self, side: str) -> bool:
+        """Return whether it judges the rows of a side and needs each of them only until its first match."""
+        return self.kind in ("semi", "anti") and self.preserved == (side,)
 
     @property
     def counts_rows(self) -> bool:
@@ -193,6 +200,8 @@ class Query:
             raise ValueError("side b is pairs of a step, and side a is a stream")
         if self.spreads and len(self.preserved) != 1:
             raise ValueError(f"rows of {self.preserved} cannot be spread over buckets")
+        if self.beside_inner and (self.kind == "inner" or self.spreads):
+            raise ValueError(f"{self.kind} join cannot be beside inner joins")
 
 
 #: Why a query left the plan.

@@ -79,7 +79,7 @@ def _check_family(family: FamilyPlan, streams: dict[int, Stream]) -> None:
         family.stream_a,
         family.stream_b,
         family.key,
-        absence=family.judges_absence,
+        absence=family.of_absence,
         groups=family.has_groups,
         clocks=(family.clock_a, family.clock_b),
         spread=family.spread_side,
@@ -98,7 +98,7 @@ def _check_family(family: FamilyPlan, streams: dict[int, Stream]) -> None:
         f"{where}: rows of a key that are counted would come to several buckets, or be judged",
     )
     inner = [q.kind == "inner" for q in family.queries]
-    _require(all(inner) or not any(inner), f"{where}: inner joins beside others")
+    _require(not (family.of_absence and any(inner)), f"{where}: inner joins where there are others alone")
     for query in family.queries:
         _require(
             (query.kind == "inner") == (not query.preserved),
@@ -170,6 +170,9 @@ def _check_resting(plan: Plan, previous: Plan | None, made: Collection[int]) -> 
     for maker in makers.values():
         whole = not maker.replication.replicates and not maker.probe.has_rings
         _require(whole, f'family "{maker.id}": pairs are made again of rows in rings or in several buckets')
+        _require(
+            not maker.judges_absence, f'family "{maker.id}": rows of which pairs are made again are judged'
+        )
     rested = {f.id for f in previous.families if f.rests} if previous is not None else set()
     for family in unrested:
         _require(family.id not in rested, f'family "{family.id}": its rows of a rest already')

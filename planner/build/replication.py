@@ -22,13 +22,12 @@ given a key, later ones leave it.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from catalog.steps import is_exchanged, is_intermediate, makers
 from catalog.values.plan import ALL_BUCKETS, FamilyPlan, Partitioning, Plan, Replication
-from catalog.values.query import Query
 from catalog.values.stream import Stream
 from planner.costs.rates import FamilyRates
 from planner.costs.shipped import SHIPPED
@@ -71,24 +70,6 @@ def asked_replication(
     if partitioning == "replicate" or is_theta(family.id):
         return Replication(ALL_BUCKETS)  # without a key any row may join any other
     return chosen_replication(family, rates) if partitioning == "auto" and choose else HASHED
-
-
-def spread_query(query: Query, partitioning: Partitioning, streams: Mapping[str, Stream]) -> Query:
-    """Return a query that enters, with the rows that it judges spread over buckets where they are to be.
-
-    They are from the first row on or never: a bucket that a key spreads to later would lack the rows of the
-    other side, which rest in all buckets of their key.
-
-    Args:
-        query: The query.
-        partitioning: Who chooses; only ``replicate`` spreads such rows.
-        streams: Registered streams by name.
-    """
-    judges_one = len(query.preserved) == 1 and not query.announces
-    promised = any(streams[side.stream].has_contract for side in (query.a, query.b) if side.stream in streams)
-    if partitioning == "replicate" and judges_one and not promised:
-        return replace(query, spreads=True)
-    return query
 
 
 def chosen_replication(family: Family | FamilyPlan, rates: FamilyRates) -> Replication:

@@ -20,7 +20,8 @@ def unrested_families(
 
     Rows rest once some query of the family wants it, and as long as the family has queries. They also rest
     where rows of the step before may be missing when they are made again: rows of heavy keys, which several
-    buckets share, rows whose key the other stream closes, and rows in rings.
+    buckets share, rows whose key the other stream closes, and rows in rings. So they do where outer, semi or
+    anti joins judge the rows of the step before, which are decided while slower streams may still need them.
 
     Args:
         grouped: Queries by family, as steps.
@@ -50,6 +51,7 @@ def unrested_families(
         closing = any(
             streams[s.stream_id].has_contract for s in stream_sides(first) if s.stream_id in streams
         )
-        if not (shared or in_rings or closing):
+        judged = any(query.kind != "inner" for each in below for query in grouped[each])
+        if not (shared or in_rings or closing or judged):
             found[name] = maker
     return found

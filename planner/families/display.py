@@ -253,7 +253,7 @@ def family_text(family: FamilyPlan, streams: Mapping[int, str]) -> FamilyText:
         streams[family.stream_a],
         streams[family.stream_b],
         family.key,
-        absence=family.judges_absence,
+        absence=family.of_absence,
         groups=family.has_groups,
         clocks=(family.clock_a, family.clock_b),
         spread=family.spread_side,

@@ -71,11 +71,16 @@ def family_of(query: Query) -> str:
         query.a.stream_id,
         query.b.stream_id,
         query.key,
-        absence=query.kind != "inner",
+        absence=is_apart(query),
         groups=query.grouping is not None,
         clocks=(query.a.clock, query.b.clock),
         spread=spread_side(query),
     )
+
+
+def is_apart(query: Query) -> bool:
+    """Return whether a query is of a family without inner joins."""
+    return query.kind != "inner" and not query.beside_inner
 
 
 def spread_side(query: Query) -> SideName | None:
@@ -97,17 +102,19 @@ def family_id(
 ) -> str:
     """Return the id of a family, the same in every version and process.
 
-    Queries that ask about absence are a family of their own: all partners of a row must come to one bucket,
-    while the fragments of an inner family may only grow. Those that spread the rows of one side are a family
-    for each such side: the other side's rows rest in all buckets, which would all judge them. Queries whose
-    results are groups are a family of their own, too: all pairs of a group must come to one bucket. Queries
-    whose windows have another clock than time are a family of their own because a slice has one clock.
+    Queries that ask about absence are a family of their own where keys of inner joins may be in several
+    buckets: all partners of a row must come to one, and fragments may only grow. Which of both families they
+    are of is decided when they enter (``planner.build.place_query``). Those that spread the rows of one side
+    are a family for each such side: the other side's rows rest in all buckets, which would all judge them.
+    Queries whose results are groups are a family of their own, too: all pairs of a group must come to one
+    bucket. Queries whose windows have another clock than time are a family of their own because a slice has
+    one clock.
 
     Args:
         stream_a: Stream id of side a.
         stream_b: Stream id of side b.
         key: Key columns as (of a, of b), in canonical order; empty for joins without an equal key.
-        absence: Whether its queries are outer, semi and anti joins, or inner ones.
+        absence: Whether it has outer, semi and anti joins alone.
         groups: Whether the results of its queries are groups of pairs.
         clocks: Clocks that measure the windows of a and of b.
         spread: Side whose rows the buckets of their key share; only of families with absence.

@@ -10,7 +10,7 @@ from catalog.values.query import Query
 from catalog.wording import nearest_or_known
 from planner.errors import UnknownFamily
 from planner.families.display import ABSENCE, GROUPS, ORDERED, family_title
-from planner.families.families import families, spread_side
+from planner.families.families import families, family_of, is_apart, spread_side
 
 _T = TypeVar("_T")
 
@@ -32,7 +32,7 @@ def family_titles(queries: Iterable[Query]) -> dict[str, str]:
             members[0].a.stream,
             members[0].b.stream,
             members[0].key,
-            absence=members[0].kind != "inner",
+            absence=is_apart(members[0]),
             groups=members[0].grouping is not None,
             clocks=(members[0].a.clock, members[0].b.clock),
             spread=spread_side(members[0]),
@@ -47,16 +47,17 @@ def family_named(name: str, queries: Iterable[Query]) -> str:
     Args:
         name: An id, or the equal columns of the key: ``A.k = B.k``, ``A.k = B.k AND A.m = B.n``; for a
             self-join ``a.k = b.m (A a, A b)``. ``A.k = B.k (absence)`` is the family of outer, semi and
-            anti joins, ``A.k = B.k (absence of A)`` that of those whose rows of A the buckets of a key share,
-            ``A.k = B.k (groups)`` that of queries with GROUP BY, ``A.k = B.k (ordered)`` that of
-            joins without windows. The key alone means the first of these that exists: inner joins with
-            windows, then the kinds in this order.
+            anti joins alone, or of inner joins if they are there, ``A.k = B.k (absence of A)`` that of those
+            whose rows of A the buckets of a key share, ``A.k = B.k (groups)`` that of queries with GROUP BY,
+            ``A.k = B.k (ordered)`` that of joins without windows. The key alone means the first of these that
+            exists: inner joins with windows, then the kinds in this order.
         queries: Queries whose families are known.
 
     Raises:
         UnknownFamily: No family of the queries is called so.
     """
-    titles = family_titles(queries)
+    members = tuple(queries)
+    titles = family_titles(members)
     wanted, kind = _key(name)
     found = {_key(title)[1]: family for family, title in titles.items() if _key(title)[0] == wanted}
     if name in titles:
@@ -65,6 +66,9 @@ def family_named(name: str, queries: Iterable[Query]) -> str:
     for each in (kind, *(of_sides if kind == ABSENCE else ())) if kind else ("", *_KINDS, *of_sides):
         if each in found:
             return found[each]
+    beside_inner = {family_of(query) for query in members if query.beside_inner}
+    if kind == ABSENCE and found.get("") in beside_inner:
+        return found[""]
     raise UnknownFamily(
         f'family "{name}" does not exist',
         detail="A family is named by the key of its queries, or by its id.",

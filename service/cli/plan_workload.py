@@ -17,7 +17,7 @@ from catalog.values.query import Query
 from catalog.values.statistics import Profile
 from catalog.values.stream import Stream
 from planner.bind.bind import bind
-from planner.build.replication import spread_query
+from planner.build.place_query import QueryPlaces
 from planner.costs.cost import CostModelName
 from planner.costs.rates import with_orders
 from planner.drawing.svg import render_svg
@@ -82,15 +82,20 @@ def plan_text(
         oblivious_memory_mb=workload.oblivious_memory_mb,
     )
     by_name = {stream.name: stream for stream in streams}
+    job = replace(Profile(), buckets=settings.bucket_count)
+    places = QueryPlaces(
+        objective.partitioning,
+        by_name,
+        profile=lambda entering: merge_profiles(Profile(), job, sample_profile(rows, streams, entering)),
+    )
     queries, orders = _in_chosen_order(
-        [spread_query(bound[query.path], objective.partitioning, by_name) for query in workload.queries],
+        [places.placed(bound[query.path]) for query in workload.queries],
         streams,
         OrderChoice(lambda pairs: sample_profile(rows, streams, pairs), calibration),
     )
     request = PreviewRequest(strategy=strategy, cost_model=cost_model, c_sys=c_sys, chain=chain)
 
     def profile(given: Profile) -> Profile:
-        job = replace(Profile(), buckets=settings.bucket_count)
         found = merge_profiles(given, job, sample_profile(rows, streams, queries))
         return bounded_batches(with_orders(found, streams), settings.batches.first_rows)
 

@@ -219,17 +219,18 @@ def bind_workload(workload: Workload) -> tuple[tuple[Stream, ...], dict[ItemPath
         bind,
         refuse_backfill,
     )
-    from planner.build.replication import spread_query
+    from planner.build.place_query import QueryPlaces
     from planner.families.family_names import by_family
 
     streams = tuple(replace(stream, id=i) for i, stream in enumerate(workload.streams, start=1))
     by_name = {stream.name: stream for stream in streams}
+    places = QueryPlaces(workload.partitioning or "auto", by_name)
     bound: dict[ItemPath, Query] = {}
     added = [step.query for step in workload.script if step.query is not None]
     for number, query in enumerate([*workload.queries, *added], start=1):
         with workload.locating(query.path, text_at=(*query.path, "cql")):
             found = bind(query.cql, by_name, name=query.name, query_id=number, backfill=query.backfill)
-            bound[query.path] = spread_query(found, workload.partitioning or "auto", by_name)
+            bound[query.path] = places.placed(found)
         with workload.locating(query.path):
             refuse_backfill(bound[query.path], query.backfill)
     # Families may come with the script, so all of its queries count.

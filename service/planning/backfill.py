@@ -99,7 +99,8 @@ def _lives(records: Iterable[QueryRecord], family: FamilyPlan, side: str) -> lis
         )
         for record in records
         for step in steps(record.query)
-        if family_of(step) == family.id
+        # Of rows with a match some have left: such a query keeps none for others.
+        if family_of(step) == family.id and not step.needs_one_match(side)
     ]
 
 

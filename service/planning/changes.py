@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from catalog.errors import InvalidInput, NameTaken, NotFound, SluiceError, StalePlanVersion, error_path
 from catalog.store.repositories.queries import EnteringQuery
@@ -34,7 +35,7 @@ from planner.bind.bind import bind, refuse_backfill
 from planner.bind.rewrite import rewrite
 from planner.bind.step_keys import Joining, JoinShape
 from planner.build.build_plan import chooses_band
-from planner.build.replication import spread_query
+from planner.build.place_query import QueryPlaces
 from planner.trees.choice import OrderChoice
 from service.config.calibration import calibration_of
 from service.documents.stream_document import check_name
@@ -111,6 +112,9 @@ class Resolver:
     partitioning: Partitioning = "auto"
     _streams: dict[str, Stream] = field(default_factory=dict)
     _bound: dict[str, Query] = field(default_factory=dict)
+    _hashed: dict[str, bool] = field(default_factory=dict)
+    # Where queries go that enter; of the plan in force when it was looked at.
+    _places: QueryPlaces = field(init=False)
     # Of the plan and the constants as they were at the last look: thousands of texts ask for it.
     _choice: OrderChoice | None = None
     # Records of the names of a list that is resolved, by name in lower case.
@@ -121,7 +125,14 @@ class Resolver:
         streams = {s.name: s for s in self.store.streams.all()}
         self._choice = None
         if streams != self._streams:
-            self._streams, self._bound = streams, {}
+            self._streams, self._bound, self._hashed = streams, {}, {}
+        self._places = QueryPlaces(
+            self.partitioning,
+            streams,
+            self.store.control_log.latest_plan(),
+            partial(self.statistician.profile, samples=True),
+            self._hashed,
+        )
 
     def resolve(self, change: Change) -> ChangeStep:
         """Return what one change means now.
@@ -138,7 +149,7 @@ class Resolver:
             case UpdateQuery() | EditQuery():
                 return self._updated(change, record)
             case ResumeQuery():
-                draft = _entering(record.query, change.backfill) if record.paused else None
+                draft = self._entering(record.query, change.backfill) if record.paused else None
                 return ChangeStep(change, record, draft, record.paused)
             case PauseQuery():
                 return ChangeStep(change, record, None, record.running)
@@ -194,7 +205,7 @@ class Resolver:
                 hint="Choose another name, or remove it first.",
                 path=("name",),
             )
-        bound = self._bind(change.cql)
+        bound = self._places.placed(self._bind(change.cql))
         refuse_backfill(bound, change.backfill)
         sink = self._sink(None, None if change.sink is None else SetSink(change.sink))
         return ChangeStep(change, None, replace(bound, name=change.name, backfill=change.backfill), sink=sink)
@@ -208,11 +219,11 @@ class Resolver:
             return ChangeStep(change, record, None, effective=False, sink=sink)
         else:
             cql = rewrite(record.query.cql, self._streams, change.parts)
-            bound = self._entered(bind(cql, self._streams, choose=self._chosen_order))
+            bound = bind(cql, self._streams, choose=self._chosen_order)
         rebound = isinstance(change, UpdateQuery) and change.rebound
         if cql.strip() == record.query.cql.strip() and not rebound:
             return ChangeStep(change, record, None, effective=False, sink=sink)
-        draft = _entering(replace(bound, name=record.query.name), change.backfill)
+        draft = self._entering(replace(bound, name=record.query.name), change.backfill)
         return ChangeStep(change, record, draft, sink=sink)
 
     def _sink(self, series: int | None, wanted: SetSink | None) -> SetSink | None:
@@ -222,11 +233,13 @@ class Resolver:
     def _bind(self, cql: str) -> Query:
         if cql not in self._bound:
             with error_path("cql"):
-                self._bound[cql] = self._entered(bind(cql, self._streams, choose=self._chosen_order))
+                self._bound[cql] = bind(cql, self._streams, choose=self._chosen_order)
         return self._bound[cql]
 
-    def _entered(self, query: Query) -> Query:
-        return spread_query(query, self.partitioning, self._streams)
+    def _entering(self, query: Query, backfill: Backfill) -> Query:
+        """Return a resumed or updated query with its backfill; some queries can only begin with new rows."""
+        new_rows = query.left is not None or query.counts_rows
+        return self._places.placed(replace(query, backfill="none" if new_rows else backfill))
 
     def _chosen_order(self, shape: JoinShape) -> Joining:
         """Choose the order in which a query joins more than two streams."""
@@ -234,12 +247,6 @@ class Resolver:
             previous = self.store.control_log.latest_plan()
             self._choice = OrderChoice(self.statistician.profile, calibration_of(self.store), previous)
         return self._choice(shape)
-
-
-def _entering(query: Query, backfill: Backfill) -> Query:
-    """Return a resumed or updated query with its backfill; some queries can only begin with new rows."""
-    new_rows = query.left is not None or query.counts_rows
-    return replace(query, backfill="none" if new_rows else backfill)
 
 
 def _refuse_second(change: Change, first: int, place: int) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from catalog.clock import wall_clock_us
@@ -16,7 +17,7 @@ from catalog.steps import is_intermediate, stream_sides
 from catalog.store.store import Store
 from catalog.values.calibration import Calibration
 from catalog.values.counters.family_counters import SliceCounters
-from catalog.values.plan import Partitioning, Plan, Strategy
+from catalog.values.plan import Plan, Strategy
 from catalog.values.query import Backfill, Query
 from catalog.values.statistics import Measure, Profile
 from catalog.values.stream import Stream
@@ -24,7 +25,7 @@ from catalog.wording import nearest_or_known
 from planner.bind.bind import bind, refuse_backfill
 from planner.build.build_plan import chooses_band
 from planner.build.objective import Objective
-from planner.build.replication import spread_query
+from planner.build.place_query import QueryPlaces
 from planner.build.retained_boundaries import kept_families
 from planner.costs.cost import CostModelName
 from planner.costs.rates import with_orders
@@ -184,7 +185,13 @@ def preview_change(
     streams = store.streams.all()
     previous = store.control_log.latest_plan()
     choice = OrderChoice(statistician.profile, calibration, previous)
-    queries, orders = _queries_after(store, streams, request, choice, objective.partitioning)
+    places = QueryPlaces(
+        objective.partitioning,
+        {stream.name: stream for stream in streams},
+        previous,
+        partial(statistician.profile, samples=True),
+    )
+    queries, orders = _queries_after(store, request, choice, places)
     samples = objective.partitioning == "auto" or chooses_band(queries, {s.id: s for s in streams}, previous)
     found = preview_queries(
         queries,
@@ -305,11 +312,7 @@ def _at(*path: str | int) -> Iterator[None]:
 
 
 def _queries_after(
-    store: Store,
-    streams: Sequence[Stream],
-    request: PreviewRequest,
-    choice: OrderChoice,
-    partitioning: Partitioning,
+    store: Store, request: PreviewRequest, choice: OrderChoice, places: QueryPlaces
 ) -> tuple[tuple[Query, ...], dict[str, RankedOrders]]:
     """Return the queries that would run, new ones with provisional ids, and the orders that these weigh."""
     orders = {}
@@ -321,7 +324,6 @@ def _queries_after(
                 f'query "{name}" does not run', hint=nearest_or_known(name, names), path=("remove", i)
             )
         running.pop(name, None)
-    by_name = {s.name: s for s in streams}
     first = max((record.query.id for record in store.queries.all()), default=0) + 1
     for i, new in enumerate(request.add):
         with _at("add", i):
@@ -332,13 +334,18 @@ def _queries_after(
                 )
         with _at("add", i, "cql"):
             bound = bind(
-                new.cql, by_name, name=new.name, query_id=first + i, backfill=new.backfill, choose=choice
+                new.cql,
+                places.streams,
+                name=new.name,
+                query_id=first + i,
+                backfill=new.backfill,
+                choose=choice,
             )
         if choice.last is not None:
             orders[new.name], choice.last = choice.last, None
         with _at("add", i):
             refuse_backfill(bound, new.backfill)
-        running[new.name] = spread_query(bound, partitioning, by_name)
+        running[new.name] = places.placed(bound)
     return tuple(running.values()), orders
 
 

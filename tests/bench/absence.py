@@ -6,13 +6,15 @@ The streams and windows of many-keys, a part of its rows and as small a part of 
 many partners. The workers' own code runs in this process (``tests.pipeline``), without Spark: read, PACK,
 join, store, write. The loads take turns of a few batches each; figures are medians over turns.
 
-    load            queries                      is compared with
-    12 inner        windows of 2.5, 5 ... 30 s
-    12 left         the same, as LEFT JOIN       12 inner: at most 1.35
-    12 anti, semi   the same                     12 inner; an anti join is to hold fewer rows
-    dense           all of these over a tenth of the keys: 12 partners in the largest window for 1.2
-    1 left          30 s
-    1,000 left      30 ms to 30 s                1 left: at most 1.5
+    load                 queries                       is compared with
+    12 inner             windows of 2.5, 5 ... 30 s
+    12 left              the same, as LEFT JOIN        12 inner: at most 1.35
+    12 anti, semi        the same                      12 inner; an anti join is to hold fewer rows
+    12 inner, 4.33 times the partners                  12 left, which has about as many result rows
+    dense                all of these over a tenth of the keys: 12 partners in the largest window for 1.2
+    6 inner and 6 left   every other window            12 inner; in one family, and in one for each kind
+    1 left               30 s
+    1,000 left           30 ms to 30 s                 1 left: at most 1.5
 
 What every query has given in all batches must be what DuckDB finds in the same files.
 """
@@ -21,7 +23,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -36,7 +38,7 @@ from service.calibrate.workload import SyntheticWorkload, WindowQuery
 from tests.bench.measuring import Batches
 from tests.bench.peers.workloads import WORKLOADS
 from tests.bench.reports import publish, table
-from tests.pipeline import race
+from tests.pipeline import Pipeline, Ran
 
 MANY_KEYS = WORKLOADS["many-keys"]
 BATCH_S = MANY_KEYS.streams.rows / MANY_KEYS.streams.files / MANY_KEYS.streams.rate_per_s
@@ -50,43 +52,62 @@ JOINS = {"inner": "JOIN", "left": "LEFT JOIN", "semi": "LEFT SEMI JOIN", "anti":
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """Queries of one kind that differ in their windows.
+    """Queries that differ in their windows, and perhaps in their kinds.
 
     Attributes:
-        kind: A key of ``JOINS``.
+        kinds: Keys of ``JOINS``, which the queries have in turn.
         windows_us: Windows of both sides, whole milliseconds; query n has the n-th, from 1.
-        dense: Over a tenth of the keys.
+        density: How many times the partners of many-keys a row has.
+        beside_inner: Whether outer, semi and anti joins are in the family of the inner ones.
     """
 
-    kind: str
+    kinds: tuple[str, ...]
     windows_us: tuple[int, ...]
-    dense: bool = False
+    density: float = 1.0
+    beside_inner: bool = False
 
     @property
     def name(self) -> str:
         """Name, as in the table."""
-        return f"{len(self.windows_us):,} {self.kind}" + (", dense" if self.dense else "")
+        each = len(self.windows_us) // len(self.kinds)
+        name = " and ".join(f"{each:,} {kind}" for kind in self.kinds)
+        if len(self.kinds) > 1:
+            name += ", one family" if self.beside_inner else ", two families"
+        return name + {1.0: "", DENSE: ", dense"}.get(self.density, f", {self.density:g} times the partners")
+
+    def kind(self, number: int) -> str:
+        """Return the kind of query ``number``, from 1."""
+        return self.kinds[(number - 1) % len(self.kinds)]
 
     def texts(self) -> list[str]:
         """Return the queries in CQL."""
-        selected = "A.ts AS ats, A.k AS k" + (", B.ts AS bts" if self.kind in ("inner", "left") else "")
-        windows = [f"[RANGE {us // 1000} MILLISECONDS]" for us in self.windows_us]
-        return [f"SELECT {selected} FROM A {w} {JOINS[self.kind]} B {w} ON A.k = B.k" for w in windows]
+        found = []
+        for number, us in enumerate(self.windows_us, 1):
+            kind, w = self.kind(number), f"[RANGE {us // 1000} MILLISECONDS]"
+            selected = "A.ts AS ats, A.k AS k" + (", B.ts AS bts" if kind in ("inner", "left") else "")
+            found.append(f"SELECT {selected} FROM A {w} {JOINS[kind]} B {w} ON A.k = B.k")
+        return found
 
 
-#: Loads over the same rows; the first of each group is what the others are compared with.
+#: Partners in loads that are named dense, and in the one with about as many result rows as 12 LEFT JOINs.
+DENSE, AS_LEFT = 10.0, 4.33
+#: Loads that take turns; the first of each group is what the others are compared with.
 _KINDS = ("inner", "left", "anti", "semi")
 GROUPS = (
-    tuple(Load(kind, TWELVE) for kind in _KINDS),
-    tuple(Load(kind, TWELVE, dense=True) for kind in _KINDS),
-    (Load("left", LONGEST), Load("left", THOUSAND), Load("inner", LONGEST), Load("inner", THOUSAND)),
+    (*(Load((kind,), TWELVE) for kind in _KINDS), Load(("inner",), TWELVE, AS_LEFT)),
+    tuple(Load((kind,), TWELVE, DENSE) for kind in _KINDS),
+    (
+        Load(("inner",), TWELVE),
+        *(Load(("inner", kind), TWELVE, beside_inner=way) for kind in _KINDS[1:3] for way in (False, True)),
+    ),
+    tuple(Load((kind,), windows) for kind in ("left", "inner") for windows in (LONGEST, THOUSAND)),
 )
 
 
-def rows_of(part: float, *, dense: bool) -> SyntheticWorkload:
+def rows_of(part: float, density: float) -> SyntheticWorkload:
     """Return the streams of many-keys, a part of them."""
     streams = MANY_KEYS.streams
-    rate, keys = streams.rate_per_s * part, max(round(streams.keys * part / (10 if dense else 1)), 1)
+    rate, keys = streams.rate_per_s * part, max(round(streams.keys * part / density), 1)
     longest_s = LONGEST[0] / 1e6
     return SyntheticWorkload("many-keys", (WindowQuery(longest_s, longest_s),), rate, rate, BATCH_S, keys)
 
@@ -94,29 +115,44 @@ def rows_of(part: float, *, dense: bool) -> SyntheticWorkload:
 def plan_of(load: Load, rows: SyntheticWorkload) -> Plan:
     """Plan a load: Mem-Opt, as the peers' benchmark has it."""
     queries = [bind(text, rows.streams, name=f"q{n}", query_id=n) for n, text in enumerate(load.texts(), 1)]
+    beside = [replace(q, beside_inner=load.beside_inner and q.kind != "inner") for q in queries]
     streams = {stream.id: stream for stream in rows.streams.values()}
     return build_plan(
-        queries, streams, objective=Objective("mem-opt", cost_model="paper"), profile=rows.profile
+        beside, streams, objective=Objective("mem-opt", cost_model="paper"), profile=rows.profile
     )
 
 
 def measure(loads: Sequence[Load], part: float, turns: int) -> dict[Load, Batches]:
-    """Run loads over the same rows in turn.
+    """Run loads in turn, those of one density over the same rows; who begins changes from turn to turn.
 
     Raises:
         AssertionError: Some query has given another number of results than DuckDB finds.
     """
-    rows = rows_of(part, dense=loads[0].dense)
-    fill = -(-rows.batches_to_fill // TURN)
+    rows = {load.density: rows_of(part, load.density) for load in loads}
+    fill = -(-rows[loads[0].density].batches_to_fill // TURN)
     with tempfile.TemporaryDirectory(prefix="sluice-absence-") as root:
-        directory = Path(root)
-        made = next(rows.batches(directory, at_once=(fill + turns) * TURN))
-        plans = {load: plan_of(load, rows) for load in loads}
-        pieces = (batch.pieces for batch in made)
-        ran = race(plans, pieces, directory, buckets=rows.buckets, turn=TURN)
+        directories = {density: Path(root) / f"{density:g}" for density in rows}
+        for directory in directories.values():
+            directory.mkdir()
+        made = {n: next(of.batches(directories[n], at_once=(fill + turns) * TURN)) for n, of in rows.items()}
+        pipelines = {
+            load: Pipeline(
+                plan_of(load, rows[load.density]), rows[load.density].buckets, directories[load.density]
+            )
+            for load in loads
+        }
+        ran: dict[Load, list[Ran]] = {load: [] for load in loads}
+        order = list(loads)
+        for first in range(0, (fill + turns) * TURN, TURN):
+            for load in order:
+                some = made[load.density][first : first + TURN]
+                ran[load] += [pipelines[load].step(batch.pieces) for batch in some]
+            order.append(order.pop(0))
+        for pipeline in pipelines.values():
+            pipeline.close()
         measured = {load: Batches.of(ran[load], fill * TURN, TURN) for load in loads}
         for load, found in measured.items():
-            wanted = expected_counts(directory, load)
+            wanted = expected_counts(directories[load.density], load)
             assert {n: found.results[n] for n in wanted} == wanted, f"{load.name}: DuckDB finds other results"
     return measured
 
@@ -126,7 +162,13 @@ def expected_counts(directory: Path, load: Load) -> dict[int, int]:
 
     A row of A is absent as soon as the newest row of B is a window away from it: what has come decides.
     """
-    steps = ", ".join(f"({n}, {window_us})" for n, window_us in enumerate(load.windows_us, 1))
+    found = {kind: _expected_of_kind(directory, load.windows_us, kind) for kind in load.kinds}
+    return {n: found[load.kind(n)][n] for n in range(1, len(load.windows_us) + 1)}
+
+
+def _expected_of_kind(directory: Path, windows_us: Sequence[int], kind: str) -> dict[int, int]:
+    """Return the counts of queries of one kind."""
+    steps = ", ".join(f"({n}, {window_us})" for n, window_us in enumerate(windows_us, 1))
     with duckdb.connect() as connection:
         connection.execute(f"CREATE TABLE step AS SELECT * FROM (VALUES {steps}) t(number, window_us)")
         for side in "AB":
@@ -135,13 +177,13 @@ def expected_counts(directory: Path, load: Load) -> dict[int, int]:
             )
         connection.execute(
             "CREATE TABLE pair AS SELECT A.rowid AS a_row, A.us AS a_us, abs(B.us - A.us) AS apart "
-            f"FROM A JOIN B ON A.k = B.k WHERE abs(B.us - A.us) < {max(load.windows_us)}"
+            f"FROM A JOIN B ON A.k = B.k WHERE abs(B.us - A.us) < {max(windows_us)}"
         )
-        if load.kind in ("inner", "left"):
+        if kind in ("inner", "left"):
             matches = _below(connection, "SELECT apart FROM pair")
         else:
             matches = _below(connection, "SELECT min(apart) FROM pair GROUP BY a_row")
-        if load.kind in ("inner", "semi"):
+        if kind in ("inner", "semi"):
             return matches
         # Absent: all rows that are old enough, less those of them with a match.
         newest = "(SELECT max(us) FROM B)"
@@ -153,7 +195,7 @@ def expected_counts(directory: Path, load: Load) -> dict[int, int]:
         ).fetchall()
     found = dict(matched)
     absent = {n: count - found.get(n, 0) for n, count in old.items()}
-    return absent if load.kind == "anti" else {n: matches[n] + absent[n] for n in absent}
+    return absent if kind == "anti" else {n: matches[n] + absent[n] for n in absent}
 
 
 def _below(connection: duckdb.DuckDBPyConnection, values: str, *, at_least: bool = False) -> dict[int, int]:
@@ -196,7 +238,7 @@ def main(
     ] = None,
 ) -> None:
     """Measure all loads, print the table, and write it with its JSON."""
-    parts = (part, part, thousand_part)
+    parts = (part, part, part, thousand_part)
     found = figures([measure(loads, of, turns) for loads, of in zip(GROUPS, parts, strict=True)])
     typer.echo(report(found))
     if out is not None:

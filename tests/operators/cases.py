@@ -102,6 +102,7 @@ class Pool:
     residuals: tuple[str | None, ...]
     kinds: tuple[tuple[JoinKind, tuple[Literal["a", "b"], ...]], ...] = INNER
     spreads: bool = False
+    beside_inner: bool = False
 
 
 @dataclass(frozen=True)
@@ -310,6 +311,7 @@ def cases(
         residuals=(None, None, *draw(_few_residuals)),
         kinds=ABSENCE_KINDS if absence else INNER,
         spreads=absence and draw(st.booleans()),
+        beside_inner=absence and draw(st.booleans()),
     )
     changes = _changes(draw, len(batches), activations, pool)
     beats = _heartbeats(draw, batches)
@@ -321,7 +323,8 @@ def cases(
             beats.get(n, ()),
             changes.get(n, (None, None))[0],
             draw(st.sampled_from(few)) if n in changes else "mem-opt",
-            draw(st.sampled_from(SPREADS)) if n in changes else HASHED,
+            # Where rows of inner joins are in several buckets, none of them is judged.
+            draw(st.sampled_from(SPREADS)) if n in changes and not pool.beside_inner else HASHED,
         )
         for n, rows in enumerate(batches)
     )
@@ -402,15 +405,17 @@ def _query(draw: st.DrawFn, number: int, pool: Pool, backfills: bool) -> Query:
         columns_a=draw(_columns),
         columns_b=draw(_columns),
         backfill="state" if backfills and draw(st.integers(0, 3)) else "none",
-        **_kind(draw, pool),
+        **_kind(draw, pool, keyed=bool(key)),
     )
 
 
-def _kind(draw: st.DrawFn, pool: Pool) -> dict[str, Any]:
+def _kind(draw: st.DrawFn, pool: Pool, *, keyed: bool) -> dict[str, Any]:
     if pool.kinds == INNER:
         return {}
     kind, preserved = draw(st.sampled_from(pool.kinds))
-    return {"kind": kind, "preserved": preserved, "spreads": pool.spreads and len(preserved) == 1}
+    spreads = pool.spreads and len(preserved) == 1
+    beside_inner = pool.beside_inner and kind != "inner" and not spreads and keyed
+    return {"kind": kind, "preserved": preserved, "spreads": spreads, "beside_inner": beside_inner}
 
 
 def _heartbeats(

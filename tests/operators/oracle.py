@@ -15,14 +15,14 @@ from dataclasses import dataclass, field
 from catalog.values.control import Heartbeat, Horizon
 from catalog.values.query import Query, Side
 from catalog.values.stream import Stream
-from planner.families.families import SideName, family_id
+from planner.families.families import SideName, family_id, is_apart
 from tests.builders import Key
 from tests.operators.queries import FILTERS, RESIDUALS, Row
 
 #: A result: query id, position of a's row, position of b's row; None in place of the row that is absent, or
 #: that a semi join does not give.
 Result = tuple[int, int | None, int | None]
-#: Streams, key, whether its queries ask about absence, and the side whose rows are spread over buckets.
+#: Streams, key, whether it has no inner joins, and the side whose rows are spread over buckets.
 Family = tuple[int, int, Key, bool, tuple[SideName, ...]]
 
 
@@ -235,7 +235,7 @@ class NestedLoops:
 def family_of(query: Query) -> Family:
     """Return streams and key, which a family's queries have in common."""
     spread = query.preserved if query.spreads else ()
-    return query.a.stream_id, query.b.stream_id, query.key, query.kind != "inner", spread
+    return query.a.stream_id, query.b.stream_id, query.key, is_apart(query), spread
 
 
 def id_of(family: Family) -> str:

@@ -30,7 +30,7 @@ from planner.build.build_plan import build_plan
 from planner.build.objective import Objective
 from planner.build.replication import HASHED
 from planner.build.retained_boundaries import NO_BOUNDARIES, retained_boundaries
-from planner.families.families import families
+from planner.families.families import families, family_id
 from tests.builders import Key, a_query, a_stream
 from tests.examples import examples
 from tests.operators.cases import ABSENCE_KINDS, ALL_STRATEGIES, C_SYS, SETTINGS, SPREADS, replicated
@@ -76,10 +76,20 @@ class Definition:
     columns: tuple[str, ...]
     kind: tuple[JoinKind, tuple[Literal["a", "b"], ...]] = ("inner", ())
     spreads: bool = False
+    beside_inner: bool = False
 
-    def query(self, query_id: int, backfill: Backfill) -> Query:
-        """Return the definition as a query that enters."""
+    def query(self, query_id: int, backfill: Backfill, latest: Plan | None) -> Query:
+        """Return the definition as a query that enters.
+
+        Args:
+            query_id: Its id.
+            backfill: Whether held rows take part.
+            latest: Plan of the last version; None before the first.
+        """
         streams, key, kinds = FAMILIES[self.family]
+        known = {} if latest is None else latest.replications()
+        spreads = self.spreads and len(self.kind[1]) == 1
+        hashed = not known.get(family_id(*streams, key), HASHED).replicates
         return a_query(
             query_id,
             self.w_a_us,
@@ -95,7 +105,8 @@ class Definition:
             backfill=backfill,
             kind=self.kind[0],
             preserved=self.kind[1],
-            spreads=self.spreads and len(self.kind[1]) == 1,
+            spreads=spreads,
+            beside_inner=self.beside_inner and self.kind[0] != "inner" and not spreads and hashed,
         )
 
 
@@ -110,6 +121,7 @@ _definitions = st.builds(
     st.sampled_from(((), ("v", "w", "x"), ("v",), ("w", "m"))),
     # Those of each kind meet in families of their own, so few kinds let more queries meet.
     st.sampled_from((("inner", ()),) * 6 + ABSENCE_KINDS),
+    st.booleans(),
     st.booleans(),
 )
 _backfills: st.SearchStrategy[Backfill] = st.sampled_from(("state", "none"))
@@ -238,7 +250,7 @@ class Lifecycle(RuleBasedStateMachine):
     def _enter(self, name: int, definition: Definition, backfill: Backfill) -> None:
         self.ids += 1
         self.defined[name] = definition
-        self.running[name] = definition.query(self.ids, backfill)
+        self.running[name] = definition.query(self.ids, backfill, self.latest)
         self.changed = True
 
     def _leave(self, name: int) -> None:

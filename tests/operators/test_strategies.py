@@ -30,7 +30,7 @@ def the_family(runner: Runner) -> tuple[FamilyPlan, Family] | None:
     """Return the family in force, with its name in the oracle."""
     assert runner.plan is not None
     for family in runner.plan.families:
-        return family, (family.stream_a, family.stream_b, family.key, family.judges_absence, ())
+        return family, (family.stream_a, family.stream_b, family.key, family.of_absence, ())
     return None
 
 

@@ -113,7 +113,7 @@ class World:
     def _check_slices(self, family: FamilyPlan) -> None:
         """No join lacks a row that its queries can use; no slice holds one that it should not."""
         spread = () if family.spread_side is None else (family.spread_side,)
-        key = (family.stream_a, family.stream_b, family.key, family.judges_absence, spread)
+        key = (family.stream_a, family.stream_b, family.key, family.of_absence, spread)
         for side in SIDES:
             usable: set[int] = set()
             held: set[int] = set()

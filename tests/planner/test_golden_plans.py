@@ -23,7 +23,7 @@ from catalog.values.stream import Column, HttpSource, Stream
 from planner.bind.bind import bind
 from planner.build.build_plan import build_plan
 from planner.build.objective import Objective
-from planner.build.replication import spread_query
+from planner.build.place_query import QueryPlaces
 from planner.explain.render import plan_document, render_dot, render_mermaid
 from planner.families.display import family_text
 from tests.planner.applied import render_text
@@ -82,7 +82,8 @@ def _versions(question: list[str]) -> list[Plan]:
             arrived += 1
             name, cql = line.split(": ", 1)
             query = bind(cql, BY_NAME, name=name, query_id=arrived)
-            running[name] = spread_query(query, partitioning, BY_NAME)
+            places = QueryPlaces(partitioning, BY_NAME, plans[-1] if plans else None)
+            running[name] = places.placed(query)
     return [*plans, next_plan()]
 
 

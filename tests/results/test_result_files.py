@@ -18,7 +18,7 @@ from catalog.values.query import OLDEST, Output, Query
 from planner.bind.bind import bind
 from planner.build.build_plan import build_plan
 from planner.build.objective import Objective
-from planner.build.replication import spread_query
+from planner.build.place_query import QueryPlaces
 from planner.strategies.strategies import STRATEGIES
 from tests.bound_query import Tables, group_outputs, groups_sql, outputs_of, results_sql
 from tests.operators.steps.combinations import Recorder
@@ -57,7 +57,8 @@ def test_the_shared_chain_gives_the_rows_of_the_fixture(
     fixture = read(path)
     bound = _bound(fixture)
     for cut, buckets, partitioning in runs:
-        queries = [spread_query(query, partitioning, fixture.streams) for query in bound]
+        places = QueryPlaces(partitioning, fixture.streams)
+        queries = [places.placed(query) for query in bound]
         runner = _run(fixture, queries, Objective(strategy, partitioning=partitioning), cut, buckets)
         with duckdb.connect() as duck:
             for query, case in zip(queries, fixture.cases, strict=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -11,7 +12,7 @@ import pytest
 
 from catalog.values.plan import Plan
 from catalog.values.policies.probe import Probe
-from catalog.values.query import Query
+from catalog.values.query import JoinKind, Query
 from catalog.values.statistics import FamilyProfile, Measure, Profile, StreamProfile
 from catalog.values.stream import Punctuations, Stream
 from planner.bind.bind import bind
@@ -116,8 +117,35 @@ def test_pairs_rest_where_rows_of_the_step_before_may_be_missing() -> None:
     assert unrested(build_plan(queries, STREAMS, ringed)) == []
     with pytest.raises(InvalidProbe, match="cannot be searched by hash"):
         build_plan(queries, STREAMS, build_plan(queries, STREAMS), objective=rings)
+    judged = replace(queries[0], kind="outer", preserved=("a",), beside_inner=True)
+    assert unrested(build_plan([judged, queries[1]], STREAMS)) == []
     closing = STREAMS | {3: replace(STREAMS[3], punctuations=Punctuations((("k",),)))}
     assert unrested(build_plan([bound(three, 2, [2], closing)], closing)) == []
+
+
+@pytest.mark.parametrize("kind", ["outer", "anti"])
+def test_rows_of_a_step_may_be_judged(kind: JoinKind) -> None:
+    rng = np.random.default_rng(4)
+    tables = {n: rows(rng, STREAMS[n], 60, 30, 0, 4) for n in (1, 2, 3)}
+    # The last stream lags behind: rows are decided long before they meet its rows.
+    placed = {n: np.minimum(np.arange(60) // 10 + 2 * (n > 2), 7) for n in (1, 2, 3)}
+    written = Written((1, 2, 3), (6, 5, 7), ABC)
+    joined, judging = bound(written, 1, [2]), bound(Written((1, 2), (1, 1), ("s0.k = s1.k",)), 2)
+    apart = replace(judging, kind=kind, preserved=("a",))
+    beside = replace(apart, beside_inner=True)
+    given = {}
+    for queries in ([joined, beside], [apart]):
+        plan = build_plan(queries, STREAMS)
+        assert unrested(plan) == []
+        runner = Recorder(STREAMS, 2)
+        flowing = [stream.id for stream in plan.streams]
+        run(runner, {0: plan}, {n: tables[n] for n in flowing}, {n: placed[n] for n in flowing})
+        given[queries[-1]] = Counter({r: n for r, n in runner.results.items() if r[0] == judging.id})
+        if joined in queries:
+            assert len(plan.families) == 2
+            assert runner.rows_of(joined) == expected(written, tables, placed, runner.late)
+    assert given[beside] == given[apart]
+    assert len(given[apart]) > 10
 
 
 def test_pairs_are_made_again_where_the_last_stream_is_no_further_away() -> None:

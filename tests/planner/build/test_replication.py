@@ -13,13 +13,13 @@ from operators.kernels.keys import bucket_of, mix
 from planner.build.build_plan import build_plan
 from planner.build.check_plan import check_plan
 from planner.build.objective import Objective
+from planner.build.place_query import spread_query
 from planner.build.replication import (
     EVEN,
     HASHED,
     KeyWork,
     chosen_replication,
     predicted_imbalance,
-    spread_query,
 )
 from planner.costs.rates import family_rates
 from planner.errors import InvalidPlan

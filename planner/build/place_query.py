@@ -1,0 +1,125 @@
+"""Place of a query that enters: the family that it is of, and where the rows that it judges rest.
+
+Inner joins are of the family of their streams and key. For an outer, semi or anti join there are three:
+
+    beside inner joins        shares their slices; every key of the family has one bucket as long as it lives
+    absence of one side       with ``partitioning: replicate`` the buckets of a key share the judged rows
+    absence                   shares slices with its like; every key has one bucket
+
+It is of the first one where the keys of the inner joins have one bucket anyway. A query never changes its
+family, so this is decided when it enters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from catalog.values.plan import FamilyPlan, Partitioning, Plan, PlannedQuery
+from catalog.values.query import Query
+from catalog.values.statistics import Profile
+from catalog.values.stream import Stream
+from planner.build.replication import HASHED, chosen_replication
+from planner.costs.rates import family_rates
+from planner.families.families import Family, family_of
+
+#: Joins of such windows leave their segments closed (``operators.lazy``). Verdicts have all segments opened.
+LONG_US: Final = 3_600_000_000
+
+
+@dataclass(slots=True)
+class QueryPlaces:
+    """Chooses the places of queries that enter with one plan version.
+
+    Attributes:
+        partitioning: Who chooses over how many buckets the rows of a key spread.
+        streams: Registered streams by name.
+        previous: Plan version in force; None before the first.
+        profile: Returns what is known of the streams and keys of some queries, frequent keys among it; None
+            where nothing is sampled.
+        hashed: Whether the keys of inner joins that do not run yet would have one bucket each, by family, as
+            far as it was asked.
+    """
+
+    partitioning: Partitioning
+    streams: Mapping[str, Stream]
+    previous: Plan | None = None
+    profile: Callable[[Sequence[Query]], Profile] | None = None
+    hashed: dict[str, bool] = field(default_factory=dict)
+
+    def placed(self, query: Query) -> Query:
+        """Return a query that enters, or enters again, with its place."""
+        if query.kind == "inner":
+            return query
+        found = spread_query(replace(query, beside_inner=False), self.partitioning, self.streams)
+        return replace(found, beside_inner=self._is_beside_inner(found))
+
+    def _is_beside_inner(self, query: Query) -> bool:
+        if query.spreads or not query.key or query.clocks != ("time", "time"):
+            return False
+        beside, apart = (family_of(replace(query, beside_inner=way)) for way in (True, False))
+        before = {} if self.previous is None else {family.id: family for family in self.previous.families}
+        known = {} if self.previous is None else self.previous.replications()
+        if known.get(beside, HASHED).replicates:
+            return False
+        if beside in before:
+            return _takes_verdicts(before[beside], query)
+        if apart in before or self.partitioning == "replicate":
+            return False
+        return self.partitioning == "hash" or self._would_be_hashed(query, beside)
+
+    def _would_be_hashed(self, query: Query, family_id: str) -> bool:
+        if self.profile is None:
+            return False
+        if family_id not in self.hashed:
+            inner = replace(query, kind="inner", preserved=(), beside_inner=False)
+            profile = self.profile([inner])
+            family = Family(family_id, (_planned(inner),), (), ())
+            rates = family_rates(family, query.a.stream_id, query.b.stream_id, profile)
+            self.hashed[family_id] = chosen_replication(family, rates) == HASHED
+        return self.hashed[family_id]
+
+
+def spread_query(query: Query, partitioning: Partitioning, streams: Mapping[str, Stream]) -> Query:
+    """Return a query that enters, with the rows that it judges spread over buckets where they are to be.
+
+    They are from the first row on or never: a bucket that a key spreads to later would lack the rows of the
+    other side, which rest in all buckets of their key.
+
+    Args:
+        query: The query.
+        partitioning: Who chooses; only ``replicate`` spreads such rows.
+        streams: Registered streams by name.
+    """
+    judges_one = len(query.preserved) == 1 and not query.announces
+    promised = any(streams[side.stream].has_contract for side in (query.a, query.b) if side.stream in streams)
+    if partitioning == "replicate" and judges_one and not promised:
+        return replace(query, spreads=True)
+    return query
+
+
+def _takes_verdicts(family: FamilyPlan, query: Query) -> bool:
+    """Return whether an outer, semi or anti join may enter a family of inner joins that runs."""
+    longest_us = max(max(member.w_a_us, member.w_b_us) for member in family.queries)
+    closed = longest_us >= LONG_US and longest_us > max(query.a.window_us, query.b.window_us)
+    # Of rows in rings none are judged, and rows of which pairs are made again stay until these are made.
+    return family.judges_absence or not (closed or family.probe.has_rings or family.hands_on)
+
+
+def _planned(query: Query) -> PlannedQuery:
+    """Return a query as a family has it, without its filters: they change how many rows its keys have."""
+    return PlannedQuery(
+        id=query.id,
+        name=query.name,
+        w_a_us=query.a.window_us,
+        w_b_us=query.b.window_us,
+        filter_a=None,
+        filter_b=None,
+        residual=query.residual,
+        columns_a=query.a.columns,
+        columns_b=query.b.columns,
+        outputs=query.outputs,
+        since_version=0,
+        backfill=query.backfill,
+    )
