@@ -74,7 +74,7 @@ class Cluster:
         postgres: Server of the catalog.
         s3: Server of the storage.
         apis: API processes.
-        engines: Engines; the first is at work, the others stand by.
+        engines: Engines by host; one is at work, the others stand by.
     """
 
     def __init__(self, directory: Path, net: Network, ending: ExitStack, *, engines: int) -> None:
@@ -101,7 +101,7 @@ class Cluster:
         url = f"postgresql+psycopg://sluice@postgres:{catalog['port']}/{catalog['database']}"
         self.environment |= {"PGPASSWORD": catalog["password"], "SLUICE_CATALOG_URL": url}
         self.apis: list[RunningService] = []
-        self.engines: list[RunningService] = []
+        self.engines: dict[str, RunningService] = {}
 
     def add_worker(self, name: str) -> Host:
         """Start a host with a worker of Spark, which has a core for each engine."""
@@ -121,6 +121,9 @@ class Cluster:
             "spark.executor.memory": "700m",
             "spark.executor.cores": "1",
             "spark.cores.max": "2",
+            # A host that is cut off is given up after a minute instead of two.
+            "spark.network.timeout": "60s",
+            "spark.executor.heartbeatInterval": "5s",
         }
         given = self.environment | {"SLUICE_INSECURE": "true", "SLUICE_HOST": "0.0.0.0"}
         if part == "engine":
@@ -141,7 +144,10 @@ class Cluster:
         )
         started.http.timeout = httpx.Timeout(PATIENCE_S)
         self._ending.callback(started.stop)
-        (self.apis if part == "api" else self.engines).append(started)
+        if part == "api":
+            self.apis.append(started)
+        else:
+            self.engines[name] = started
         return started
 
     def told(self) -> str:

@@ -37,12 +37,17 @@ def add_streams_and_query(service: RunningService, *, wait_s: float = WAIT_S) ->
         service: The service.
         wait_s: How long to wait until the query is active, which it must be then; 0 does not wait.
     """
+    add_streams(service)
+    status = 201 if wait_s else 202
+    service.ok("POST", f"/queries?wait={wait_s}", status, json={"name": "q", "cql": CQL})
+
+
+def add_streams(service: RunningService) -> None:
+    """Register the streams that the client posts to."""
     for name in ("A", "B"):
         columns = {"ts": "timestamp", "id": "bigint", "k": "bigint"}
         stream = {"name": name, "columns": columns, "event_time": "ts", "lateness": "60s"}
         service.ok("POST", "/streams", 201, json=stream | {"source": {"type": "http"}})
-    status = 201 if wait_s else 202
-    service.ok("POST", f"/queries?wait={wait_s}", status, json={"name": "q", "cql": CQL})
 
 
 class Client(threading.Thread):
@@ -128,28 +133,41 @@ def wait_for_rows(service: RunningService, rows: int) -> None:
 
 def expected(sent: Sent) -> list[tuple[int, int]]:
     """Return the pairs of the query over all that was sent, sorted."""
+    wanted = pairs(sent, 300, 200)
+    assert len(wanted) > 1000
+    return wanted
+
+
+def pairs(sent: Sent, w_a_ms: int, w_b_ms: int, condition: str = "true") -> list[tuple[int, int]]:
+    """Return the pairs that DuckDB finds over all that was sent, sorted.
+
+    Args:
+        sent: The rows.
+        w_a_ms: Window of A, ms.
+        w_b_ms: Window of B, ms.
+        condition: On ``a`` and ``b``, in SQL.
+    """
     tables = {
         name: pa.table(dict(zip(("ts", "id", "k"), map(list, zip(*rows, strict=True)), strict=True)))
         for name, rows in sent.items()
     }
     a, b = tables["A"], tables["B"]  # DuckDB finds them by name
     assert a.num_rows + b.num_rows == sum(map(len, sent.values()))
-    wanted = duckdb.sql(
-        """SELECT a.id, b.id FROM a JOIN b ON a.k = b.k
-           WHERE (b.ts >= a.ts AND b.ts - a.ts < 300000) OR (a.ts > b.ts AND a.ts - b.ts < 200000)
-           ORDER BY ALL"""
+    return duckdb.sql(
+        f"""SELECT a.id, b.id FROM a JOIN b ON a.k = b.k AND ({condition})
+            WHERE (b.ts >= a.ts AND b.ts - a.ts < {w_a_ms * 1000})
+               OR (a.ts > b.ts AND a.ts - b.ts < {w_b_ms * 1000})
+            ORDER BY ALL"""
     ).fetchall()
-    assert len(wanted) > 1000
-    return wanted
 
 
-def results(service: RunningService) -> list[tuple[int, int]]:
-    """Read all results of the query, page by page."""
+def results(service: RunningService, query: str = "q") -> list[tuple[int, int]]:
+    """Read all results of a query, page by page."""
     rows: list[tuple[int, int]] = []
     cursor = ""
     while True:
         after = f"&after={cursor}" if cursor else ""
-        page = service.ok("GET", f"/queries/q/results?limit=10000{after}", 200)
+        page = service.ok("GET", f"/queries/{query}/results?limit=10000{after}", 200)
         rows += [(row["a"], row["b"]) for row in page["rows"]]
         if not page["has_more"]:
             return rows
