@@ -126,7 +126,7 @@ class Bucket:
         self.closed_groups, self.late_groups = {}, frozenset()
         self.last_pairs, self.late_rows = {}, frozenset()
         self.restarted = frozenset()
-        # Whoever brings rows says so.
+        # (number of this bucket, number of buckets): every part with rows names it.
         place = next((p.place for p in ordered if p.place is not None), (0, 1))
         control = [text for p in ordered for text in p.control]
         heartbeats, promises, pulled = self._apply_control(control, place)

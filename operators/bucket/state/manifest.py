@@ -1,7 +1,7 @@
 """The manifest of a bucket: what it holds, and the ids of the values that its segments are made of.
 
-watermarks, next batch, held terms, for every slice of every join the ids of its segments, and what this
-batch and the one before dropped (JSON, small)
+A manifest is a small JSON document. It holds the watermarks, the number of the next batch, the terms that
+rows were judged by, the ids of the segments of every slice, and what this batch and the one before dropped.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How much input the next batch takes, and what is late when it begins.
+"""Which input the next batch takes, and which of its rows are late.
 
 Doors: admission, lateness, packed_bytes.
 """

@@ -1,4 +1,4 @@
-"""An event log and a folder of input files for every test."""
+"""Fixtures: an event log, and a folder of input files."""
 
 from __future__ import annotations
 
