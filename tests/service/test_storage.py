@@ -113,7 +113,7 @@ def test_a_url_is_no_directory(name: str, tmp_path: Path, monkeypatch: pytest.Mo
     [
         ("hdfs://host/path", 'no storage of scheme "hdfs"'),
         ("bucket/prefix", 'no storage of scheme ""'),
-        ("s3://", "no bucket"),
+        ("s3://", "name of the bucket is missing"),
         ("s3://key:secret@bucket/x", "come from the environment"),
         ("file://host/mnt", "no absolute path"),
     ],
