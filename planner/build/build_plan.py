@@ -55,7 +55,14 @@ from planner.costs.rates import FamilyRates, family_rates, with_handed, with_ope
 from planner.costs.shipped import SHIPPED
 from planner.errors import InvalidPlan, InvalidProbe, UnknownStrategy
 from planner.families.bands import candidate_bands, leading_band
-from planner.families.families import SIDES, Family, families, is_theta, result_columns
+from planner.families.families import (
+    SIDES,
+    Family,
+    families,
+    is_theta,
+    planned_query,
+    result_columns,
+)
 from planner.families.filters import assign_bits, first_bit, kept_counts
 from planner.predicates.limits import Types
 from planner.probes.asked_probe import probe_text
@@ -252,28 +259,7 @@ def _family(
         if was is not None and (was.filter_a, was.filter_b) == (filter_a, filter_b) and _is_whole(was):
             planned.append(was)  # of an id nothing else changes: of ten thousand queries few are new
             continue
-        planned.append(
-            PlannedQuery(
-                id=q.id,
-                name=q.name,
-                w_a_us=q.a.window_us,
-                w_b_us=q.b.window_us,
-                filter_a=filter_a,
-                filter_b=filter_b,
-                residual=q.residual,
-                columns_a=tuple(sorted(q.a.columns)),
-                columns_b=tuple(sorted(q.b.columns)),
-                outputs=q.outputs,
-                since_version=since.get(q.id, version),
-                backfill=q.backfill,
-                kind=q.kind,
-                preserved=q.preserved,
-                grouping=q.grouping,
-                hands_on=q.hands_on,
-                expires_a=q.a.expires,
-                expires_b=q.b.expires,
-            )
-        )
+        planned.append(planned_query(q, filter_a, filter_b, since.get(q.id, version)))
     return Family(family_id, tuple(planned), filters_a, filters_b)
 
 

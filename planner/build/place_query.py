@@ -16,13 +16,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from catalog.values.plan import FamilyPlan, Partitioning, Plan, PlannedQuery
+from catalog.values.plan import FamilyPlan, Partitioning, Plan
 from catalog.values.query import Query
 from catalog.values.statistics import Profile
 from catalog.values.stream import Stream
 from planner.build.replication import HASHED, chosen_replication
 from planner.costs.rates import family_rates
-from planner.families.families import Family, family_of
+from planner.families.families import Family, family_of, planned_query
 
 #: Joins of such windows leave their segments closed (``operators.lazy``). Verdicts have all segments opened.
 LONG_US: Final = 3_600_000_000
@@ -75,7 +75,8 @@ class QueryPlaces:
         if family_id not in self.hashed:
             inner = replace(query, kind="inner", preserved=(), beside_inner=False)
             profile = self.profile([inner])
-            family = Family(family_id, (_planned(inner),), (), ())
+            # Judged without filters, which let only some rows of a key pass.
+            family = Family(family_id, (planned_query(inner, None, None, 0),), (), ())
             rates = family_rates(family, query.a.stream_id, query.b.stream_id, profile)
             self.hashed[family_id] = chosen_replication(family, rates) == HASHED
         return self.hashed[family_id]
@@ -105,21 +106,3 @@ def _takes_verdicts(family: FamilyPlan, query: Query) -> bool:
     closed = longest_us >= LONG_US and longest_us > max(query.a.window_us, query.b.window_us)
     # Of rows in rings none are judged, and rows of which pairs are made again stay until these are made.
     return family.judges_absence or not (closed or family.probe.has_rings or family.hands_on)
-
-
-def _planned(query: Query) -> PlannedQuery:
-    """Return a query as a family has it, without its filters: they change how many rows its keys have."""
-    return PlannedQuery(
-        id=query.id,
-        name=query.name,
-        w_a_us=query.a.window_us,
-        w_b_us=query.b.window_us,
-        filter_a=None,
-        filter_b=None,
-        residual=query.residual,
-        columns_a=query.a.columns,
-        columns_b=query.b.columns,
-        outputs=query.outputs,
-        since_version=0,
-        backfill=query.backfill,
-    )

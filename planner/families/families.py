@@ -48,6 +48,39 @@ class Family:
         return self.id.endswith(("-absence-a", "-absence-b"))
 
 
+def planned_query(
+    query: Query, filter_a: int | None, filter_b: int | None, since_version: int
+) -> PlannedQuery:
+    """Return a query as its family has it.
+
+    Args:
+        query: A bound query.
+        filter_a: Lineage bit of its filter on a; None if it has none there.
+        filter_b: The same for b.
+        since_version: Plan version that activates it.
+    """
+    return PlannedQuery(
+        id=query.id,
+        name=query.name,
+        w_a_us=query.a.window_us,
+        w_b_us=query.b.window_us,
+        filter_a=filter_a,
+        filter_b=filter_b,
+        residual=query.residual,
+        columns_a=tuple(sorted(query.a.columns)),
+        columns_b=tuple(sorted(query.b.columns)),
+        outputs=query.outputs,
+        since_version=since_version,
+        backfill=query.backfill,
+        kind=query.kind,
+        preserved=query.preserved,
+        grouping=query.grouping,
+        hands_on=query.hands_on,
+        expires_a=query.a.expires,
+        expires_b=query.b.expires,
+    )
+
+
 def families(queries: Iterable[Query]) -> dict[str, tuple[Query, ...]]:
     """Group queries into families.
 

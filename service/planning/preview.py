@@ -5,14 +5,13 @@ request ── queries that would run ── profile (given > measured > sampled
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from catalog.clock import wall_clock_us
-from catalog.errors import NameTaken, SluiceError
+from catalog.errors import NameTaken, error_path
 from catalog.steps import is_intermediate, stream_sides
 from catalog.store.store import Store
 from catalog.values.calibration import Calibration
@@ -233,15 +232,15 @@ def preview_queries(
         InvalidInput: As `preview_change` says.
     """
     known = tuple(streams)
-    with _at("family_strategies"):
+    with error_path("family_strategies"):
         by_family(request.family_strategies, queries)
-    with _at("statistics"):
+    with error_path("statistics"):
         given = given_profile(request.statistics, queries, known)
     wanted, replanned = objective.with_strategies(
         queries, strategy=request.strategy, family_strategies=request.family_strategies
     )
     wanted = wanted.changed(cost_model=request.cost_model, c_sys=request.c_sys)
-    with _at("chain"):
+    with error_path("chain"):
         chains = {} if request.chain is None else request.chain.to_chains(queries)
         return preview(
             queries,
@@ -301,16 +300,6 @@ def _held(store: Store, plan: Plan | None, count: Callable[[SliceCounters], int]
     return {(s.family, s.join, "a" if s.side == "a" else "b", s.slice): float(count(s)) for s in last.slices}
 
 
-@contextmanager
-def _at(*path: str | int) -> Iterator[None]:
-    """Put a place in the request before the place that an error names."""
-    try:
-        yield
-    except SluiceError as error:
-        error.path = (*path, *error.path)
-        raise
-
-
 def _queries_after(
     store: Store, request: PreviewRequest, choice: OrderChoice, places: QueryPlaces
 ) -> tuple[tuple[Query, ...], dict[str, RankedOrders]]:
@@ -326,13 +315,13 @@ def _queries_after(
         running.pop(name, None)
     first = max((record.query.id for record in store.queries.all()), default=0) + 1
     for i, new in enumerate(request.add):
-        with _at("add", i):
+        with error_path("add", i):
             check_name("query", new.name, ("name",))
             if new.name in running:
                 raise NameTaken(
                     f'query "{new.name}" exists', hint="Remove it in the same request.", path=("name",)
                 )
-        with _at("add", i, "cql"):
+        with error_path("add", i, "cql"):
             bound = bind(
                 new.cql,
                 places.streams,
@@ -343,7 +332,7 @@ def _queries_after(
             )
         if choice.last is not None:
             orders[new.name], choice.last = choice.last, None
-        with _at("add", i):
+        with error_path("add", i):
             refuse_backfill(bound, new.backfill)
         running[new.name] = places.placed(bound)
     return tuple(running.values()), orders
