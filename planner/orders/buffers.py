@@ -1,7 +1,7 @@
 """Rows that a join over ordered streams has to hold, predicted from rates, disorder and lags.
 
     M_ij = max{1, k_i + r_i k_j / r_j + L_ij}     Eq. 7; with L_ij = 0 it is Eq. 6
-    M_i  = max_j M_ij                             Eq. 8
+    M_i  = max_j M_ij                             Eq. 8, for several other streams
     r_o <= sum_i r_i prod_{j != i} Mul_j          Eq. 9: rate of the output of a join
     k_o <= sum_i k_i prod_{j != i} Mul_j          Eq. 10: its scrambling factor
 
@@ -103,18 +103,6 @@ def latency_s(memory: Memory, stream: OrderedStream) -> float:
     if not memory.sorts:
         return 0.0
     return (stream.scramble + 1) / stream.rate_per_s if stream.rate_per_s > 0 else math.inf
-
-
-def buffer_rows_of(streams: Sequence[OrderedStream], own: int, lags: Sequence[float]) -> float:
-    """Return the rows of one of several streams to hold for their join (Eq. 8).
-
-    Args:
-        streams: The streams, two at least.
-        own: Number of the stream.
-        lags: Lag from it to each stream; that to itself is not read.
-    """
-    others = [number for number in range(len(streams)) if number != own]
-    return max(buffer_rows(streams[own], streams[number], lags[number]) for number in others)
 
 
 def joined(streams: Sequence[OrderedStream]) -> OrderedStream:

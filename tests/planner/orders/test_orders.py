@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from operators.orders.order_progress import scrambling_factor
-from planner.orders.buffers import OrderedStream, buffer_rows, buffer_rows_of, joined
+from planner.orders.buffers import OrderedStream, buffer_rows, joined
 from planner.orders.lag import (
     Sighting,
     estimated_lag,
@@ -160,11 +160,10 @@ def test_equations_9_and_10_bound_the_output(inputs: list[list[int]], data: st.D
         assert max(output.count(value) for value in output) <= bound.multiplicity
 
 
-def test_equation_8_is_the_most_that_any_other_stream_asks_for() -> None:
-    streams = [OrderedStream(10, 50), OrderedStream(20, 50), OrderedStream(5, 25)]
-    assert buffer_rows_of(streams, 0, [0, 3, 4]) == max(11 + 21 + 3, 11 + 12 + 4)
-    assert buffer_rows(OrderedStream(1, 0), streams[0]) == 1
-    assert buffer_rows(streams[0], OrderedStream(1, 0)) == math.inf
+def test_no_rows_are_held_of_a_stream_that_stands_still_and_all_for_one() -> None:
+    still, moving = OrderedStream(1, 0), OrderedStream(10, 50)
+    assert buffer_rows(still, moving) == 1
+    assert buffer_rows(moving, still) == math.inf
 
 
 @pytest.mark.parametrize("behind", [0, 300])

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from catalog.values.statistics import FamilyProfile, FilterProfile, Measure, Profile, StreamProfile
 from catalog.values.stream import Order
 from planner.bind.bind import bind
-from planner.bind.step_keys import Joining, JoinShape
 from planner.build.build_plan import build_plan
 from planner.costs.shipped import SHIPPED
 from planner.families.families import family_of
@@ -21,23 +20,11 @@ from planner.trees.order_costs import OrderCosts
 from planner.trees.order_rates import OrderRates, pair_queries
 from planner.trees.orders import best_orders
 from tests.examples import examples
-from tests.planner.trees.test_orders import STREAMS, order_of, tried
+from tests.planner.trees.test_orders import STREAMS, order_of, shape_of, tried
 
 IN_ORDER = {name: replace(stream, order=Order("k", 50)) for name, stream in STREAMS.items()}
 FOUR = "SELECT a.v FROM A a, B b, C c, D d WHERE a.k = b.k AND b.k = c.k AND c.k = d.k"
 RARELY, OFTEN = 1e-5, 1e-3
-
-
-def shape_of(cql: str) -> JoinShape:
-    """Return the shape of a query over streams that come in order."""
-    found: list[JoinShape] = []
-
-    def choose(shape: JoinShape) -> Joining:
-        found.append(shape)
-        return best_orders(OrderCosts(OrderRates.of(shape, Profile()), SHIPPED))[0].joining
-
-    bind(cql, IN_ORDER, choose=choose)
-    return found[0]
 
 
 @st.composite
@@ -52,7 +39,7 @@ def queries(draw: st.DrawFn) -> tuple[str, Profile]:
     cql = f"SELECT s0.v AS v FROM {sources} WHERE {' AND '.join(conditions)}"
     fraction, lag = st.sampled_from((0.001, 0.01, 0.3)), st.sampled_from((-900.0, 0.0, 50.0))
     scramble = st.sampled_from((0.0, 100.0, 5000.0))
-    pairs = {family_of(query): query for query in pair_queries(shape_of(cql))}
+    pairs = {family_of(query): query for query in pair_queries(shape_of(cql, IN_ORDER))}
     profile = Profile(
         tuple(
             StreamProfile(
@@ -70,7 +57,7 @@ def queries(draw: st.DrawFn) -> tuple[str, Profile]:
 @settings(max_examples=examples(100, short=20))
 def test_the_best_trees_are_those_of_trying_all(case: tuple[str, Profile]) -> None:
     cql, profile = case
-    costs = OrderCosts(OrderRates.of(shape_of(cql), profile), SHIPPED)
+    costs = OrderCosts(OrderRates.of(shape_of(cql, IN_ORDER), profile), SHIPPED)
     found = best_orders(costs)
     assert [order.rank for order in found] == [o.rank for o in sorted(tried(costs), key=lambda o: o.rank)[:4]]
     bound = bind(cql, IN_ORDER, choose=lambda _: found[0].joining)
@@ -81,7 +68,7 @@ def test_the_best_trees_are_those_of_trying_all(case: tuple[str, Profile]) -> No
 
 def test_two_selective_joins_are_made_before_the_one_between_them() -> None:
     fractions = (RARELY, OFTEN, OFTEN, OFTEN, OFTEN, RARELY)
-    found = zip(pair_queries(shape_of(FOUR)), fractions, strict=True)
+    found = zip(pair_queries(shape_of(FOUR, IN_ORDER)), fractions, strict=True)
     families = tuple(FamilyProfile(family_of(q), Measure(of)) for q, of in found)
     # Rows are held for about ten seconds.
     streams = tuple(StreamProfile(s.id, Measure(1000.0), scramble=Measure(5000.0)) for s in IN_ORDER.values())
@@ -96,7 +83,7 @@ def test_two_selective_joins_are_made_before_the_one_between_them() -> None:
 def test_a_stream_far_behind_is_joined_last() -> None:
     # While C lags, what the others have joined waits for it once, not twice.
     cql = "SELECT a.v FROM C c, A a, B b WHERE a.k = b.k AND b.k = c.k"
-    shape = shape_of(cql)
+    shape = shape_of(cql, IN_ORDER)
     by_streams = {tuple(sorted((q.a.stream, q.b.stream))): q for q in pair_queries(shape)}
     families = []
     for (one, other), query in by_streams.items():
@@ -109,7 +96,7 @@ def test_a_stream_far_behind_is_joined_last() -> None:
 
 
 def test_rows_held_are_those_of_the_equations() -> None:
-    shape = shape_of(FOUR)
+    shape = shape_of(FOUR, IN_ORDER)
     factors, rates_per_s = (10.0, 20.0, 30.0, 40.0), (50.0, 25.0, 100.0, 10.0)
     streams = [
         StreamProfile(s.id, Measure(rate), scramble=Measure(k))
@@ -125,7 +112,7 @@ def test_rows_held_are_those_of_the_equations() -> None:
 
 
 def test_pairs_wait_for_the_stream_that_lags_most() -> None:
-    shape = shape_of("SELECT a.v FROM A a, B b, C c WHERE a.k = b.k AND b.k = c.k")
+    shape = shape_of("SELECT a.v FROM A a, B b, C c WHERE a.k = b.k AND b.k = c.k", IN_ORDER)
     # B leads A by 100 rows of A, C leads both.
     lags = {("A", "B"): -100.0, ("A", "C"): -200.0, ("B", "C"): -100.0}
     families = tuple(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import combinations, permutations, product
 
 from hypothesis import given, settings
@@ -38,15 +39,15 @@ STREAMS = {
 }
 
 
-def shape_of(cql: str) -> JoinShape:
-    """Return the shape of a query."""
+def shape_of(cql: str, streams: Mapping[str, Stream] = STREAMS) -> JoinShape:
+    """Return the shape of a query over some streams."""
     found: list[JoinShape] = []
 
     def choose(shape: JoinShape) -> Joining:
         found.append(shape)
         return best_orders(OrderCosts(OrderRates.of(shape, Profile()), SHIPPED))[0].joining
 
-    bind(cql, STREAMS, choose=choose)
+    bind(cql, streams, choose=choose)
     return found[0]
 
 
