@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -32,7 +33,9 @@ def expected_counts(directory: Path, streams: Streams, queries: Sequence[Query])
     """Return the number of results of every query by name; it is taken once and kept beside the files."""
     path = directory / _KEPT
     known: dict[str, int] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    identities = {q.name: f"{q.window_us} {q.a_below} {q.b_below}" for q in queries}
+    identities = {
+        q.name: f"{q.window_us} {q.a_below} {q.b_below}" + (" left" if q.left else "") for q in queries
+    }
     if missing := [q for q in queries if identities[q.name] not in known]:
         found = count_results(directory, missing, streams)
         known |= {identities[name]: count for name, count in found.items()}
@@ -55,6 +58,8 @@ def count_results(
     directory: Path, queries: Sequence[Query], streams: Streams, threads: int | None = None
 ) -> dict[str, int]:
     """Return the number of results of every query; ``threads`` are DuckDB's, None is all cores."""
+    if any(q.left for q in queries):
+        return _left_results(directory, queries, streams, threads)
     windows = sorted({q.window_us for q in queries})
     bounds = {
         "av": sorted({q.a_below for q in queries if q.a_below is not None}),
@@ -86,6 +91,27 @@ def count_results(
     }
 
 
+def _left_results(
+    directory: Path, queries: Sequence[Query], streams: Streams, threads: int | None
+) -> dict[str, int]:
+    """Return the number of results of LEFT JOINs: pairs, and rows of A without one but the last row."""
+    windows = sorted({q.window_us for q in queries})
+    with duckdb.connect(config={} if threads is None else {"threads": threads}) as connection:
+        connection.execute(
+            "CREATE TABLE pair AS SELECT a_us, d FROM "
+            f"({_pairs(directory, windows[-1], streams)}) WHERE d < {windows[-1]}"
+        )
+        # No two rows of A have the same time.
+        pairs, matched = (
+            connection.sql(f"SELECT {_reached('d', windows)} AS cell, count(*) FROM ({of}) GROUP BY ALL")
+            for of in ("FROM pair", "SELECT min(d) AS d FROM pair GROUP BY a_us")
+        )
+        more: Counter[int] = Counter(dict(pairs.fetchall()))
+        more.subtract(dict(matched.fetchall()))
+    rows = streams.rows - 1
+    return {q.name: rows + sum(more[n] for n in range(windows.index(q.window_us) + 1)) for q in queries}
+
+
 def _reached(column: str, steps: Sequence[float]) -> str:
     """Return how many steps, in ascending order, a value has reached: it is below the one with that index."""
     return " + ".join(["0", *(f"({column} >= {step!r})::INTEGER" for step in steps)])
@@ -99,7 +125,7 @@ def _pairs(directory: Path, largest_us: int, streams: Streams) -> str:
     if more:
         columns = "greatest(a.us, b.us, c.us) - least(a.us, b.us, c.us) AS d, a.v AS av, b.v AS bv"
         return f"SELECT {columns} FROM {a} a JOIN {b} b ON a.k = b.k JOIN {more[0]} c ON a.k = c.k"
-    columns = "abs(a.us - b.us) AS d, a.v AS av, b.v AS bv"
+    columns = "a.us AS a_us, abs(a.us - b.us) AS d, a.v AS av, b.v AS bv"
     if streams.zipf is None and streams.rows / streams.keys <= _MANY_CANDIDATES:
         return f"SELECT {columns} FROM {a} a JOIN {b} b ON a.k = b.k"
     near = f"(SELECT *, us // {largest_us} + unnest([-1, 0, 1]) AS w FROM {b})"

@@ -17,7 +17,7 @@ from pathlib import Path
 import duckdb
 import numpy as np
 
-from tests.bench.peers.workloads import SECOND_US, START_US, Streams
+from tests.bench.peers.workloads import DAY_US, SECOND_US, START_US, Streams
 from tests.bench.runs import write_part
 
 
@@ -35,6 +35,9 @@ def write_streams(root: Path, streams: Streams) -> Path:
             places = np.arange(number * per_file, (number + 1) * per_file, dtype=np.int64)
             keys, values = _keys(streams, rng, per_file, ranks), rng.random(per_file)
             ts_us = START_US + places * SECOND_US // streams.rate_per_s
+            if streams.ended and number == streams.files - 1:
+                ts_us[-1] += DAY_US
+                keys[-1] = -1 - seed
             write_part(unfinished, name, number, ts_us, k=keys, v=values)
     unfinished.rename(directory)
     return directory

@@ -54,5 +54,7 @@ def run_sluice(job: Job, timeout_s: float) -> tuple[Ran, Finished, dict[str, flo
         paced=True,
         versions={"Spark": pyspark.__version__, "Python": platform.python_version()},
     )
-    state = {} if job.streams.count > 2 else state_ratios(inputs, job.queries, held)
+    # Once the streams have ended, no row is of use.
+    compared = job.streams.count == 2 and not job.streams.ended
+    state = state_ratios(inputs, job.queries, held) if compared else {}
     return ran, finished, state

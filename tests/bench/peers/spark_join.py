@@ -46,7 +46,8 @@ def _join(spark: SparkSession, job: Job, query: Query) -> DataFrame:
         for before in job.streams.names[:number]:
             ts, of_name = F.col(f"{before}_ts"), F.col(f"{name}_ts")
             condition &= (ts > of_name - window) & (ts < of_name + window)
-        joined = joined.join(_side(spark, job, name, below.get(name)), condition)
+        how = "left_outer" if query.left else "inner"
+        joined = joined.join(_side(spark, job, name, below.get(name)), condition, how)
         if name != others[-1]:
             # Spark takes one event time per side. A calculated column is none.
             again = F.timestamp_micros(F.unix_micros(f"{name}_ts"))

@@ -44,8 +44,8 @@ def spark_session(job: Job) -> Iterator[SparkSession]:
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": str(job.cores),
         "spark.sql.streaming.numRecentProgressUpdates": "1000",
-        # A batch without rows only clears state, which no result waits for.
-        "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+        # A batch without rows clears state. No result waits for that but that of a row without a partner.
+        "spark.sql.streaming.noDataMicroBatches.enabled": str(any(q.left for q in job.queries)).lower(),
         # Also the bound on versions of the default store's state that are kept on disk.
         "spark.sql.streaming.minBatchesToRetain": "10",
         # Queries that run beside each other get a pool each: else their jobs follow one another.

@@ -70,6 +70,20 @@ def test_results_of_three_streams_are_counted_as_by_nested_loops(tmp_path: Path)
     assert sum(wanted.values()) > 0
 
 
+def test_results_of_left_joins_are_counted_as_by_nested_loops(tmp_path: Path) -> None:
+    streams = replace(FEW, keys=600, ended=True)
+    queries = [Query("q1", 20_000, left=True), Query("q2", 500_000, left=True), Query("q3", 10**7, left=True)]
+    directory = write_streams(tmp_path, streams)
+    a, b = (rows_of(directory, stream) for stream in streams.names)
+    found = {
+        q.name: [sum(x[1] == y[1] and abs(x[0] - y[0]) < q.window_us for y in b) for x in a[:-1]]
+        for q in queries
+    }
+    wanted = {name: sum(max(partners, 1) for partners in of_rows) for name, of_rows in found.items()}
+    assert expected_counts(directory, streams, queries) == wanted
+    assert streams.rows < wanted["q2"] < wanted["q3"]
+
+
 def test_csv_copies_hold_the_same_rows_in_order(tmp_path: Path) -> None:
     directory = write_streams(tmp_path, FEW)
     header, *lines = (

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 SECOND_US = 1_000_000
+DAY_US = 86_400 * SECOND_US
 START_US = 1_700_000_000 * SECOND_US
 STREAMS = ("A", "B", "C")
 
@@ -24,18 +25,22 @@ class Query:
         window_us: Window of all streams, a whole number of milliseconds.
         a_below: A.v is below this.
         b_below: B.v is below this.
+        left: Whether rows of A without a partner are results, too (LEFT JOIN).
     """
 
     name: str
     window_us: int
     a_below: float | None = None
     b_below: float | None = None
+    left: bool = False
 
     def cql(
         self, selected: str = "A.ts AS ats, B.ts AS bts, A.k AS k", names: tuple[str, ...] = STREAMS[:2]
     ) -> str:
         """Return the query over these streams in Sluice's language."""
         window = f"[RANGE {self.window_us // 1000} MILLISECONDS]"
+        if self.left:
+            return f"SELECT {selected} FROM A {window} LEFT JOIN B {window} ON A.k = B.k"
         bounds = [f"{s}.v < {b!r}" for s, b in (("A", self.a_below), ("B", self.b_below)) if b is not None]
         where = " AND ".join([*(f"A.k = {other}.k" for other in names[1:]), *bounds])
         return f"SELECT {selected} FROM {', '.join(f'{name} {window}' for name in names)} WHERE {where}"
@@ -52,6 +57,8 @@ class Streams:
         keys: Distinct keys.
         zipf: Exponent of the keys' frequencies; None is uniform.
         count: Number of streams, 2 or 3.
+        ended: Whether the last row of each stream comes a day after the others and has no partner, so that
+            it is decided of each other row whether it has one.
     """
 
     rows: int
@@ -60,6 +67,7 @@ class Streams:
     keys: int
     zipf: float | None = None
     count: int = 2
+    ended: bool = False
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -70,9 +78,8 @@ class Streams:
     def name(self) -> str:
         """Name of the directory: the same rows have the same name, whatever the workload."""
         skew = "uniform" if self.zipf is None else f"zipf{self.zipf:g}"
-        return f"{self.rows}-in-{self.files}-at-{self.rate_per_s}-{self.keys}-{skew}" + (
-            f"-{self.count}" if self.count > 2 else ""
-        )
+        more = (f"-{self.count}" if self.count > 2 else "") + ("-ended" if self.ended else "")
+        return f"{self.rows}-in-{self.files}-at-{self.rate_per_s}-{self.keys}-{skew}{more}"
 
     def first(self, part: float) -> Streams:
         """Return so much of the beginning: whole files, or smaller ones where too few would be left."""
@@ -111,7 +118,7 @@ class Workload:
     def asked(self, most: int | None) -> tuple[Query, ...]:
         """Return so many queries, the smallest and largest windows among them; one has no filter."""
         if most == 1:
-            return (Query("largest", max(q.window_us for q in self.queries)),)
+            return (Query("largest", max(q.window_us for q in self.queries), left=self.queries[0].left),)
         if most is None or len(self.queries) <= most:
             return self.queries
         ordered = sorted(self.queries, key=lambda q: (q.window_us, q.name))
@@ -206,6 +213,14 @@ WORKLOADS = {
             peers=("sluice", "sluice-one", "spark-one", "spark-hand", "flink-heap", "duckdb"),
             enough_s=160.0,
             weight=2.0,
+        ),
+        # Many-keys as LEFT JOINs: half of the rows of A have no partner in the largest window.
+        Workload(
+            name="left",
+            streams=replace(_MANY_KEYS, ended=True),
+            queries=tuple(replace(query, left=True) for query in _twelve(30.0)),
+            peers=("sluice", "sluice-one", "spark-one", "spark-one-rocksdb", "spark-each", "duckdb"),
+            enough_s=160.0,
         ),
         # 0.5 s of event time per batch, always a batch behind: what a batch costs at the least.
         Workload(
