@@ -100,7 +100,7 @@ class SluiceError(Exception):
 
 @contextmanager
 def error_path(*path: str | int) -> Iterator[None]:
-    """Put a place in a document before the place that an error names."""
+    """Prefix the path of an error that is raised inside with a path in the document."""
     try:
         yield
     except SluiceError as error:

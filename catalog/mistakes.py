@@ -67,7 +67,9 @@ _BOUNDS = ("greater_than_equal", "greater_than", "less_than_equal", "less_than")
 
 @dataclass(frozen=True, slots=True)
 class TextLike:
-    """Annotation of a text that must match a pattern; its error says what to write instead of the pattern.
+    """Annotation of a text that must match a pattern.
+
+    The error describes the expected form in words and does not show the pattern.
 
     Attributes:
         pattern: Regular expression; schemas show it.

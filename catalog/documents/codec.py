@@ -46,14 +46,16 @@ def encode(value: object) -> bytes:
 
 
 def encode_short(value: object) -> bytes:
-    """Return the JSON document of a value without the fields that have their default, which decode alike.
+    """Return the JSON document of a value, without the fields that have their default value.
+
+    ``decode`` returns the same value from it.
 
     >>> from catalog.values.counters.family_counters import SliceCounters
     >>> encode_short(SliceCounters("s1s2-52383a8d", "a", 1, rows=7))
     b'{"family":"s1s2-52383a8d","side":"a","slice":1,"rows":7}'
 
     Args:
-        value: As of ``encode``.
+        value: See ``encode``.
 
     Returns:
         UTF-8 JSON.

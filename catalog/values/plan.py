@@ -375,12 +375,12 @@ class FamilyPlan:
         return self.clock_a, self.clock_b
 
     def ranks_of(self, side: str) -> tuple[str, ...]:
-        """Return the columns of an intermediate that are ranks of rows; all queries agree in them."""
+        """Return the columns of an intermediate that are ranks of rows; they are the same for all queries."""
         return tuple(sorted({name for q in self.queries for name, _ in q.expires(side) if is_rank(name)}))
 
     @property
     def sides_with_ranks(self) -> frozenset[str]:
-        """Sides that are intermediates of which some row has a rank."""
+        """Sides whose rows are those of an intermediate and have ranks."""
         return frozenset(side for side in ("a", "b") if self.ranks_of(side))
 
     @property
@@ -400,7 +400,7 @@ class FamilyPlan:
 
     @property
     def of_absence(self) -> bool:
-        """Return whether it never has inner joins; its id tells."""
+        """Return whether the family can have no inner joins, as its id says."""
         return "-absence" in self.id
 
     @property

@@ -143,8 +143,9 @@ class Query:
             again for the later rows (``catalog.steps``).
         spreads: Whether the buckets of a key share the rows of its one preserved side, and all of them have
             the other side's rows (``operators.kernels.fragments``). Such queries are a family of their own.
-        beside_inner: Whether an outer, semi or anti join is of the family of inner joins with its key, whose
-            slices it shares then, and whose keys have one bucket each (``planner.families.families``).
+        beside_inner: Whether an outer, semi or anti join belongs to the family of the inner joins with its
+            key. Then it shares their slices, and each key of the family has one bucket
+            (``planner.families.families``).
     """
 
     id: int

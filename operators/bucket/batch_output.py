@@ -42,7 +42,7 @@ class BatchOutput:
     began_us: int | None = None
 
     def add_results(self, family: str, rows: pa.RecordBatch, routes: RouteCounts) -> None:
-        """Add pairs of a family that may have others, of other queries and with other columns, already."""
+        """Add pairs to the results of a family; those it has may be of other queries, with other columns."""
         if family in self.results:
             parts = [pa.Table.from_batches([each]) for each in (self.results[family], rows)]
             whole = pa.concat_tables(parts, promote_options="default").combine_chunks()

@@ -87,7 +87,7 @@ class Bucket:
         plan_changed: Whether this batch put another plan in force.
         closed_groups: Groups that come out in this batch, per family id.
         late_groups: Ids of families whose groups do not come out before the next batch.
-        last_pairs: Pairs of queries that leave in this batch, per family id, of rows that still wait.
+        last_pairs: Pairs of rows that still wait, for the queries that leave in this batch, per family id.
         late_rows: Ids of families whose rows are not joined before the next batch.
         arrived: Watermark and newest event time of exchanged intermediates by id, as of the batch that sent
             their pairs (``operators.steps.exchange``).
@@ -154,7 +154,8 @@ class Bucket:
         again = PairsAgain.of(self.families, families, version)
         held = held_back(ordered_families, start.sides) if again.makers else {}
         if self.late_rows:
-            # Partners of the rows that wait for the next batch wait, too; some may wait since a batch before.
+            # Rows that wait for the next batch may have come in an earlier one: no row that may be a partner
+            # of the oldest of them is purged.
             sorting = [rows for joins in self.families.values() for rows in joins.sorting.values()]
             oldest = min((segment.t_min for rows in sorting for segment in rows.segments), default=MOST)
             held |= {f.id: least(oldest, least(*start.sides(f).values())) for f in families if f.ordered}
@@ -421,7 +422,7 @@ class Bucket:
         known = self.terms.get(family.id, {side: {} for side in SIDES})
         terms: Terms = {side: {} for side in SIDES}
         marks: Marks = {side: {} for side in SIDES}
-        # Rows that wait for their place in the order meet when the other stream has passed them long since.
+        # Rows that wait for their place in the order are joined long after the other stream has passed them.
         sorts = family.memory.sorts or (former is not None and former.family.plan.memory.sorts)
         for side, other in (("a", "b"), ("b", "a")):
             opposite = reached[other]

@@ -59,8 +59,8 @@ class FamilyBatch:
         held_back: Event time beyond which no row is purged, where pairs of the family are made again.
         idle: Ids of streams of which no row is expected for now.
         groups_wait: Whether groups that are due come out in the next batch.
-        earlier: Rankings of earlier families of which rows have ranks, by the side of these rows.
-        rows_wait: Whether all rows of streams wait until the next batch.
+        earlier: Rankings of earlier families that gave the rows of a side their ranks, by side.
+        rows_wait: Whether all rows of streams wait until the next batch; pairs of earlier steps do not.
     """
 
     joins: FamilyJoins
@@ -265,7 +265,7 @@ class FamilyBatch:
         return probing, resting
 
     def _resting(self, side: str, came: Segment, placed: Placed | None = None) -> Segment:
-        """Return which of the rows that came rest in this bucket."""
+        """Return the new rows of a side that rest in this bucket."""
         plan, fragments = self.joins.family.plan, self.joins.family.fragments
         # Pairs stay in their bucket, so the rows that they may meet go to all buckets of a key.
         stays = is_intermediate(plan.stream_a) and not is_exchanged(plan.stream_a)
@@ -310,11 +310,11 @@ def last_pairs(
     reached: ClockProgress,
     newest: ClockProgress,
 ) -> dict[str, PairTable]:
-    """Join all rows that wait for their place in the order at once.
+    """Join all rows that wait for their place in the order, without waiting any longer.
 
     Args:
         plan: Ordered joins (``ordered_joins_of``).
-        families: Joins of its families; they are of no further use.
+        families: Joins of its families, which are used up.
         place: Number of the bucket, and of all buckets.
         reached: Progress of the streams and intermediates of the plan.
         newest: Greatest clock of each.
@@ -341,7 +341,7 @@ def last_pairs(
             exchanged=(),
             again=again,
             held_back={},
-            # Of an idle stream no row waits.
+            # Rows of an idle stream do not wait.
             idle=frozenset(stream.id for stream in plan.streams),
         )
         pairs = found[family.id] = part.pairs(BatchOutput())

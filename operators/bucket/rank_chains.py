@@ -17,7 +17,7 @@ from operators.ranks.ranking import Ranking
 def earlier_rankings(
     plan: FamilyPlan, joins: Mapping[str, FamilyJoins], made_in: Mapping[int, FamilyPlan]
 ) -> dict[str, list[Ranking]]:
-    """Return the rankings of which rows of a family have ranks, by side (``FamilyPlan.ranks_of``).
+    """Return the rankings that gave the rows of a family their ranks, by side (``FamilyPlan.ranks_of``).
 
     Args:
         plan: The family.
@@ -79,7 +79,7 @@ def _earlier(plan: FamilyPlan, made_in: Mapping[int, FamilyPlan]) -> Iterator[Fa
 def _ranking(
     stream_id: int, column: str, joins: Mapping[str, FamilyJoins], made_in: Mapping[int, FamilyPlan]
 ) -> Ranking:
-    """Return the ranking behind a column of an intermediate: each family puts the side of its rows before."""
+    """Return the ranking behind a column of an intermediate; each family puts a side before its name."""
     side, _, rest = column.partition(".")
     maker = made_in[stream_id]
     if "." in rest:

@@ -136,7 +136,7 @@ def _take_ranked(family: CompiledFamily, old: RankedRows, new: RankedRows, numbe
     for side, waiting in old.waiting.items():
         for segment in waiting.segments:
             if copied_side(family.plan) is None:
-                # They rest in one bucket of their key only once they are joined.
+                # Rows rest in one bucket of their key once they are joined. Until then, all have them.
                 here = family.fragments.comes_to(segment.key, number, buckets)
             else:
                 here = _here(family, side, segment, number, buckets)
@@ -191,7 +191,7 @@ def _take(old: FamilyJoins, new: FamilyJoins, number: int, buckets: int) -> None
             admitted = (chain.admitted(side, rows) for rows in waiting)
             chain.slices[side][0].segments += [rows for rows in admitted if rows is not None]
     for side, sorting in old.sorting.items():
-        # They rest in one bucket of their key only once they are joined.
+        # Rows rest in one bucket of their key once they are joined. Until then, all have them.
         coming = (
             segment.take(np.flatnonzero(old.family.fragments.comes_to(segment.key, number, buckets)))
             for segment in sorting.segments

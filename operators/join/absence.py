@@ -188,7 +188,7 @@ class Absence:
             due: What ``due`` returned.
             pairs: The batch's pairs with their matches; takes the results.
             watermarks: Watermark per side at the end of the batch.
-            repeated: Sides of which one row may have matches in several segments in this batch.
+            repeated: Sides on which a row may have matches in several segments in this batch.
         """
         self.given, self.found = dict.fromkeys(SIDES, 0), dict.fromkeys(SIDES, 0)
         self.unmatched.clear()
@@ -422,7 +422,7 @@ class Absence:
 
 
 def _nearest_of_all(found: GroupMarks) -> tuple[Int64s, Int64s, Bools]:
-    """Return the nearest matches of rows that may be in several segments, over all of these.
+    """Return the nearest matches of rows over all segments; a row may be in several of them.
 
     Returns:
         int64[n] ahead, int64[n] behind, and bool[n], which of the marks of a row is the first.

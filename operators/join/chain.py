@@ -91,7 +91,7 @@ class Chain:
 
         Args:
             fresh: New rows of the family per side that are not late: the males.
-            resting: Those of them that rest in this bucket: the females. Mostly the very same segments.
+            resting: Those of them that rest in this bucket: the females; mostly the same segments.
             watermarks: Watermark per side at the end of the batch.
             pairs: Takes the joined pairs.
             opened: Females per side that came in earlier batches and enter now (``operators.parking``).
@@ -151,12 +151,12 @@ class Chain:
 
         Args:
             released: Rows per side whose ranks are now final, with their clocks: the males.
-            resting: Those of them that rest in this bucket: the females. Mostly the very same segments.
+            resting: Those of them that rest in this bucket: the females; mostly the same segments.
             ranked: Ranks of the family's rows.
             watermarks: Watermark per side at the end of the batch.
             searched: Sides on which segments are searched for rows that have left on the clock of their key.
             pairs: Takes the joined pairs.
-            earlier: Rankings of earlier families of which rows have ranks, by the side of these rows.
+            earlier: Rankings of earlier families that gave the rows of a side their ranks, by side.
         """
         for side in SIDES:
             for state in self.slices[side]:
@@ -193,7 +193,7 @@ class Chain:
     def _admitted(
         self, fresh: Mapping[str, Sequence[Segment]], resting: Mapping[str, Sequence[Segment]]
     ) -> tuple[dict[str, list[Segment | None]], dict[str, list[Segment | None]]]:
-        """Return the rows that come to this join, and those that come and rest in this bucket, per side."""
+        """Return, per side, the rows that this join admits: those that came, and those that rest here."""
         admitted = {side: {id(rows): self.admitted(side, rows) for rows in fresh[side]} for side in SIDES}
         females = {
             side: [

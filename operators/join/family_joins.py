@@ -187,7 +187,8 @@ class FamilyJoins:
                 slices = [state for chain in self.chains.values() for state in chain.slices[side]]
                 self.closed[other].lose([state.counts.closed for state in slices])
         if absence is not None:
-            # A new row may rest in another segment than the one that probes: without rows of closed keys.
+            # A new row may be in two segments: the one that probes, and the one that rests, which has no rows
+            # of closed keys.
             repeated = {
                 side
                 for side in SIDES
@@ -239,7 +240,7 @@ class FamilyJoins:
             counted: All new rows of the counted sides that are not late (``operators.ranks.rank_rows``).
             watermarks: Watermark per side at the end of the batch.
             resting: Returns those rows of a side that rest in this bucket.
-            earlier: Rankings of earlier families of which rows have ranks, by the side of these rows.
+            earlier: Rankings of earlier families that gave the rows of a side their ranks, by side.
 
         Returns:
             The joined pairs of the batch.

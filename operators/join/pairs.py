@@ -201,28 +201,29 @@ class PairBuilder:
         )
 
     def _entered(self, a: CandidateSide, b: CandidateSide) -> RowClasses | None:
-        """Return the queries of which one of the two rows came after their activation; None if all are."""
+        """Return, per pair, the queries that take it by the version of its later row; None if all do."""
         activations = self.router.activations
         if activations is None:
             return None
         newest = int(activations.versions[-1])
-        # New rows are later ones, so this is asked only while rows wait for their place in the order.
+        # If all rows of a side are new, each pair has a new row. Otherwise rows have waited for their place
+        # in the order.
         if any(all(run.rows.epoch_min >= newest for run in side.runs) for side in (a, b)):
             return None
         epochs = [side.gathered(Segment.epochs) for side in (a, b)]
         return activations.classes(np.maximum(*epochs))
 
     def _in_rows(self, a: CandidateSide, b: CandidateSide, behind: Int64s, ties: Bools) -> list[RowClasses]:
-        """Return the queries in whose windows of rows the rows of intermediates are, as classes of the pairs.
+        """Return the queries whose windows of rows contain the rows of intermediates, as classes of pairs.
 
-        The newest row of a pair says which other ones are in their windows. If its two sides are equally new,
-        their newest rows may all be in the windows of one side or all in those of the other one.
+        The windows end at the newest row of a pair. If both sides have the same newest event time, it is
+        enough that the newest rows of one of them are in their windows.
 
         Args:
             a: Side a of n candidates.
             b: Side b.
             behind: int64[n], distances on b's clock.
-            ties: bool[n], which of them have equal event times.
+            ties: bool[n], which of the candidates have sides of equal event times.
         """
         counted = [("a", *each) for each in _in_windows(self.router.ranks, self.layout_a, a, b)]
         counted += [("b", *each) for each in _in_windows(self.router.ranks_b, self.layout_b, b, a)]
@@ -356,13 +357,15 @@ def _times(rows: CandidateSide, layout: SideLayout, name: str, newest: Int64s) -
 def _in_windows(
     ranks: Sequence[tuple[str, TimeBounds]], layout: SideLayout, own: CandidateSide, other: CandidateSide
 ) -> Iterator[tuple[RowClasses, Bools]]:
-    """Yield for each stream with ranks the queries whose windows have its rows, and its newest rows.
+    """Yield, for each stream with ranks, the queries whose windows contain its rows, and its newest rows.
+
+    Its newest rows are those that are not older than the other side.
 
     Args:
         ranks: Columns of a side with ranks, and bounds on them.
         layout: Columns of the side.
         own: The side of n candidates.
-        other: The other side, whose event times count.
+        other: The other side; windows end at its event times.
     """
     for place, (name, bounds) in enumerate(ranks):
         rank = own.read(layout, name).to_numpy()
@@ -371,16 +374,16 @@ def _in_windows(
 
 
 def _of_ties(counted: Sequence[tuple[str, RowClasses, Bools]], ties: Bools, everyone: int) -> RowClasses:
-    """Return the queries in whose windows the rows of pairs are, where some sides have equal event times.
+    """Return the queries whose windows contain the rows of pairs, some of which are ties.
 
     Args:
-        counted: For each stream its side, the queries whose windows have its rows, and which of these have
-            the newest event time if the pair is a tie.
+        counted: For each stream: its side, the queries whose windows contain its rows, and which of these
+            rows have the newest event time if the pair is a tie.
         ties: bool[n], which pairs have sides of equal event times.
         everyone: Set of all queries.
     """
     codes = np.zeros(len(ties), dtype=np.int64)
-    # Queries whose windows have the older rows, the newest rows of a, and those of b.
+    # Three sets of queries, whose windows contain the older rows, the newest rows of a, and those of b.
     found = [(everyone, everyone, everyone)]
     for side, classes, newest in counted:
         assert classes.codes is not None, "bounds give each row a class"

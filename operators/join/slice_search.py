@@ -101,11 +101,11 @@ class SliceSearch:
             self.rings[side].counts.scanned += sum(p.scan.scanned for p in probings if p.scan is not None)
 
     def _count_results(self, apart: Int64s) -> None:
-        """Count pairs in the slices in whose interval their rows are apart, wherever they were made.
+        """Count each pair in the slice whose interval has the distance of its rows, wherever it was made.
 
         Args:
-            apart: int64[classes], how many pairs are of each distance class; those of no distance count on
-                a's side.
+            apart: int64[classes], number of pairs in each distance class; pairs at distance 0 count on a's
+                side.
         """
         bounds = self.join.builder.router
         first_b = len(bounds.bounds_a) + 1
@@ -128,14 +128,14 @@ class SliceSearch:
         reach: Reach,
         reached: int | None,
     ) -> list[Probing]:
-        """Return the segments of a side that males may meet, with the males that come so far."""
+        """Return the segments of a side that males may meet, with the males that reach them."""
         probings = []
         reaching: Int64s | None = None
         keys, times, oldest, newest = males.key, males.ts, males.t_min, males.t_max
         arrivals = None if self.rings is None else self.rings[side].arrivals(males)
         slices = self.slices[side]
-        # Males that come to the first slice were admitted to the join: they reach one of its queries. Of the
-        # queries that reach a slice all reach those before it, too.
+        # Males that come to the first slice were admitted to the join: they reach one of its queries. Each
+        # query that reaches a slice also reaches the slices before it.
         all_come = bisect_left(
             slices[1:], True, key=lambda state: classes.serving(len(males), state.reach) is not None
         )
@@ -169,7 +169,7 @@ class SliceSearch:
     def _scans(
         self, side: str, number: int, males: Arrivals, reached: int | None
     ) -> list[tuple[Segment, Scan]]:
-        """Let males scan the rings of a slice; rows expire in the last one alone."""
+        """Let males scan the rings of a slice; rows expire in the last slice only."""
         assert self.rings is not None, "slices without rings are merged"
         segments, rings = self.slices[side][number].segments, self.rings[side]
         if number + 1 == len(self.slices[side]):

@@ -24,8 +24,9 @@ from operators.kernels.types import INT64S, INT64S_READ, UINT64S, UINT64S_READ
 _BITS_PER_KEY = 24
 _WORDS, _WORD_BITS = 8, 64
 _BLOCK_BITS = _WORDS * _WORD_BITS
-#: Multipliers of the finalizer of MurmurHash3, by which bits far apart depend on each other. The hash of
-#: ``kernels.keys`` chooses the bucket of a key, so in one bucket some of its bits would always be the same.
+#: Multipliers of the finalizer of MurmurHash3, which makes bits that are far apart depend on each other. The
+#: hash of ``kernels.keys`` does not serve: it chooses the bucket of a key, so keys of one bucket have some
+#: bits of it in common.
 _FIRST, _SECOND = np.uint64(0xFF51AFD7ED558CCD), np.uint64(0xC4CEB9FE1A85EC53)
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _ONE, _SIX, _HALF, _MIX, _LAST_BIT = (np.uint64(n) for n in (1, 6, 32, 33, _WORD_BITS - 1))

@@ -36,11 +36,11 @@ class RouteCounts:
 
 
 def add_up(queries: tuple[int, ...], parts: Sequence[RouteCounts]) -> RouteCounts:
-    """Return the routes of several lots of pairs, each once, by number.
+    """Return the routes of several sets of pairs, each route once, sorted by number.
 
     Args:
-        queries: Queries of the routes; asked where there are no pairs.
-        parts: Routes of each lot, whose queries may differ.
+        queries: Queries of the routes; used only if there are no parts.
+        parts: Routes of each set of pairs; the queries of parts may differ.
 
     Raises:
         InvariantBroken: Two sets of queries have the same number.

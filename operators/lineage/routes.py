@@ -47,14 +47,15 @@ class TimeBounds:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Activations:
-    """Queries that take earlier rows, but only with a later one.
+    """Queries that take earlier rows, but only in pairs with a row that came after their activation.
 
     Two earlier rows meet after the activation of a query only if one of them has waited for its place in the
     order of its stream.
 
     Attributes:
         versions: Distinct plan versions that activated such queries, ascending, int64.
-        entered: Queries that are not among them, or were activated, up to each version; first before any.
+        entered: Sets of queries that take a pair, by the version of its later row: all other queries, and
+            such queries up to each version. The first set is for rows before all versions.
     """
 
     versions: Int64s
@@ -82,7 +83,7 @@ class Router:
         ranks: The same by the column of a that has the rank of a row: how many rows of its stream may come
             after it, up to the event time of b.
         ranks_b: The same by the column of b, up to the event time of a.
-        activations: Queries of which a pair needs a later row; None if every pair has one.
+        activations: Queries that need a later row in each pair; None if every pair has one.
     """
 
     query_ids: tuple[int, ...]

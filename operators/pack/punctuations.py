@@ -86,7 +86,8 @@ def closings_of_side(
         contract: Rules by which its keys are closed.
         rows: Rows of the partition.
         ts: int64[n], their event times.
-        promises: Punctuations of the stream, or closings by its rows, that the side uses.
+        promises: Punctuations in the partition, of which the side uses those on its key. There may be none if
+            its rows close keys.
 
     Returns:
         Closings and whether they close; the first and last row if the side is clustered and has rows

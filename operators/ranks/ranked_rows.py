@@ -6,10 +6,10 @@ The rows that stand between the two rows of a pair decide whether it is a result
 watermark of each counted stream has passed them. Then all rows of both sides before that time are released
 together. After that, only a stream that is not counted can still bring a row before that time.
 
-In a join of more than two streams, a side may be an intermediate whose rows have ranks already: those of rows
-whose streams have windows of rows. Then rows of the other side also wait for its watermark, and are released
-with the numbers of rows of these streams (``clocked_rows.counting``). The rankings are those of the earlier
-families.
+In a join of more than two streams, a side may be an intermediate whose rows already have ranks, one for each
+of their streams with a window of rows. Then rows of the other side also wait for the watermark of the
+intermediate, and are released with the numbers of rows of these streams (``clocked_rows.counting``). The
+rankings are those of the earlier families.
 
 Source: State-Slice (VLDB 2006) says that windows of rows are sliced in the same way as windows of time.
 """
@@ -81,7 +81,7 @@ class RankedRows:
             fresh: New rows per side that are not late.
             counted: All new rows of the counted sides that are not late (``rank_rows``).
             watermarks: Watermark per side at the end of the batch.
-            earlier: Rankings of earlier families of which rows have ranks, by the side of these rows.
+            earlier: Rankings of earlier families that gave the rows of a side their ranks, by side.
         """
         for side, ranking in self.rankings.items():
             ranking.add(counted[side])

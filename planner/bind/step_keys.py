@@ -75,7 +75,7 @@ class Joining:
 
     Attributes:
         positions: Positions in FROM, in the order in which they are joined; those of a group stand together.
-        again: Streams whose combinations do not rest in the step that joins another one
+        again: Sets of streams whose combinations do not rest in the step that joins one more stream
             (``may_be_made_again``).
     """
 

@@ -99,7 +99,7 @@ def bind_steps(
         timed = not ordered and not counts_rows
         joining = tree.joining(equal, found.linked, found.distances, timed=timed)
     elif choose is not None and by_keys and not counts_rows:
-        # Costs are known of orders in which each step has a key and no window is of rows.
+        # Costs are known only where each step has a key and no window counts rows.
         joining = choose(join_shape(scope, found, equal, ordered=ordered))
     scope = scope.in_order(joining.positions)
     keys = step_keys(joining.positions, [this.stream.id for this in scope.written], equal)

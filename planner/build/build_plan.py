@@ -361,7 +361,7 @@ def chooses_band(
         replanned: Ids of families that are planned again.
     """
     settled = set() if previous is None else {f.id for f in previous.families} - set(replanned)
-    # The others, perhaps ten thousand, are of no family without a key.
+    # The other queries, perhaps ten thousand, belong to families with a key.
     keyless = families(q for q in queries if not q.key or q.left is not None)
     return any(
         len(candidate_bands((q.residual for q in members), _types(members, streams))) > 1

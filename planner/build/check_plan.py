@@ -223,7 +223,8 @@ def _check_history(plan: Plan, previous: Plan | None) -> None:
     for family in plan.families:
         old = before.get(family.id)
         was = {} if old is None else {q.id: q for q in old.queries}
-        # The same object, as most of ten thousand queries are, means the same: its bits keep their filters.
+        # Of ten thousand queries most are the same objects as before. Such a query means the same, because
+        # its bits keep their filters.
         came += _meanings(family, [q for q in family.queries if was.get(q.id) is not q])
     ids = {query.id for query, _ in came}
     since: dict[int, int] = {}

@@ -1,13 +1,14 @@
-"""Place of a query that enters: the family that it is of, and where the rows that it judges rest.
+"""Place of a query that enters: its family, and the buckets in which the rows that it judges rest.
 
-Inner joins are of the family of their streams and key. For an outer, semi or anti join there are three:
+An inner join belongs to the family of its streams and key. For an outer, semi or anti join, one of three
+families is chosen:
 
-    beside inner joins        shares their slices; every key of the family has one bucket as long as it lives
-    absence of one side       with ``partitioning: replicate`` the buckets of a key share the judged rows
-    absence                   shares slices with its like; every key has one bucket
+    beside inner joins        shares their slices; every key has one bucket while the family has such a query
+    absence of one side       with ``partitioning: replicate``, the buckets of a key share the judged rows
+    absence                   shares slices with other outer, semi and anti joins; every key has one bucket
 
-It is of the first one where the keys of the inner joins have one bucket anyway. A query never changes its
-family, so this is decided when it enters.
+The first one is chosen where the keys of the inner joins have one bucket each anyway. A query never changes
+its family, so the family is chosen when the query enters.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from planner.build.replication import HASHED, chosen_replication
 from planner.costs.rates import family_rates
 from planner.families.families import Family, family_of, planned_query
 
-#: Joins of such windows leave their segments closed (``operators.lazy``). Verdicts have all segments opened.
+#: Joins with windows of this length keep their segments closed (``operators.lazy``). Verdicts open them all.
 LONG_US: Final = 3_600_000_000
 
 
@@ -36,10 +37,10 @@ class QueryPlaces:
         partitioning: Who chooses over how many buckets the rows of a key spread.
         streams: Registered streams by name.
         previous: Plan version in force; None before the first.
-        profile: Returns what is known of the streams and keys of some queries, frequent keys among it; None
+        profile: Returns the statistics of the streams and keys of some queries, including frequent keys; None
             where nothing is sampled.
-        hashed: Whether the keys of inner joins that do not run yet would have one bucket each, by family, as
-            far as it was asked.
+        hashed: Whether the keys of inner joins that do not run yet would have one bucket each, by family.
+            Filled when needed.
     """
 
     partitioning: Partitioning
@@ -49,7 +50,7 @@ class QueryPlaces:
     hashed: dict[str, bool] = field(default_factory=dict)
 
     def placed(self, query: Query) -> Query:
-        """Return a query that enters, or enters again, with its place."""
+        """Return a query that enters, or enters again, with ``spreads`` and ``beside_inner`` set."""
         if query.kind == "inner":
             return query
         found = spread_query(replace(query, beside_inner=False), self.partitioning, self.streams)
@@ -83,10 +84,10 @@ class QueryPlaces:
 
 
 def spread_query(query: Query, partitioning: Partitioning, streams: Mapping[str, Stream]) -> Query:
-    """Return a query that enters, with the rows that it judges spread over buckets where they are to be.
+    """Return a query that enters; ``spreads`` is set if buckets are to share the rows that it judges.
 
-    They are from the first row on or never: a bucket that a key spreads to later would lack the rows of the
-    other side, which rest in all buckets of their key.
+    Such rows are spread from the first row on or never. A bucket to which a key spreads later would lack the
+    rows of the other side, which rest in all buckets of their key.
 
     Args:
         query: The query.
@@ -104,5 +105,5 @@ def _takes_verdicts(family: FamilyPlan, query: Query) -> bool:
     """Return whether an outer, semi or anti join may enter a family of inner joins that runs."""
     longest_us = max(max(member.w_a_us, member.w_b_us) for member in family.queries)
     closed = longest_us >= LONG_US and longest_us > max(query.a.window_us, query.b.window_us)
-    # Of rows in rings none are judged, and rows of which pairs are made again stay until these are made.
+    # Rows in rings cannot be judged. Rows whose pairs are made again must stay until these have been made.
     return family.judges_absence or not (closed or family.probe.has_rings or family.hands_on)

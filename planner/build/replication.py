@@ -199,9 +199,9 @@ def refuse_spread_pairs(families: Sequence[FamilyPlan]) -> None:
 
 
 def spread_pairs(families: Sequence[FamilyPlan]) -> Iterator[tuple[FamilyPlan, FamilyPlan]]:
-    """Yield families that join pairs with pairs, each with a family there that has keys in several buckets.
+    """Yield each family that joins pairs with pairs, with a family that has rows of a key in several buckets.
 
-    That is itself, or one whose pairs come to it in the same bucket.
+    The second is the family itself, or one that hands its pairs to it within a bucket.
     """
     joining = [family for family in families if is_intermediate(family.stream_b)]
     made_in = makers(families) if joining else {}

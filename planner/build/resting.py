@@ -20,8 +20,9 @@ def unrested_families(
 
     Rows rest once some query of the family wants it, and as long as the family has queries. They also rest
     where rows of the step before may be missing when they are made again: rows of heavy keys, which several
-    buckets share, rows whose key the other stream closes, and rows in rings. So they do where outer, semi or
-    anti joins judge the rows of the step before, which are decided while slower streams may still need them.
+    buckets share, rows whose key the other stream closes, and rows in rings. They also rest where outer, semi
+    or anti joins judge the rows of the step before: a row may be decided, and leave, while slower streams
+    still need it.
 
     Args:
         grouped: Queries by family, as steps.

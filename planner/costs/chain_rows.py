@@ -1,11 +1,11 @@
-"""Rows of one side of a join, held and probing, by the boundaries at which its chain can be cut.
+"""Expected rows of one side of a join, held and probing, by the boundaries where its chain can be cut.
 
     boundaries           0                 w1            w2        w3
     rows that enter      P(q1, q2 or q3)   P(q2 or q3)   P(q3)     0       a slice starting here
-    rows that probe it   the same of the other side's filters
+    rows that probe it   the same for the other side's filters
 
-What they cost is for ``planner.costs.loads``. Queries that differ in neither windows nor filters count as
-one here: ten thousand queries may have a few thousand pairs of windows.
+``planner.costs.loads`` derives the work from these rows. Queries with the same windows and filters count as
+one here: ten thousand queries may have only a few thousand pairs of windows.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ class Reaching:
     """Rows of a side that reach the slices of a chain.
 
     Attributes:
-        rows: Those that come to the join.
-        ends: Largest window of the chain's side of the queries with each filter of these rows.
-        per_s: Rows per second that reach a slice, by boundary at which it starts.
-        keeps: Filters of which such a row passes one.
+        rows: Rows that come to the join.
+        ends: For each filter of these rows, the largest window on the chain's side of its queries.
+        per_s: Rows per second that reach a slice, by the boundary where it starts.
+        keeps: Filters of which a row that reaches a slice passes at least one, by the same boundary.
     """
 
     rows: RowClass
@@ -52,16 +52,17 @@ class Reaching:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ChainRows:
-    """Rows of every slice that one side of a join can have, by the boundaries of its ends.
+    """Rows of every slice that one side of a join can have, by the boundaries where it starts and ends.
 
     Attributes:
         side: Side whose rows the chain holds.
         boundaries_us: 0, every distinct window of the join's queries, and other ends of the chain, ascending.
-        seconds: The same in seconds; unbounded is the horizon.
-        left: Fraction of rows that are left at this age.
+        seconds: The boundaries in seconds; an unbounded one is the horizon.
+        left: Fraction of rows that are still held at the age of each boundary.
         lasting: Integral of ``left`` from 0 to each boundary.
-        keep: Number of the filter of a slice starting here; equal for equal filters.
-        own: Rows of the side, if all were left.
+        keep: Number that stands for the filters of a slice that starts at each boundary; equal filters have
+            equal numbers.
+        own: Rows of the side, as if none had left.
         other: Rows of the other side, which probe.
         storage: Segments of the slices.
     """
@@ -102,7 +103,7 @@ class SearchLoads:
 
     Attributes:
         males_per_s: Opposite rows that probe each slice, float64.
-        segments: Segments that one bucket holds of it.
+        segments: Segments of each slice that one bucket holds.
         candidates_per_s: Males times rows held.
         matches_per_s: Candidates of equal key.
         inserted_per_s: Rows that enter the first slice.
@@ -185,7 +186,7 @@ def _filter_ends(queries: Sequence[PlannedQuery], of: SideName, side: SideName) 
 
 
 def _bits_beyond(ends: Mapping[int | None, int], boundaries: Sequence[int]) -> list[Bits]:
-    """Return the filters of the queries that reach beyond each boundary; the same object while none ends."""
+    """Return the filters of the queries that reach beyond each boundary; equal neighbours are one object."""
     waiting = sorted(ends.items(), key=lambda item: item[1])
     reached: Bits = frozenset()
     reaching = []

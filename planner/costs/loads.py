@@ -63,7 +63,7 @@ def slice_loads(family: Family | FamilyPlan, join: JoinPlan, rates: FamilyRates)
 def search_loads(
     family: Family | FamilyPlan, join: JoinPlan, rates: FamilyRates
 ) -> tuple[SearchLoads, SearchLoads]:
-    """Return what it takes to search the slices of a join, of a and of b: a part of ``slice_loads``.
+    """Return the loads of searching the slices of a join, of a and of b; they are part of ``slice_loads``.
 
     Args:
         family: The family.

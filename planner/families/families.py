@@ -112,7 +112,7 @@ def family_of(query: Query) -> str:
 
 
 def is_apart(query: Query) -> bool:
-    """Return whether a query is of a family without inner joins."""
+    """Return whether a query belongs to a family that has no inner joins."""
     return query.kind != "inner" and not query.beside_inner
 
 
@@ -135,19 +135,19 @@ def family_id(
 ) -> str:
     """Return the id of a family, the same in every version and process.
 
-    Queries that ask about absence are a family of their own where keys of inner joins may be in several
-    buckets: all partners of a row must come to one, and fragments may only grow. Which of both families they
-    are of is decided when they enter (``planner.build.place_query``). Those that spread the rows of one side
-    are a family for each such side: the other side's rows rest in all buckets, which would all judge them.
-    Queries whose results are groups are a family of their own, too: all pairs of a group must come to one
-    bucket. Queries whose windows have another clock than time are a family of their own because a slice has
-    one clock.
+    All partners of a row that is judged must come to one bucket, but keys of inner joins may be in several,
+    and their fragments may only grow. So outer, semi and anti joins are a family of their own, unless the
+    keys of the inner joins have one bucket each. Their family is chosen when they enter
+    (``planner.build.place_query``). Queries that spread the rows of one side are a family for each such side:
+    the other side's rows rest in all buckets, and each of these would judge them. Queries whose results are
+    groups are a family of their own, too: all pairs of a group must come to one bucket. Queries whose windows
+    have another clock than time are a family of their own because a slice has one clock.
 
     Args:
         stream_a: Stream id of side a.
         stream_b: Stream id of side b.
         key: Key columns as (of a, of b), in canonical order; empty for joins without an equal key.
-        absence: Whether it has outer, semi and anti joins alone.
+        absence: Whether it can have outer, semi and anti joins only.
         groups: Whether the results of its queries are groups of pairs.
         clocks: Clocks that measure the windows of a and of b.
         spread: Side whose rows the buckets of their key share; only of families with absence.

@@ -46,11 +46,12 @@ def family_named(name: str, queries: Iterable[Query]) -> str:
 
     Args:
         name: An id, or the equal columns of the key: ``A.k = B.k``, ``A.k = B.k AND A.m = B.n``; for a
-            self-join ``a.k = b.m (A a, A b)``. ``A.k = B.k (absence)`` is the family of outer, semi and
-            anti joins alone, or of inner joins if they are there, ``A.k = B.k (absence of A)`` that of those
-            whose rows of A the buckets of a key share, ``A.k = B.k (groups)`` that of queries with GROUP BY,
-            ``A.k = B.k (ordered)`` that of joins without windows. The key alone means the first of these that
-            exists: inner joins with windows, then the kinds in this order.
+            self-join ``a.k = b.m (A a, A b)``. ``A.k = B.k (absence)`` is the family that has only outer,
+            semi and anti joins, or, if there is none, the family of inner joins that they belong to.
+            ``A.k = B.k (absence of A)`` has those whose rows of A the buckets of a key share,
+            ``A.k = B.k (groups)`` the queries with GROUP BY, and ``A.k = B.k (ordered)`` the joins without
+            windows. The key alone means the first of these that exists: inner joins with windows, then the
+            kinds in this order.
         queries: Queries whose families are known.
 
     Raises:

@@ -4,9 +4,10 @@
 
 The rate of a set of streams is the same for each order of joining: factors are taken in the order of FROM.
 
-Streams that are joined by their order have no windows. There W of a set is the time in which its rate brings
-the rows that it has to hold for another set: M / r by Equations 7 and 8 (Window-Oblivious Join, Wu, Tan,
-Zhou), with r and k of several streams by Equations 9 and 10, and the lag of the one that lags most.
+Streams that are joined by their order have no windows. For a set of such streams, W is the time that it holds
+its rows for another set: W = M / r, with the rate r, and with the rows held, M, by Equations 7 and 8
+(Window-Oblivious Join, Wu, Tan, Zhou). Equations 9 and 10 give r and k of several streams; their lag is that
+of the stream that lags most.
 """
 
 from __future__ import annotations
@@ -73,8 +74,9 @@ class OrderRates:
         selectivity: Fraction of pairs of rows that are equal in two columns.
         batch_s: Event time of a batch, seconds.
         buckets: Buckets of the job.
-        ordered: Each stream in its order, with the rate of all rows; empty unless they are joined by it.
-        lag_s: Seconds by which a stream leads another one in the order; a pair that is missing keeps pace.
+        ordered: Scrambling factor of each stream, and the rate of its rows before filters; empty unless the
+            streams are joined by their order.
+        lag_s: Seconds by which a stream leads another one in the order; 0 for pairs that are missing.
     """
 
     shape: JoinShape
@@ -158,11 +160,11 @@ class OrderRates:
         return waiting / sum(apart_s.values())
 
     def _order_held_s(self, left: Collection[int], right: Collection[int]) -> float:
-        """Return how long some streams joined by their order are held for other ones, seconds."""
+        """Return how long rows of some streams are held for other streams in a join by order, seconds."""
         own, other = (self._in_order(positions) for positions in (left, right))
         if own.rate_per_s <= 0:
             return 0.0
-        # Pairs come when the stream that lags most has come.
+        # A combination is made when the stream that lags most has brought its row.
         lag_s = min(max(self.lag_s.get((i, j), 0.0) for j in right) for i in left)
         return min(buffer_rows(own, other, lag_s * own.rate_per_s) / own.rate_per_s, HORIZON_S)
 

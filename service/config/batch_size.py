@@ -107,7 +107,7 @@ class BatchSize:
         Args:
             ceiling: Most rows of a batch.
             target_s: Seconds that a full batch should take; 0 fixes the size at the ceiling.
-            shrinks: Whether the size may fall below the first one: then results come sooner.
+            shrinks: Whether the size may fall below the initial one, so that results come sooner.
         """
         rows = min(FIRST_ROWS, ceiling) if target_s else ceiling
         return cls(min(FLOOR_ROWS, rows) if shrinks else rows, ceiling, target_s, rows)

@@ -99,7 +99,7 @@ def _lives(records: Iterable[QueryRecord], family: FamilyPlan, side: str) -> lis
         )
         for record in records
         for step in steps(record.query)
-        # Of rows with a match some have left: such a query keeps none for others.
+        # Such a query lets rows leave after their first match, so others may not rely on it.
         if family_of(step) == family.id and not step.needs_one_match(side)
     ]
 

@@ -113,15 +113,16 @@ class Resolver:
     _streams: dict[str, Stream] = field(default_factory=dict)
     _bound: dict[str, Query] = field(default_factory=dict)
     _hashed: dict[str, bool] = field(default_factory=dict)
-    # Where queries go that enter; of the plan in force when it was looked at.
+    # Chooses the families of queries that enter, by the plan that was in force at the last ``refresh``.
     _places: QueryPlaces = field(init=False)
-    # Of the plan and the constants as they were at the last look: thousands of texts ask for it.
+    # Chooses orders of joining by the plan and the constants of its first use after ``refresh``; kept because
+    # thousands of texts may need it.
     _choice: OrderChoice | None = None
     # Records of the names of a list that is resolved, by name in lower case.
     _found: Mapping[str, QueryRecord] = field(default_factory=dict)
 
     def refresh(self) -> None:
-        """Look at streams and plan again; what was parsed is forgotten if the streams have changed."""
+        """Read streams and plan again; forget the parsed queries if the streams have changed."""
         streams = {s.name: s for s in self.store.streams.all()}
         self._choice = None
         if streams != self._streams:

@@ -150,7 +150,7 @@ def check_state(store: Store, data_dir: DataDir) -> None:
     """Check that the files of Spark's state from which a start continues are there and whole.
 
     Raises:
-        CheckpointDamaged: There is one.
+        CheckpointDamaged: A file is missing or cut.
     """
     found = standing(store, data_dir.checkpoint)
     if found.done >= found.first:

@@ -45,7 +45,7 @@ MAX_PAGE_ROWS = 10_000
 #: Memory of a reader that may spill.
 SPILLING_MEMORY = "256MB"
 
-#: DuckDB keeps an entry of each file that a connection has read until the connection is closed.
+#: Switched off: DuckDB's cache keeps an entry of each file that a connection has read, until it is closed.
 _NO_FILE_CACHE = {"enable_external_file_cache": "false"}
 
 #: Rows of an export that come together.

@@ -1,4 +1,4 @@
-"""Results in a table of PostgreSQL, exactly once: rows and the note of their batch are one transaction.
+"""Results in a table of PostgreSQL, exactly once: one transaction writes rows and the number of their batch.
 
     BEGIN
       sluice_delivered    (catalog, series, target) -> batch     locked; at or behind the batch: nothing to do
@@ -9,8 +9,9 @@
 A table with a key gets no result punctuations, because their only values are those of the join key.
 
 The catalog records the batch afterwards. If it does not, because of a crash or a connection that broke during
-the commit, the batch is sent again and finds its row in that table. Both tables are made if they are missing.
-That of the results may have more columns, and other types that PostgreSQL reads from the same text.
+the commit, the batch is sent again and finds its number in ``sluice_delivered``. Both tables are made if they
+are missing. The table of results may have more columns, and other types that PostgreSQL reads from the same
+text.
 """
 
 from __future__ import annotations

@@ -54,12 +54,12 @@ class OrderStatistics:
         disordered_share: Fraction of the stream's rows in the last batches that broke its order; None
             without rows.
         memory: Where rows of the side wait.
-        predicted_latency_s: Seconds that a row was expected to wait for those that may come before it, by the
-            scrambling factor and the rows of the last batches; 0 where rows are joined as they come, None
-            while none come.
-        latency_s: Mean seconds that the rows joined in the last batches have waited, as measured: the rows
-            that wait at the end of each batch over the rows that are joined. 0 where rows are joined as they
-            come, None while none are joined.
+        predicted_latency_s: Seconds that a row is expected to wait for rows that may come before it in the
+            order, by the scrambling factor and the rows of the last batches. 0 where rows are joined as they
+            come, None while no rows come.
+        latency_s: Mean seconds that the rows joined in the last batches have waited, as measured: the sum of
+            the rows that wait at the end of each batch, divided by the rows joined, times the mean length of
+            a batch. 0 where rows are joined as they come, None while none are joined.
         waiting_rows: Rows in memory after the last batch that wait outside the slices.
         parked_rows: Rows after the last batch that wait on disk because their stream leads.
         parked_segments: Closed segments that these rows are in.

@@ -437,7 +437,7 @@ def _left_out(store: Store) -> list[tuple[Stream, SourceFile]]:
 
 
 def _end_streams(store: Store) -> None:
-    """Move every watermark so far behind the last row that every window and every group ends."""
+    """Move every watermark so far past the last row that all windows and groups end."""
     plan = store.control_log.latest_plan()
     newest = [s.max_event_time_us for s in store.batches.stream_totals() if s.max_event_time_us is not None]
     if plan is None or not newest:

@@ -52,12 +52,12 @@ JOINS = {"inner": "JOIN", "left": "LEFT JOIN", "semi": "LEFT SEMI JOIN", "anti":
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """Queries that differ in their windows, and perhaps in their kinds.
+    """Queries with different windows, of one kind or of several.
 
     Attributes:
-        kinds: Keys of ``JOINS``, which the queries have in turn.
+        kinds: Keys of ``JOINS``; the queries take them in turn.
         windows_us: Windows of both sides, whole milliseconds; query n has the n-th, from 1.
-        density: How many times the partners of many-keys a row has.
+        density: Partners of a row, relative to many-keys.
         beside_inner: Whether outer, semi and anti joins are in the family of the inner ones.
     """
 
@@ -123,7 +123,7 @@ def plan_of(load: Load, rows: SyntheticWorkload) -> Plan:
 
 
 def measure(loads: Sequence[Load], part: float, turns: int) -> dict[Load, Batches]:
-    """Run loads in turn, those of one density over the same rows; who begins changes from turn to turn.
+    """Run loads in turn, those of one density over the same rows; another one begins in each turn.
 
     Raises:
         AssertionError: Some query has given another number of results than DuckDB finds.

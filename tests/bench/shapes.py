@@ -212,11 +212,11 @@ def held() -> None:
 
 @dataclass(slots=True)
 class Endless:
-    """A join of two streams without end; a row of B has one row of A as partner, about.
+    """A join of two streams with unbounded windows; a row of B has about one row of A as partner.
 
     Attributes:
         pipeline: The job.
-        kind: Whether keys rise with time, or are drawn evenly from all there are.
+        kind: ``rising`` if keys rise with time; otherwise they are drawn evenly from all keys.
         held: Rows that the state is to hold.
         given: Rows of each stream so far.
     """
@@ -227,7 +227,7 @@ class Endless:
     given: int = 0
 
     def step(self, count: int) -> Ran:
-        """Run a batch with so many rows of each stream."""
+        """Run a batch with ``count`` rows of each stream."""
         rng, position = np.random.default_rng(self.given), np.arange(self.given, self.given + count)
         if self.kind == "rising":
             keys = {"A": position, "B": np.maximum(position - rng.integers(0, 20_000, count), 0)}
@@ -243,7 +243,7 @@ class Endless:
 
 
 def closed() -> None:
-    """Compare the work of a small batch while windows without end hold ten times as many rows.
+    """Compare the work of a small batch while unbounded windows hold few rows and ten times as many.
 
     Segments of such windows stay closed where no row of the batch has a partner.
     """
@@ -271,7 +271,7 @@ def closed() -> None:
 
 
 def jobs() -> None:
-    """Run whole jobs with Spark, whose streams are joined by each of some trees; wall clock.
+    """Run whole jobs with Spark, one for each of some trees of joins, and take their wall time.
 
     The rate is that between the first and the last commit.
     """
@@ -348,7 +348,7 @@ def orders(workloads: int = 10) -> None:
 
 
 def _every_order(costs: OrderCosts) -> Iterator[JoinOrder]:
-    """Yield all trees that join the streams of a query, as far as they are possible."""
+    """Yield all possible trees that join the streams of a query."""
     ids = [stream.id for stream in costs.rates.shape.streams]
     for tree in all_trees(tuple(range(len(ids))), ids):
         steps = range(2, len(tree)) if all_streams(tree) else ()

@@ -35,7 +35,7 @@ WINDOWS = ((200, 150), (100, 50), (200, 50), (100, 150))
 SHORTEST, LONGEST = (100, 50), (200, 150)
 #: Windows of `during-N`, and the keys that it takes.
 DURING, CONDITION = (150, 100), "k < 20"
-#: A fault takes so long to be noticed, and its batch to be repeated, on a busy machine.
+#: Time in which a busy machine must notice a fault and repeat its batch.
 LIMIT_S = 3 * PATIENCE_S
 
 Marks = dict[str, int]
@@ -133,7 +133,7 @@ class Trial:
         self.say(f"{method} {path}: {answers[-1].status_code}")
 
     def reads(self, path: str) -> Any:
-        """Return an answer, or None where there is none now."""
+        """Return the answer to a request; None if the API does not answer it now."""
         try:
             answer = self.api.http.get(path, timeout=30)
         except httpx.TransportError:
@@ -141,7 +141,7 @@ class Trial:
         return answer.json() if answer.is_success else None
 
     def posted(self) -> tuple[int, Marks]:
-        """Return an id that all acknowledged rows are below, and rows by stream behind which they all lie."""
+        """Return an upper bound of the ids of all acknowledged rows, and one of their number by stream."""
         below = self.client.requests * ROWS
         return below, {name: len(rows) + AT_ONCE * ROWS for name, rows in self.client.sent.items()}
 
@@ -154,7 +154,7 @@ class Trial:
         return below
 
     def are_read(self, what: str, marks: Marks) -> None:
-        """Wait until so many rows of each stream are committed."""
+        """Wait until the given numbers of rows of each stream are committed."""
 
         def done() -> bool:
             found = self.reads("/statistics")

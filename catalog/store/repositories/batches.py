@@ -92,7 +92,7 @@ class BatchRepository(Repository):
                     batch=manifest.batch,
                     epoch=manifest.epoch,
                     plan_version=manifest.plan_version,
-                    # Of thousands of slices most fields are 0.
+                    # A manifest may have counters of thousands of slices. Most are 0 and left out.
                     document=encode_short(replace(manifest, query_rows=())).decode(),
                     committed_at_us=manifest.committed_at_us,
                 )

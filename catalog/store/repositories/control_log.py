@@ -269,7 +269,7 @@ class ControlLogRepository(Repository):
             return kept
 
     def _remember(self, plan: Plan) -> None:
-        """Cache a plan once its transaction has committed; a version rolled back may go to another plan."""
+        """Cache a plan once its transaction has committed: after a rollback its version is given again."""
 
         def remember() -> None:
             with self._plans_lock:

@@ -4,10 +4,11 @@
                    batch 20  since 17  plan version 4   routes {5120: {3, 9}}
                    batch 31  since 31  plan version 5   routes {7745: {3, 7}, 2417: {3}}
 
-Where a query comes or goes, a plan version brings hundreds of other routes, each of many queries. So they are
-stored in *generations*, each row an encoded ``RouteTable``. A generation has every route that occurs until
-the next one begins, which is when plan versions have made it large. So the routes of a batch are those of its
-generation, and old ones are removed with their batches. A version without new routes adds nothing.
+When a query comes or goes, the new plan version brings hundreds of other routes, each of many queries. Routes
+are therefore stored in *generations*; each row of the table has an encoded ``RouteTable``. A generation has
+every route that occurs until the next one begins. The next one begins when plan versions have made it large.
+So the routes of a batch are those of its generation, and old routes are removed with their batches. A version
+without new routes adds nothing.
 """
 
 from __future__ import annotations

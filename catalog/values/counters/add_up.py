@@ -54,7 +54,8 @@ def add_up(counters: Iterable[Counters], key: tuple[str, ...]) -> tuple[Counters
     names = tuple(field.name for field in fields(kind))
     summed: tuple[str, ...] = tuple(name for name in names if name not in key)
     key_of, numbers_of = _values_of(key), _values_of(summed)
-    # As tuples: a batch has thousands of them, and to make each again takes its time, by names twice as long.
+    # Sums are tuples until the end, and values are made by position: a batch has thousands of them. A value
+    # for each sum takes time, and one made by names takes twice as long.
     order = (*key, *summed)
     as_declared = itemgetter(*(order.index(name) for name in names))
     sums: dict[tuple[Any, ...], tuple[int, ...]] = {}

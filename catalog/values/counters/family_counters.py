@@ -250,8 +250,8 @@ class MemoryCounters:
         closed: Segments that were closed in the batch.
         opened: Segments that were opened in the batch.
         opened_rows: Their rows.
-        sorting: Those of ``waiting`` that wait for their place in the order.
-        joined: Rows that were joined in the batch after they had waited for it, or without having to wait.
+        sorting: Rows among ``waiting`` that wait for their place in the order.
+        joined: Rows that were joined in the batch, whether or not they had to wait for their place.
     """
 
     KEY: ClassVar[tuple[str, ...]] = ("family", "side", "strategy")

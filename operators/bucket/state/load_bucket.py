@@ -35,14 +35,14 @@ def load_bucket(
     """Rebuild a bucket from its stored form.
 
     Args:
-        manifest: What ``encode_manifest`` gave; None for a bucket that is new.
+        manifest: Result of ``encode_manifest``; None for a new bucket.
         plan: Plan in force when it was stored.
-        load: Returns a segment by id; asked once for each, and later for those that are opened.
+        load: Returns a segment by id; called once for each, and later for closed segments that are opened.
         compiled: Compiled families of that plan by id; missing ones are compiled and added.
         reader: Reads lazy segments when they are asked for their rows; None: all segments are loaded.
 
     Raises:
-        UnknownStateFormat: The manifest is of another version.
+        UnknownStateFormat: This version does not read the format of the manifest.
     """
     bucket = Bucket()
     if manifest is None:
@@ -107,7 +107,7 @@ def load_bucket(
             kept = document["absence"][family.id]
             for state, ids in zip(joins.absence.states(), kept, strict=True):
                 state.segments = [segment(segment_id) for segment_id in ids]
-            # Not counted by the versions that let no row leave early.
+            # Versions in which no row left early did not count them.
             joins.absence.unsearched |= document.get("unsearched", {}).get(family.id, {})
         if joins.ranked is not None:
             (joins.ranked.released_us, *facts), *kept = document["ranked"][family.id]

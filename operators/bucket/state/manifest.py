@@ -46,8 +46,8 @@ def encode_manifest(bucket: Bucket, dropped: Iterable[str] = (), dropped_before:
 
     Args:
         bucket: The bucket.
-        dropped: Stored ids of what the bucket had before its batch and has no longer.
-        dropped_before: The same of the batch before.
+        dropped: Stored ids of values that the bucket had before its batch and no longer has.
+        dropped_before: The same for the batch before.
     """
     document = {
         "format": FORMAT,
@@ -225,7 +225,7 @@ def stored_plan_version(manifest: bytes) -> int:
     """Return the plan version in force when a manifest was stored; 0 before the first.
 
     Raises:
-        UnknownStateFormat: The manifest is of another version; so would be the plan beside it.
+        UnknownStateFormat: This version does not read the format of the manifest, nor of the plan beside it.
     """
     version: int = manifest_document(manifest)["plan_version"]
     return version

@@ -1,13 +1,13 @@
-"""Names and bytes of what a bucket stores: values that are written once under an id.
+"""Values that a bucket stores, their ids and their bytes: each value is written once under its id.
 
 The values (``segments.segment_files``) are the plan in force as JSON, segments (``segments.segment``), of
 which slices may hold views (``segments.view_names``), the patches of views (``segments.patch``), and filters
-of the keys of large segments (``operators.lazy``), of which the manifest has facts besides.
+of the keys of large segments (``operators.lazy``). The manifest has facts about segments with a filter.
 
-Rows that a migration hands to other joins, or whose lineage it adds to, are mostly stored already: they
-become views, and what they need besides is one patch for the whole bucket, where writing them again would
-take longer than the rest of the batch. Other batches write what they make: of a segment that moves on
-filtered nothing stays behind.
+A migration hands rows to other joins, or adds to their lineage. Most of these rows are stored already, and to
+write them again would take longer than the rest of the batch. So they become views, and one patch for the
+whole bucket has all that the views need besides. Other batches write the segments that they make: a segment
+that is filtered as it moves on is stored again, and its former value is dropped.
 
 Ids contain the checkpoint's id, so that no cache outlives its checkpoint, and the batch, so that a replayed
 batch writes the same ids again.
@@ -26,15 +26,16 @@ from operators.segments.patch import PatchWriter
 from operators.segments.segment import ArrivedFile, Origin, Segment
 from operators.segments.view_names import KEPT, part_name, patched_name, steps, stored_id
 
-#: A view of so many steps is not viewed again but written again: names stay short, views quick to open.
+#: A view of this many steps is written again instead of viewed again, so that names stay short and views
+#: open quickly.
 MOST_STEPS = 4
-#: Rows are written again if more rows than so many would stay stored for each one that is needed.
+#: Most rows that may stay stored for each row that is needed; above it, the needed rows are written again.
 MOST_ROWS_PER_NEEDED = 2
 
 
 @dataclass(frozen=True, slots=True)
 class SegmentIds:
-    """Names what a bucket writes in one batch: segments and patches in their order, and a plan."""
+    """Ids of what a bucket writes in one batch: segments and patches in their order, and a plan."""
 
     checkpoint_id: str
     bucket: int
@@ -73,13 +74,13 @@ Place = tuple[FamilyJoins, Holder, int]
 def store_segments(
     bucket: Bucket, ids: SegmentIds, put: Callable[[str, bytes | ArrivedFile, Segment | None], None]
 ) -> set[str]:
-    """Name the segments that are not stored yet, and write what of them is not.
+    """Name the segments that are not stored yet, and write their values that are missing.
 
     Args:
         bucket: Its joins' segments are replaced by their stored form.
         ids: Names to give, in a set order of families, joins, sides and slices.
-        put: Called with id, bytes and segment of every new one, and without a segment for a patch or a filter
-            of keys; instead of bytes with the file that has them, where there is one.
+        put: Called for every new value with its id, its bytes (or the file that has them), and its segment;
+            None is the segment of a patch or of a filter of keys.
 
     Returns:
         Stored ids of all values that the bucket's segments are made of now.
@@ -89,19 +90,19 @@ def store_segments(
     worth_viewing = _worth_viewing(bucket) if bucket.plan_changed else frozenset()
     held: set[str] = set()
     views: dict[int, tuple[Segment, Origin, list[Place]]] = {}
-    # By name, or by identity: then the segment is kept, so that its identity is not given to another one.
+    # By name, or by ``id()``. The segment is kept, so that no other one gets its ``id()``.
     written: dict[str | int, tuple[Segment, Segment]] = {}
     for place in _places(bucket):
         joins, state, index = place
         segment = state.segments[index]
         origin = segment.origin
         if origin is not None and _viewable(segment, origin, worth_viewing):
-            # Joins whose queries ask for the same rows of it have them in common.
+            # Joins whose queries need the same rows of it share one segment.
             views.setdefault(id(segment), (segment, origin, []))[2].append(place)
             continue
         if not segment.id or (bucket.plan_changed and _left_over(segment, worth_viewing)):
-            # What joins have in common by a migration they keep in common. Rows that just came each join
-            # stores for itself, as the cost models say (``planner.costs``).
+            # Joins that share a segment by a migration go on sharing it. Each join stores new rows for
+            # itself, as the cost models assume (``planner.costs``).
             which = segment.id or id(segment)
             if which not in written or (not segment.id and origin is None):
                 data = segment.arrived or segment.encode()
@@ -111,7 +112,8 @@ def store_segments(
             segment = written[which][1]
             joins.replace(state, index, segment)
         elif known.setdefault(segment.id, segment) is not segment:
-            # Several joins cut the same rows: read back they are one, and a replay must go the same way.
+            # Several joins have cut the same rows. A bucket that is loaded shares them, and a replay must
+            # give the same, so they are shared here, too.
             joins.replace(state, index, known[segment.id])
         held.update(stored for stored, _ in segment.values)
     if views:
@@ -136,7 +138,7 @@ def store_segments(
 
 
 def _store_filters(bucket: Bucket, put: Callable[[str, bytes, Segment | None], None]) -> set[str]:
-    """Store the filters of keys of large segments in long windows; return the ids of all that there are."""
+    """Store the filters of keys of large segments in long windows; return the ids of all such filters."""
     slices = [state for joins in bucket.families.values() for state in joins.lazy_slices()]
     lazy = {segment.id for state in slices for segment in state.segments}
     found: dict[str, Segment] = {}
@@ -144,7 +146,7 @@ def _store_filters(bucket: Bucket, put: Callable[[str, bytes, Segment | None], N
         segment = state.segments[index]
         if segment.id not in lazy:
             continue
-        # Joins may have it in common.
+        # Joins may share it.
         if segment.id not in found:
             found[segment.id] = with_filter(segment, put)
         if found[segment.id] is not segment:
@@ -161,7 +163,7 @@ def _places(bucket: Bucket) -> Iterator[Place]:
 
 
 def _worth_viewing(bucket: Bucket) -> frozenset[str]:
-    """Return the ids of stored segments that new views may be made of: enough of their rows are needed."""
+    """Return the ids of stored segments of which new views may be made: enough of their rows are needed."""
     needed: Counter[str] = Counter()
     whole: dict[str, int] = {}
     seen: dict[int, Segment] = {}
@@ -186,12 +188,12 @@ def _viewable(segment: Segment, origin: Origin, worth_viewing: frozenset[str]) -
 
 
 def _left_over(segment: Segment, worth_viewing: frozenset[str]) -> bool:
-    """Return whether a selection keeps rows stored that were chosen for queries that have gone since."""
+    """Return whether a view keeps too many rows stored that queries needed which have left since."""
     return KEPT in segment.id and stored_id(segment.id) not in worth_viewing
 
 
 def _view_name(segment: Segment, origin: Origin, patch_id: str, writer: PatchWriter) -> str:
-    """Name a segment as a view of its origin; what it needs besides becomes part of a patch."""
+    """Name a segment as a view of its origin; its selection and its lineage become parts of a patch."""
     kept = lineage = None
     if origin.index is not None:
         kept = part_name(patch_id, writer.keep(origin.index, len(origin.segment)))

@@ -68,7 +68,7 @@ def step_row_windows(
         equal: Sets of equal columns.
 
     Raises:
-        UnsupportedCql: Rows are counted by key, and a step has none, or the steps have several.
+        UnsupportedCql: Rows are counted by key, and a step has no key, or steps have different keys.
         UnknownColumn: PARTITION BY names no column of its stream.
         InvalidWindow: PARTITION BY leaves out a column of the join key.
     """

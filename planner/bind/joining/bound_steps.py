@@ -49,7 +49,7 @@ class BoundSteps:
         counted: Windows of rows.
         clock: Clock of all other windows.
         never: Whether no combination can be a result.
-        again: Streams whose combinations are made again in the step that joins another one.
+        again: Sets of streams whose combinations do not rest but are made again to join one more stream.
     """
 
     bound: Mapping[frozenset[int], BoundStep]

@@ -128,7 +128,7 @@ class NamedTree:
         return [this.stream.id for this in self.scope.written]
 
     def _order(self, named: Named) -> tuple[tuple[Item, ...], list[Again]]:
-        """Return positions in FROM in the order of joining, and the steps whose pairs do not rest."""
+        """Return positions in FROM in the order of joining, and the streams whose pairs do not rest."""
         if isinstance(named, Token):
             return (self._position(named),), []
         first, *others = named

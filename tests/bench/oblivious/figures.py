@@ -62,12 +62,13 @@ def query_1_tables(runs: int) -> Iterator[str]:
     yield _latencies(runs)
 
 
-#: Tells which results are found in windows that hold so many times the mean rows of an ordered join.
+#: Returns how many results are found and how many are possible, by the size of windows relative to the mean
+#: rows of an ordered join.
 Found = Callable[[float], tuple[int, int]]
 
 
 def _windows(name: str, rows: Sequence[float], ways: Mapping[str, Sequence[Found]]) -> str:
-    """Return the accuracy of windows of a set size, and how large they must be (Figure 8).
+    """Return the accuracy of windows of a fixed size, and the size that they need (Figure 8).
 
     Args:
         name: The query.
@@ -122,7 +123,7 @@ def _window_s(rows: float, streams: Sequence[Arriving]) -> float:
 
 
 def _query_2_windows(trees: Sequence[Tree]) -> str:
-    """Return the same for Query 2: J1, J2 and J3 have windows."""
+    """Return the accuracy of windows for Query 2, in which J1, J2 and J3 have windows."""
 
     def by_time(tree: Tree) -> Found:
         streams = (*tree.inputs[0], *tree.inputs[1], tree.s7, tree.s8)

@@ -147,7 +147,7 @@ def held_rows(runner: Runner, made_by: Callable[[FamilyPlan, SideName], Name]) -
 
 
 def _stream_of(family: FamilyPlan, side: SideName) -> int:
-    """Return the stream of a side; -1 is what the first step has made."""
+    """Return the stream of a side; -1 stands for the pairs of the first step."""
     return max(side_stream(family, side), -1)
 
 
@@ -201,10 +201,10 @@ def _predicted(
     *,
     recent: bool,
 ) -> float:
-    """Return the rows of a stream by Equation 7, for another one.
+    """Return the rows that a stream holds for another one, by Equation 7.
 
-    The row at the sorted place of the other stream's newest row may have come k rows before it. The equation
-    adds the lag at that moment to the rows that have come since, which it takes from the rates.
+    The row at the sorted place of the other stream's newest row may have come k rows before that row. The
+    equation adds the lag at that moment to the rows that have come since, computed from the rates.
     """
     newest = other.before(at_s)
     arrived = max(newest - round(of_other.scramble) - 1, 1)
