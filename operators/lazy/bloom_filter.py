@@ -4,8 +4,8 @@
                                 |  bit 17  |  bit 3   |     |  bit 40  |     one bit in each word
 
 A key that is in the filter is always found. A key that is not is found by mistake about once in 12,000 times.
-A look-up reads one cache line. ``slices.key_filter`` has a second, simpler filter, which is built anew in
-every batch: it sets one bit for each key and errs more often.
+A look-up reads one cache line. These filters are stored with their segments. That of ``slices.key_filter``
+is another one: it is built in every batch, sets one bit for each key and errs more often.
 
 Source: Bloom, "Space/time trade-offs in hash coding with allowable errors", CACM 13(7), 1970; blocks: Putze,
 Sanders, Singler, "Cache-, hash- and space-efficient Bloom filters", JEA 14, 2009. One bit in each word: that

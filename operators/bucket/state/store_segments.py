@@ -79,8 +79,8 @@ def store_segments(
     Args:
         bucket: Its joins' segments are replaced by their stored form.
         ids: Names to give, in a set order of families, joins, sides and slices.
-        put: Called for every new value with its id, its bytes (or the file that has them), and its segment;
-            None is the segment of a patch or of a filter of keys.
+        put: Called for every new value. It takes the value's id, its bytes or the file that has them, and its
+            segment. A patch and a filter of keys have no segment: it is None.
 
     Returns:
         Stored ids of all values that the bucket's segments are made of now.
