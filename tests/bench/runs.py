@@ -77,13 +77,23 @@ def run_workload(
     timeout_s: float = 600.0,
     environment: Mapping[str, str] | None = None,
     look: Callable[[int], None] | None = None,
+    below: Sequence[str] = (),
 ) -> tuple[Finished, dict[str, Any]]:
     """Run a workload in a process of its own; return how that went, and the summary that it printed.
+
+    Args:
+        workload: The workload's file.
+        out: Where results go.
+        buckets: Number of buckets.
+        timeout_s: When it is given up.
+        environment: Settings, besides those of this process.
+        look: Called with its process id five times a second.
+        below: Command that starts it in turn.
 
     Raises:
         ProgramFailed: It did not end well, or not in time.
     """
-    line = command("run", workload, "--out", out, "--results", "shared", "--buckets", str(buckets))
+    line = [*below, *command("run", workload, "--out", out, "--results", "shared", "--buckets", str(buckets))]
     finished = run_program(line, timeout_s, {**os.environ, **(environment or {})}, look)
     return finished, json.loads(finished.stdout.strip().splitlines()[-1])
 

@@ -64,14 +64,15 @@ class Network:
         names: Names that hosts may have.
 
     Attributes:
+        addresses: The address of each of these.
         hosts: The hosts that run, by name.
     """
 
     def __init__(self, directory: Path, names: Sequence[str]) -> None:
         self._directory = directory
-        self._addresses = {name: f"{_NETWORK}.{n}" for n, name in enumerate(names, start=2)}
+        self.addresses = {name: f"{_NETWORK}.{n}" for n, name in enumerate(names, start=2)}
         self._hosts_file = directory / "hosts"
-        known = {"localhost": "127.0.0.1"} | self._addresses
+        known = {"localhost": "127.0.0.1"} | self.addresses
         self._hosts_file.write_text("".join(f"{address} {name}\n" for name, address in known.items()))
         self._inits: list[Popen[str]] = []
         self._programs: list[Popen[Any]] = []
@@ -102,7 +103,7 @@ class Network:
         given = [name, str(disk), str(self._hosts_file), *([] if shared is None else [str(shared)])]
         init = self._begin(apart, "host", *given)
         (first,) = psutil.Process(init.pid).children()
-        host = self.hosts[name] = Host(name, self._addresses[name], disk, first.pid)
+        host = self.hosts[name] = Host(name, self.addresses[name], disk, first.pid)
         self._tell("plug", name, first.pid, host.address)
         return host
 

@@ -3,8 +3,11 @@
     name and arguments    orders on its input
     postgres <network>    stop    start
     s3 <port>             fault none    fault refused: 503    fault slow: each request takes a second
+    kafka <address>       create <topic> <partitions>         down <broker>    up <broker>
+                          produce <first> <end>: events of these numbers to the topics left and right
+                          read <topic>: prints the values of its messages
 
-Each prints a line of JSON about itself once it can be used, and an empty line when an order was followed.
+Each prints a line of JSON about itself once it can be used, and one when an order was followed.
 """
 
 from __future__ import annotations
@@ -13,14 +16,21 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterable
+from contextlib import ExitStack
 from threading import Thread
 from typing import Any
 
+SECOND_US = 1_000_000
 SLOW_S = 1.0
 BUCKET = "sluice"
+_ENDING = ExitStack()
 
 
-def postgres(network: str) -> tuple[dict[str, Any], Callable[[str], None]]:
+#: What a server says about itself, and what follows an order.
+Started = tuple[dict[str, Any], Callable[[str], object]]
+
+
+def postgres(network: str) -> Started:
     from tests.postgres import PostgresServer
 
     server = PostgresServer(network=network)
@@ -31,7 +41,7 @@ def postgres(network: str) -> tuple[dict[str, Any], Callable[[str], None]]:
     return {"port": server.port, "database": server.create(), "password": server.password}, follow
 
 
-def s3(port: str) -> tuple[dict[str, Any], Callable[[str], None]]:
+def s3(port: str) -> Started:
     import logging
 
     import boto3
@@ -63,13 +73,38 @@ def s3(port: str) -> tuple[dict[str, Any], Callable[[str], None]]:
     return {}, follow
 
 
+def kafka(address: str) -> Started:
+    from tests.service.kafka.brokers import brokers
+    from tests.service.kafka.secure_front import secured
+    from tests.service.kafka.test_topic_sink import messages_in
+    from tests.service.kafka.test_topics import event
+
+    made = _ENDING.enter_context(brokers())
+    bootstrap = _ENDING.enter_context(secured(made.bootstrap, address=address))
+
+    def follow(order: str) -> object:
+        match order.split():
+            case ["produce", first, end]:
+                for number in range(int(first), int(end)):
+                    time_us = number * SECOND_US
+                    made.produce("left", [event(time_us, number, number % 2)])
+                    made.produce("right", [event(time_us, number)])
+            case ["read", topic]:
+                return [json.loads(message.value()) for message in messages_in(made, topic)]
+            case words:
+                made.tell(*words)
+        return None
+
+    return {"bootstrap": bootstrap}, follow
+
+
 def main() -> None:
     name, *arguments = sys.argv[1:]
-    facts, follow = {"postgres": postgres, "s3": s3}[name](*arguments)
-    print(json.dumps(facts), flush=True)
-    for line in sys.stdin:
-        follow(line.strip())
-        print(flush=True)
+    with _ENDING:
+        facts, follow = {"postgres": postgres, "s3": s3, "kafka": kafka}[name](*arguments)
+        print(json.dumps(facts), flush=True)
+        for line in sys.stdin:
+            print(json.dumps(follow(line.strip())), flush=True)
 
 
 if __name__ == "__main__":

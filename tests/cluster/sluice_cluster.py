@@ -32,6 +32,13 @@ _KEYS = {
     "AWS_REGION": "us-east-1",
 }
 _S3_PORT, _MASTER_PORT, _PORT = 9000, 7077, 8080
+_MASTER = f"spark://master:{_MASTER_PORT}"
+#: Where engines and workers have the directory that they share.
+SHARED = Path("/mnt/shared")
+#: Executors of an engine, which have a core each.
+EXECUTORS = 2
+#: Name of a host for `sluice run`.
+RUNNER = "runner"
 _KERNELS = Path("/mnt/home/kernels")
 _REPOSITORY = Path(__file__).parents[2]
 #: How long a part that was lost, or one that starts, may keep others waiting on a busy machine.
@@ -51,12 +58,12 @@ class Server:
         assert isinstance(facts, dict)
         return facts
 
-    def tell(self, order: str) -> None:
-        """Give an order and wait until it is followed."""
+    def tell(self, order: str) -> Any:
+        """Give an order, wait until it is followed, and return what the server says."""
         assert self._process.stdin is not None
         self._process.stdin.write(f"{order}\n")
         self._process.stdin.flush()
-        assert self._line() == "\n"
+        return json.loads(self._line())
 
     def _line(self) -> str:
         assert self._process.stdout is not None
@@ -71,8 +78,12 @@ class Cluster:
     Attributes:
         directory: Logs of all programs, and the disks of all hosts.
         network: The hosts.
+        shared: The directory that engines and workers share.
+        runs_with: Variables that any program on a host needs.
+        environment: Variables of API processes, engines and workers.
         postgres: Server of the catalog.
         s3: Server of the storage.
+        kafka: Brokers of topics.
         apis: API processes.
         engines: Engines by host; one is at work, the others stand by.
     """
@@ -80,59 +91,90 @@ class Cluster:
     def __init__(self, directory: Path, net: Network, ending: ExitStack, *, engines: int) -> None:
         self.directory, self.network, self._ending = directory, net, ending
         self._engines = engines
-        self._checkpoint = directory / "checkpoint"
-        self._checkpoint.mkdir()
-        self.environment = {
-            **_KEYS,
-            "AWS_ENDPOINT_URL": f"http://s3:{_S3_PORT}",
-            "AWS_ALLOW_HTTP": "true",
-            "SLUICE_STORAGE_URL": f"s3://{BUCKET}/service",
-            "SLUICE_STORAGE_CACHE_DIR": "/mnt/cache",
+        self.shared = directory / "shared"
+        self.shared.mkdir()
+        self.runs_with = {
             "NUMBA_CACHE_DIR": str(_KERNELS),
             "HOME": "/mnt/home",
             "PYTHONDONTWRITEBYTECODE": "1",
             "JAVA_HOME": str(_java_home()),
             "SPARK_HOME": str(packaged_home()),
         }
+        self.environment = {
+            **self.runs_with,
+            **_KEYS,
+            "AWS_ENDPOINT_URL": f"http://s3:{_S3_PORT}",
+            "AWS_ALLOW_HTTP": "true",
+            "SLUICE_STORAGE_URL": f"s3://{BUCKET}/service",
+            "SLUICE_STORAGE_CACHE_DIR": "/mnt/cache",
+        }
         self._spark(net.add("master"), "master.Master", "--host", "master", "--port", str(_MASTER_PORT))
         self.postgres = self._server("postgres", "10.23.0.0/24")
         self.s3 = self._server("s3", str(_S3_PORT))
-        catalog, _ = self.postgres.facts, self.s3.facts
+        self.kafka = self._server("kafka", net.addresses["kafka"])
+        catalog, _, topics = self.postgres.facts, self.s3.facts, self.kafka.facts
         url = f"postgresql+psycopg://sluice@postgres:{catalog['port']}/{catalog['database']}"
-        self.environment |= {"PGPASSWORD": catalog["password"], "SLUICE_CATALOG_URL": url}
+        self.environment |= {
+            "PGPASSWORD": catalog["password"],
+            "SLUICE_CATALOG_URL": url,
+            "SLUICE_SERVERS": topics["bootstrap"],
+        }
         self.apis: list[RunningService] = []
         self.engines: dict[str, RunningService] = {}
 
     def add_worker(self, name: str) -> Host:
-        """Start a host with a worker of Spark, which has a core for each engine."""
-        host = self.network.add(name, self._checkpoint)
+        """Start a host with a worker of Spark that has room for the executors of all engines.
+
+        So an engine that loses a worker gets executors on another one, while those of an engine that is cut
+        off are still there.
+        """
+        host = self.network.add(name, self.shared)
         _give_kernels(host)
-        size = ("--cores", str(self._engines), "--memory", f"{self._engines}g", "--work-dir", "/mnt/work")
-        self._spark(host, "worker.Worker", f"spark://master:{_MASTER_PORT}", "--host", name, *size)
+        cores = EXECUTORS * self._engines
+        size = ("--cores", str(cores), "--memory", f"{cores}g", "--work-dir", "/mnt/work")
+        self._spark(host, "worker.Worker", _MASTER, "--host", name, *size)
         return host
 
-    def begin(self, part: str, name: str, **settings: str) -> RunningService:
-        """Start an API process or an engine on a host of its own; enter it to wait until it is ready."""
-        host = self.network.add(name, self._checkpoint if part == "engine" else None)
+    def wait_for_workers(self, count: int) -> None:
+        """Wait until the master knows so many workers, so that it spreads executors over them."""
+        log = self.directory / "master.log"
+        wait_until(
+            f"{count} workers", lambda: log.read_text().count("Registering worker") >= count, self.told
+        )
+
+    def add_engine(self, name: str) -> Host:
+        """Start a host that an engine can run on."""
+        host = self.network.add(name, self.shared)
         _give_kernels(host)
+        return host
+
+    def engine_settings(self, host: Host) -> dict[str, str]:
+        """Return the settings of an engine on a host, besides those of all programs."""
         spark = {
-            "spark.driver.host": name,
+            "spark.driver.host": host.name,
             "spark.driver.bindAddress": "0.0.0.0",
             "spark.executor.memory": "700m",
             "spark.executor.cores": "1",
-            "spark.cores.max": "2",
+            "spark.cores.max": str(EXECUTORS),
             # A host that is cut off is given up after a minute instead of two.
             "spark.network.timeout": "60s",
             "spark.executor.heartbeatInterval": "5s",
         }
+        return {
+            "SLUICE_SPARK_MASTER": _MASTER,
+            "SLUICE_SPARK_CONF": json.dumps(spark),
+            "SPARK_LOCAL_IP": host.address,
+        }
+
+    def begin(self, part: str, name: str, **settings: str) -> RunningService:
+        """Start an API process or an engine on a host of its own; enter it to wait until it is ready."""
         given = self.environment | {"SLUICE_INSECURE": "true", "SLUICE_HOST": "0.0.0.0"}
         if part == "engine":
-            given |= {
-                "SLUICE_CHECKPOINT_DIR": "/mnt/shared/checkpoint",
-                "SLUICE_SPARK_MASTER": f"spark://master:{_MASTER_PORT}",
-                "SLUICE_SPARK_CONF": json.dumps(spark),
-                "SPARK_LOCAL_IP": host.address,
-            }
+            host = self.add_engine(name)
+            given |= {"SLUICE_CHECKPOINT_DIR": str(SHARED / "checkpoint"), **self.engine_settings(host)}
+        else:
+            host = self.network.add(name)
+            _give_kernels(host)
         started = RunningService(
             Path("/mnt/data"),
             self.directory / f"{name}.log",
@@ -176,18 +218,13 @@ def cluster(directory: Path, *, workers: int = 2, engines: int = 1, apis: int = 
     """Yield a cluster whose API processes and engines are ready; all of it ends with the block."""
     parts = [("api", f"api{n}") for n in range(1, apis + 1)]
     parts += [("engine", f"engine{n}") for n in range(1, engines + 1)]
-    names = [
-        "postgres",
-        "s3",
-        "kafka",
-        "master",
-        *(f"worker{n}" for n in range(1, 10)),
-        *(n for _, n in parts),
-    ]
+    others = ("postgres", "s3", "kafka", "master", RUNNER)
+    names = [*others, *(f"worker{n}" for n in range(1, 10)), *(n for _, n in parts)]
     with Network(directory, names) as net, ExitStack() as ending:
-        made = Cluster(directory, net, ending, engines=engines)
+        made = Cluster(directory, net, ending, engines=max(engines, 1))
         for n in range(1, workers + 1):
             made.add_worker(f"worker{n}")
+        made.wait_for_workers(workers)
         started = [made.begin(part, name) for part, name in parts]
         for service in started:
             service.__enter__()

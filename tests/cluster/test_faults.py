@@ -1,14 +1,17 @@
 """Parts of a cluster fail one after the other, while a client posts and queries come, change and leave.
 
-    executor killed ── S3 refuses ── S3 is slow ── PostgreSQL restarts ── worker cut off ── engine cut off
+    executor killed ── S3 refuses ── S3 is slow ── PostgreSQL restarts ── Kafka broker down
+    ── worker cut off ── engine cut off
 
 A part that is cut off stays away. After each fault the job has to commit rows that were posted after it. In
 the end the results are DuckDB's over all rows:
 
     q          never changes            its pairs, each once
     changing   a window per fault       each pair of its shortest window once, and none outside its longest
-    during-N   from before fault N to   each pair of rows that were posted in this time once, and none that
+    during_N   from before fault N to   each pair of rows that were posted in this time once, and none that
                after the fault N + 1    is not a pair
+    topics     never changes            joins the Kafka topics left and right, and sends each pair once
+                                        to the topic pairs
 """
 
 from __future__ import annotations
@@ -33,10 +36,16 @@ from tests.crash.posting import AT_ONCE, CQL, ROWS, Client, add_streams, pairs, 
 #: Windows of `changing` (A and B, ms), one after the other.
 WINDOWS = ((200, 150), (100, 50), (200, 50), (100, 150))
 SHORTEST, LONGEST = (100, 50), (200, 150)
-#: Windows of `during-N`, and the keys that it takes.
+#: Windows of `during_N`, and the keys that it takes.
 DURING, CONDITION = (150, 100), "k < 20"
 #: Time in which a busy machine must notice a fault and repeat its batch.
 LIMIT_S = 3 * PATIENCE_S
+#: Events that each topic gets before a fault.
+EVENTS = 20
+TOPICS = (
+    'SELECT a.k AS k, b.k AS other FROM "left" [RANGE 1 SECOND] AS a, "right" [RANGE 1 SECOND] AS b '
+    "WHERE a.k = b.k"
+)
 
 Marks = dict[str, int]
 
@@ -77,6 +86,11 @@ def told_s3(order: str) -> Callable[[Cluster], None]:
     return lambda made: made.s3.tell(f"fault {order}")
 
 
+def told_kafka(order: str) -> Callable[[Cluster], None]:
+    """Give the Kafka brokers an order."""
+    return lambda made: made.kafka.tell(order)
+
+
 FAULTS = (
     Fault("executors of a worker are killed", kill_executor),
     Fault("S3 answers 503", told_s3("refused"), told_s3("none"), 20),
@@ -87,6 +101,7 @@ FAULTS = (
         lambda made: made.postgres.tell("start"),
         15,
     ),
+    Fault("a Kafka broker is down", told_kafka("down 1"), told_kafka("up 1"), 15),
     Fault("a worker is cut off", lambda made: made.network.cut(made.network.hosts["worker2"])),
     Fault("the engine at work is cut off", cut_engine),
 )
@@ -99,8 +114,8 @@ class Trial:
     Attributes:
         made: The cluster.
         api: API process that is asked.
-        client: Posts rows.
-        spans: First and last id of the rows of which a query `during-N` must have all pairs.
+        client: Posts rows to the other one.
+        spans: First and last id of the rows of which a query `during_N` must have all pairs.
     """
 
     made: Cluster
@@ -170,7 +185,7 @@ class Trial:
 
         def is_active() -> bool:
             found = self.reads(f"/queries/{name}")
-            return found is not None and found["observed"] == "active"
+            return found is not None and found["observed"] == "running"
 
         wait_until(f"{name} is active", is_active, self.made.told, LIMIT_S)
         self.say(f"{name} is active")
@@ -187,13 +202,14 @@ def query_text(w_a_ms: int, w_b_ms: int, condition: str = "") -> str:
 @pytest.mark.spark
 @pytest.mark.timeout(7200)
 def test_a_cluster_whose_parts_fail_gives_the_rows_of_duckdb(tmp_path: Path) -> None:
-    with cluster(tmp_path, engines=2) as made:
-        (api,) = made.apis
+    with cluster(tmp_path, engines=2, apis=2) as made:
+        api, other = made.apis
         add_streams(api)
         comes = {"q": CQL, "changing": query_text(*WINDOWS[-1])}
-        changes = [{"add": {"name": name, "cql": cql}} for name, cql in comes.items()]
+        changes: list[Any] = [{"add": {"name": name, "cql": cql}} for name, cql in comes.items()]
+        changes.append({"add": {"name": "topics", "cql": TOPICS, "sink": add_topics(made, api)}})
         api.ok("POST", "/changes?wait=0", 202, json={"changes": changes})
-        client = Client(api.root, pause_s=0.5)
+        client = Client(other.root, pause_s=0.5)
         trial = Trial(made, api, client)
         client.start()
         trial.go_on("the cluster has begun")
@@ -202,14 +218,27 @@ def test_a_cluster_whose_parts_fail_gives_the_rows_of_duckdb(tmp_path: Path) -> 
         client.finish(20)
         last, _ = trial.posted()
         trial.are_read("all is posted", {name: len(rows) for name, rows in client.sent.items()})
-        name = f"during-{len(FAULTS) - 1}"
+        name = f"during_{len(FAULTS) - 1}"
         trial.spans[name] = (trial.spans[name][0], last)
         compare(trial)
 
 
+def add_topics(made: Cluster, api: RunningService) -> dict[str, str]:
+    """Create the Kafka topics, register two of them as streams, and return a sink to the third."""
+    kafka = {"type": "kafka", "bootstrap": made.kafka.facts["bootstrap"]}
+    for name, partitions in (("left", 2), ("right", 1), ("pairs", 2)):
+        made.kafka.tell(f"create {name} {partitions}")
+    for name in ("left", "right"):
+        stream = {"name": name, "columns": {"ts": "timestamp", "k": "bigint"}, "event_time": "ts"}
+        source = kafka | {"topic": name}
+        api.ok("POST", "/streams", 201, json=stream | {"lateness": "10s", "source": source})
+    return kafka | {"topic": "pairs", "key": "k"}
+
+
 def fail(trial: Trial, number: int, fault: Fault) -> None:
     """Let a fault happen while a query changes, and wait until the job has gone on."""
-    name, former = f"during-{number}", f"during-{number - 1}"
+    trial.made.kafka.tell(f"produce {number * EVENTS} {(number + 1) * EVENTS}")
+    name, former = f"during_{number}", f"during_{number - 1}"
     first = trial.add(name)
     trial.spans[name] = (first, first)
     trial.say(f"{fault.name}: begins")
@@ -232,11 +261,19 @@ def fail(trial: Trial, number: int, fault: Fault) -> None:
         trial.spans[former] = (trial.spans[former][0], last)
 
 
+def sent_pairs(trial: Trial) -> list[tuple[int, int]]:
+    """Return what the topic ``pairs`` has, sorted."""
+    return sorted((row["k"], row["other"]) for row in trial.made.kafka.tell("read pairs"))
+
+
 def compare(trial: Trial) -> None:
     """Compare all results with DuckDB's."""
     sent, told = trial.client.sent, trial.made.told
     trial.say(f"{sum(map(len, sent.values()))} rows were posted")
     assert sorted(results(trial.api)) == pairs(sent, 300, 200), told()
+    events = len(FAULTS) * EVENTS
+    wait_until("all pairs are sent", lambda: len(sent_pairs(trial)) >= events, told, LIMIT_S)
+    assert sent_pairs(trial) == [(n, n) for n in range(events)]
     found = results(trial.api, "changing")
     assert len(set(found)) == len(found)
     assert set(pairs(sent, *SHORTEST)) <= set(found) <= set(pairs(sent, *LONGEST)), told()

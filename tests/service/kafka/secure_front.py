@@ -3,7 +3,7 @@
     client  <- TLS, SaslHandshake, SaslAuthenticate ->  front  <- plain ->  broker
 
 The front takes part in two things only: it answers what is about SASL itself (RFC 4616, RFC 5802), and it
-puts its own ports in the place of the brokers', wherever these tell their addresses. All else passes unread.
+puts its own addresses in the place of the brokers', wherever these tell theirs. All else passes unread.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ import trustme
 
 _METADATA, _COORDINATOR, _VERSIONS, _HANDSHAKE, _AUTHENTICATE = 3, 10, 18, 17, 36
 _ROUNDS, _SALT = 4096, b"salt of the tests"
+#: Where mock brokers listen.
+_BROKERS = "127.0.0.1"
 
 
 @dataclass(slots=True)
@@ -98,9 +100,9 @@ class _Front(socketserver.ThreadingTCPServer):
     """
 
     def __init__(
-        self, broker: int, ports: dict[int, int], tls: ssl.SSLContext | None, user: User | None
+        self, address: str, broker: int, ports: dict[int, int], tls: ssl.SSLContext | None, user: User | None
     ) -> None:
-        super().__init__(("127.0.0.1", 0), _Connection)
+        super().__init__((address, 0), _Connection)
         self.broker, self.ports, self.tls, self.user = broker, ports, tls, user
         self._open: dict[socket.socket, socket.socket] = {}
         ports[broker] = self.server_address[1]
@@ -137,7 +139,7 @@ class _Connection(socketserver.BaseRequestHandler):
         # Clients that go and handshakes that fail are what the tests are about.
         with suppress(ConnectionError, ssl.SSLError):
             client = self.request if tls is None else tls.wrap_socket(self.request, server_side=True)
-            with client, socket.create_connection(("127.0.0.1", self.server.broker)) as broker:
+            with client, socket.create_connection((_BROKERS, self.server.broker)) as broker:
                 self._talk(client, broker)
 
     def _talk(self, client: socket.socket, broker: socket.socket) -> None:
@@ -178,9 +180,9 @@ class _Connection(socketserver.BaseRequestHandler):
         if kind == _VERSIONS and self._session is not None:
             return _with_sasl(answer, version)
         if kind in (_METADATA, _COORDINATOR):
-            host = b"127.0.0.1"
+            here, there = _BROKERS.encode(), self.server.server_address[0].encode()
             for theirs, ours in self.server.ports.items():
-                answer = answer.replace(host + struct.pack(">i", theirs), host + struct.pack(">i", ours))
+                answer = answer.replace(here + struct.pack(">i", theirs), there + struct.pack(">i", ours))
         return answer
 
 
@@ -211,6 +213,7 @@ def secured(
     host: str = "127.0.0.1",
     client_ca: trustme.CA | None = None,
     user: User | None = None,
+    address: str = _BROKERS,
 ) -> Iterator[str]:
     """Open a front before brokers at 127.0.0.1 and yield its own addresses.
 
@@ -220,7 +223,9 @@ def secured(
         host: Host that the certificate is for.
         client_ca: Authority of the certificates that clients must have; None asks for none.
         user: Who may connect; None asks for no name.
+        address: Address at which the fronts listen, as long a text as the brokers' address.
     """
+    assert len(address) == len(_BROKERS)
     tls = None
     if ca is not None:
         tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -231,6 +236,6 @@ def secured(
     ports: dict[int, int] = {}
     with ExitStack() as fronts:
         for broker in bootstrap.split(","):
-            front = _Front(int(broker.rpartition(":")[2]), ports, tls, user)
+            front = _Front(address, int(broker.rpartition(":")[2]), ports, tls, user)
             fronts.callback(front.close)
-        yield ",".join(f"127.0.0.1:{port}" for port in ports.values())
+        yield ",".join(f"{address}:{port}" for port in ports.values())
