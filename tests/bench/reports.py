@@ -26,12 +26,16 @@ import psutil
 _DIGITS = 6
 
 
-def machine() -> str:
-    """Return what is measured on."""
+def hardware() -> str:
+    """Return the size and kind of this machine."""
     memory_gb = psutil.virtual_memory().total / 2**30
-    hardware = f"{os.cpu_count()} cores, {memory_gb:.0f} GB, {platform.machine()}"
+    return f"{os.cpu_count()} cores, {memory_gb:.0f} GB, {platform.machine()}"
+
+
+def machine() -> str:
+    """Return this machine with the versions of what runs on it."""
     packages = f"PySpark {version('pyspark')}, Arrow {version('pyarrow')}"
-    return f"{hardware}, Python {platform.python_version()}, {packages}"
+    return f"{hardware()}, Python {platform.python_version()}, {packages}"
 
 
 def table(header: Sequence[object], rows: Iterable[Sequence[object]], texts: int = 1) -> str:

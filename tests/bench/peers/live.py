@@ -36,7 +36,7 @@ from tests.bench.loaded import LoadedService, loaded_service
 from tests.bench.peers.batch_join import count_results, differences
 from tests.bench.peers.measure import Setting
 from tests.bench.peers.workloads import WORKLOADS
-from tests.bench.reports import machine
+from tests.bench.reports import hardware
 from tests.bench.runs import write_part
 
 _KEYS = 250_000
@@ -57,7 +57,12 @@ _LEAST_S = 5.0
 
 def observe(setting: Setting, run: int) -> dict[str, Any]:
     """Run the service once, a part of the time at a smaller scale; what goes wrong is part of the answer."""
-    facts: dict[str, Any] = {"run": run, "bench": setting.bench, "scale": setting.scale, "machine": machine()}
+    facts: dict[str, Any] = {
+        "run": run,
+        "bench": setting.bench,
+        "scale": setting.scale,
+        "machine": hardware(),
+    }
     with tempfile.TemporaryDirectory(dir=setting.root, ignore_cleanup_errors=True) as scratch:
         directory = Path(scratch).resolve()
         try:

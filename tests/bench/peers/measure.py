@@ -32,7 +32,7 @@ from tests.bench.peers.peers import Peer
 from tests.bench.peers.sluice_join import run_sluice
 from tests.bench.peers.workloads import WORKLOADS, Workload
 from tests.bench.processes import Finished, ProgramFailed, run_program
-from tests.bench.reports import machine
+from tests.bench.reports import hardware
 
 Measurement = dict[str, Any]
 #: What a measurement of something that failed has.
@@ -80,7 +80,7 @@ def measure(setting: Setting, workload: Workload, peer: Peer, share: float, run:
         "error": "",
         "rates": NO_RATES,
         "bench": setting.bench,
-        "machine": machine(),
+        "machine": hardware(),
     }
     directory = write_streams(setting.root / "inputs", streams).resolve()
     wanted = expected_counts(directory, streams, queries)

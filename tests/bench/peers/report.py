@@ -71,6 +71,7 @@ TARGETS = (
     Target(3, "sharing", "12 queries, time over one", 1.15, "sluice-one", ("sluice-12",)),
     Target(3, "sharing", "100 queries, time over one", 1.5, "sluice-one", ("sluice-100",)),
     Target(3, "sharing", "1,000 queries, time over one", 3.0, "sluice-one", ("sluice",)),
+    Target(3, "ten-thousand", "10,000 queries, time over one", 2.0, "sluice-one", ("sluice",)),
     Target(4, "long-window-10", "windows 10 times as long, time over 1", 1.3, "sluice-short", ("sluice",)),
     Target(4, "long-window-100", "windows 100 times as long, time over 1", 1.69, "sluice-short", ("sluice",)),
     Target(4, "long-window-100", "8 MB of cache, time over 1 GB", 3.0, "sluice", ("sluice-small-cache",)),
