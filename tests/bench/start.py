@@ -2,13 +2,14 @@
 
     python -m tests.bench.start [--runs 3] [--idle-s 30] [--out docs/bench]
 
-About three and a half minutes, 45 s for each run and 80 s of idling; the report is written after every run.
+About five minutes, 75 s for each run and 80 s of idling; the report is written after every run.
 
     process ── answers ── streams and a query registered ── first result readable
        0       GET /streams                                 GET /queries/q0/results has a row
 
 Cold is a fresh data directory, the second start one that was stopped before; both find new files of both
-streams. CPU time is that of the service with all its processes, user and system, up to the first result.
+streams. Starts without the archive of Spark's classes and without the fork server show what each of them
+saves. CPU time is that of the service with all its processes, user and system, up to the first result.
 Idle is a share of one core, measured once over so many seconds in one service: first with nothing registered,
 then with two streams and 100 queries, a while after their input.
 """
@@ -52,6 +53,9 @@ _SHOWN_CORES = 0.0005
 
 #: Starts without the archive of classes, as where ``make setup`` could make none.
 NO_ARCHIVE = {"SLUICE_SPARK_CONF": json.dumps({DEFAULT_OPTIONS: "-Dsluice.archive=none"})}
+
+#: Length of a path in which no socket has room (107 bytes), so that the fork server cannot listen.
+LONG_PATH = 100
 
 #: A start: seconds until the API answered (``answers_s``) and a result could be read (``result_s``), CPU time
 #: of all processes by then (``cpu_s``), load of the machine before, by others, and the other processes.
@@ -124,6 +128,13 @@ def write_file(directory: Path, number: int) -> None:
         write_part(directory, name, number, ts_us, k=keys, v=values)
 
 
+def without_fork_server(directory: Path) -> dict[str, str]:
+    """Return settings with which Spark starts its Python processes itself."""
+    scratch = directory / ("x" * LONG_PATH)
+    scratch.mkdir(parents=True)
+    return {"TMPDIR": str(scratch)}
+
+
 def start_cold(directory: Path, environment: Mapping[str, str]) -> Start:
     """Start on a fresh data directory, once."""
     write_file(directory, 0)
@@ -179,14 +190,21 @@ def main(
     out: Out = DOCS,
 ) -> None:
     """Measure starts and idling and write the tables and their JSON."""
-    starts: dict[str, list[Start]] = {"cold": [], "second": [], "cold, without the archive of classes": []}
+    starts: dict[str, list[Start]] = {}
     figures: dict[str, Any] = {"starts": starts, "idle": {}}
     with tempfile.TemporaryDirectory(prefix="sluice-start-") as scratch:
         for run in range(runs):
-            cold, bare = (Path(scratch) / f"{name}-{run}" for name in ("cold", "bare"))
-            starts["cold"].append(start_cold(cold, {}))
-            starts["second"].append(start_again(cold))
-            starts["cold, without the archive of classes"].append(start_cold(bare, NO_ARCHIVE))
+            place = Path(scratch) / str(run)
+            no_fork_server = without_fork_server(place / "long")
+            found = {
+                "cold": start_cold(place / "cold", {}),
+                "second": start_again(place / "cold"),
+                "cold, without the archive of classes": start_cold(place / "archive", NO_ARCHIVE),
+                "cold, without the fork server": start_cold(place / "fork", no_fork_server),
+                "cold, without both": start_cold(place / "both", NO_ARCHIVE | no_fork_server),
+            }
+            for name, start in found.items():
+                starts.setdefault(name, []).append(start)
             publish(out, "start", figures, tables(starts, {}))
         if idle_s:
             figures["idle"] = idling(Path(scratch) / "idle", QUERIES, idle_s)
