@@ -7,7 +7,7 @@ or skewed, the streams are slow, so that windows hold few rows and the output st
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 SECOND_US = 1_000_000
@@ -139,12 +139,16 @@ def _twelve(longest_s: float) -> tuple[Query, ...]:
 _FILTERS = tuple((side, 0.01 * percent) for percent in range(1, 21) for side in "ab")
 
 
-def _filtered(number: int, filter_number: int) -> Query:
-    """Return a query with one of 50 windows and one of 40 filters."""
+#: 50 windows, and 2,000.
+_FEW, _MANY = _windows(30.0, 50), _windows(30.0, 2000)
+
+
+def _filtered(number: int, filter_number: int, windows: Sequence[int] = _FEW) -> Query:
+    """Return a query with one of these windows and one of 40 filters."""
     side, below = _FILTERS[filter_number % len(_FILTERS)]
     bound = round(below, 2)
     bounds = (bound, None) if side == "a" else (None, bound)
-    return Query(f"q{number}", _windows(30.0, 50)[number % 50], *bounds)
+    return Query(f"q{number}", windows[number % len(windows)], *bounds)
 
 
 #: 100 queries: 50 distinct windows, 40 distinct filters, no two alike.
@@ -152,7 +156,13 @@ _SELECTIVE = tuple(_filtered(n, 7 * n) for n in range(100))
 #: 1,000 queries over the same windows and filters, no two alike.
 _FAN_OUT = tuple(_filtered(n, 2 * (n // 50) + n % 2) for n in range(1000))
 #: These with a last one without a filter. It sorts last, so it is among any twelve or hundred of them.
-_SHARED = (*_FAN_OUT[:-1], Query("whole", _windows(30.0, 50)[-1]))
+_SHARED = (*_FAN_OUT[:-1], Query("whole", _FEW[-1]))
+
+#: 10,000 queries over 2,000 windows, no two alike, the last one without a filter.
+_TEN_THOUSAND = (
+    *(_filtered(n, 8 * (n // 2000) + n % 8, _MANY) for n in range(9999)),
+    Query("whole", _MANY[-1]),
+)
 
 _MANY_KEYS = Streams(rows=10_000_000, files=20, rate_per_s=100_000, keys=5_000_000)
 #: Where a workload says something about a peer's design, not about its state store.
@@ -202,6 +212,7 @@ WORKLOADS = {
         ),
         # Costs of more queries: the largest window alone, and with 11, 99 and 999 queries beside it.
         Workload("sharing", _MANY_KEYS, _SHARED, ("sluice", "sluice-100", "sluice-12", "sluice-one")),
+        Workload("ten-thousand", _MANY_KEYS, _TEN_THOUSAND, ("sluice", "sluice-one")),
         _long_window(1),
         _long_window(10, "sluice-short"),
         _long_window(100, "sluice-short", "sluice-small-cache", "spark-hand-rocksdb"),
