@@ -19,16 +19,16 @@ from catalog.values.statistics import (
     Measure,
 )
 from catalog.values.stream import Stream
-from operators.kernels.keys import join_key
+from operators.kernels.keys import Int64s, join_key
 from operators.segments.row_codec import KEY, POS, TS
 from operators.segments.segment import COLUMN, LINEAGE, Segment
-from operators.sketches.join_selectivity import KeySketch
 from service.inputs.sample import RowSample
 
 #: A stream is sampled again once there is so many times as much of it.
 GROWTH: Final = 1.25
-#: What is kept of all streams; most are a number, a sketch has 0.3 MB.
+#: Answers kept of all streams, most of which are a number, and keys kept in all of them, 16 bytes each.
 MAX_KEPT: Final = 256
+MAX_KEPT_KEYS: Final = 4_000_000
 #: Keys looked at one by one: where more are alike, a hash spreads them well enough.
 MAX_FREQUENT: Final = 256
 #: Rows of a key in a sample of which its share can be told, to a quarter or so.
@@ -110,16 +110,24 @@ class SampledKeys:
     """Keys of a sample.
 
     Attributes:
-        sketch: Their sketch.
-        distinct: How many there are.
+        distinct: int64[n], the keys, ascending.
+        rows: int64[n], rows of each.
         skew: Their self-join size over what equal shares would give.
         frequent: Share of the rows by key, of the frequent ones.
     """
 
-    sketch: KeySketch
-    distinct: int
+    distinct: Int64s
+    rows: Int64s
     skew: float
     frequent: Mapping[int, float]
+
+    def selectivity(self, other: SampledKeys) -> float:
+        """Return the fraction of all pairs of rows that have equal keys (State-Slice's S_1)."""
+        _, mine, theirs = np.intersect1d(
+            self.distinct, other.distinct, assume_unique=True, return_indices=True
+        )
+        pairs = self.rows[mine].astype(np.float64) @ other.rows[theirs]
+        return float(pairs / (self.rows.sum(dtype=np.float64) * other.rows.sum()))
 
 
 @dataclass(slots=True)
@@ -141,8 +149,11 @@ class SampleCache:
         """Keep an answer, and drop the ones that were not needed for longest."""
         with self._lock:
             self._kept[stream_id, _level(amount), question] = answer
-            while len(self._kept) > MAX_KEPT:
+            while len(self._kept) > MAX_KEPT or self._kept_keys() > MAX_KEPT_KEYS:
                 self._kept.popitem(last=False)
+
+    def _kept_keys(self) -> int:
+        return sum(len(answer.keys.distinct) for answer in self._kept.values() if answer.keys is not None)
 
 
 def columns_asked(question: Question) -> tuple[str, ...]:
@@ -186,15 +197,13 @@ def _keys(table: pa.Table, question: KeyAsked) -> SampledKeys | None:
     key = key[valid]
     if not len(key):
         return None
-    sketch = KeySketch()
-    sketch.update(key)
     distinct, rows = np.unique(key, return_counts=True)
     counts = rows.astype(np.float64)
     top = np.argsort(-rows, kind="stable")[:MAX_FREQUENT]
     top = top[rows[top] >= LEAST_ROWS]
     return SampledKeys(
-        sketch,
-        len(counts),
+        distinct,
+        rows,
         float((counts**2).sum() * len(counts) / counts.sum() ** 2),
         dict(zip(distinct[top].tolist(), (counts[top] / counts.sum()).tolist(), strict=True)),
     )

@@ -3,11 +3,11 @@
     RowSample ──┬── rate, event time per batch
                 ├── filters         evaluated on the rows, as PACK does
                 ├── stored columns  encoded as a segment, as the state does
-                └── join key ── KeySketch ── join selectivity, keys, skew
+                └── join key ── join selectivity, keys, skew
 
-Join selectivity is estimated from skimmed sketches of both samples' keys (Ganguly, Garofalakis, Rastogi,
-EDBT 2004). It is that of any two rows of the streams: keys that live for a moment only, such as order
-numbers, match more often inside a window than this tells. Once the family runs, the job measures that.
+Join selectivity is counted: equal keys of both samples over all pairs. It is that of any two rows of the
+streams: keys that live for a moment only, such as order numbers, match more often inside a window than this
+tells. Once the family runs, the job measures that.
 """
 
 from __future__ import annotations
@@ -218,9 +218,9 @@ def _family_profile(
         return None
     return FamilyProfile(
         family=family,
-        join_selectivity=Measure(a.keys.sketch.selectivity(b.keys.sketch), "sampled", min(a.at_us, b.at_us)),
-        keys_a=Measure(a.keys.distinct, "sampled", a.at_us),
-        keys_b=Measure(b.keys.distinct, "sampled", b.at_us),
+        join_selectivity=Measure(a.keys.selectivity(b.keys), "sampled", min(a.at_us, b.at_us)),
+        keys_a=Measure(len(a.keys.distinct), "sampled", a.at_us),
+        keys_b=Measure(len(b.keys.distinct), "sampled", b.at_us),
         skew_a=Measure(a.keys.skew, "sampled", a.at_us),
         skew_b=Measure(b.keys.skew, "sampled", b.at_us),
         frequent=_frequent(a.keys.frequent, b.keys.frequent),

@@ -26,10 +26,10 @@ from catalog.values.policies.punctuation_policy import PunctuationPolicy
 from catalog.values.stream import Column, HttpSource, Punctuations, Stream
 from operators.bucket.batch_output import BatchOutput
 from operators.kernels.keys import Bools, Int64s
-from operators.sketches.sketch import Float64s
 from planner.bind.bind import bind
 from planner.build.build_plan import build_plan
 from tests.operators.harness import Runner
+from tests.sketches.sketch import Float64s
 
 SECOND_US = 1_000_000
 #: Columns of both streams; a punctuation on ``other`` closes no key.

@@ -22,11 +22,11 @@ import pandas as pd
 import typer
 
 from operators.kernels.keys import Int64s
-from operators.sketches.sketch import AgmsSketch, HashSketch, update_together
-from operators.sketches.skimmed_sketch import paper_threshold, skim_dense, skimmed_join_size
 from tests.bench.options import DOCS, Out
 from tests.bench.plots import MARKERS, drawn, legend_below
 from tests.bench.reports import fill_page, table, write_rows
+from tests.sketches.sketch import AgmsSketch, HashSketch, update_together
+from tests.sketches.skimmed_sketch import paper_threshold, skim_dense, skimmed_join_size
 
 #: Methods of the report.
 METHODS = {

@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from operators.sketches.sketch import AgmsSketch
 from tests.bench.sketches import SETTINGS, SPLITS, TABLES, _basic, main, symmetric_error
+from tests.sketches.sketch import AgmsSketch
 
 
 def test_skimmed_is_more_accurate_at_smoke_size_and_the_report_is_whole(tmp_path: Path) -> None:

@@ -13,9 +13,9 @@ from __future__ import annotations
 import numpy as np
 
 from operators.kernels.keys import Int64s
-from operators.sketches.frequent_keys import FrequentKeys
-from operators.sketches.sketch import HashSketch
-from operators.sketches.skimmed_sketch import JoinSize, SkimmedSketch, skim_dense, skimmed_join_size
+from tests.sketches.frequent_keys import FrequentKeys
+from tests.sketches.sketch import HashSketch
+from tests.sketches.skimmed_sketch import JoinSize, SkimmedSketch, skim_dense, skimmed_join_size
 
 #: 0.3 MB per stream with the frequent keys. For two samples of 200,000 rows whose keys are all different, the
 #: standard deviation is 2e5 / sqrt(4096) = 3,100 pairs in a table, 8e-8 of all pairs.

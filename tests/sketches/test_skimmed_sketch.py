@@ -6,11 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from operators.kernels.keys import Int64s
-from operators.sketches.sketch import HashSketch
-from operators.sketches.skimmed_sketch import SkimmedSketch, paper_threshold, skim_dense, skimmed_join_size
 from tests.examples import examples
 from tests.operators.cases import SETTINGS
-from tests.operators.sketches.test_sketch import zipf
+from tests.sketches.sketch import HashSketch
+from tests.sketches.skimmed_sketch import SkimmedSketch, paper_threshold, skim_dense, skimmed_join_size
+from tests.sketches.test_sketch import zipf
 
 DOMAIN = np.arange(4096, dtype=np.int64)
 

@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from operators.kernels.keys import Int64s, mix
-from operators.sketches.join_selectivity import KeySketch, join_selectivity
 from tests.examples import examples
 from tests.operators.cases import SETTINGS
+from tests.sketches.join_selectivity import KeySketch, join_selectivity
 
 ROWS = 100_000
 

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from operators.kernels.keys import Int64s
-from operators.sketches.sketch import AgmsSketch, HashSketch, update_together
 from tests.examples import examples
 from tests.operators.cases import SETTINGS
+from tests.sketches.sketch import AgmsSketch, HashSketch, update_together
 
 Sketch = AgmsSketch | HashSketch
 KINDS: dict[str, Callable[[int], Sketch]] = {

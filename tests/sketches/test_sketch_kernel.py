@@ -6,10 +6,10 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from operators.sketches.sketch import HashSketch
-from operators.sketches.sketch_kernel import UInt64s, cubes_of
 from tests.examples import examples
 from tests.operators.cases import SETTINGS
+from tests.sketches.sketch import HashSketch
+from tests.sketches.sketch_kernel import UInt64s, cubes_of
 
 words = st.integers(0, 2**64 - 1)
 

@@ -25,8 +25,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from operators.kernels.keys import Int64s
-from operators.sketches.sketch import HashSketch
-from operators.sketches.sketch_kernel import cubes_of
+from tests.sketches.sketch import HashSketch
+from tests.sketches.sketch_kernel import cubes_of
 
 #: A round that lowers the noise by less than this part of it is the last. Measured on Zipf 1.5, 100 and 400
 #: buckets, 11 seeds: median error 3.6% and 0.7%; with 0.1 instead 5.5% and 0.9%.

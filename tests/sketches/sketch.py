@@ -21,7 +21,7 @@ from __future__ import annotations
 import numpy as np
 
 from operators.kernels.keys import Int64s
-from operators.sketches.sketch_kernel import (
+from tests.sketches.sketch_kernel import (
     Int64Matrix,
     UInt64Matrix,
     UInt64s,

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from operators.sketches.frequent_keys import FrequentKeys
 from tests.examples import examples
 from tests.operators.cases import SETTINGS
+from tests.sketches.frequent_keys import FrequentKeys
 
 batches = st.lists(st.lists(st.integers(0, 12) | st.integers(-(2**63), 2**63 - 1), max_size=30), max_size=6)
 

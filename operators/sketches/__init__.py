@@ -1,4 +1,0 @@
-"""Sketches: frequent keys and join sizes of two streams in bounded memory.
-
-Doors: join_selectivity.
-"""
