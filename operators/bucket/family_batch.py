@@ -24,7 +24,7 @@ from operators.bucket.closing import BatchClosings, kept_columns
 from operators.bucket.counters import key_counters
 from operators.bucket.finishing import result_punctuations
 from operators.bucket.pairs_again import PairsAgain
-from operators.bucket.progress import ClockProgress
+from operators.bucket.progress import ClockProgress, least
 from operators.join.family_joins import FamilyJoins
 from operators.join.pairs import PairTable
 from operators.kernels.fragments import Placed
@@ -37,7 +37,6 @@ from operators.segments.merge import concat, concat_alike
 from operators.segments.segment import Segment, unlabelled
 from operators.steps.exchange import ExchangedRows, arrived
 from operators.steps.handed_pairs import HandedPairs
-from operators.steps.watermarks import least
 
 
 @dataclass(frozen=True, slots=True, eq=False)
