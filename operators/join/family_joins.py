@@ -237,7 +237,7 @@ class FamilyJoins:
         Args:
             ranked: Ranks of the family's rows, and the rows that wait for theirs.
             fresh: New rows per side that are not late.
-            counted: All new rows of the counted sides that are not late (``operators.ranks.rank_rows``).
+            counted: All new rows of the counted sides that are not late (``operators.ranks.ranking``).
             watermarks: Watermark per side at the end of the batch.
             resting: Returns those rows of a side that rest in this bucket.
             earlier: Rankings of earlier families that gave the rows of a side their ranks, by side.

@@ -91,7 +91,7 @@ class Payload:
         received: Counts of the partition's punctuations, in one of its payloads.
         senders: Numbers of the buckets that have sent pairs to others in the batch before
             (``operators.steps.exchange``), in the payload that brings control records.
-        counted: All rows that windows of rows count, per (family id, side) (``operators.ranks.rank_rows``).
+        counted: All rows that windows of rows count, per (family id, side) (``operators.ranks.ranking``).
     """
 
     order: int
