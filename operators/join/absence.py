@@ -35,7 +35,7 @@ import pyarrow as pa
 from catalog.arrow_types import arrow_type
 from catalog.values.query import UNBOUNDED_US
 from catalog.values.routes.route_table import RouteTable
-from operators.closings.closed_opposite import ClosedOpposite
+from operators.closings.closed_keys import ClosedOpposite
 from operators.join.absence_classes import AbsentClasses, CompiledAbsence, SemiClasses
 from operators.join.compiled_family import CompiledFamily
 from operators.join.marks import NO_MATCH, GroupMarks, NearestMatches, fold, marks_segment, satisfied

@@ -21,9 +21,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from operators.closings.closed_keys import ClosedKeys
-from operators.closings.closed_opposite import ClosedOpposite
-from operators.closings.search_time import WORTH_A_REWRITE
+from operators.closings.closed_keys import WORTH_A_REWRITE, ClosedKeys, ClosedOpposite
 from operators.finishing.waiting_keys import WaitingKeys
 from operators.groups.open_groups import OpenGroups
 from operators.join.absence import Absence, Due, Waiting
