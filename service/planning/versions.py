@@ -31,7 +31,7 @@ from service.planning.preview import Statistician
 from service.sinks.webhook_targets import PUBLIC_TARGETS, WebhookTargets
 
 if TYPE_CHECKING:
-    from operators.bucket.dry_run import DryRun  # not at run time: see ``_loaded``
+    from service.planning.dry_run import DryRun  # not at run time: see ``_loaded``
 
 #: When a query left last whose boundaries stay, µs UTC: a setting of the catalog, null once they are gone.
 LEFT_AT_SETTING = "left_at_us"
@@ -40,7 +40,7 @@ LEFT_AT_SETTING = "left_at_us"
 @cache
 def _loaded() -> type[DryRun]:
     """Load the dry run with the first version: the API answers before (``engine.engine``)."""
-    from operators.bucket.dry_run import DryRun
+    from service.planning.dry_run import DryRun
 
     return DryRun
 
