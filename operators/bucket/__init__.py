@@ -1,4 +1,4 @@
-"""The bucket: all families' joins for its keys, their stored state, and a dry run of a plan.
+"""The bucket: all families' joins for its keys, their stored state, and its move to other buckets.
 
-Doors: batch_output, bucket, counters, dry_run, rehash.
+Doors: batch_output, bucket, rehash.
 """

@@ -30,7 +30,7 @@ from operators.bucket.batch_output import BatchOutput
 from operators.bucket.closing import BatchClosings, decoded_promise
 from operators.bucket.family_batch import FamilyBatch, last_pairs, ordered_joins_of
 from operators.bucket.pairs_again import PairsAgain, held_back
-from operators.bucket.progress import ClockProgress
+from operators.bucket.progress import ClockProgress, latest, least, setting_out
 from operators.bucket.rank_chains import earlier_rankings, followers, restarted_families
 from operators.bucket.watermark import Watermark
 from operators.groups.open_groups import group_results
@@ -46,7 +46,6 @@ from operators.segments.layout import SIDES
 from operators.segments.row_codec import TS
 from operators.steps.exchange import ExchangedRows, set_out
 from operators.steps.handed_pairs import HandedPairs
-from operators.steps.watermarks import latest, least, setting_out
 
 Terms = dict[str, dict[int, tuple[Term, ...]]]
 

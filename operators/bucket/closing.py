@@ -24,8 +24,14 @@ from catalog.arrow_types import arrow_type
 from catalog.values.control import Promises
 from operators.bucket.finishing import wait_for_keys
 from operators.closings.closed_keys import first_closings
-from operators.closings.closing_rows import BEHIND_ALL, closing_rows, closings_of, ends, matching
-from operators.closings.derived import between_edges
+from operators.closings.closing_rows import (
+    BEHIND_ALL,
+    between_edges,
+    closing_rows,
+    closings_of,
+    ends,
+    matching,
+)
 from operators.errors import PromiseBroken
 from operators.join.family_joins import FamilyJoins
 from operators.kernels.keys import Bools

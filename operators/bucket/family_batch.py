@@ -19,12 +19,11 @@ from catalog.steps import (
     taken_intermediates,
 )
 from catalog.values.plan import Plan
-from operators.bucket.batch_output import BatchOutput
+from operators.bucket.batch_output import BatchOutput, key_counters
 from operators.bucket.closing import BatchClosings, kept_columns
-from operators.bucket.counters import key_counters
 from operators.bucket.finishing import result_punctuations
 from operators.bucket.pairs_again import PairsAgain
-from operators.bucket.progress import ClockProgress
+from operators.bucket.progress import ClockProgress, least
 from operators.join.family_joins import FamilyJoins
 from operators.join.pairs import PairTable
 from operators.kernels.fragments import Placed
@@ -37,7 +36,6 @@ from operators.segments.merge import concat, concat_alike
 from operators.segments.segment import Segment, unlabelled
 from operators.steps.exchange import ExchangedRows, arrived
 from operators.steps.handed_pairs import HandedPairs
-from operators.steps.watermarks import least
 
 
 @dataclass(frozen=True, slots=True, eq=False)

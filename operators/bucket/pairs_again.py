@@ -19,12 +19,12 @@ import numpy as np
 
 from catalog.steps import makers_again
 from catalog.values.plan import FamilyPlan
+from operators.bucket.progress import least
 from operators.join.family_joins import FamilyJoins
 from operators.lineage.lineage import RowClasses
 from operators.segments.segment import Segment
 from operators.slices.candidates import Probing, Reach, find_candidates
 from operators.steps.handed_pairs import HandedChunk, HandedPairs
-from operators.steps.watermarks import least
 
 #: Classes of rows whose queries do not matter.
 _ALIKE = RowClasses(None, (0,))

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from math import inf, sqrt
 
 import numpy as np
 import pyarrow as pa
@@ -38,12 +39,15 @@ from operators.closings.closing_rows import (
     matching,
 )
 from operators.closings.contract import SideContract
-from operators.closings.search_time import LEAST_CLOSINGS, closings_until_search
-from operators.kernels.keys import Bools
+from operators.kernels.keys import Bools, Int64s
 from operators.segments.layout import SideLayout
 from operators.segments.row_codec import TS
 from operators.segments.segment import Segment
 
+#: A segment is rewritten if at least one in this many of its rows is dead.
+WORTH_A_REWRITE = 4
+#: Stored rows are searched after at least this many closings, since a search costs time for no rows, too.
+LEAST_CLOSINGS = 16
 #: Two segments are merged unless the older one has more than this many times the closings of the newer one.
 _MERGED_RATIO = 2
 #: Rows are searched early once there are this many times those that the last search has left.
@@ -51,6 +55,48 @@ _GROWN = 2
 #: Rows of which a batch looks up whether their keys are open, at most about.
 _SAMPLE = 1024
 _NO_KEYS = np.zeros(0, dtype=np.int64)
+
+
+def closings_until_search(
+    prices: PurgePrices, rows: int, segments: int, closings: int, males: int, killed: float
+) -> float:
+    """Return the number of closings after which to search the rows of a side.
+
+    Until a search removes dead rows, whose key is closed, rows of the other side (males) are compared with
+    them, too:
+
+        dead rows   rn |      /|      /|
+                       |    /  |    /  |
+                       |  /    |  /    |
+                       |/      |/      |
+                       +-------n------2n-->  closings
+
+    Let λ_p closings and λ_m males come per second, r stored rows die with each closing, and a search cost
+    c_scan for each of |S| stored rows. With a search after every n closings, searches cost c_scan |S| λ_p / n
+    per second, and r (n - 1) / 2 dead rows on average cost c_probe λ_m each. The sum is least at
+
+        n = sqrt(2 c_scan |S| λ_p / (c_probe λ_m r))
+
+    Both rates are counted over the same time, so counts take their places. If males are merged with segments,
+    a male costs the same for each segment, however many rows it has. Then c_probe is that cost for all
+    segments, divided by |S|.
+
+    The result is the smaller of two numbers: n, and the number of closings after which enough rows may be
+    dead for segments to be rewritten. Dead rows also take memory.
+
+    Args:
+        prices: Calibrated prices.
+        rows: Stored rows of the side.
+        segments: Segments in which they are.
+        closings: Closings since the last search.
+        males: Rows of the other side since then.
+        killed: Stored rows that die with a closing, more than 0.
+    """
+    if not rows:
+        return LEAST_CLOSINGS
+    probing = (prices.per_probed_row + prices.per_probed_segment * segments / rows) * males * killed
+    cheapest = sqrt(2 * prices.per_searched_row * rows * closings / probing) if probing else inf
+    return max(LEAST_CLOSINGS, min(cheapest, rows / (WORTH_A_REWRITE * killed)))
 
 
 @dataclass(slots=True, eq=False)
@@ -78,7 +124,7 @@ class ClosedKeys:
             left there, less those that have left since.
         dead_per_slice: The same for each slice of the other side, join by join; empty before the first search
             under the plan in force.
-        last: Last row of a clustered side, as an edge (``derived``); None before the first row.
+        last: Last row of a clustered side, as an edge (``clustered_closings``); None before the first row.
     """
 
     contract: SideContract
@@ -304,3 +350,53 @@ def first_closings(parts: Sequence[pa.RecordBatch], late_limit_us: int | None) -
         parts = [p.filter(pa.array(p.column(TS).to_numpy() >= late_limit_us)) for p in parts]
     parts = [part for part in parts if part.num_rows]
     return folded(parts) if parts else None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ClosedOpposite:
+    """Closings of the other side, as the rows of one side meet them in a batch.
+
+    No later row of the other side can match rows whose key it has closed:
+
+        key closed before the batch    resting rows were found in the batch that closed it, new ones now
+        key closed by the batch        all of its rows are found now
+
+    A closing is remembered until the other side's watermark has passed the rows of its key by the longest
+    window. So while the windows of a row still wait for that watermark, a remembered closing says that the
+    row was found.
+
+    Attributes:
+        closed: Keys that the other side has closed before the batch.
+        arrived: Closings that came with the batch, or None.
+        layout: Layout of the rows.
+    """
+
+    closed: ClosedKeys
+    arrived: pa.RecordBatch | None
+    layout: SideLayout
+
+    def ended(self, rows: Segment, *, fresh: bool) -> Int64s:
+        """Return the places of rows that have met their last match by the end of the batch, and not before.
+
+        Args:
+            rows: Rows of one segment.
+            fresh: Whether they are new in this batch.
+        """
+        if fresh:
+            found = self.closed.closed(rows, self.layout)
+            if self.arrived is not None:
+                found |= matching(rows, self.layout, self.arrived)
+            return np.flatnonzero(found)
+        if self.arrived is None:
+            return _NO_KEYS
+        places = np.flatnonzero(matching(rows, self.layout, self.arrived))
+        return places[~self.ended_before(rows, places)] if len(places) else places
+
+    def ended_before(self, rows: Segment, places: Int64s) -> Bools:
+        """Return which of some resting rows had met their last match before the batch, bool[n].
+
+        Args:
+            rows: Rows of one segment.
+            places: int64[n], ascending, places of the rows in question.
+        """
+        return self.closed.closed(rows.take(places), self.layout)

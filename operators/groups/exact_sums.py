@@ -24,8 +24,7 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
-from operators.kernels.keys import Int64s
-from operators.kernels.types import INT64, INT64S_READ
+from operators.kernels.keys import INT64, INT64S_READ, Int64s
 
 Float64s = npt.NDArray[np.float64]
 

@@ -35,14 +35,14 @@ import pyarrow as pa
 from catalog.arrow_types import arrow_type
 from catalog.values.query import UNBOUNDED_US
 from catalog.values.routes.route_table import RouteTable
-from operators.closings.closed_opposite import ClosedOpposite
+from operators.closings.closed_keys import ClosedOpposite
 from operators.join.absence_classes import AbsentClasses, CompiledAbsence, SemiClasses
 from operators.join.compiled_family import CompiledFamily
 from operators.join.marks import NO_MATCH, GroupMarks, NearestMatches, fold, marks_segment, satisfied
+from operators.join.nearest import NEVER, passed_windows
 from operators.join.pairs import PairChunk, PairTable
 from operators.join.segment_classes import SegmentClasses
 from operators.kernels.keys import Bools, Int64s
-from operators.kernels.nearest import NEVER, passed_windows
 from operators.leaving.needs import ended_needs
 from operators.lineage.route_counts import RouteCounts
 from operators.segments.layout import SIDES, SideLayout

@@ -26,11 +26,10 @@ import pandas as pd
 from catalog.values.plan import FamilyPlan, PlannedQuery
 from catalog.values.routes.query_sets import QuerySets, UInt64s
 from catalog.values.routes.route_table import RouteTable
-from operators.kernels.bounded import keep
+from operators.join.nearest import without_match
 from operators.kernels.keys import Int64s
-from operators.kernels.nearest import without_match
 from operators.leaving.needs import QueryNeed, RowNeeds
-from operators.lineage.lineage import query_set
+from operators.lineage.lineage import keep, query_set
 from operators.lineage.route_numbers import route_numbers
 from operators.segments.layout import SIDES
 

@@ -21,9 +21,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from operators.closings.closed_keys import ClosedKeys
-from operators.closings.closed_opposite import ClosedOpposite
-from operators.closings.search_time import WORTH_A_REWRITE
+from operators.closings.closed_keys import WORTH_A_REWRITE, ClosedKeys, ClosedOpposite
 from operators.finishing.waiting_keys import WaitingKeys
 from operators.groups.open_groups import OpenGroups
 from operators.join.absence import Absence, Due, Waiting
@@ -237,7 +235,7 @@ class FamilyJoins:
         Args:
             ranked: Ranks of the family's rows, and the rows that wait for theirs.
             fresh: New rows per side that are not late.
-            counted: All new rows of the counted sides that are not late (``operators.ranks.rank_rows``).
+            counted: All new rows of the counted sides that are not late (``operators.ranks.ranking``).
             watermarks: Watermark per side at the end of the batch.
             resting: Returns those rows of a side that rest in this bucket.
             earlier: Rankings of earlier families that gave the rows of a side their ranks, by side.

@@ -21,9 +21,8 @@ import numpy as np
 import pyarrow as pa
 
 from operators.join.absence_classes import CompiledAbsence, ConditionGroup
-from operators.join.positions import PositionTable
+from operators.join.nearest import PositionTable, take_nearer
 from operators.kernels.keys import Bools, Int64s
-from operators.kernels.nearest import take_nearer
 from operators.segments.row_codec import KEY, POS, TS
 from operators.segments.segment import COLUMN, Segment
 from operators.slices.candidates import CandidateSide

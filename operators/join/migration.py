@@ -32,7 +32,7 @@ from catalog.values.plan import JoinPlan
 from operators.join.chain import Chain
 from operators.join.compiled_family import CompiledFamily
 from operators.join.family_joins import FamilyJoins
-from operators.join.positions import PositionTable
+from operators.join.nearest import PositionTable
 from operators.kernels.keys import Bools, Int64s
 from operators.lineage.entitlement import Term, rows_of_terms
 from operators.lineage.expressions import evaluate_filters

@@ -1,8 +1,17 @@
-"""Join keys as int64: exact where the key fits one, a 64-bit hash with verification where it does not.
+"""Columns as numbers, and the types of arrays of numbers.
 
+A join key is an int64: exact where the key fits one, a 64-bit hash with verification where it does not.
 Segments are sorted by this number, and the hash bucket derives from it. NULL in any key column means that
 the row can never match. NaN equals NaN and -0.0 equals 0.0 (design: Semantics), so doubles are
 normalised before their bits are taken.
+
+The distinct values of a column of words are numbered:
+
+    words   0b101  0b111  0b101  0b001     ->  codes  0 1 0 2,  distinct  0b101 0b111 0b001
+
+The argument types of compiled functions are given in advance, so that they are compiled on import. Left to
+itself numba compiles a function for every mix of writable and read-only arrays that it meets, in each worker,
+while the first batch waits. What is declared read-only takes both.
 """
 
 from __future__ import annotations
@@ -15,9 +24,9 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
+from numba import types
 
 from catalog.arrow_types import arrow_type
-from operators.kernels.types import INT64, INT64S, INT64S_READ, UINT64S, UINT64S_READ
 
 Int64s = np.ndarray[tuple[int], np.dtype[np.int64]]
 Bools = np.ndarray[tuple[int], np.dtype[np.bool_]]
@@ -25,10 +34,28 @@ Words = np.ndarray[tuple[int], np.dtype[np.uint64]]
 #: Numbers of a few kinds or classes, of whichever width.
 Codes = np.ndarray[tuple[int], np.dtype[np.integer[Any]]]
 
+BOOL = types.boolean
+INT64 = types.int64
+FLOAT64 = types.float64
+#: Columns that a function reads.
+INT64S_READ = types.Array(types.int64, 1, "C", readonly=True)
+FLOAT64S_READ = types.Array(types.float64, 1, "C", readonly=True)
+UINT64S_READ = types.Array(types.uint64, 1, "C", readonly=True)
+BOOLS_READ = types.Array(types.boolean, 1, "C", readonly=True)
+#: Columns that it writes or returns.
+INT64S = types.Array(types.int64, 1, "C")
+UINT64S = types.Array(types.uint64, 1, "C")
+THREE_INT64S = types.UniTuple(INT64S, 3)  # type: ignore[no-untyped-call]  # numba says no types
+TWO_INT64S = types.UniTuple(INT64S, 2)  # type: ignore[no-untyped-call]  # numba says no types
+#: Sets of queries, one per row.
+SETS_READ = types.Array(types.uint64, 2, "C", readonly=True)
+
 #: Key types whose int64 form gives the column back, so that it need not be stored besides.
 RECOVERABLE = ("boolean", "int", "bigint", "date", "timestamp")
 #: Widest decimal whose unscaled value fits int64.
 MAX_EXACT_DECIMAL_DIGITS = 18
+#: All places of a word.
+EVERY_PLACE = (1 << 64) - 1
 
 
 def is_exact(key_types: Sequence[str]) -> bool:
@@ -205,3 +232,29 @@ def _as_int64(column: pa.Array, kind: str) -> Int64s:
 def _integers(column: pa.Array) -> Int64s:
     values: Int64s = column.to_numpy(zero_copy_only=False).astype(np.int64)
     return values
+
+
+def numbered(words: Words, live: int = EVERY_PLACE) -> tuple[Int64s, Words]:
+    """Number the values that words have in some places.
+
+    Args:
+        words: uint64[n].
+        live: The places, as bits.
+
+    Returns:
+        codes: int64[n], number of each word's value.
+        distinct: uint64[m], the values that occur, in the order of their first rows.
+
+    >>> [a.tolist() for a in numbered(np.array([5, 7, 5, 1], dtype=np.uint64))]
+    [[0, 1, 0, 2], [5, 7, 1]]
+    """
+    # Not np.unique, which sorts: half a million words of 21 values take it 22 ms instead of 2.1, and a batch
+    # of a million rows with 40 filters 734 ms of CPU time instead of 321.
+    codes, distinct = pd.factorize(words & np.uint64(live))
+    return codes, distinct
+
+
+def numbered_if_few(words: Words, most: int) -> tuple[Int64s, Words] | None:
+    """Number the values of words, or return None where there are more than ``most``; see ``numbered``."""
+    codes, distinct = numbered(words)
+    return (codes, distinct) if len(distinct) <= most else None

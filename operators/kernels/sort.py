@@ -13,8 +13,7 @@ from __future__ import annotations
 import numba
 import numpy as np
 
-from operators.kernels.keys import Bools, Int64s, Words
-from operators.kernels.types import BOOLS_READ, INT64, INT64S_READ, TWO_INT64S
+from operators.kernels.keys import BOOLS_READ, INT64, INT64S_READ, TWO_INT64S, Bools, Int64s, Words
 
 _BYTES = 8
 _DIGITS = 256

@@ -22,20 +22,32 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import TypeVar
 
 import numpy as np
 
 from catalog.values.plan import FamilyPlan, PlannedQuery
-from operators.kernels.bounded import keep
 from operators.kernels.keys import Bools, Codes, Int64s
 from operators.lineage.entitlement import Term, rows_of_terms
 from operators.segments.row_kinds import Kind
 from operators.segments.segment import WORD_BITS, Segment
 
+K = TypeVar("K")
+V = TypeVar("V")
+
+#: Answers kept of each sort: a plan version may stay for weeks.
+MAX_KEPT = 1 << 12
 #: Largest product of class counts kept without renumbering the classes.
 MAX_CLASSES = 1 << 16
 #: So many kinds are taken for classes as they are; of more, those that serve the same queries are one class.
 MAX_KINDS = 64
+
+
+def keep(answers: dict[K, V], question: K, answer: V) -> None:
+    """Keep an answer; all others are forgotten when there are too many, so the dict does not grow forever."""
+    if len(answers) >= MAX_KEPT:
+        answers.clear()
+    answers[question] = answer
 
 
 @dataclass(frozen=True, slots=True, eq=False)

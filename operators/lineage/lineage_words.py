@@ -13,8 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from catalog.values.plan import PlannedFilter
-from operators.kernels.distinct import numbered, numbered_if_few
-from operators.kernels.keys import Bools, Codes, Words
+from operators.kernels.keys import Bools, Codes, Words, numbered, numbered_if_few
 from operators.lineage.expressions import select_values
 from operators.lineage.threshold_filters import Thresholds, thresholds
 from operators.segments.row_codec import NUMBERED

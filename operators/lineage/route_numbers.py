@@ -17,8 +17,7 @@ import numba
 import numpy as np
 
 from catalog.values.routes.query_sets import WORD_BITS, QuerySets, UInt64s, words_of
-from operators.kernels.keys import Int64s
-from operators.kernels.types import INT64S, INT64S_READ, SETS_READ
+from operators.kernels.keys import INT64S, INT64S_READ, SETS_READ, Int64s
 
 
 # Every plan version asks again, for almost the same queries.

@@ -33,7 +33,7 @@ from operators.orders.order_progress import OrderedRows, ordered_rows
 from operators.pack.pack_plan import PackPlan, SidePlan
 from operators.pack.payload import Payload, StreamHeader
 from operators.pack.punctuations import Parted, closings_of_side, parted
-from operators.ranks.rank_rows import rank_rows
+from operators.ranks.ranking import rank_rows
 from operators.segments.layout import SideLayout, side_layout
 from operators.segments.row_codec import KEY, POS, TS
 from operators.segments.segment import COLUMN, LINEAGE

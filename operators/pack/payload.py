@@ -87,11 +87,11 @@ class Payload:
         place: Number of the bucket and of all buckets, where PACK made the payload.
         files: Files that rows came in, by family id and side; the others came with the payload.
         closings: Closed keys per (family id, side), sorted by key (``operators.closings.closing_rows``).
-        edges: First and last row of clustered sides per (family id, side) (``operators.closings.derived``).
+        edges: First and last row of clustered sides per (family id, side) (see there).
         received: Counts of the partition's punctuations, in one of its payloads.
         senders: Numbers of the buckets that have sent pairs to others in the batch before
             (``operators.steps.exchange``), in the payload that brings control records.
-        counted: All rows that windows of rows count, per (family id, side) (``operators.ranks.rank_rows``).
+        counted: All rows that windows of rows count, per (family id, side) (``operators.ranks.ranking``).
     """
 
     order: int

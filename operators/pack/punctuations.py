@@ -17,9 +17,8 @@ import pyarrow.compute as pc
 from catalog.arrow_types import POSITION_COLUMN, PUNCTUATION_COLUMN
 from catalog.punctuation_marks import Promise, marks_of, promises_in
 from catalog.values.stream import Punctuations, Stream
-from operators.closings.closing_rows import closing_rows
+from operators.closings.closing_rows import closing_rows, clustered_closings, ordered_closings
 from operators.closings.contract import SideContract
-from operators.closings.derived import clustered_closings, ordered_closings
 from operators.kernels.keys import Bools, Int64s, unpacked
 from operators.segments.layout import SideLayout
 from operators.segments.row_codec import POS
@@ -91,7 +90,7 @@ def closings_of_side(
 
     Returns:
         Closings and whether they close; the first and last row if the side is clustered and has rows
-        (``closings.derived``).
+        (``closings.closing_rows``).
     """
     parts = [
         closing_rows(layout, promise.table, None, _positions(promise.table), promise.below)

@@ -1,4 +1,4 @@
 """Ranks of rows, for windows that count the rows of a stream, whichever bucket holds these rows.
 
-Doors: clocked_rows, rank_rows, ranked_rows, ranking.
+Doors: clocked_rows, ranked_rows, ranking.
 """

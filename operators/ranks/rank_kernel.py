@@ -5,8 +5,7 @@ from __future__ import annotations
 import numba
 import numpy as np
 
-from operators.kernels.keys import Int64s
-from operators.kernels.types import INT64S, INT64S_READ
+from operators.kernels.keys import INT64S, INT64S_READ, Int64s
 
 #: Result in place of a rank if no row has the key.
 NO_SUCH_KEY = -1

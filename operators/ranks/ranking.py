@@ -24,10 +24,11 @@ import pyarrow as pa
 from catalog.durations import MIN_TIME_US
 from operators.kernels.keys import Bools, Int64s
 from operators.ranks.rank_kernel import NO_SUCH_KEY, ranks_up_to
-from operators.ranks.rank_rows import ANY_KEY
 from operators.segments.row_codec import KEY, POS, TS
 from operators.segments.segment import Segment
 
+#: Key of all rows if they are counted whatever their key.
+ANY_KEY = 0
 RANK = "_rank"
 _NAMES = (KEY, TS, POS, RANK)
 _LAST = np.iinfo(np.int64).max
@@ -35,6 +36,22 @@ _LAST = np.iinfo(np.int64).max
 _MERGED_RATIO = 2
 #: Resting rows are searched for rows that have left once one in this many of them can have left.
 _WORTH_A_LOOK = 4
+
+
+def rank_rows(key: Int64s | None, ts: Int64s, pos: Int64s) -> pa.RecordBatch:
+    """Return rows for counting: key, event time and position of each row, as PACK sends them.
+
+    A window of rows counts the rows of its stream before filters. If it counts all rows, every bucket gets
+    them under one key. If it counts rows of equal key, each row goes to the bucket of its key.
+
+    Args:
+        key: int64[n], their keys; None: all rows count under one.
+        ts: int64[n], event times, µs.
+        pos: int64[n], positions in the source.
+    """
+    if key is None:
+        key = np.full(len(ts), ANY_KEY, dtype=np.int64)
+    return pa.RecordBatch.from_arrays([pa.array(key), pa.array(ts), pa.array(pos)], names=[KEY, TS, POS])
 
 
 @dataclass(slots=True, eq=False)

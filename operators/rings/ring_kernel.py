@@ -10,8 +10,7 @@ import numba
 import numpy as np
 from numba import types
 
-from operators.kernels.keys import Bools, Int64s
-from operators.kernels.types import BOOL, INT64, INT64S, INT64S_READ
+from operators.kernels.keys import BOOL, INT64, INT64S, INT64S_READ, Bools, Int64s
 
 _BOOLS = types.Array(types.boolean, 1, "C")
 

@@ -14,8 +14,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from operators.kernels.distinct import numbered_if_few
-from operators.kernels.keys import Int64s, Words
+from operators.kernels.keys import Int64s, Words, numbered_if_few
 
 #: Columns of packed rows that are int64 without NULLs.
 KEY, TS, POS = "_key", "_ts", "_pos"

@@ -17,8 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from operators.kernels.distinct import numbered
-from operators.kernels.keys import Codes, Int64s, Words
+from operators.kernels.keys import Codes, Int64s, Words, numbered
 
 #: Plan version of a row, then its values in the live places of each lineage word.
 Kind = tuple[int, ...]

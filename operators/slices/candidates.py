@@ -22,13 +22,13 @@ import pyarrow.compute as pc
 
 from catalog.values.plan import Band, Bound
 from operators.kernels.keys import Bools, Codes, Int64s, Words
-from operators.kernels.overlaps import Doubles, overlapping_pairs
 from operators.lineage.lineage import RowClasses
 from operators.rings.rings import Scan
 from operators.segments.layout import SideLayout
 from operators.segments.segment import Segment
 from operators.slices.key_filter import key_filter, rows_with_partners
 from operators.slices.merge_kernel import merge_pairs
+from operators.slices.overlaps import Doubles, overlapping_pairs
 
 _Array = TypeVar("_Array", Int64s, Codes)
 

@@ -15,8 +15,7 @@ from __future__ import annotations
 import numba
 import numpy as np
 
-from operators.kernels.keys import Int64s, Words
-from operators.kernels.types import INT64S, INT64S_READ, UINT64S, UINT64S_READ
+from operators.kernels.keys import INT64S, INT64S_READ, UINT64S, UINT64S_READ, Int64s, Words
 
 #: Bits per key, at least: one row in so many is taken for one that may have a partner and has none.
 _BITS_PER_KEY = 16

@@ -16,8 +16,7 @@ from __future__ import annotations
 import numba
 import numpy as np
 
-from operators.kernels.keys import Int64s
-from operators.kernels.types import BOOL, INT64, INT64S, INT64S_READ
+from operators.kernels.keys import BOOL, INT64, INT64S, INT64S_READ, Int64s
 
 #: Runs of equal key up to this length are looked through: a binary search would take as long.
 _SHORT = 16

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from catalog.values.plan import Band, Bound
-from operators.kernels.overlaps import Doubles
+from operators.slices.overlaps import Doubles
 
 
 def band_share(band: Band, a: pa.Table, b: pa.Table) -> float:

@@ -34,16 +34,15 @@ from service.inputs.inputs import Inputs
 from service.inputs.retention import InputRetention
 from service.inputs.sources.http_log import EventLog
 from service.jvm.jvm import Jvm
-from service.planning.adaptive import Adaptive
-from service.planning.failing_queries import pause_failing
 from service.planning.migrating.migrations import Migrations
-from service.planning.objective import take_settings
-from service.planning.versions import Versions
+from service.planning.versions import Versions, take_settings
 from service.recovery.identity import identity_of
 from service.results.results import ResultReader
 from service.results.runs import Runs
 from service.sinks.deliverer import Deliverer, KeptForSinks
 from service.sinks.delivery import Delivery
+from service.workspace.adaptive import Adaptive
+from service.workspace.failing_queries import pause_failing
 from service.workspace.plans import PlanPricing, WorkspacePlans
 from service.workspace.watcher import Watcher
 

@@ -38,9 +38,8 @@ from service.inputs.voided import VoidedBatch
 from service.job.commit_signal import CommitSignal
 from service.jvm.jvm import Jvm
 from service.planning.migrating.migrations import Migrations
-from service.planning.objective import objective_of
 from service.planning.preview import Statistician
-from service.planning.versions import Versions
+from service.planning.versions import Versions, objective_of
 from service.recovery.opening import open_catalog
 from service.results.results import ResultReader
 from service.results.runs import Runs

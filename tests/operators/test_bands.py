@@ -18,12 +18,12 @@ from catalog.arrow_types import arrow_type
 from catalog.values.plan import Band, Bound
 from catalog.values.statistics import BandProfile, Measure, Profile
 from catalog.values.stream import Stream
-from operators.kernels.overlaps import overlapping_pairs
+from operators.slices.overlaps import overlapping_pairs
 from planner.bind.bind import bind
 from planner.build.build_plan import build_plan
 from planner.build.objective import Objective
 from planner.explain.render import plan_document
-from planner.families.bands import candidate_bands, leading_band
+from planner.families.families import candidate_bands, leading_band
 from tests.bound_query import Tables, results_sql
 from tests.builders import a_stream
 from tests.examples import examples

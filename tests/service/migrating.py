@@ -13,12 +13,12 @@ from catalog.values.change import AddQuery, RemoveQuery
 from catalog.values.counters.family_counters import SliceCounters
 from catalog.values.plan import Plan
 from catalog.values.stream import Column, HttpSource, Stream
-from operators.bucket.dry_run import dry_run
 from planner.build.objective import Objective
 from planner.families.families import SIDES, SideName, side_chain
 from service.documents.migration_document import MigrationDocument, MigrationRequest
 from service.inputs.sample import CatalogRows
 from service.planning.changes import apply_changes, one
+from service.planning.dry_run import dry_run
 from service.planning.migrating.migrations import Migrations
 from service.planning.preview import Statistician
 from service.planning.versions import Versions

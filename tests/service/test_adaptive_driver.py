@@ -22,9 +22,9 @@ from planner.families.families import SIDES, side_chain
 from service.config.settings import AdaptiveSettings
 from service.inputs.sample import CatalogRows
 from service.inputs.sources.http_log import EventLog
-from service.planning.adaptive import LOOKS, Adaptive
 from service.planning.preview import Statistician
 from service.planning.versions import Versions
+from service.workspace.adaptive import LOOKS, Adaptive
 from tests.builders import EMPTY_BATCH
 from tests.service.pairs import open_store
 

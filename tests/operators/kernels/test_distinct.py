@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from operators.kernels.distinct import EVERY_PLACE, numbered, numbered_if_few
+from operators.kernels.keys import EVERY_PLACE, numbered, numbered_if_few
 from tests.examples import examples
 from tests.operators.cases import SETTINGS
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from operators.kernels import bounded
 from operators.lineage import lineage
+from operators.lineage import lineage as lineage_module
 from operators.lineage.entitlement import Term
 from operators.lineage.lineage import RowClasses, SideLineage, side_lineage
 from operators.segments.segment import Segment
@@ -99,7 +99,7 @@ def test_classes_say_of_every_row_what_the_definition_says(
     print(f"seed {seed}")
     rng = random.Random(seed)
     if seed % 3 == 0:
-        monkeypatch.setattr(bounded, "MAX_KEPT", 2)
+        monkeypatch.setattr(lineage_module, "MAX_KEPT", 2)
     if seed % 4 == 0:
         monkeypatch.setattr(lineage, "MAX_KINDS", 1)
     segments = [_random_segment(rng) for _ in range(6)]

@@ -18,10 +18,10 @@ from service.config.settings import load_settings
 from service.engine.engine import Engine
 from service.inputs.sample import CatalogRows
 from service.planning.changes import apply_changes, one, several
-from service.planning.failing_queries import pause_failing
 from service.planning.preview import Statistician
 from service.planning.versions import Versions
 from service.statistics.query_status import query_statuses
+from service.workspace.failing_queries import pause_failing
 from tests.empty_catalog import prepared
 from tests.service.spark_logs import write_begun, write_done
 

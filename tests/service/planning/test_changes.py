@@ -329,7 +329,7 @@ from catalog.values.change import AddQuery
 
 class Finder:
     def find_spec(self, name, path=None, target=None):
-        if name == "operators.bucket.dry_run":
+        if name == "service.planning.dry_run":
             with sqlite3.connect(sys.argv[1], timeout=0) as other:
                 other.execute("BEGIN IMMEDIATE")
             print("others can write")

@@ -6,9 +6,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.join.positions import PositionTable
+from operators.join.nearest import NEVER, PositionTable, passed_windows, take_nearer, without_match
 from operators.kernels.keys import Int64s
-from operators.kernels.nearest import NEVER, passed_windows, take_nearer, without_match
 
 FAR = 2**62
 distances = st.integers(-20, 20)

@@ -15,8 +15,7 @@ from __future__ import annotations
 import numba
 import numpy as np
 
-from operators.kernels.keys import Int64s
-from operators.kernels.types import FLOAT64, FLOAT64S_READ, INT64, INT64S, INT64S_READ
+from operators.kernels.keys import FLOAT64, FLOAT64S_READ, INT64, INT64S, INT64S_READ, Int64s
 
 Doubles = np.ndarray[tuple[int], np.dtype[np.float64]]
 

@@ -6,9 +6,9 @@ import duckdb
 import pytest
 
 from catalog.values.plan import Plan, Strategy
-from operators.bucket.dry_run import dry_run
 from planner.build.build_plan import build_plan
 from planner.build.objective import Objective
+from service.planning.dry_run import dry_run
 from tests.builders import a_query
 from tests.operators.cases import ALL_STRATEGIES
 from tests.operators.segment_builders import STREAMS, a_plan

@@ -8,9 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from catalog.values.policies.punctuation_policy import PurgePrices
-from operators.closings.closed_keys import ClosedKeys
+from operators.closings.closed_keys import ClosedKeys, closings_until_search
 from operators.closings.contract import SideContract
-from operators.closings.search_time import closings_until_search
 from operators.segments.layout import SideLayout
 
 PER_ROW = PurgePrices(2e-9, 1e-9, 0.0)

@@ -24,14 +24,14 @@ from planner.costs.rates import family_rates
 from planner.costs.shipped import SHIPPED
 from planner.families.families import SIDES, side_chain
 from service.config.settings import AdaptiveSettings
-from service.planning.adaptive import (
+from service.planning.migrating.migration_price import Moved, migration_price, moved_by
+from service.workspace.adaptive import (
     LOOKS,
     Prices,
     Replanner,
     cause_of,
     worth_migrating,
 )
-from service.planning.migrating.migration_price import Moved, migration_price, moved_by
 from tests.builders import a_query_s
 from tests.examples import examples
 from tests.planner.values import STREAMS
