@@ -19,8 +19,13 @@ BEHIND = (
     "service.engine.engine",
     "service.planning.versions",
 )
-#: Values of these that an answer is made of.
-VALUES = ("service.engine.engine_control.EngineStatus", "service.planning.versions.PlanRefused")
+#: Values of these that an answer is made of, and functions of values, which open nothing.
+VALUES = (
+    "service.engine.engine_control.EngineStatus",
+    "service.planning.versions.PlanRefused",
+    "service.planning.versions.objective_of",
+    "service.planning.versions.record_in",
+)
 
 
 def imported(tree: ast.AST) -> Iterator[str]:
