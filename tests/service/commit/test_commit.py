@@ -20,7 +20,7 @@ from service.commit.bucket_report import BucketReport
 from service.commit.commit import BatchCommitter
 from service.commit.spark_log import SparkLog
 from service.job.chain_processor import bucket_report
-from service.results.result_check import length_and_checksum
+from service.results.files.result_check import length_and_checksum
 from tests.builders import a_query, a_stream
 from tests.operators.harness import Runner
 from tests.operators.queries import Row, a_table
