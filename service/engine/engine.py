@@ -34,10 +34,10 @@ from service.commit.reports import Reports
 from service.commit.spark_log import SparkLog
 from service.config.data_dir import DataDir
 from service.config.settings import Settings
-from service.engine.catalog_lease import CatalogLease
 from service.engine.checkpoint_facts import check_buckets, checkpoint_facts
 from service.engine.engine_control import EngineState, EngineStatus
-from service.engine.engine_lock import EngineLock
+from service.engine.ownership.catalog_lease import CatalogLease
+from service.engine.ownership.engine_lock import EngineLock
 from service.engine.retry import MAX_FAILURES_AT_A_BATCH, Failure, Failures, can_pass
 from service.engine.spark_end import end_spark
 from service.engine.spark_failure import is_of_state, reason_of, spark_errors, trace_of
