@@ -411,9 +411,9 @@ class Engine:
         from operators.segments.segment_files import Fence, SegmentFiles
         from operators.storage.folder import check_writable
         from service.commit.commit import BatchCommitter
+        from service.engine.worker_check import check_workers
         from service.job.job import jvm_pid, start_job, start_session
         from service.job.job_options import job_options
-        from service.job.worker_check import check_workers
 
         if not self._epoch:
             # What was loaded stays; the collector need not look at it while the API serves.
