@@ -126,7 +126,7 @@ def slice_counters(families: Mapping[str, FamilyJoins], clocks: Clocks) -> Itera
                 filtered=counts.filtered,
                 purged=counts.purged,
                 results=counts.results,
-                candidates=counts.product,
+                product=counts.product,
                 join=join_id,
                 own_bytes=sum(segment.stored_bytes for segment in state.segments) if state.segments else 0,
                 lying=state.rows if state.segments else 0,
