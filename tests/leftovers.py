@@ -26,7 +26,7 @@ LIMIT_S = 60.0
 _STEP_S = 0.02
 _STEPS_OF_GARBAGE = 10
 
-#: Threads kept for later calls, by how their names begin: of libraries, and of ``operators.lineage.limits``.
+#: Threads kept for later calls, by how their names begin: of libraries, and of ``operators.filters.limits``.
 _KEPT_THREADS = ("AnyIO worker thread", "asyncio_", "expressions")
 #: Processes that ``multiprocessing`` keeps.
 _KEPT_PROCESSES = ("from multiprocessing.resource_tracker", "from multiprocessing.forkserver")

@@ -15,8 +15,7 @@ from api.routes import Once
 from catalog.errors import NotFound
 from catalog.values.change import Change
 from service.planning.changes import one
-from service.statistics.query_status import QueryStatus
-from service.workspace.queries import Outcome
+from service.statistics.query_status import Outcome, QueryStatus
 from service.workspace.workspace import Workspace
 
 

@@ -73,7 +73,7 @@ _LIBPQ = {
 }
 #: What the server bears of a client that hangs or has gone in a transaction, which holds the lock of all
 #: writers: far above any pause between two statements here, and short enough for another engine to take over
-#: in time (``service.engine.catalog_lease``). A machine that has gone is found sooner.
+#: in time (``service.engine.ownership.catalog_lease``). A machine that has gone is found sooner.
 IDLE_TIMEOUT_S = 10.0
 _SERVER_KEEPALIVES = (
     "SET tcp_keepalives_idle = 2; SET tcp_keepalives_interval = 1; SET tcp_keepalives_count = 3"

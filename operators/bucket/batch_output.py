@@ -30,7 +30,7 @@ from catalog.values.stream import Stream
 from operators.join.family_joins import FamilyJoins
 from operators.kernels.keys import Bools, Int64s
 from operators.lazy.lazy_segment import LazySegment, SegmentFacts
-from operators.lineage.route_counts import RouteCounts, add_up
+from operators.lineage.routes import RouteCounts, add_up
 from operators.segments.layout import SIDES
 from operators.segments.segment import Segment
 from operators.steps.exchange import ExchangedRows
@@ -126,7 +126,7 @@ def slice_counters(families: Mapping[str, FamilyJoins], clocks: Clocks) -> Itera
                 filtered=counts.filtered,
                 purged=counts.purged,
                 results=counts.results,
-                candidates=counts.product,
+                product=counts.product,
                 join=join_id,
                 own_bytes=sum(segment.stored_bytes for segment in state.segments) if state.segments else 0,
                 lying=state.rows if state.segments else 0,

@@ -27,7 +27,7 @@ from operators.bucket.progress import ClockProgress, least
 from operators.join.family_joins import FamilyJoins
 from operators.join.pairs import PairTable
 from operators.kernels.fragments import Placed
-from operators.lineage.route_counts import RouteCounts, add_up
+from operators.lineage.routes import RouteCounts, add_up
 from operators.orders.order_clock import MOST
 from operators.pack.payload import Payload, arrivals, counted_rows
 from operators.ranks.ranking import Ranking

@@ -21,13 +21,12 @@ from catalog.values.query import UNBOUNDED_US
 from catalog.values.routes.query_sets import QuerySets
 from catalog.values.routes.route_table import RouteTable
 from operators.closings.closing_rows import constants, ends, equal_numbers, key_columns, known
+from operators.filters.expressions import select_table
 from operators.finishing.waiting_keys import AT_ONCE_US
 from operators.join.family_joins import FamilyJoins
 from operators.join.pairs import RESULT_COLUMNS
 from operators.kernels.keys import Codes, Int64s, bucket_of, exact_column, verify_equal
-from operators.lineage.expressions import select_table
-from operators.lineage.route_counts import RouteCounts
-from operators.lineage.route_numbers import query_keys, route_numbers
+from operators.lineage.routes import RouteCounts, query_keys, route_numbers
 from operators.segments.layout import SIDES
 from operators.segments.row_codec import KEY
 

@@ -25,8 +25,8 @@ import numpy as np
 import pyarrow as pa
 
 from catalog.sql_text import quoted
+from operators.filters.expressions import select_table
 from operators.kernels.keys import Bools, Int64s, bucket_of
-from operators.lineage.expressions import select_table
 from operators.segments.row_codec import KEY, POS, TS
 from operators.segments.segment import COLUMN, Segment
 

@@ -25,9 +25,9 @@ from catalog.sql_text import quoted
 from catalog.values.groups.grouping import COUNT_ALL, TUMBLE, Aggregate, Grouping, key_name
 from catalog.values.plan import FamilyPlan
 from catalog.values.routes.route_table import RouteTable
+from operators.filters.expressions import evaluate_groups, evaluated, select_table
 from operators.groups.exact_sums import Limbs, limbs, rounded_sums
 from operators.kernels.keys import is_exact, join_key
-from operators.lineage.expressions import evaluate_groups, evaluated, select_table
 from operators.segments.row_codec import KEY, POS, TS
 from operators.segments.segment import COLUMN
 

@@ -28,8 +28,7 @@ from catalog.values.routes.query_sets import QuerySets
 from catalog.values.routes.route_table import RouteTable, combined
 from operators.groups.compiled_groups import CompiledGroups
 from operators.kernels.keys import Int64s, bucket_of
-from operators.lineage.route_counts import RouteCounts
-from operators.lineage.route_numbers import query_key
+from operators.lineage.routes import RouteCounts, query_key
 from operators.segments.row_codec import KEY, POS, TS
 from operators.segments.segment import Segment, timestamps
 

@@ -44,7 +44,7 @@ from operators.join.pairs import PairChunk, PairTable
 from operators.join.segment_classes import SegmentClasses
 from operators.kernels.keys import Bools, Int64s
 from operators.leaving.needs import ended_needs
-from operators.lineage.route_counts import RouteCounts
+from operators.lineage.routes import RouteCounts
 from operators.segments.layout import SIDES, SideLayout
 from operators.segments.segment import Segment, timestamps
 from operators.slices.sliced_join import SliceState, compact

@@ -30,7 +30,7 @@ from operators.join.nearest import without_match
 from operators.kernels.keys import Int64s
 from operators.leaving.needs import QueryNeed, RowNeeds
 from operators.lineage.lineage import keep, query_set
-from operators.lineage.route_numbers import route_numbers
+from operators.lineage.routes import route_numbers
 from operators.segments.layout import SIDES
 
 #: Bytes of query sets that all routes of a condition group's absent rows may take.
@@ -182,7 +182,7 @@ class SemiClasses:
     Attributes:
         side: The side whose rows are judged.
         query_ids: Query ids of the family in plan order.
-        keys: Their keys (``operators.lineage.route_numbers.query_keys``).
+        keys: Their keys (``operators.lineage.routes.query_keys``).
         bounds_a: Distinct windows on a, ascending, int64, µs.
         bounds_b: The same on b.
         within_a: Queries for which a match ahead counts, by the number of bounds that its distance reaches.
@@ -297,7 +297,7 @@ def compile_absence(family: FamilyPlan, keys: Int64s) -> CompiledAbsence | None:
 
     Args:
         family: The family.
-        keys: Keys of its queries (``lineage.route_numbers.query_keys``).
+        keys: Keys of its queries (``lineage.routes.query_keys``).
     """
     if not family.judges_absence:
         return None

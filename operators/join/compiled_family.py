@@ -28,8 +28,7 @@ from operators.kernels.fragments import Fragments
 from operators.kernels.keys import Int64s
 from operators.lineage.entitlement import Term
 from operators.lineage.lineage import SideLineage, query_set, side_lineage
-from operators.lineage.route_numbers import query_keys
-from operators.lineage.routes import router
+from operators.lineage.routes import query_keys, router
 from operators.segments.layout import SIDES, SideLayout, side_layout
 from operators.slices.candidates import BandProbe, Reach
 from operators.slices.sliced_join import SliceState

@@ -29,13 +29,13 @@ import numpy as np
 import pyarrow as pa
 
 from catalog.values.plan import JoinPlan
+from operators.filters.expressions import evaluate_filters
 from operators.join.chain import Chain
 from operators.join.compiled_family import CompiledFamily
 from operators.join.family_joins import FamilyJoins
 from operators.join.nearest import PositionTable
 from operators.kernels.keys import Bools, Int64s
 from operators.lineage.entitlement import Term, rows_of_terms
-from operators.lineage.expressions import evaluate_filters
 from operators.segments.layout import SIDES
 from operators.segments.segment import Segment
 

@@ -14,12 +14,11 @@ from catalog.steps import TIME
 from catalog.values.plan import FamilyPlan
 from catalog.values.query import OLDEST, RANK
 from catalog.values.routes.route_table import RouteTable
+from operators.filters.expressions import evaluate_residuals
 from operators.join.marks import BatchMatches
 from operators.kernels.keys import Bools, Int64s, verify_equal
-from operators.lineage.expressions import evaluate_residuals
 from operators.lineage.lineage import RowClasses, query_set
-from operators.lineage.route_counts import RouteCounts, add_up
-from operators.lineage.routes import Router, TimeBounds
+from operators.lineage.routes import RouteCounts, Router, TimeBounds, add_up
 from operators.ranks.clocked_rows import cross_clock, own_clock, rows_before, rows_up_to
 from operators.segments.layout import SideLayout
 from operators.segments.segment import Segment, timestamps

@@ -1,5 +1,4 @@
-"""Lineage: which queries a row or a pair may serve, from evaluated filters to routes.
+"""Lineage: which queries a row or a pair may serve, from filters that were evaluated to routes.
 
-Doors: entitlement, expressions, lineage, lineage_words, route_counts,
-route_numbers, routes.
+Doors: entitlement, lineage, routes.
 """

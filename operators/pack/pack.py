@@ -27,9 +27,9 @@ from operators.closings.contract import SideContract
 from operators.kernels.fragments import Fragments
 from operators.kernels.keys import Bools, Int64s, bucket_of, join_key, unpacked
 from operators.kernels.sort import sort_into_buckets
-from operators.lineage.lineage_words import count_passing, evaluate_lineage, passing_some
 from operators.orders.order_clock import order_clock
 from operators.orders.order_progress import OrderedRows, ordered_rows
+from operators.pack.lineage_words import count_passing, evaluate_lineage, passing_some
 from operators.pack.pack_plan import PackPlan, SidePlan
 from operators.pack.payload import Payload, StreamHeader
 from operators.pack.punctuations import Parted, closings_of_side, parted

@@ -136,7 +136,7 @@ def _narrowed(field: pa.Field, column: pa.Array) -> tuple[pa.Field, pa.Array]:
 
 
 def _as_numbered(field: pa.Field, column: pa.DictionaryArray) -> tuple[pa.Field, pa.Array]:
-    """Narrow words that are numbered already (``operators.lineage.lineage_words``)."""
+    """Narrow words that are numbered already (``operators.pack.lineage_words``)."""
     if _VALUE_BYTES * len(column.dictionary) <= len(column):
         return _with_values(field, column.indices, column.dictionary.to_numpy())
     words = column.dictionary_decode()

@@ -46,7 +46,7 @@ def counted_work(workload: SyntheticWorkload, plan: Plan, measured: Measured) ->
                     held_bytes=counts.bytes / measured.batches,
                     chain_males_per_s=0.0,
                     males_per_s=counts.males / seconds,
-                    candidates_per_s=counts.candidates / seconds,
+                    candidates_per_s=counts.product / seconds,
                     matches_per_s=counts.touched / seconds,
                     results_per_s=counts.results / seconds,
                     boundaries=0,

@@ -46,7 +46,7 @@ from service.commit.sweep import sweep
 from service.commit.sync import sync_file_systems
 from service.config.failpoints import reached
 from service.errors import CorruptResults, StorageDiffers
-from service.results.result_check import check_files
+from service.results.files.result_check import check_files
 
 log = logging.getLogger(__name__)
 

@@ -34,17 +34,16 @@ from service.commit.reports import Reports
 from service.commit.spark_log import SparkLog
 from service.config.data_dir import DataDir
 from service.config.settings import Settings
-from service.engine.catalog_lease import CatalogLease
 from service.engine.checkpoint_facts import check_buckets, checkpoint_facts
 from service.engine.engine_control import EngineState, EngineStatus
-from service.engine.engine_lock import EngineLock
+from service.engine.ownership.catalog_lease import CatalogLease
+from service.engine.ownership.engine_lock import EngineLock
 from service.engine.retry import MAX_FAILURES_AT_A_BATCH, Failure, Failures, can_pass
 from service.engine.spark_end import end_spark
 from service.engine.spark_failure import is_of_state, reason_of, spark_errors, trace_of
 from service.errors import CheckpointDamaged, EngineFailed, FileRefused, OtherLife, find_corrupt_input
 from service.faults import Faults
-from service.jvm.jvm import Jvm, launch
-from service.jvm.spark_configuration import spark_configuration
+from service.jvm.jvm import Jvm, launch, spark_configuration
 from service.recovery.checkpoint import check_checkpoint, check_state, mark_checkpoint
 
 if TYPE_CHECKING:
@@ -412,9 +411,9 @@ class Engine:
         from operators.segments.segment_files import Fence, SegmentFiles
         from operators.storage.folder import check_writable
         from service.commit.commit import BatchCommitter
+        from service.engine.worker_check import check_workers
         from service.job.job import jvm_pid, start_job, start_session
         from service.job.job_options import job_options
-        from service.job.worker_check import check_workers
 
         if not self._epoch:
             # What was loaded stays; the collector need not look at it while the API serves.

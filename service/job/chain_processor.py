@@ -54,7 +54,7 @@ from operators.storage.folder import Folder
 from service.commit.bucket_report import BucketReport
 from service.config.failpoints import reached
 from service.job.packets import joined
-from service.results.result_files import ResultWriter
+from service.results.files.result_files import ResultWriter
 
 #: Compiled plan versions kept per worker: the one in force and the one before, for replays.
 PLANS_KEPT = 2

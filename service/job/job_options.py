@@ -13,7 +13,7 @@ from service.config.settings import Settings
 from service.job.admission.packed_bytes import HEAP_PART
 from service.job.chain_processor import ChainOptions
 from service.job.job import JobOptions
-from service.results.result_files import ResultWriter
+from service.results.files.result_files import ResultWriter
 
 
 def job_options(

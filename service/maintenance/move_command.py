@@ -11,9 +11,9 @@ from typing import Any
 from service.config.data_dir import DataDir
 from service.config.settings import Settings
 from service.config.storage import storage_of
-from service.engine.catalog_lease import CatalogLease
-from service.engine.engine_lock import EngineLock
 from service.engine.manifest_reader import manifest_reader
+from service.engine.ownership.catalog_lease import CatalogLease
+from service.engine.ownership.engine_lock import EngineLock
 from service.errors import MoveRefused, NoDataDir
 from service.inputs.sources.event_reader import shown
 from service.recovery.moving.move import FinishedMove, Place, move

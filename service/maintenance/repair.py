@@ -9,9 +9,9 @@ from typing import Any
 
 from service.config.data_dir import DataDir
 from service.config.settings import SparkSettings, StorageSettings
-from service.engine.catalog_lease import CatalogLease
-from service.engine.engine_lock import EngineLock
 from service.engine.manifest_reader import manifest_reader
+from service.engine.ownership.catalog_lease import CatalogLease
+from service.engine.ownership.engine_lock import EngineLock
 from service.errors import NoDataDir, OtherLife
 from service.recovery.checkpoint import check_checkpoint
 from service.recovery.opening import open_catalog

@@ -43,7 +43,7 @@ from service.errors import ChangedTwice, InvalidChanges, UnknownQuery
 from service.planning.backfill import missing_columns
 from service.planning.preview import Statistician
 from service.planning.versions import Versions
-from service.sinks.sink_changes import SinkMove, set_sinks, shared_places, sink_to_set
+from service.sinks.changes.sink_changes import SinkMove, set_sinks, shared_places, sink_to_set
 from service.sinks.webhook_targets import PUBLIC_TARGETS, WebhookTargets
 
 #: Names that a cause lists; the history is for people.

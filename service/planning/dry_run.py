@@ -18,9 +18,9 @@ from catalog.values.plan import FamilyPlan, Plan
 from catalog.values.routes.route_table import RouteTable
 from catalog.values.stream import Stream
 from operators.bucket.bucket import Bucket
+from operators.filters.expressions import evaluate_residuals
 from operators.groups.compiled_groups import compile_groups
 from operators.groups.open_groups import OpenGroups
-from operators.lineage.expressions import evaluate_residuals
 from operators.pack.pack import packer
 from operators.pack.pack_plan import pack_plan
 

@@ -26,7 +26,7 @@ from service.errors import CheckpointAhead, CheckpointDamaged, CheckpointLost, C
 from service.recovery.identity import identity_of, read_mark, write_mark
 from service.recovery.schema_paths import put_schema_paths_right
 from service.recovery.state_files import check_state_files
-from service.results.result_check import check_files
+from service.results.files.result_check import check_files
 
 log = logging.getLogger(__name__)
 

@@ -37,7 +37,7 @@ from service.recovery.checkpoint import (
     standing,
 )
 from service.recovery.moving.moved_state import ReadManifests, stored_state
-from service.results.result_check import check_files
+from service.results.files.result_check import check_files
 
 
 @dataclass(frozen=True, slots=True)

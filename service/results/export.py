@@ -29,7 +29,7 @@ from catalog.values.query import Query
 from operators.storage.folder import Folder
 from planner.families.families import family_of
 from service.errors import CorruptResults
-from service.results.pages.query_rows import family_files, query_sql, reading
+from service.results.query_rows import family_files, query_sql, reading
 from service.results.result_sql import order_sql, pairs_sql, results_sql
 
 #: Results sorted at a time: batches are put together up to here, so that small ones do not cost a scan each.

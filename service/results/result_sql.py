@@ -18,7 +18,7 @@ from collections.abc import Collection, Iterable, Sequence
 from catalog.sql_text import quoted, text_literal
 from catalog.values.query import PUNCTUATION_OUTPUT, UNBOUNDED_US, Output, Query
 from catalog.values.stream import Stream
-from operators.lineage.expressions import struct_sql
+from operators.filters.expressions import struct_sql
 
 #: Columns of every result file, beside ``a_<column>`` and ``b_<column>``.
 PAIR_COLUMNS = {

@@ -31,13 +31,11 @@ from catalog.values.query import Query
 from operators.storage.folder import Folder
 from planner.families.families import family_of
 from service.errors import CorruptResults, InvalidCursor
-from service.results.pages.cursors import format_cursor, parse_cursor
-from service.results.pages.page import ResultExport, ResultPage, Span
-from service.results.pages.query_rows import family_files, not_whole, query_sql, reading
-from service.results.pages.run_maker import RunMaker
+from service.results.pages.page import ResultExport, ResultPage, Span, format_cursor, parse_cursor
+from service.results.pages.runs import RunMaker, Runs
 from service.results.pages.spans import Spans, of_equal_columns, spans_until
+from service.results.query_rows import family_files, not_whole, query_sql, reading
 from service.results.result_sql import order_sql
-from service.results.runs import Runs
 
 #: Rows of one page at most: about 10 MB as JSON, and well below a second.
 MAX_PAGE_ROWS = 10_000

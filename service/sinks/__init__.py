@@ -1,4 +1,4 @@
 """Sinks: results of committed batches delivered to files, webhooks, tables and topics, in order.
 
-Doors: deliverer, delivery, sink_changes, webhook_targets.
+Doors: deliverer, delivery, webhook_targets.
 """

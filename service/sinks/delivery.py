@@ -25,7 +25,7 @@ from catalog.store.store import Store
 from catalog.values.sink import FilesSink, SinkRecord, TableSink, TopicSink, WebhookSink
 from service.config.failpoints import reached
 from service.errors import SinkFailed
-from service.results.pages.cursors import format_cursor
+from service.results.pages.page import format_cursor
 from service.results.results import MAX_PAGE_ROWS, ResultReader
 from service.sinks.batch_file import ROWS_AT_A_TIME, sync_directory, write_batch_file, write_lost_file
 from service.sinks.file_cuts import FileCut, file_cuts, read_together

@@ -268,7 +268,7 @@ class _Sums:
                 width.add(c.own_bytes or c.bytes, c.rows, weight, at_us)
                 if not c.again:
                     # Rows that are made again are chosen by their keys.
-                    self.joins[c.family].add(c.touched, c.candidates, weight, at_us)
+                    self.joins[c.family].add(c.touched, c.product, weight, at_us)
         for f in manifest.filters:
             names = self.families.get(f.family)
             if names is not None and (f.side, f.bit) in names.filters:

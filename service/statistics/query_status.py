@@ -65,6 +65,21 @@ class QueryStatus:
     warnings: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Result of a change of queries.
+
+    Attributes:
+        version: Plan version that brings it; the newest one if all of it was in effect already.
+        statuses: The changed queries, in the order of the changes.
+        effective: Whether the plan changed.
+    """
+
+    version: int
+    statuses: tuple[QueryStatus, ...]
+    effective: bool
+
+
 def query_statuses(store: Store, records: Iterable[QueryRecord]) -> tuple[QueryStatus, ...]:
     """Return the status of queries.
 

@@ -31,8 +31,8 @@ from catalog.values.statistics import (
     StreamProfile,
 )
 from catalog.values.stream import FilesSource, Stream
+from operators.filters.expressions import evaluate_filters
 from operators.kernels.keys import mix
-from operators.lineage.expressions import evaluate_filters
 from operators.segments.layout import side_layout
 from planner.families.families import SIDES, SideName, candidate_bands, families, is_theta
 from service.inputs.sample import SampleSource

@@ -462,7 +462,7 @@ def _families(
             family=family,
             probes=sum(s.males for s in own if s.slice == 1),
             pairs_touched=sum(s.touched for s in own),
-            pairs_compared=sum(s.candidates for s in own),
+            pairs_compared=sum(s.product for s in own),
             results=sum(s.results for s in own),
             join_selectivity=_value(selectivity),
             join_selectivity_age_s=_age_s(now_us, selectivity),

@@ -1,4 +1,4 @@
 """The workspace: one data directory with its catalog and inputs, and its engine's part.
 
-Doors: bounded_run, engine_part, queries, workspace.
+Doors: bounded_run, engine_part, workspace.
 """

@@ -37,8 +37,8 @@ from service.jvm.jvm import Jvm
 from service.planning.migrating.migrations import Migrations
 from service.planning.versions import Versions, take_settings
 from service.recovery.identity import identity_of
+from service.results.pages.runs import Runs
 from service.results.results import ResultReader
-from service.results.runs import Runs
 from service.sinks.deliverer import Deliverer, KeptForSinks
 from service.sinks.delivery import Delivery
 from service.workspace.adaptive import Adaptive

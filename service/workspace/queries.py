@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import count
 
 from catalog.errors import QueryNotFound
@@ -21,26 +21,11 @@ from service.config.failpoints import reached
 from service.errors import NoResultPunctuations
 from service.planning.changes import Wanted, changing, one
 from service.planning.versions import Versions
-from service.statistics.query_status import QueryStatus, query_statuses
+from service.statistics.query_status import Outcome, QueryStatus, query_statuses
 
 
 class _NotMeant(Exception):
     """Takes back a change that was made to see whether it can be."""
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """Result of a change of queries.
-
-    Attributes:
-        version: Plan version that brings it; the newest one if all of it was in effect already.
-        statuses: The changed queries, in the order of the changes.
-        effective: Whether the plan changed.
-    """
-
-    version: int
-    statuses: tuple[QueryStatus, ...]
-    effective: bool
 
 
 class WorkspaceQueries:

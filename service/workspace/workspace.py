@@ -41,8 +41,8 @@ from service.planning.migrating.migrations import Migrations
 from service.planning.preview import Statistician
 from service.planning.versions import Versions, objective_of
 from service.recovery.opening import open_catalog
+from service.results.pages.runs import Runs
 from service.results.results import ResultReader
-from service.results.runs import Runs
 from service.sinks.webhook_targets import WebhookTargets
 from service.statistics.metrics import metrics_text
 from service.statistics.series_bound import SeriesBound

@@ -17,7 +17,7 @@ import numpy as np
 import typer
 
 from catalog.store.store import Store
-from service.results.pages.cursors import parse_cursor
+from service.results.pages.page import parse_cursor
 from tests.api.running_service import RunningService
 from tests.bench.reports import table
 from tests.bench.takeover import CATALOGS, apart_on

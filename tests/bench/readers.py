@@ -25,8 +25,8 @@ import typer
 from catalog.store.store import Store
 from catalog.values.query import Output, Query
 from catalog.values.routes.route_table import BatchRoutes, RouteTable
+from service.results.files.result_files import ResultWriter
 from service.results.pages.page import ResultPage
-from service.results.result_files import ResultWriter
 from service.results.result_formats import arrow_stream, csv_text, events, ndjson, parquet
 from service.results.results import MAX_PAGE_ROWS, ResultReader
 from tests.bench.reports import table

@@ -21,7 +21,7 @@ from catalog.migrations import configuration
 from catalog.store import database
 from catalog.store.store import Store
 from catalog.values.control import Heartbeat
-from service.engine.catalog_lease import CatalogLease
+from service.engine.ownership.catalog_lease import CatalogLease
 from service.inputs.sources.http_log import EventLog
 from tests.catalog.examples import add_query, commit, listed, manifest, stream
 from tests.dropping_proxy import DroppingProxy, Loss

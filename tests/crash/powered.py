@@ -33,8 +33,8 @@ from service.job.packing import RowFiles
 from service.recovery import identity
 from service.recovery.checkpoint import check_checkpoint, mark_checkpoint
 from service.recovery.opening import open_catalog
-from service.results.result_check import check_files
-from service.results.result_files import ResultWriter
+from service.results.files.result_check import check_files
+from service.results.files.result_files import ResultWriter
 from tests.bench.migration.carrying import scheduled
 from tests.bench.migration.load import Load
 from tests.pipeline import Piece, Pipeline, generated

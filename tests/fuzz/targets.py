@@ -38,7 +38,7 @@ with atheris.instrument_imports(include=_INSTRUMENTED.get(_TARGET, [])):
     from api.streams.event_body import parse_events
     from catalog.errors import InternalError, InvalidInput
     from operators.errors import CorruptPayload
-    from operators.lineage.expressions import evaluate_filters
+    from operators.filters.expressions import evaluate_filters
     from operators.pack.payload import Payload
     from planner.bind.bind import bind
     from service.inputs.sources.events import events_to_table

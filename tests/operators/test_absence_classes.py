@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from operators.join.absence_classes import ClassRuns
-from operators.lineage.route_numbers import query_keys
+from operators.lineage.routes import query_keys
 
 QUERIES = tuple(range(3, 73))
 KEYS = query_keys(QUERIES)

@@ -43,7 +43,7 @@ class PaperSlice:
     queries: list[Query]
     rows: list[Row] = field(default_factory=list)
     touched: int = 0
-    candidates: int = 0
+    product: int = 0
     males: int = 0
     inserted: int = 0
     moved_in: int = 0
@@ -89,7 +89,7 @@ class PaperChain:
             if not self._serves(side, row, piece.queries):
                 break
             piece.males += 1
-            piece.candidates += len(piece.rows)
+            piece.product += len(piece.rows)
             piece.touched += sum(r.values["k"] == row.values["k"] for r in piece.rows)
         if self._serves(side, row, self.queries):
             self.slices[side][0].rows.append(row)
@@ -184,16 +184,16 @@ def test_a_male_goes_no_further_than_its_queries() -> None:
     assert [found["males"] for found in counts(runner, "b")] == [6, 3]
 
 
-def test_candidates_are_what_nested_loops_would_compare() -> None:
+def test_the_product_is_what_nested_loops_would_compare() -> None:
     """Males of any key times rows of any key; rows of one batch are one segment, and count one by one."""
     runner = Runner(STREAMS)
     rows = [a_row(n, 10, v=0, k=k) for n, k in enumerate((1, 1, 2))]
     plan = build_plan([a_query(1, 20)], STREAMS)
     runner.step({1: a_table(STREAMS[1], rows), 2: a_table(STREAMS[2], rows[:2])}, [plan])
     of_a, of_b = counts(runner, "a")[0], counts(runner, "b")[0]
-    assert (of_a["candidates"], of_a["touched"], of_a["males"]) == (6, 4, 2)
+    assert (of_a["product"], of_a["touched"], of_a["males"]) == (6, 4, 2)
     # The batch's rows of b are inserted last: what meets has met.
-    assert (of_b["candidates"], of_b["touched"], of_b["males"]) == (0, 0, 3)
+    assert (of_b["product"], of_b["touched"], of_b["males"]) == (0, 0, 3)
 
 
 @settings(SETTINGS, max_examples=examples(100))
@@ -327,7 +327,7 @@ def test_steady_state_follows_the_papers_equations(
     arrivals = _regular(lambda_per_s, warm_up + measured)
     before = run_in_order(plan, arrivals[: 2 * warm_up])
     runner = run_in_order(plan, arrivals)
-    for counter in ("touched", "candidates"):
+    for counter in ("touched", "product"):
         assert (_sum_of(runner, counter) - _sum_of(before, counter)) / 2 == comparisons
     (family,) = plan.families
     held = sum(

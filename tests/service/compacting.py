@@ -17,8 +17,8 @@ from catalog.values.batch import ResultFile
 from catalog.values.query import Output
 from service.commit.upkeep.compaction import Compactor
 from service.errors import InvalidCursor, ResultsExpired
+from service.results.files.result_check import length_and_checksum
 from service.results.pages.page import ResultPage
-from service.results.result_check import length_and_checksum
 from tests.catalog.examples import manifest
 from tests.service.dropping import SECOND_US, World, a_world
 from tests.service.pairs import add_query

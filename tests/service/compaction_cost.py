@@ -24,7 +24,7 @@ from catalog.values.counters.family_counters import FilterCounters, KeyCounters,
 from catalog.values.query import Output
 from catalog.values.routes.route_table import BatchRoutes, RouteTable
 from service.commit.upkeep.compaction import Compactor
-from service.results.result_files import ResultWriter
+from service.results.files.result_files import ResultWriter
 from service.results.results import ResultReader
 from tests.catalog.examples import manifest
 from tests.service.pairs import Batches, add_query, open_store

@@ -91,7 +91,7 @@ class World:
                 bytes=48_000,
                 segments=10,
                 touched=100,
-                candidates=100_000,
+                product=100_000,
             )
             for side in SIDES
             for number in range(1, len(side_chain(family.joins[0], side)) + 1)

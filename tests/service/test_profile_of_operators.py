@@ -83,8 +83,7 @@ def run(
                 side=side,
                 slice=number,
                 touched=done["touched"] - before.get((family_id, join, side, number), {}).get("touched", 0),
-                candidates=done["candidates"]
-                - before.get((family_id, join, side, number), {}).get("candidates", 0),
+                product=done["product"] - before.get((family_id, join, side, number), {}).get("product", 0),
             )
             for (family_id, join, side, number), done in runner.done.items()
         )

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
+
+from pydantic import AliasChoices, Field
 
 from catalog.values.plan import SHARED_JOIN
 from catalog.values.policies.memory import MemoryStrategy
@@ -29,8 +31,8 @@ class SliceCounters:
         filtered: Rows dropped by the slice's filter on their way in.
         purged: Rows that left for good because the chain ends here.
         results: Pairs that serve at least one query and whose rows are as far apart as the slice says.
-        candidates: A product, males times rows lying here when they probed: what nested loops would compare.
-            No pair of them is looked at for it.
+        product: Males times rows lying here when they probed: what nested loops would compare. No pair is
+            looked at for it. ``candidates`` in older manifests.
         join: Join of the family that the slice belongs to.
         own_bytes: What its rows took where they were written, in proportion to the rows: how wide they are. 0
             in batches from before it was counted.
@@ -68,7 +70,7 @@ class SliceCounters:
     filtered: int = 0
     purged: int = 0
     results: int = 0
-    candidates: int = 0
+    product: Annotated[int, Field(validation_alias=AliasChoices("product", "candidates"))] = 0
     join: str = SHARED_JOIN
     own_bytes: int = 0
     lying: int = 0

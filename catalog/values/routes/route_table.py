@@ -6,7 +6,7 @@
 
     CHAIN ── encode ──> report ──> RouteDictionary ── encode ──> batch_routes ── numbers_having ──> reader
 
-A route's number derives from its set alone (``operators.lineage.route_numbers``), so it never stands for
+A route's number derives from its set alone (``operators.lineage.routes``), so it never stands for
 another. Bits become numbers in one place: ``numbers_having`` gives a reader the routes of its query.
 """
 

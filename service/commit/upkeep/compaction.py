@@ -39,8 +39,8 @@ from service.commit.upkeep.unlinking import UNLINK_AFTER_S, Unlinking
 from service.config.failpoints import reached
 from service.errors import CorruptResults
 from service.faults import Faults
-from service.results.merge import merge_files
-from service.results.result_check import check_files
+from service.results.files.merge import merge_files
+from service.results.files.result_check import check_files
 
 log = logging.getLogger(__name__)
 

@@ -30,7 +30,7 @@ from service.job.chain_processor import ChainOptions, ChainProcessor, forget_che
 from service.job.chain_state import open_state
 from service.job.in_process.memory_state import MemoryHandle
 from service.job.reader_tasks import ControlPartition, PackPartition, compressed
-from service.results.result_files import ResultWriter
+from service.results.files.result_files import ResultWriter
 
 _CACHE_BYTES = 1 << 30
 #: Bytes from which on rows come in files: as the settings have it.

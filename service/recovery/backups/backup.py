@@ -42,7 +42,7 @@ from service.recovery.backups.backup_files import (
     write_list,
 )
 from service.recovery.checkpoint import examine_checkpoint
-from service.results.result_check import check_files
+from service.results.files.result_check import check_files
 
 #: How often the names are taken before a backup is given up.
 _ATTEMPTS = 50

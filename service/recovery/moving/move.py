@@ -53,7 +53,7 @@ from service.recovery.opening import (
     open_catalog,
     place_stored,
 )
-from service.results.result_check import check_files, length_and_checksum
+from service.results.files.result_check import check_files, length_and_checksum
 
 #: Files that are fetched, uploaded and read back at a time.
 _AT_ONCE = 32

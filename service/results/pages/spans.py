@@ -13,9 +13,8 @@ from catalog.store.retention import DroppedOfSeries
 from catalog.store.store import Store
 from catalog.values.query import Query
 from service.errors import InvalidCursor, ResultsExpired
-from service.results.pages.cursors import parse_cursor
-from service.results.pages.page import Span
-from service.results.result_expiry import has_lost
+from service.results.pages.page import Span, parse_cursor
+from service.results.pages.result_expiry import has_lost
 
 #: Batches looked up in the catalog at a time.
 _BATCHES_PER_LOOKUP = 256

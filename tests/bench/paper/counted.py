@@ -26,7 +26,7 @@ from tests.pipeline import Ran
 
 _PAPER = PaperModel()
 #: Counters that add up.
-_ADDED = ("touched", "males", "inserted", "moved_in", "filtered", "results", "candidates")
+_ADDED = ("touched", "males", "inserted", "moved_in", "filtered", "results", "product")
 #: Join, side, number of the slice.
 _Place = tuple[str, str, int]
 
@@ -108,7 +108,7 @@ def _as_counted(load: SliceLoad, counters: SliceCounters, chain_males: int, seco
         entering_per_s=entering / seconds,
         chain_males_per_s=chain_males / seconds,
         males_per_s=counters.males / seconds,
-        candidates_per_s=counters.candidates / seconds,
+        candidates_per_s=counters.product / seconds,
         matches_per_s=counters.touched / seconds,
         results_per_s=counters.results / seconds,
         judged_results_per_s=judged_per_match * counters.touched / seconds,

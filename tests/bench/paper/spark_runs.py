@@ -76,7 +76,7 @@ def _run(inputs: Path, setting: Setting, name: str, strategy: Strategy, shape: S
         "slices": len({(s.join, s.slice) for s in steady[-1].slices if s.side == "a"}),
         "state_rows": sum(m.state_rows for m in steady) / len(steady),
         # Within buckets: fewer than nested loops compare.
-        "comparisons": sum(s.candidates for m in steady for s in m.slices) / seconds,
+        "comparisons": sum(s.product for m in steady for s in m.slices) / seconds,
         "results": sum(summary["results"].values()),
         "input_rows": sum(s.rows for m in steady for s in m.streams),
         "wall_s": (manifests[-1].committed_at_us - manifests[first - 1].committed_at_us) / 1e6,

@@ -95,7 +95,7 @@ def test_old_segments_of_an_unbounded_window_stay_closed(tmp_path: Path) -> None
         assert bool(blooms) == (least == 1 << 9)
     lazy, plain = ran.values()
     assert [each.results for each in lazy] == [each.results for each in plain]
-    for counter in ("touched", "results", "made", "males", "candidates", "segments", "lying"):
+    for counter in ("touched", "results", "made", "males", "product", "segments", "lying"):
         totals = [
             [sum(getattr(c, counter) for c in each.slices) for each in found] for found in (lazy, plain)
         ]

@@ -9,8 +9,7 @@ import pytest
 from catalog.errors import InvariantBroken
 from catalog.values.routes.query_sets import QuerySets
 from catalog.values.routes.route_table import RouteTable
-from operators.lineage.route_counts import RouteCounts, add_up
-from operators.lineage.route_numbers import query_keys, route_numbers
+from operators.lineage.routes import RouteCounts, add_up, query_keys, route_numbers
 
 IDS = (4, 1, 9)
 

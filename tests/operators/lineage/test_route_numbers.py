@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from catalog.values.routes.query_sets import QuerySets
-from operators.lineage.route_numbers import query_key, query_keys, route_numbers, rows_per_query
+from operators.lineage.routes import query_key, query_keys, route_numbers, rows_per_query
 from tests.catalog.values.routes.test_query_sets import SIZES, members, some_ids, some_sets
 
 

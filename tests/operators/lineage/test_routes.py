@@ -7,8 +7,7 @@ from catalog.values.plan import FamilyPlan
 from catalog.values.query import UNBOUNDED_US
 from operators.lineage import routes
 from operators.lineage.lineage import RowClasses
-from operators.lineage.route_numbers import query_key
-from operators.lineage.routes import Router, router
+from operators.lineage.routes import Router, query_key, router
 from tests.builders import a_query
 from tests.operators.segment_builders import a_family
 

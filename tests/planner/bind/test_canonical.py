@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from catalog.errors import InvalidInput
-from operators.lineage.expressions import Bools
+from operators.filters.expressions import Bools
 from planner.bind.bind import bind
 from planner.bind.canonical import ALWAYS, NEVER, canonical_filter
 from planner.bind.canonical import canonical as canonical_condition

@@ -6,7 +6,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from operators.lineage.expressions import evaluate_filters
+from operators.filters.expressions import evaluate_filters
 from planner.bind.bind import bind
 from planner.errors import UnsupportedCql
 from tests.planner.cql_streams import STREAMS

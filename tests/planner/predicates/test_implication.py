@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from operators.lineage.expressions import Bools, evaluate_filters
+from operators.filters.expressions import Bools, evaluate_filters
 from planner.bind.canonical import canonical_filter
 from planner.errors import TypeMismatch
 from planner.predicates.implication import implies as forms_imply

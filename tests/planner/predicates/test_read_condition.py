@@ -12,7 +12,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from sqlglot import exp
 
+import operators.filters
 import operators.lineage
+import operators.pack
 import planner.families
 import planner.predicates
 from planner.errors import TypeMismatch
@@ -105,7 +107,13 @@ def test_a_threshold_has_the_number_itself(sql: str, number: float | None) -> No
 
 
 def test_no_condition_is_read_by_a_regular_expression() -> None:
-    for package in (planner.predicates, planner.families, operators.lineage):
+    for package in (
+        planner.predicates,
+        planner.families,
+        operators.filters,
+        operators.lineage,
+        operators.pack,
+    ):
         for path in Path(package.__path__[0]).glob("*.py"):
             imported = {
                 alias.name

@@ -8,7 +8,7 @@ import pytest
 
 from service.config.data_dir import open_data_dir
 from service.config.settings import Settings, load_settings
-from service.engine.engine_lock import EngineLock
+from service.engine.ownership.engine_lock import EngineLock
 from service.errors import DataDirInUse, DataDirMoved, NoDataDir
 from service.maintenance.move_command import move_command
 from service.recovery.opening import open_catalog

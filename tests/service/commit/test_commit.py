@@ -20,7 +20,7 @@ from service.commit.bucket_report import BucketReport
 from service.commit.commit import BatchCommitter
 from service.commit.spark_log import SparkLog
 from service.job.chain_processor import bucket_report
-from service.results.result_check import length_and_checksum
+from service.results.files.result_check import length_and_checksum
 from tests.builders import a_query, a_stream
 from tests.operators.harness import Runner
 from tests.operators.queries import Row, a_table
@@ -82,8 +82,8 @@ def test_counters_of_the_buckets_add_up_in_the_manifest(store: Store, tmp_path: 
     # candidate, too.
     assert [s.rows for s in manifest.slices] == [5, 2, 9, 2]
     assert [s.touched for s in manifest.slices] == [4, 0, 6, 0]
-    assert manifest.slices[0].candidates >= 4
-    assert manifest.slices[2].candidates >= 6
+    assert manifest.slices[0].product >= 4
+    assert manifest.slices[2].product >= 6
     assert manifest.filters == (FilterCounters(family, "a", 0, rows=10, passed=5),)
     assert manifest.keys == (
         KeyCounters(family, "a", rows=9, keys=3, largest=3, squares=27, copies=9),

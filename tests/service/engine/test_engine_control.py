@@ -10,8 +10,8 @@ import pytest
 
 from catalog.store.lease import Lease
 from catalog.store.store import Store
-from service.engine.catalog_lease import this_process
 from service.engine.engine_control import EngineControl, EngineStatus, EngineWish, report, wish_of
+from service.engine.ownership.catalog_lease import this_process
 from service.engine.retry import MAX_FAILURES_AT_A_BATCH
 from service.errors import NothingToSkip
 from service.inputs.voided import voided_batches

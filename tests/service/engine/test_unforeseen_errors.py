@@ -16,8 +16,8 @@ from planner.build.objective import Objective
 from service.config.data_dir import DataDir, open_data_dir
 from service.config.settings import load_settings
 from service.engine import retry
-from service.engine.catalog_lease import CatalogLease
 from service.engine.engine import Engine
+from service.engine.ownership.catalog_lease import CatalogLease
 from service.inputs.sample import CatalogRows
 from service.inputs.sources.http_log import EventLog
 from service.planning.preview import Statistician

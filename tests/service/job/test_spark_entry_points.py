@@ -10,7 +10,7 @@ from pyspark.sql.streaming.datasource import ReadMaxRows
 from service.commit.reports import ReportAddress
 from service.job.chain_processor import ChainOptions
 from service.job.spark_entry_points import ChainEntryPoint, SourceEntryPoint
-from service.results.result_files import ResultWriter
+from service.results.files.result_files import ResultWriter
 
 OPTIONS = {
     "bucket_keys": "0,1",

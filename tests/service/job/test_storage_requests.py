@@ -16,7 +16,7 @@ from operators.storage.object_folder import ObjectFolder
 from service.commit.bucket_report import BucketReport
 from service.commit.commit import check_seen
 from service.job import packing
-from service.results.result_files import ResultWriter
+from service.results.files.result_files import ResultWriter
 from tests.bench.migration.carrying import run_batch, scheduled
 from tests.bench.migration.load import Load
 from tests.pipeline import Pipeline

@@ -17,7 +17,7 @@ from service.config.buckets import CHECKPOINT_SETTING
 from service.config.data_dir import DataDir, open_data_dir
 from service.recovery.checkpoint import mark_checkpoint
 from service.recovery.opening import open_catalog
-from service.results.result_check import length_and_checksum
+from service.results.files.result_check import length_and_checksum
 from tests.catalog.examples import manifest
 from tests.service.inputs.streams import stream_of
 from tests.service.spark_logs import write_begun, write_done, write_state

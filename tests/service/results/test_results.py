@@ -14,7 +14,7 @@ import pytest
 from catalog.store.store import Store
 from catalog.values.query import Output, Query
 from service.errors import CorruptResults, InvalidCursor
-from service.results.pages.cursors import parse_cursor
+from service.results.pages.page import parse_cursor
 from service.results.results import ResultReader
 from tests.service.pairs import Batches, add_query, open_store
 

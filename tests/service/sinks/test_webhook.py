@@ -17,8 +17,8 @@ import pytest
 
 from catalog.values.sink import SetSink, WebhookSink
 from service.errors import InvalidSetting, InvalidSink, SinkFailed
-from service.sinks.check_sink import check_sink
-from service.sinks.sink_changes import sink_to_set
+from service.sinks.changes.check_sink import check_sink
+from service.sinks.changes.sink_changes import sink_to_set
 from service.sinks.webhook import MAX_ANSWER_BYTES, Webhooks
 from service.sinks.webhook_targets import WebhookTargets
 from tests.service.sinks.receiver import Receiver

@@ -12,7 +12,7 @@ from catalog.documents.codec import decode, encode
 from catalog.values.sink import WebhookSink
 from catalog.values.stream import EnvSecret
 from service.errors import InvalidSink, SecretMissing, SinkFailed
-from service.sinks.check_sink import check_sink
+from service.sinks.changes.check_sink import check_sink
 from service.sinks.webhook import Webhooks
 from service.sinks.webhook_headers import sent_headers
 from tests.service.sinks.receiver import Receiver

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from catalog.store.store import Store
 from catalog.values.query import Output, Query
 from catalog.values.sink import FilesSink, Sink, SinkRecord
-from service.results.pages.cursors import parse_cursor
+from service.results.pages.page import parse_cursor
 from service.results.result_formats import rows_for_json
 from service.results.results import ResultReader
 from service.sinks.deliverer import Deliverer

@@ -106,7 +106,7 @@ def test_constant_fractions_are_measured_exactly_however_rows_are_cut(
             keys=(KeyCounters(FAMILY, "a", key_rows * rows, rows, key_rows, key_rows**2 * rows),),
             slices=(
                 SliceCounters(FAMILY, "a", 1, rows=rows, bytes=48 * rows, touched=matches * rows),
-                SliceCounters(FAMILY, "b", 1, candidates=10 * rows),
+                SliceCounters(FAMILY, "b", 1, product=10 * rows),
             ),
         )
         for n, rows in enumerate(cut)
@@ -131,7 +131,7 @@ def test_skew_is_never_below_that_of_equal_shares(batches: list[list[int]]) -> N
         manifest(
             n,
             streams=(counters(1, sum(shares), n),),
-            slices=(SliceCounters(FAMILY, "b", 1, candidates=1),),
+            slices=(SliceCounters(FAMILY, "b", 1, product=1),),
             keys=(
                 KeyCounters(
                     FAMILY, "a", sum(shares), len(shares), max(shares), sum(share**2 for share in shares)
@@ -242,7 +242,7 @@ def test_a_filter_in_two_families_is_one() -> None:
 def test_counters_of_a_family_that_no_plan_names_are_left_out() -> None:
     strange = manifest(
         0,
-        slices=(SliceCounters("gone", "a", 1, rows=1, bytes=1, candidates=1),),
+        slices=(SliceCounters("gone", "a", 1, rows=1, bytes=1, product=1),),
         filters=(FilterCounters("gone", "a", 0, 1, 1), FilterCounters(FAMILY, "a", 9, 1, 1)),
         keys=(KeyCounters("gone", "a", 1, 1, 1, 1),),
     )
@@ -258,7 +258,7 @@ def test_join_selectivity_is_that_of_all_pairs_whatever_the_buckets(
     """A bucket compares its own rows alone; few keys fall unevenly, and then it is an estimate."""
     spread = np.bincount(bucket_of(np.arange(keys), buckets), minlength=buckets)
     looked_at = int(((spread * rows) ** 2).sum())
-    one = manifest(0, slices=(SliceCounters(FAMILY, "a", 1, touched=keys * rows**2, candidates=looked_at),))
+    one = manifest(0, slices=(SliceCounters(FAMILY, "a", 1, touched=keys * rows**2, product=looked_at),))
 
     (family,) = measured([one], buckets=buckets).families
 
@@ -269,8 +269,8 @@ def test_all_joins_of_a_family_are_one_measurement() -> None:
     parted = manifest(
         0,
         slices=(
-            SliceCounters(FAMILY, "a", 1, touched=1, candidates=10, join="p1"),
-            SliceCounters(FAMILY, "a", 1, touched=5, candidates=20, join="p2"),
+            SliceCounters(FAMILY, "a", 1, touched=1, product=10, join="p1"),
+            SliceCounters(FAMILY, "a", 1, touched=5, product=20, join="p2"),
         ),
     )
 
@@ -286,7 +286,7 @@ def test_the_open_time_is_measured_although_windows_end_before_keys_are_closed(w
     for now in range(950, 1000):
         held = np.count_nonzero((arrives <= now) & (closes > now) & (arrives > now - window_s))
         closed = np.count_nonzero((closes > now - 1) & (closes <= now) & (closes - arrives < window_s))
-        slices = (SliceCounters(FAMILY, "a", 1, candidates=1),)
+        slices = (SliceCounters(FAMILY, "a", 1, product=1),)
         told = PunctuationCounters(FAMILY, "b", live=held, died=closed)
         streams = (counters(1, 20, now * SECOND_US),)
         manifests.append(manifest(now, streams=streams, slices=slices, punctuations=(told,)))
@@ -359,7 +359,7 @@ def test_an_empty_catalog_has_an_empty_profile(tmp_path: Path) -> None:
 
 
 def test_a_manifest_of_before_these_counters_decodes_and_tells_rates() -> None:
-    """Stored by the version before: no filters, keys, cpu, and slices without join and candidates."""
+    """Stored by the version before: no filters, keys, cpu, and slices without join and product."""
     document = (
         b'{"batch":%d,"epoch":1,"plan_version":1,"files":[],"late_files":[],"routes":[],'
         b'"streams":[{"stream_id":1,"rows":10,"late_rows":0,"rejected_rows":0,"watermark_us":null,'
@@ -370,11 +370,16 @@ def test_a_manifest_of_before_these_counters_decodes_and_tells_rates() -> None:
     manifests = [decode(BatchManifest, document % (n, n * SECOND_US)) for n in range(2)]
 
     assert (manifests[0].filters, manifests[0].keys, manifests[0].cpu) == ((), (), CpuCounters())
-    assert (manifests[0].slices[0].join, manifests[0].slices[0].candidates) == ("shared", 0)
+    assert (manifests[0].slices[0].join, manifests[0].slices[0].product) == ("shared", 0)
     assert decode(BatchManifest, encode(manifests[0])) == manifests[0]
     found = measured(manifests)
     assert found.streams == (StreamProfile(1, Measure(10.0, "measured", 7), Measure(40.0, "measured", 7)),)
     assert (found.filters, found.families) == ((), ())
+
+
+def test_the_product_of_a_slice_is_read_under_its_old_name() -> None:
+    stored = b'{"family":"f","side":"a","slice":1,"candidates":20}'
+    assert decode(SliceCounters, stored) == SliceCounters("f", "a", 1, product=20)
 
 
 def test_the_best_origin_of_every_number_wins() -> None:

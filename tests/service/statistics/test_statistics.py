@@ -40,9 +40,9 @@ def commit_batches(store: Store, count: int) -> None:
                 ),
                 slices=(
                     SliceCounters(
-                        FAMILY, "a", 1, rows=5, bytes=240, males=1, touched=2, candidates=40, results=1
+                        FAMILY, "a", 1, rows=5, bytes=240, males=1, touched=2, product=40, results=1
                     ),
-                    SliceCounters(FAMILY, "b", 1, rows=0, males=3, candidates=0),
+                    SliceCounters(FAMILY, "b", 1, rows=0, males=3, product=0),
                 ),
                 started_at_us=moment_us,
                 committed_at_us=moment_us + SECOND_US // 2,

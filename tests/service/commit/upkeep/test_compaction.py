@@ -267,7 +267,7 @@ def test_a_page_that_is_read_while_its_files_are_merged_is_whole(
 def test_a_page_reads_only_the_row_groups_of_its_batches(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("service.results.merge._ROWS_PER_GROUP", 2)
+    monkeypatch.setattr("service.results.files.merge._ROWS_PER_GROUP", 2)
     for n in range(BATCHES + KEPT):
         world.commit(n)
     compact(compactor_of(world.directory, world.store))

@@ -11,7 +11,7 @@ import pytest
 from catalog.store.store import Store
 from operators.segments.segment_files import SegmentFiles
 from service.config.data_dir import DataDir
-from service.engine.catalog_lease import CatalogLease
+from service.engine.ownership.catalog_lease import CatalogLease
 from service.errors import BackupDamaged, BackupNotMade, BackupRefused, CorruptResults, OtherLife
 from service.recovery.backups import backup
 from service.recovery.backups.backup import STAGING, back_up

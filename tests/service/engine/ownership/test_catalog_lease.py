@@ -20,9 +20,9 @@ from catalog.store.lease import Holder
 from catalog.store.store import Store
 from service.config.data_dir import open_data_dir
 from service.config.settings import Settings
-from service.engine import catalog_lease
-from service.engine.catalog_lease import CatalogLease, this_process
 from service.engine.engine import Engine
+from service.engine.ownership import catalog_lease
+from service.engine.ownership.catalog_lease import CatalogLease, this_process
 from service.errors import CatalogInUse
 from tests.catalog.examples import manifest
 from tests.empty_catalog import prepared
@@ -263,7 +263,7 @@ _HUNG = """
 import sys, threading
 from pathlib import Path
 from catalog.store.store import Store
-from service.engine.catalog_lease import CatalogLease
+from service.engine.ownership.catalog_lease import CatalogLease
 store = Store.open(sys.argv[1])
 CatalogLease(store, Path("/data"), print, float(sys.argv[2]), 0.1, 60.0).acquire()
 print("held", flush=True)
@@ -279,7 +279,7 @@ def test_a_holder_that_hangs_on_this_machine_is_killed_and_replaced(either_url: 
         subprocess.Popen(
             [sys.executable, "-c", _HUNG, either_url, str(EXPIRY_S)],
             stdout=subprocess.PIPE,
-            cwd=Path(__file__).parents[3],
+            cwd=Path(__file__).parents[4],
         ) as hung,
         ExitStack() as ending,
         an_engine(either_url, tmp_path, "next") as (_, lease, _),

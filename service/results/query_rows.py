@@ -13,7 +13,7 @@ from catalog.store.store import Store
 from catalog.values.query import Query
 from operators.storage.folder import Folder
 from service.errors import CorruptResults
-from service.results.result_check import check_files
+from service.results.files.result_check import check_files
 from service.results.result_sql import pairs_sql, results_sql
 
 #: Table of the routes that are read, in the connection that reads them.

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from service.results.result_files import ResultWriter
+from service.results.files.result_files import ResultWriter
 
 LEAST, MOST = -(2**63), 2**63 - 1
 COLUMNS = {

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from catalog.sql_text import quoted
 from operators.errors import ExpressionFailed
-from operators.lineage.limits import FAILURES, TIME_LIMIT_S, limits
+from operators.filters.limits import FAILURES, TIME_LIMIT_S, limits
 
 #: What one evaluation may hold besides its rows; a batch's rows are Arrow's.
 MEMORY_LIMIT: Final = "1GB"
@@ -112,7 +112,7 @@ def select_values(
         kind[n] for each text.
 
     Raises:
-        ExpressionFailed: A predicate takes too much time or memory (``lineage.limits``).
+        ExpressionFailed: A predicate takes too much time or memory (``filters.limits``).
     """
     if not texts:
         return []
@@ -155,7 +155,7 @@ def evaluated(
         n values of each text.
 
     Raises:
-        ExpressionFailed: A text takes too much time or memory (``lineage.limits``).
+        ExpressionFailed: A text takes too much time or memory (``filters.limits``).
     """
     if not texts:
         return pa.table({})

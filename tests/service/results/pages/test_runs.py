@@ -14,9 +14,9 @@ import pytest
 
 from catalog.values.query import Output
 from service.errors import CorruptResults, DiskFailed
-from service.results.pages import run_maker, spans
+from service.results.pages import runs, spans
+from service.results.pages.runs import KEPT_S, Run, Runs
 from service.results.results import SORTED_BYTES, ResultReader
-from service.results.runs import KEPT_S, Run, Runs
 from tests.service.compacting import compact, compactor_of
 from tests.service.pairs import Batches, add_query, open_store
 from tests.service.results.test_results import pair
@@ -89,10 +89,10 @@ def test_pages_are_cuts_of_all_results(tmp_path: Path, seed: int, kind: str) -> 
     rng = random.Random(seed)
     with (
         world_of(tmp_path, **KINDS[kind]) as world,
-        patch.object(run_maker, "_ROWS_PER_RUN", rng.choice([5, 40, 1000])),
-        patch.object(run_maker, "_ROWS_AHEAD", rng.choice([0, 30, 1000])),
+        patch.object(runs, "_ROWS_PER_RUN", rng.choice([5, 40, 1000])),
+        patch.object(runs, "_ROWS_AHEAD", rng.choice([0, 30, 1000])),
         patch.object(spans, "_BATCHES_PER_LOOKUP", rng.choice([1, 3, 256])),
-        patch.object(run_maker, "_ROWS_AT_A_TIME", rng.choice([1, 7, 1000])),
+        patch.object(runs, "_ROWS_AT_A_TIME", rng.choice([1, 7, 1000])),
     ):
         compactor = compactor_of(tmp_path, world.store)
         readers = [0, 0]

@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from operators.storage.writeback import begin_writeback
-from service.results.result_check import length_and_checksum
-from service.results.result_files import parquet_writer
+from service.results.files.result_check import length_and_checksum
+from service.results.files.result_files import parquet_writer
 
 #: Rows of a row group: a page of 10,000 results mostly reads one or two.
 _ROWS_PER_GROUP = 65_536

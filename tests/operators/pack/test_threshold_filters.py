@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from catalog.values.plan import Threshold
-from operators.lineage.expressions import evaluate_filters
-from operators.lineage.lineage_words import evaluate_lineage
-from operators.lineage.threshold_filters import thresholds
+from operators.filters.expressions import evaluate_filters
+from operators.pack.lineage_words import evaluate_lineage
+from operators.pack.threshold_filters import thresholds
 from planner.predicates.read_condition import read_condition
 from planner.predicates.threshold import threshold
 from tests.examples import examples

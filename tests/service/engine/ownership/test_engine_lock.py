@@ -11,15 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from service.engine.catalog_lease import this_process
-from service.engine.engine_lock import EngineLock
+from service.engine.ownership.catalog_lease import this_process
+from service.engine.ownership.engine_lock import EngineLock
 from service.errors import DataDirInUse
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 _HOLDER = """
 import sys
 from pathlib import Path
-from service.engine.engine_lock import EngineLock
+from service.engine.ownership.engine_lock import EngineLock
 lock = EngineLock(Path(sys.argv[1]))
 lock.acquire()
 print("held", flush=True)

@@ -18,8 +18,8 @@ from pyspark.worker_util import check_python_version
 from operators.errors import StorageDown
 from operators.storage.folder import check_writable
 from operators.storage.object_folder import ObjectFolder
+from service.engine.worker_check import Look, compare, python_differs, this_process
 from service.errors import StorageDiffers, WorkerDiffers
-from service.job.worker_check import Look, compare, python_differs, this_process
 
 ENGINE = this_process()
 NOW_US = ENGINE.clock_us

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from catalog.store.store import Store
 from catalog.values.sink import FilesSink, SetSink, Sink, WebhookSink
 from service.errors import SinkInUse
-from service.sinks.check_sink import check_sink
+from service.sinks.changes.check_sink import check_sink
 from service.sinks.webhook_targets import WebhookTargets
 
 log = logging.getLogger(__name__)

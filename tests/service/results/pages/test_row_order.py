@@ -6,7 +6,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.results.row_order import row_order
+from service.results.pages.row_order import row_order
 
 LEAST, MOST = -(2**63), 2**63 - 1
 VALUES = st.one_of(st.integers(0, 3), st.integers(-5, 2**40), st.sampled_from([LEAST, MOST, 2**62, -(2**62)]))

@@ -10,9 +10,9 @@ import pytest
 from catalog.sql_text import quoted
 from catalog.values.plan import PlannedFilter
 from operators.errors import ExpressionFailed, expression_digest, find_failed_expression
-from operators.lineage import expressions, limits
-from operators.lineage.expressions import evaluate_filters, evaluate_residuals
-from operators.lineage.lineage_words import evaluate_lineage
+from operators.filters import expressions, limits
+from operators.filters.expressions import evaluate_filters, evaluate_residuals
+from operators.pack.lineage_words import evaluate_lineage
 
 
 def test_null_counts_as_false() -> None:

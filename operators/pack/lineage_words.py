@@ -13,9 +13,9 @@ import numpy as np
 import pyarrow as pa
 
 from catalog.values.plan import PlannedFilter
+from operators.filters.expressions import select_values
 from operators.kernels.keys import Bools, Codes, Words, numbered, numbered_if_few
-from operators.lineage.expressions import select_values
-from operators.lineage.threshold_filters import Thresholds, thresholds
+from operators.pack.threshold_filters import Thresholds, thresholds
 from operators.segments.row_codec import NUMBERED
 from operators.segments.segment import WORD_BITS
 
@@ -26,7 +26,7 @@ _MOST_VALUES = 1 << 8
 def evaluate_lineage(table: pa.Table, filters: Sequence[Sequence[PlannedFilter]]) -> list[list[pa.Array]]:
     """Evaluate several lists of filters over the bare columns of a table, each distinct one once.
 
-    Comparisons of a number with a constant are counted (``lineage.threshold_filters``). DuckDB evaluates the
+    Comparisons of a number with a constant are counted (``pack.threshold_filters``). DuckDB evaluates the
     other predicates and packs their answers into words: a column per predicate took twice as long for 12.
 
     Args:

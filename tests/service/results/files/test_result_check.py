@@ -11,8 +11,8 @@ import pytest
 
 from catalog.values.batch import ResultFile
 from service.errors import CorruptResults
-from service.results.result_check import check_files
-from service.results.result_files import ResultWriter
+from service.results.files.result_check import check_files
+from service.results.files.result_files import ResultWriter
 
 
 def written(directory: Path) -> ResultFile:

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from catalog.values.batch import ResultFile
 from operators.storage.folder import Folder, prepare, publish
 from operators.storage.writeback import begin_writeback
-from service.results.result_check import length_and_checksum
+from service.results.files.result_check import length_and_checksum
 
 #: Columns whose values repeat: one route, version and batch for many pairs.
 _REPEATED = ("_route", "_plan_version", "_batch")

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from operators.lineage.expressions import evaluate_filters
-from operators.lineage.lineage_words import count_passing, evaluate_lineage, passing_some
+from operators.filters.expressions import evaluate_filters
+from operators.pack.lineage_words import count_passing, evaluate_lineage, passing_some
 from operators.segments.row_codec import NUMBERED
 from tests.examples import examples
 from tests.operators.queries import planned
