@@ -54,13 +54,12 @@ from planner.build.retained_boundaries import NO_BOUNDARIES, ByFamily, pinned_ch
 from planner.costs.rates import FamilyRates, family_rates, with_handed, with_open_times
 from planner.costs.shipped import SHIPPED
 from planner.errors import InvalidPlan, InvalidProbe, UnknownStrategy
+from planner.families.bands import candidate_bands, leading_band
 from planner.families.families import (
     SIDES,
     Family,
-    candidate_bands,
     families,
     is_theta,
-    leading_band,
     planned_query,
     result_columns,
 )
@@ -353,7 +352,7 @@ def chooses_band(
     previous: Plan | None,
     replanned: Collection[str] = (),
 ) -> bool:
-    """Return whether statistics are to choose the band of a family (``families.families``).
+    """Return whether statistics are to choose the band of a family (``families.bands``).
 
     Args:
         queries: All queries.

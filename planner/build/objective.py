@@ -3,13 +3,10 @@
 strategy            cpu-opt              families without a strategy of their own
 family_strategies   A.k = B.k: mem-opt   that family
 pinned              <family id>: 15 s    that family has the chain given, whatever its strategy
-
-A family is named by its id, or by its key as ``A.k = B.k``, in any order and case.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
@@ -22,119 +19,17 @@ from catalog.values.policies.memory import AskedMemory
 from catalog.values.policies.probe import AskedProbe
 from catalog.values.policies.punctuation_policy import PunctuationPolicy
 from catalog.values.query import Query
-from catalog.wording import nearest_or_known
 from planner.build.retained_boundaries import NO_BOUNDARIES, ByFamily, kept_families, retained_boundaries
 from planner.costs.calibrated import CalibratedModel
 from planner.costs.cost import CostModelName, CostModels
 from planner.costs.paper_model import PaperModel
-from planner.errors import UnknownFamily
-from planner.families.display import ABSENCE, GROUPS, ORDERED, family_title
-from planner.families.families import families, family_of, is_apart, spread_side
+from planner.families.families import families
+from planner.families.family_names import by_family
 
 T = TypeVar("T")
 
 _NO_OWN: Mapping[str, Strategy | None] = MappingProxyType({})
 _NO_PROBES: Mapping[str, AskedProbe | None] = MappingProxyType({})
-_AND = re.compile(r"\s+AND\s+", re.IGNORECASE)
-#: What stands behind the key of a self-join: ``(A a, A b)``.
-_SELF_JOIN = re.compile(r"\(\s*(\w+) a,\s*\1 b\s*\)$")
-#: Kinds of families besides inner joins with windows, as a name has them in parentheses behind the key.
-_KINDS = (ABSENCE, GROUPS, ORDERED)
-_OF_KIND = re.compile(rf"(\(|,)\s*({ABSENCE} of [^()]+|{'|'.join(_KINDS)})\s*\)$")
-
-#: A key as a set of equal pairs, so that neither order matters.
-_Key = frozenset[frozenset[str]]
-
-
-def family_titles(queries: Iterable[Query]) -> dict[str, str]:
-    """Return what the families of some queries are called, by id."""
-    return {
-        family: family_title(
-            members[0].a.stream,
-            members[0].b.stream,
-            members[0].key,
-            absence=is_apart(members[0]),
-            groups=members[0].grouping is not None,
-            clocks=(members[0].a.clock, members[0].b.clock),
-            spread=spread_side(members[0]),
-        )
-        for family, members in families(queries).items()
-    }
-
-
-def family_named(name: str, queries: Iterable[Query]) -> str:
-    """Return the id of the family that a name means.
-
-    Args:
-        name: An id, or the equal columns of the key: ``A.k = B.k``, ``A.k = B.k AND A.m = B.n``; for a
-            self-join ``a.k = b.m (A a, A b)``. ``A.k = B.k (absence)`` is the family that has only outer,
-            semi and anti joins, or, if there is none, the family of inner joins that they belong to.
-            ``A.k = B.k (absence of A)`` has those whose rows of A the buckets of a key share,
-            ``A.k = B.k (groups)`` the queries with GROUP BY, and ``A.k = B.k (ordered)`` the joins without
-            windows. The key alone means the first of these that exists: inner joins with windows, then the
-            kinds in this order.
-        queries: Queries whose families are known.
-
-    Raises:
-        UnknownFamily: No family of the queries is called so.
-    """
-    members = tuple(queries)
-    titles = family_titles(members)
-    wanted, kind = _key(name)
-    found = {_key(title)[1]: family for family, title in titles.items() if _key(title)[0] == wanted}
-    if name in titles:
-        return name
-    of_sides = [each for each in sorted(found) if each.startswith(f"{ABSENCE} of ")]
-    for each in (kind, *(of_sides if kind == ABSENCE else ())) if kind else ("", *_KINDS, *of_sides):
-        if each in found:
-            return found[each]
-    beside_inner = {family_of(query) for query in members if query.beside_inner}
-    if kind == ABSENCE and found.get("") in beside_inner:
-        return found[""]
-    raise UnknownFamily(
-        f'family "{name}" does not exist',
-        detail="A family is named by the key of its queries, or by its id.",
-        hint=nearest_or_known(name, titles.values(), "family"),
-    )
-
-
-def by_family(given: Mapping[str, T], queries: Iterable[Query], *, strict: bool = True) -> dict[str, T]:
-    """Return what was given for families by name, by id.
-
-    Args:
-        given: Values by name.
-        queries: Queries whose families are known.
-        strict: Refuse a name that no family has; otherwise it waits for one.
-
-    Raises:
-        UnknownFamily: A name means no family; its ``path`` is the name.
-    """
-    known = tuple(queries)
-    found: dict[str, T] = {}
-    for name, value in given.items():
-        try:
-            found[family_named(name, known)] = value
-        except UnknownFamily as error:
-            if strict:
-                error.path = (name,)
-                raise
-    return found
-
-
-def _key(name: str) -> tuple[_Key, str]:
-    """Take a name apart: its key, and the kind of family that it states, if any.
-
-    The sides of a self-join are its stream, and told apart by ``#``.
-    """
-    text = name.replace('"', "").strip().casefold()
-    if (said := _OF_KIND.search(text)) is not None:
-        text = f"{text[: said.start()].strip()}{')' if said[1] == ',' else ''}"
-    if (found := _SELF_JOIN.search(text)) is not None:
-        stream = found[1]
-        text = re.sub(r"\b([ab])\.", rf"{stream}#\1.", text[: found.start()])
-    pairs = _AND.split(text.strip())
-    key = frozenset(frozenset(part.strip() for part in pair.split("=")) for pair in pairs)
-    return key, "" if said is None else said[2]
 
 
 @dataclass(frozen=True, slots=True)

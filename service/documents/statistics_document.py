@@ -17,11 +17,11 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from catalog.errors import InvalidInput
 from catalog.values.query import UNBOUNDED_US, Query
 from catalog.wording import nearest_or_known
-from planner.build.objective import family_named, family_titles
 from planner.errors import InvalidChain
 from planner.explain.given_statistics import GivenStatistics, StreamNumbers
 from planner.explain.preview import GivenChains
 from planner.families.families import SideName, families
+from planner.families.family_names import family_named, family_titles
 from service.documents.document_errors import first_mistake
 from service.documents.yaml_document import ItemPath, YamlDocument, read_yaml
 from service.errors import InvalidStatistics

@@ -219,8 +219,8 @@ def bind_workload(workload: Workload) -> tuple[tuple[Stream, ...], dict[ItemPath
         bind,
         refuse_backfill,
     )
-    from planner.build.objective import by_family
     from planner.build.place_query import QueryPlaces
+    from planner.families.family_names import by_family
 
     streams = tuple(replace(stream, id=i) for i, stream in enumerate(workload.streams, start=1))
     by_name = {stream.name: stream for stream in streams}

@@ -23,7 +23,7 @@ from catalog.values.stream import Stream
 from catalog.wording import nearest_or_known
 from planner.bind.bind import bind, refuse_backfill
 from planner.build.build_plan import chooses_band
-from planner.build.objective import Objective, by_family
+from planner.build.objective import Objective
 from planner.build.place_query import QueryPlaces
 from planner.build.retained_boundaries import kept_families
 from planner.costs.cost import CostModelName
@@ -32,6 +32,7 @@ from planner.explain.explain import FamilyReport
 from planner.explain.given_statistics import GivenStatistics, given_profile
 from planner.explain.preview import HeldRows, Preview, explain_plan, preview
 from planner.families.families import families
+from planner.families.family_names import by_family
 from planner.trees.choice import OrderChoice, RankedOrders
 from service.config.buckets import stored_buckets
 from service.documents.statistics_document import ChainDocument

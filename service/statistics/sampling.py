@@ -34,7 +34,8 @@ from catalog.values.stream import FilesSource, Stream
 from operators.filters.expressions import evaluate_filters
 from operators.kernels.keys import mix
 from operators.segments.layout import side_layout
-from planner.families.families import SIDES, SideName, candidate_bands, families, is_theta
+from planner.families.bands import candidate_bands
+from planner.families.families import SIDES, SideName, families, is_theta
 from service.inputs.sample import SampleSource
 from service.statistics.band_shares import band_share
 from service.statistics.sample_answers import (

@@ -23,7 +23,7 @@ from planner.bind.bind import bind
 from planner.build.build_plan import build_plan
 from planner.build.objective import Objective
 from planner.explain.render import plan_document
-from planner.families.families import candidate_bands, leading_band
+from planner.families.bands import candidate_bands, leading_band
 from tests.bound_query import Tables, results_sql
 from tests.builders import a_stream
 from tests.examples import examples

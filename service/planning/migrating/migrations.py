@@ -21,11 +21,12 @@ from catalog.values.migration import Migration, MigrationRecord
 from catalog.values.plan import Plan
 from catalog.values.query import Query
 from planner.build.diff import diff
-from planner.build.objective import Objective, by_family
+from planner.build.objective import Objective
 from planner.build.retained_boundaries import NO_BOUNDARIES, given_families, kept_families
 from planner.explain.explain import FamilyReport
 from planner.explain.preview import Preview, explain_plan, moved, preview
 from planner.explain.primitive_document import short_documents
+from planner.families.family_names import by_family
 from service.config.calibration import calibration_of
 from service.documents.migration_document import MigrationRequest
 from service.errors import PlanRefused

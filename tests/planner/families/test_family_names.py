@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from planner.build.objective import by_family, family_named, family_titles
 from planner.errors import UnknownFamily
 from planner.families.families import families
+from planner.families.family_names import by_family, family_named, family_titles
 from tests.builders import a_query_s
 
 PLAIN = a_query_s(1)

@@ -1,0 +1,85 @@
+"""Band of a family without a key: the range in which a column of one side lies in every pair.
+
+The residual of every query must bound the same column by the same columns (``predicates.limits``). The band
+uses the widest of their offsets. So it may let in pairs that no query has, and never leaves out a pair of a
+query.
+
+    a.x BETWEEN b.lo AND b.hi AND abs(a.y - b.y) <= 1      two bands; the one with fewer pairs leads
+
+Segments are not sorted by the band, so another one may lead from the next plan version on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from catalog.values.plan import Band, Bound
+from planner.families.families import SideName
+from planner.predicates.limits import End, Limits, Types, limits
+from planner.predicates.read_condition import read_condition
+
+
+def candidate_bands(residuals: Iterable[str | None], types: Types) -> list[Band]:
+    """Return the bands of the queries of a family without a key.
+
+    Args:
+        residuals: Residuals of the queries.
+        types: Types of the columns of both sides.
+
+    Returns:
+        The bands that are known to hold every pair of every query. Those that are closed at both ends come
+        before those that are open at one, and then they are in the order of their columns.
+    """
+    common: Limits | None = None
+    for residual in residuals:
+        own = {} if residual is None else limits(read_condition(residual), types)
+        common = own if common is None else _widest(common, own)
+        if not common:
+            return []
+    columns = sorted({(side, column) for side, column, _, _ in common or {}})
+    bands = [_band(common or {}, side, column) for side, column in columns]
+    return sorted(bands, key=lambda band: band.low is None or band.high is None)
+
+
+def leading_band(
+    bands: Sequence[Band],
+    shares: Mapping[Band, float],
+    former: Band | None = None,
+    *,
+    choose: bool = True,
+) -> Band | None:
+    """Return the band by which pairs are found.
+
+    Args:
+        bands: Result of ``candidate_bands``.
+        shares: Fraction of all pairs that are in a band, where it is known.
+        former: Band of the plan version before.
+        choose: Whether another one may take its place.
+
+    Returns:
+        The band with the fewest pairs. If no share is known, the band on the same columns as the former one,
+        or else the first; None if there are no bands.
+    """
+    kept = [band for band in bands if former is not None and _columns(band) == _columns(former)]
+    if any(band in shares for band in bands) and (choose or not kept):
+        return min(bands, key=lambda band: shares.get(band, 1.0))
+    return next(iter(kept or bands), None)
+
+
+def _columns(band: Band) -> tuple[str | None, ...]:
+    ends = (None if end is None else end.column for end in (band.low, band.high))
+    return (band.side, band.column, *ends)
+
+
+def _band(found: Limits, side: SideName, column: str) -> Band:
+    ends: dict[End, Bound] = {}
+    for (of, name, end, by), offset in sorted(found.items()):
+        if (of, name) == (side, column):
+            ends.setdefault(end, Bound(by, offset))
+    return Band(side, column, ends.get("low"), ends.get("high"))
+
+
+def _widest(one: Limits, other: Limits) -> Limits:
+    """Return the limits that both have."""
+    chosen = {"low": min, "high": max}
+    return {key: chosen[key[2]](one[key], other[key]) for key in one.keys() & other.keys()}
