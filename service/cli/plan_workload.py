@@ -32,8 +32,8 @@ from service.documents.document_errors import locating
 from service.documents.statistics_document import ChainDocument, read_statistics_file
 from service.documents.workload import bind_workload, load_workload
 from service.inputs.sample import WorkloadRows
+from service.planning.objective import objective_of
 from service.planning.preview import PreviewRequest, bounded_batches, preview_queries
-from service.planning.versions import objective_of
 from service.statistics.profile import merge_profiles
 from service.statistics.sampling import sample_profile
 

@@ -42,8 +42,9 @@ from service.inputs.validate import resolve_source
 from service.jvm.jvm import Jvm
 from service.planning.changes import Resolver, record_steps
 from service.planning.migrating.resolve_migration import resolve_migration
+from service.planning.objective import objective_of
 from service.planning.preview import Statistician
-from service.planning.versions import Versions, objective_of
+from service.planning.versions import Versions
 from service.recovery.opening import open_catalog
 from service.results.export import export_query, export_shared
 from service.statistics.sample_answers import SampleCache

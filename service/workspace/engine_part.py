@@ -35,7 +35,8 @@ from service.inputs.retention import InputRetention
 from service.inputs.sources.http_log import EventLog
 from service.jvm.jvm import Jvm
 from service.planning.migrating.migrations import Migrations
-from service.planning.versions import Versions, take_settings
+from service.planning.objective import take_settings
+from service.planning.versions import Versions
 from service.recovery.identity import identity_of
 from service.results.pages.runs import Runs
 from service.results.results import ResultReader

@@ -38,8 +38,9 @@ from service.inputs.voided import VoidedBatch
 from service.job.commit_signal import CommitSignal
 from service.jvm.jvm import Jvm
 from service.planning.migrating.migrations import Migrations
+from service.planning.objective import objective_of
 from service.planning.preview import Statistician
-from service.planning.versions import Versions, objective_of
+from service.planning.versions import Versions
 from service.recovery.opening import open_catalog
 from service.results.pages.runs import Runs
 from service.results.results import ResultReader

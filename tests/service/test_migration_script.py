@@ -19,8 +19,9 @@ from planner.build.objective import Objective
 from planner.costs.shipped import SHIPPED
 from service.documents.workload import load_workload
 from service.inputs.sample import WorkloadRows
+from service.planning.plan_record import record_in
 from service.planning.preview import Statistician
-from service.planning.versions import Versions, record_in
+from service.planning.versions import Versions
 from service.statistics.sample_answers import SampleCache
 from service.workspace.bounded_run import _set_up
 from tests.operators.harness import Runner

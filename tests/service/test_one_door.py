@@ -19,13 +19,8 @@ BEHIND = (
     "service.engine.engine",
     "service.planning.versions",
 )
-#: Values of these that an answer is made of, and functions of values, which open nothing.
-VALUES = (
-    "service.engine.engine_control.EngineStatus",
-    "service.planning.versions.PlanRefused",
-    "service.planning.versions.objective_of",
-    "service.planning.versions.record_in",
-)
+#: Values of these that an answer is made of.
+VALUES = ("service.engine.engine_control.EngineStatus", "service.planning.versions.PlanRefused")
 
 
 def imported(tree: ast.AST) -> Iterator[str]:

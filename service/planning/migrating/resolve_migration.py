@@ -28,7 +28,7 @@ from planner.families.families import families
 from planner.families.family_names import family_named, family_titles
 from service.documents.migration_document import MigrationRequest
 from service.errors import UnknownPlanVersion
-from service.planning.versions import record_in
+from service.planning.plan_record import record_in
 
 
 @dataclass(frozen=True, slots=True)

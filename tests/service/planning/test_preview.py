@@ -27,8 +27,8 @@ from service.config.settings import PlanningSettings
 from service.documents.statistics_document import ChainDocument
 from service.inputs.sample import CatalogRows
 from service.inputs.sources.files import list_files
+from service.planning.objective import objective_of
 from service.planning.preview import NewQuery, PreviewRequest, Statistician, explain_version, preview_change
-from service.planning.versions import objective_of
 from tests.builders import EMPTY_BATCH
 
 Q1 = "SELECT A.k FROM A [RANGE 10 SECONDS], B [RANGE 10 SECONDS] WHERE A.k = B.k"
