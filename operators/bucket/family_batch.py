@@ -19,8 +19,9 @@ from catalog.steps import (
     taken_intermediates,
 )
 from catalog.values.plan import Plan
-from operators.bucket.batch_output import BatchOutput, key_counters
+from operators.bucket.batch_output import BatchOutput
 from operators.bucket.closing import BatchClosings, kept_columns
+from operators.bucket.counters import key_counters
 from operators.bucket.finishing import result_punctuations
 from operators.bucket.pairs_again import PairsAgain
 from operators.bucket.progress import ClockProgress, least

@@ -87,7 +87,7 @@ class ClassRuns:
         windows_a_us: int64[k], window on a of each class, µs.
         windows_b_us: int64[k], the same on b.
         ascending: Whether both kinds of windows ascend with the classes.
-        digits: Most binary digits of a run's length (``kernels.nearest.without_match``), so that the routes
+        digits: Most binary digits of a run's length (``join.nearest.without_match``), so that the routes
             of all runs take no more than some memory.
     """
 

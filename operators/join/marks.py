@@ -9,7 +9,7 @@ segments of their own, which are stored as any other. A batch adds one with the 
 any before: mostly one or two per row, since later partners are farther away. A few of like size become one,
 without rows that are decided for all windows.
 
-To look marks up they are laid out by position (``join.positions``), once per batch and condition group.
+To look marks up they are laid out by position (``PositionTable``), once per batch and condition group.
 """
 
 from __future__ import annotations

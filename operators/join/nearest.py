@@ -73,7 +73,7 @@ def take_nearer_at(
     low: int,
     width: int,
 ) -> None:
-    """Take in distances of positions, in columns that are laid out by position (``join.positions``).
+    """Take in distances of positions, in columns that are laid out by position (``PositionTable``).
 
     Args:
         ahead: int64[places], distances of the nearest matches ahead, updated.
@@ -203,7 +203,7 @@ def without_match(
 def nearest_at(
     ahead: Int64s, behind: Int64s, pos: Int64s, row_bits: int, first: int, low: int, width: int, none: int
 ) -> tuple[Int64s, Int64s]:
-    """Look distances up in columns that are laid out by position (``join.positions``), int64[n] each.
+    """Look distances up in columns that are laid out by position (``PositionTable``), int64[n] each.
 
     Args:
         ahead: int64[places], distances ahead.

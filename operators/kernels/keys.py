@@ -9,9 +9,9 @@ The distinct values of a column of words are numbered:
 
     words   0b101  0b111  0b101  0b001     ->  codes  0 1 0 2,  distinct  0b101 0b111 0b001
 
-The argument types of compiled functions are given in advance, so that they are compiled on import. Left to
-itself numba compiles a function for every mix of writable and read-only arrays that it meets, in each worker,
-while the first batch waits. What is declared read-only takes both.
+Compiled functions state the types of their arguments, so they are compiled on import. Without types, numba
+would compile a function again for each mix of writable and read-only arrays, in each worker, while the first
+batch waits. An argument that is declared read-only takes both.
 """
 
 from __future__ import annotations

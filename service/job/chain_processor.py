@@ -20,8 +20,9 @@ from catalog.values.counters.batch_counters import CpuCounters, StreamCounters
 from catalog.values.counters.family_counters import ExchangeCounters
 from catalog.values.plan import Plan
 from catalog.values.routes.route_table import RouteTable
-from operators.bucket.batch_output import (
-    BatchOutput,
+from operators.bucket.batch_output import BatchOutput
+from operators.bucket.bucket import Bucket
+from operators.bucket.counters import (
     absence_counters,
     group_counters,
     held_times,
@@ -31,7 +32,6 @@ from operators.bucket.batch_output import (
     slice_counters,
     unmatched_counters,
 )
-from operators.bucket.bucket import Bucket
 from operators.bucket.state.load_bucket import load_bucket
 from operators.bucket.state.manifest import (
     decode_plan,

@@ -15,8 +15,9 @@ from catalog.values.control import ControlRecord, Heartbeat, Horizon, Promises, 
 from catalog.values.counters.family_counters import SliceCounters
 from catalog.values.plan import Plan
 from catalog.values.stream import Stream
-from operators.bucket.batch_output import BatchOutput, slice_counters
+from operators.bucket.batch_output import BatchOutput
 from operators.bucket.bucket import Bucket
+from operators.bucket.counters import slice_counters
 from operators.bucket.state.load_bucket import load_bucket
 from operators.bucket.state.manifest import decode_plan, encode_manifest, encode_plan, segment_ids
 from operators.bucket.state.store_segments import SegmentIds, store_segments

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from operators.bucket.batch_output import slice_counters
 from operators.bucket.bucket import Bucket
+from operators.bucket.counters import slice_counters
 
 
 def check_reloaded(bucket: Bucket, loaded: Bucket, values: Mapping[str, bytes]) -> None:

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from catalog.values.counters.family_counters import AbsenceCounters
 from catalog.values.plan import Strategy
 from catalog.values.query import JoinKind, Query
-from operators.bucket.batch_output import absence_counters, slice_counters, unmatched_counters
+from operators.bucket.counters import absence_counters, slice_counters, unmatched_counters
 from planner.build.build_plan import build_plan
 from planner.build.objective import Objective
 from tests.builders import QueryFacts, a_query, a_stream

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from catalog.values.control import Heartbeat
 from catalog.values.query import Clock, Query
-from operators.bucket.batch_output import absence_counters
+from operators.bucket.counters import absence_counters
 from operators.join.family_joins import FamilyJoins
 from operators.segments.segment import Segment
 from planner.build.build_plan import build_plan

@@ -17,7 +17,7 @@ from catalog.values.plan import Plan
 from catalog.values.policies.punctuation_policy import PunctuationPolicy
 from catalog.values.query import PUNCTUATION_OUTPUT, Output, Query
 from catalog.values.stream import Constraints, Punctuations, Stream
-from operators.bucket.batch_output import punctuation_counters
+from operators.bucket.counters import punctuation_counters
 from operators.bucket.state.manifest import encode_manifest
 from operators.bucket.state.store_segments import SegmentIds, store_segments
 from tests.builders import a_query, a_stream

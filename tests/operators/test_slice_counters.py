@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from catalog.values.counters.family_counters import SliceCounters
 from catalog.values.plan import Plan, Strategy
 from catalog.values.query import Query
-from operators.bucket.batch_output import slice_counters
+from operators.bucket.counters import slice_counters
 from operators.segments.layout import SIDES
 from planner.build.build_plan import build_plan
 from planner.build.objective import Objective

@@ -10,7 +10,7 @@ import pytest
 from catalog.values.control import Heartbeat
 from catalog.values.policies.memory import Memory, MemoryStrategy
 from catalog.values.stream import Order
-from operators.bucket.batch_output import memory_counters
+from operators.bucket.counters import memory_counters
 from planner.bind.bind import bind
 from planner.build.build_plan import build_plan
 from tests.operators.harness import Runner

@@ -22,7 +22,8 @@ from catalog.values.counters.family_counters import SliceCounters
 from catalog.values.plan import FamilyPlan, JoinPlan, Plan
 from catalog.values.query import UNBOUNDED_US, Query
 from catalog.values.stream import Stream
-from operators.bucket.batch_output import BatchOutput, slice_counters
+from operators.bucket.batch_output import BatchOutput
+from operators.bucket.counters import slice_counters
 from operators.join.compiled_family import SLACK_DIVISOR
 from operators.segments.layout import SIDES
 from tests.operators.cases import check_values

@@ -30,7 +30,8 @@ from catalog.store.store import Store
 from catalog.values.counters.batch_counters import StreamCounters
 from catalog.values.query import Backfill, Query
 from catalog.values.stream import Column, HttpSource, Stream
-from operators.bucket.batch_output import BatchOutput, slice_counters
+from operators.bucket.batch_output import BatchOutput
+from operators.bucket.counters import slice_counters
 from operators.bucket.state.manifest import encode_manifest
 from planner.bind.bind import bind
 from planner.build.objective import Objective

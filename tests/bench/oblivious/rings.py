@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from catalog.values.policies.probe import Invalidation, Probe
-from operators.bucket.batch_output import probe_counters
+from operators.bucket.counters import probe_counters
 from operators.kernels.keys import Int64s
 from planner.build.build_plan import build_plan
 from planner.probes.asked_probe import probe_text

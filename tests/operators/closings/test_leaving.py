@@ -9,7 +9,7 @@ import pytest
 
 from catalog.values.policies.punctuation_policy import PunctuationPolicy
 from catalog.values.query import UNBOUNDED_US, Query
-from operators.bucket.batch_output import punctuation_counters, slice_counters
+from operators.bucket.counters import punctuation_counters, slice_counters
 from tests.builders import a_query
 from tests.operators.closings.scenes import Scene
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from catalog.values.policies.punctuation_policy import PunctuationPolicy
-from operators.bucket.batch_output import punctuation_counters
+from operators.bucket.counters import punctuation_counters
 from operators.closings import closed_keys
 from tests.builders import a_query
 from tests.operators.closings.scenes import Scene

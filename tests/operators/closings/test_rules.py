@@ -16,7 +16,7 @@ from catalog.values.control import Heartbeat
 from catalog.values.counters.batch_counters import StreamPunctuations
 from catalog.values.query import UNBOUNDED_US
 from catalog.values.stream import Punctuations
-from operators.bucket.batch_output import punctuation_counters, slice_counters
+from operators.bucket.counters import punctuation_counters, slice_counters
 from operators.bucket.rehash import rehashed
 from operators.bucket.state.manifest import encode_manifest
 from operators.bucket.state.store_segments import SegmentIds, store_segments

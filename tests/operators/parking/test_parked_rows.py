@@ -7,7 +7,7 @@ import pytest
 
 from catalog.values.policies.memory import Memory
 from catalog.values.stream import Order
-from operators.bucket.batch_output import memory_counters
+from operators.bucket.counters import memory_counters
 from operators.parking.parked_rows import ParkedRows
 from planner.bind.bind import bind
 from planner.build.build_plan import build_plan

@@ -16,7 +16,7 @@ from catalog.values.counters.add_up import add_up
 from catalog.values.counters.family_counters import ProbeCounters
 from catalog.values.plan import FamilyPlan, Plan
 from catalog.values.policies.probe import Invalidation, Probe
-from operators.bucket.batch_output import probe_counters
+from operators.bucket.counters import probe_counters
 from operators.join.chain import Chain
 from planner.build.build_plan import build_plan
 from tests.bench.oblivious.ring_costs import JoinRates, expired_rows, ring_work, rings_looked_at

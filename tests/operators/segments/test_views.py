@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from operators.bucket.batch_output import slice_counters
 from operators.bucket.bucket import Bucket
+from operators.bucket.counters import slice_counters
 from operators.bucket.state.load_bucket import load_bucket
 from operators.bucket.state.manifest import encode_manifest, segment_ids
 from operators.bucket.state.store_segments import MOST_STEPS, SegmentIds, store_segments

@@ -13,7 +13,7 @@ from catalog.values.plan import Plan
 from catalog.values.policies.memory import Memory
 from catalog.values.statistics import Measure, Profile, StreamProfile
 from catalog.values.stream import Order
-from operators.bucket.batch_output import memory_counters, punctuation_counters, slice_counters
+from operators.bucket.counters import memory_counters, punctuation_counters, slice_counters
 from planner.bind.bind import bind
 from planner.build.build_plan import build_plan
 from planner.build.objective import Objective

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from catalog.values.counters.family_counters import KeyCounters
-from operators.bucket.batch_output import key_counters
+from operators.bucket.counters import key_counters
 from tests.builders import a_query
 from tests.examples import examples
 from tests.operators.cases import SETTINGS

@@ -1,0 +1,293 @@
+"""Counters of a bucket for the manifest of a batch.
+
+Everything is counted where it happens anyway: slices count as they work (``slices.sliced_join``), PACK
+counts rows per filter as it evaluates them, and keys are counted on rows that are sorted by key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict, replace
+
+import numpy as np
+
+from catalog.values.counters.batch_counters import HeldTimes
+from catalog.values.counters.family_counters import (
+    AbsenceCounters,
+    GroupCounters,
+    KeyCounters,
+    MemoryCounters,
+    ProbeCounters,
+    PunctuationCounters,
+    SliceCounters,
+    UnmatchedCounters,
+)
+from catalog.values.plan import FamilyPlan
+from catalog.values.stream import Stream
+from operators.join.family_joins import FamilyJoins
+from operators.kernels.keys import Bools, Int64s
+from operators.lazy.lazy_segment import LazySegment, SegmentFacts
+from operators.segments.layout import SIDES
+from operators.segments.segment import Segment
+
+#: Parts that the event times of held rows are cut into: eviction takes as few more rows than it has to.
+_PARTS = 64
+#: Rows of a stream in one bucket that are looked at for it, at most about.
+_SAMPLE = 8192
+
+#: Returns the progress of each side of a family on its clock.
+Clocks = Callable[[FamilyPlan], Mapping[str, int | None]]
+
+
+def slice_counters(families: Mapping[str, FamilyJoins], clocks: Clocks) -> Iterator[SliceCounters]:
+    """Yield what every slice of a bucket holds, and what it did in the last batch.
+
+    Args:
+        families: Joins per family id, as a bucket has them.
+        clocks: Gives how far each side of a family has come at the end of the batch.
+    """
+    rows_of = _rows_of_values(families)
+    for family_id, joins in families.items():
+        opposite = joins.opposite_reached(clocks(joins.family.plan))
+        rows = {
+            (join_id, side): chain.rows_per_slice(side, opposite[side])
+            for join_id, chain in joins.chains.items()
+            for side in SIDES
+        }
+        dead = {
+            side: iter(joins.closed[other].dead_per_slice)
+            for side, other in (("a", "b"), ("b", "a"))
+            if other in joins.closed
+        }
+        for join_id, side, index, state in joins.slices():
+            counts = state.counts
+            read = [s.rows_read for s in state.segments if isinstance(s, LazySegment) and s.rows_read]
+            yield SliceCounters(
+                family=family_id,
+                side=side,
+                slice=index + 1,
+                rows=rows[join_id, side][index],
+                bytes=_bytes(state.segments, rows_of) if state.segments else 0,
+                segments=len(state.segments),
+                touched=counts.touched,
+                males=counts.males,
+                inserted=counts.inserted,
+                moved_in=counts.moved_in,
+                filtered=counts.filtered,
+                purged=counts.purged,
+                results=counts.results,
+                product=counts.product,
+                join=join_id,
+                own_bytes=sum(segment.stored_bytes for segment in state.segments) if state.segments else 0,
+                lying=state.rows if state.segments else 0,
+                made=counts.made,
+                left=counts.left,
+                lazy_end=joins.chains[join_id].join.lazy_ends[side][index],
+                discarded=counts.discarded,
+                closed=counts.closed,
+                dead=next(dead[side], 0) if side in dead else 0,
+                again=counts.again,
+                partials=counts.partials,
+                lazy_segments=sum(segment.bloom is not None for segment in state.segments),
+                read_segments=len(read),
+                read_rows=sum(read),
+            )
+
+
+def absence_counters(families: Mapping[str, FamilyJoins], clocks: Clocks) -> Iterator[AbsenceCounters]:
+    """Yield the rows that a bucket found absent in the last batch, and the number still to be decided.
+
+    In a family with windows of rows, the undecided rows are those that wait for their ranks.
+
+    Args:
+        families: Joins per family id, as a bucket has them.
+        clocks: Gives how far each side of a family has come at the end of the batch.
+    """
+    for family_id, joins in families.items():
+        absence, reached = joins.absence, clocks(joins.family.plan)
+        if joins.ranked is not None:
+            for side, waiting in joins.ranked.waiting.items():
+                yield AbsenceCounters(family_id, side, waiting.rows, 0)
+        for side, opposite in (("a", reached["b"]), ("b", reached["a"])):
+            if absence is not None and absence.compiled.groups[side]:
+                held = (s for _, of, _, state in joins.slices() if of == side for s in state.segments)
+                undecided = absence.undecided(side, held, opposite)
+                marks = sum(len(segment) for segment in absence.marks[side].segments)
+                yield AbsenceCounters(
+                    family_id, side, undecided, absence.given[side], absence.found[side], marks
+                )
+
+
+def unmatched_counters(families: Mapping[str, FamilyJoins]) -> Iterator[UnmatchedCounters]:
+    """Yield how many rows without a partner a bucket gave to each outer join in the last batch.
+
+    Args:
+        families: Joins per family id, as a bucket has them.
+    """
+    for joins in families.values():
+        if joins.absence is not None:
+            for query_id, rows in joins.absence.unmatched.items():
+                if rows:
+                    yield UnmatchedCounters(query_id, rows)
+
+
+def punctuation_counters(families: Mapping[str, FamilyJoins]) -> Iterator[PunctuationCounters]:
+    """Yield the counters of promises of a bucket: punctuations, remembered closings, and rows out of order.
+
+    Args:
+        families: Joins per family id, as a bucket has them.
+    """
+    for family_id, joins in families.items():
+        for side, closed in joins.closed.items():
+            yield PunctuationCounters(
+                family_id,
+                side,
+                closed=closed.arrived,
+                remembered=closed.remembered,
+                violating=closed.violating,
+                discarded=closed.discarded,
+                purged=closed.purged,
+                dead=closed.dead,
+                live=closed.live,
+                died=closed.died,
+            )
+        for side, rows in joins.disordered.items():
+            yield PunctuationCounters(family_id, side, violating=rows)
+
+
+def group_counters(families: Mapping[str, FamilyJoins]) -> Iterator[GroupCounters]:
+    """Yield counters of a bucket's groups: open ones, and those that came out in the last batch.
+
+    Args:
+        families: Joins per family id, as a bucket has them.
+    """
+    for family_id, joins in families.items():
+        if joins.groups is not None:
+            yield GroupCounters(family_id, joins.groups.open(), joins.groups.given)
+
+
+def probe_counters(families: Mapping[str, FamilyJoins], clocks: Clocks) -> Iterator[ProbeCounters]:
+    """Yield counters of a bucket's rings: their work in the last batch, and the rows that they hold.
+
+    Args:
+        families: Joins per family id, as a bucket has them.
+        clocks: Gives how far each side of a family has come at the end of the batch.
+    """
+    for family_id, joins in families.items():
+        if not joins.family.plan.probe.has_rings:
+            continue
+        reached = clocks(joins.family.plan)
+        for chain in joins.chains.values():
+            for side, rings in {} if chain.rings is None else chain.rings.items():
+                last, counts = chain.slices[side][-1], rings.counts
+                live, expired = rings.held(last.segments, reached["b" if side == "a" else "a"])
+                live += sum(state.rows for state in chain.slices[side][:-1])
+                yield ProbeCounters(family_id, side, **asdict(counts), live=live, expired=expired)
+
+
+def held_times(families: Mapping[str, FamilyJoins], streams: Iterable[Stream]) -> Iterator[HeldTimes]:
+    """Yield the event times of the rows that a bucket holds of streams with a cap.
+
+    Args:
+        families: Joins per family id, as a bucket has them.
+        streams: Streams of the plan.
+    """
+    for stream in streams:
+        if stream.state_cap_mb is None:
+            continue
+        held = [
+            segment
+            for joins in families.values()
+            for _, side, _, state in joins.slices()
+            if stream.id == (joins.family.plan.stream_a if side == "a" else joins.family.plan.stream_b)
+            for segment in state.segments
+        ]
+        rows = sum(len(segment) for segment in held)
+        if not rows:
+            continue
+        # Segments are sorted by key, so every nth row of them is of any time.
+        step = rows // _SAMPLE + 1
+        times = np.concatenate([_times(segment, step) for segment in held])
+        cuts = np.quantile(times, np.linspace(0, 1, _PARTS + 1), method="lower")
+        yield HeldTimes(
+            stream.id, sum(segment.stored_bytes for segment in held), tuple(int(each) for each in cuts)
+        )
+
+
+def _times(segment: Segment, step: int) -> Int64s:
+    """Return the event time of every nth row of a segment; those of a lazy one by its facts, about."""
+    if segment.bloom is None:
+        return segment.times[::step]
+    cuts = SegmentFacts.of(segment).cuts
+    places = np.linspace(0, len(cuts) - 1, -(-len(segment) // step))
+    times: Int64s = np.interp(places, np.arange(len(cuts)), cuts).astype(np.int64)
+    return times
+
+
+def memory_counters(families: Mapping[str, FamilyJoins]) -> Iterator[MemoryCounters]:
+    """Yield counters of the rows of a bucket that wait outside the slices of their family.
+
+    Args:
+        families: Joins per family id, as a bucket has them.
+    """
+    for family_id, joins in families.items():
+        strategy = joins.family.plan.memory.strategy
+        if strategy == "plain":
+            continue
+        for side, sorting in joins.sorting.items():
+            rows = sorting.rows
+            counted = MemoryCounters(
+                family_id, side, strategy, waiting=rows, sorting=rows, joined=sorting.taken
+            )
+            if (parked := joins.parked.get(side)) is not None:
+                counted = replace(
+                    counted,
+                    waiting=rows + parked.rows - parked.closed_rows,
+                    parked=parked.closed_rows,
+                    parked_segments=len(parked.closed),
+                    **asdict(parked.counts),
+                )
+            yield counted
+
+
+def _rows_of_values(families: Mapping[str, FamilyJoins]) -> Mapping[str, int]:
+    """Return the rows of all segments that are made of each stored value; families may share a patch."""
+    rows: dict[str, int] = {}
+    for joins in families.values():
+        for segment in joins.segments():
+            for stored, _ in segment.values:
+                rows[stored] = rows.get(stored, 0) + len(segment)
+    return rows
+
+
+def _bytes(segments: Iterable[Segment], rows_of: Mapping[str, int]) -> int:
+    """Return the share of segments in the stored values that they are made of: all shares are all bytes."""
+    shares = (
+        length * len(segment) / max(rows_of[stored], 1)
+        for segment in segments
+        for stored, length in segment.values
+    )
+    return round(sum(shares))
+
+
+def key_counters(family_id: str, side: str, key: Int64s, home: Bools | None) -> KeyCounters:
+    """Count the keys of new rows of one side of a family in one bucket.
+
+    Args:
+        family_id: The family.
+        side: ``a`` or ``b``.
+        key: int64[n], ascending, keys of the rows that came.
+        home: bool[n], rows whose key is counted here, so that every key is counted in one bucket; None: all.
+    """
+    counted = key if home is None else key[home]
+    ends = np.append(np.flatnonzero(counted[1:] != counted[:-1]) + 1, len(counted))
+    runs = np.diff(ends, prepend=0)
+    return KeyCounters(
+        family=family_id,
+        side=side,
+        rows=len(counted),
+        keys=int(np.count_nonzero(runs)),
+        largest=int(runs.max()),
+        squares=int(np.dot(runs, runs)),
+        copies=len(key),
+    )
