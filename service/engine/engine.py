@@ -43,7 +43,8 @@ from service.engine.spark_end import end_spark
 from service.engine.spark_failure import is_of_state, reason_of, spark_errors, trace_of
 from service.errors import CheckpointDamaged, EngineFailed, FileRefused, OtherLife, find_corrupt_input
 from service.faults import Faults
-from service.jvm.jvm import Jvm, launch, spark_configuration
+from service.jvm.jvm import Jvm, launch
+from service.jvm.spark_configuration import spark_configuration
 from service.recovery.checkpoint import check_checkpoint, check_state, mark_checkpoint
 
 if TYPE_CHECKING:

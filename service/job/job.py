@@ -23,7 +23,8 @@ from service.commit.reports import ReportAddress
 from service.config.settings import SparkSettings
 from service.job.chain_processor import ChainOptions
 from service.job.spark_entry_points import FORMAT_NAME, OUTPUT_SCHEMA, ChainEntryPoint, SourceEntryPoint
-from service.jvm.jvm import Jvm, spark_configuration
+from service.jvm.jvm import Jvm
+from service.jvm.spark_configuration import spark_configuration
 
 log = logging.getLogger(__name__)
 

@@ -41,7 +41,7 @@ from service.job.source import SluiceReader
 from service.recovery.checkpoint import check_checkpoint, mark_checkpoint
 from tests.service.spark_logs import write_begun, write_done
 
-#: Spark's ``minBatchesToRetain`` (``service.jvm.jvm``).
+#: Spark's ``minBatchesToRetain`` (``service.jvm.spark_configuration``).
 _RETAINED = 10
 _TWICE = 0.05
 
