@@ -8,9 +8,10 @@ results of two of them whose columns differ. A cursor says how far a reader is:
     "7.250"     everything before batch 7, and the first 250 of the query's results in batch 7
 
 Committed batches never change, so a cursor stays good for as long as the results are kept; whoever is behind
-what is kept is told so (``results.pages.result_expiry``). Pages are cut out of sorted runs (``results.pages``). One
-that is not there yet is made of the batches that the page needs and no others, for the catalog knows how many
-results each batch gave the query; for a reader that goes on from page to page it has more batches ahead.
+what is kept is told so (``results.pages.result_expiry``). Pages are cut out of sorted runs
+(``results.pages``). A run that is not there yet is made of the batches that the page needs and no others, for
+the catalog knows how many results each batch gave the query; for a reader that goes on from page to page it
+has more batches ahead.
 """
 
 from __future__ import annotations
