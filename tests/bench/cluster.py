@@ -29,8 +29,9 @@ from tests.bench.loaded import loaded_service
 from tests.bench.options import Runs, chosen
 from tests.bench.peers.batch_join import differences, expected_counts
 from tests.bench.peers.inputs import write_streams
-from tests.bench.peers.job import Ran, batches_between, rates_of
+from tests.bench.peers.job import Ran, rates_of
 from tests.bench.peers.measure import ROOT
+from tests.bench.peers.sluice_join import batches_of
 from tests.bench.peers.workloads import WORKLOADS
 from tests.bench.reports import table
 from tests.bench.runs import manifests_of, run_workload, write_workload
@@ -78,10 +79,9 @@ def rates(made: Cluster, host: Host | None, number: int, scale: float) -> Figure
         )
     wrong = differences(summary["results"], expected_counts(inputs, streams, queries))
     assert not wrong, wrong
-    began_s = (out / "_sluice" / "checkpoint" / "metadata").stat().st_mtime
-    ends = [(m.committed_at_us / 1e6, sum(s.rows for s in m.streams)) for m in manifests_of(out)]
-    batches = batches_between(began_s, ends)
-    ran = Ran(summary["results"], summary["input_rows"], batches[-1].ended_s - began_s, [batches])
+    batches = batches_of(out, manifests_of(out))
+    job_s = batches[-1].ended_s - batches[0].began_s
+    ran = Ran(summary["results"], summary["input_rows"], job_s, [batches])
     found = rates_of(ran, 1.0, streams.files)
     return {f"many-keys, {kind}, rows/s": found[kind] or np.nan for kind in ("job", "steady")}
 
