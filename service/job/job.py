@@ -21,8 +21,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from service.commit.reports import ReportAddress
 from service.config.settings import SparkSettings
-from service.job.chain_processor import ChainOptions
-from service.job.spark_entry_points import FORMAT_NAME, OUTPUT_SCHEMA, ChainEntryPoint, SourceEntryPoint
+from service.job.chain_processor import OUTPUT_SCHEMA, ChainOperator, ChainOptions
+from service.job.source import FORMAT_NAME, SluiceSource
 from service.jvm.jvm import Jvm
 from service.jvm.spark_configuration import spark_configuration
 
@@ -125,7 +125,7 @@ def start_job(session: SparkSession, options: JobOptions) -> StreamingQuery:
         options: See ``JobOptions``.
     """
     session.conf.set("spark.sql.shuffle.partitions", options.partitions)
-    session.dataSource.register(SourceEntryPoint)
+    session.dataSource.register(SluiceSource)
     reader = session.readStream.format(FORMAT_NAME).name(SOURCE_NAME)
     for name, value in options.source.items():
         reader = reader.option(name, value)
@@ -133,7 +133,7 @@ def start_job(session: SparkSession, options: JobOptions) -> StreamingQuery:
         reader.load()
         .groupBy("bucket")
         .transformWithStateInPandas(
-            statefulProcessor=ChainEntryPoint(options.chain, options.reports),
+            statefulProcessor=ChainOperator(options.chain, options.reports),
             outputStructType=OUTPUT_SCHEMA,
             outputMode="Append",
             timeMode="None",

@@ -9,8 +9,6 @@ records, never another source: the Spark query keeps running.
 
 ``partitions`` has no side effect; Spark also calls it with ``start == end``. Reading packs inside the task
 of the reader (``service.job.packing``), so rows never exist on the JVM side.
-
-Do not import what works on rows here: the first batch waits for this import.
 """
 
 from __future__ import annotations
@@ -19,12 +17,14 @@ import json
 import logging
 import pickle
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from pyspark.sql.datasource import InputPartition
-from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 from catalog.documents.codec import encode
 from catalog.documents.plan_differences import bucket_records
@@ -48,9 +48,13 @@ from service.job.admission.admission import Admission, admit
 from service.job.admission.lateness import none_can_be_late
 from service.job.admission.packed_bytes import packed_bytes
 from service.job.commit_signal import CommitSignal
+from service.job.packing import RowFiles, read
 from service.job.reader_tasks import ControlPartition, PackPartition, compressed
 
 log = logging.getLogger(__name__)
+
+FORMAT_NAME = "sluice"
+SCHEMA = "bucket int, packet binary"
 
 #: How long Spark is kept waiting for news before it asks again.
 WAIT_S = 1.0
@@ -59,12 +63,28 @@ POLL_S = 0.04
 #: How long a topic is left alone whose brokers did not answer.
 KAFKA_RETRY_S = 5.0
 
-
 Offset = dict[str, int]
 
 
-class SluiceReader:
-    """Plans batches on the driver's side.
+class SluiceSource(DataSource):
+    """The data source as Spark knows it."""
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the format name."""
+        return FORMAT_NAME
+
+    def schema(self) -> str:
+        """Return the columns: bucket key and a packet of a payload."""
+        return SCHEMA
+
+    def streamReader(self, schema: Any) -> SluiceReader:  # noqa: N802  Spark's name
+        """Return the reader."""
+        return SluiceReader(dict(self.options))
+
+
+class SluiceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Plans batches on the driver's side, and reads a partition in a task.
 
     Args:
         options: ``catalog_url``, ``events_url``, ``bucket_keys`` (comma-separated), ``max_rows``,
@@ -101,6 +121,10 @@ class SluiceReader:
         self._sent: tuple[int, tuple[int, ...]] = (-1, ())
         # Per stream of a bounded run, once it was looked at: whether cuts of its input change nothing.
         self._cut_anywhere: dict[int, bool] = {}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A task reads with the options alone: what planning has opened stays where it is.
+        return type(self), (self._options,)
 
     def initialOffset(self) -> Offset:  # noqa: N802
         """Return the offset before the first batch of the checkpoint."""
@@ -237,6 +261,11 @@ class SluiceReader:
                     )
                 )
         return result or [ControlPartition(batch=batch, records=texts, senders=senders)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Read one partition."""
+        keys = [int(key) for key in self._options["bucket_keys"].split(",")]
+        return read(partition, keys, RowFiles.of(self._options))
 
     def _senders(self, plan: Plan | None, batch: int) -> tuple[int, ...]:
         """Return the buckets that have sent pairs to others in the batch before, if the plan takes any.

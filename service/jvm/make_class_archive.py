@@ -13,12 +13,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
-
-import pyarrow as pa
-import pyarrow.parquet as pq
-import yaml
 
 from catalog.errors import SluiceError
 from service.errors import ClassArchiveNotMade
@@ -29,7 +24,21 @@ from service.jvm.jvm import DEFAULT_OPTIONS
 #: A run of two batches with its dump takes less than a minute on two cores.
 TIMEOUT_S = 600
 
-_CQL = "SELECT A.k FROM A [RANGE 10 SECONDS], B [RANGE 10 SECONDS] WHERE A.k = B.k AND A.v < B.v"
+#: Two streams that end by themselves, joined in two batches.
+WORKLOAD = """\
+streams:
+  - &stream
+    name: A
+    columns: {ts: timestamp, k: bigint, v: double}
+    event_time: ts
+    lateness: 0s
+    source: {type: generator, rate_per_s: 10, rows: 2000, start: 2024-01-01T00:00:00Z}
+  - {<<: *stream, name: B}
+queries:
+  - name: q
+    cql: SELECT A.k FROM A [RANGE 10 SECONDS], B [RANGE 10 SECONDS] WHERE A.k = B.k AND A.v < B.v
+"""
+_ROWS_PER_BATCH = "2000"
 
 
 def make_archive(java_home: Path, home: Path, directory: Path = DIRECTORY) -> Path:
@@ -48,43 +57,18 @@ def make_archive(java_home: Path, home: Path, directory: Path = DIRECTORY) -> Pa
         _run([str(java_home / "bin" / "java"), "-Xshare:dump"], {})
     with tempfile.TemporaryDirectory(prefix="classes-", dir=directory) as scratch:
         fresh, out = Path(scratch) / "fresh.jsa", Path(scratch) / "out"
+        workload = Path(scratch) / "workload.yaml"
+        workload.write_text(WORKLOAD, encoding="utf-8")
         configuration = {DEFAULT_OPTIONS: f'"-XX:ArchiveClassesAtExit={fresh}"'}
-        run = [sys.executable, "-m", "api.main", "run", str(write_workload(Path(scratch))), "--out", str(out)]
-        _run(run, {"SLUICE_SPARK_CONF": json.dumps(configuration)})
+        settings = {
+            "SLUICE_SPARK_CONF": json.dumps(configuration),
+            "SLUICE_MAX_ROWS_PER_BATCH": _ROWS_PER_BATCH,
+        }
+        _run([sys.executable, "-m", "api.main", "run", str(workload), "--out", str(out)], settings)
         if not fresh.exists():
             raise ClassArchiveNotMade("the JVM has made no archive of its classes")
         fresh.replace(archive)
     return archive
-
-
-def write_workload(directory: Path) -> Path:
-    """Write two small streams and a workload that joins them; return the workload's path."""
-    start = datetime(2024, 1, 1, tzinfo=UTC)
-    streams = []
-    for name in ("A", "B"):
-        path = directory / name
-        path.mkdir()
-        for file in range(2):
-            seconds = [file * 100 + n / 10 for n in range(1000)]
-            table = pa.table(
-                {
-                    "ts": pa.array(
-                        [start + timedelta(seconds=s) for s in seconds], pa.timestamp("us", "UTC")
-                    ),
-                    "k": pa.array([n % 50 for n in range(1000)], pa.int64()),
-                    "v": pa.array(seconds, pa.float64()),
-                }
-            )
-            pq.write_table(table, path / f"{file}.parquet")
-        source = {"type": "files", "format": "parquet", "path": str(path), "max_files_per_batch": 1}
-        columns = {"ts": "timestamp", "k": "bigint", "v": "double"}
-        streams.append(
-            {"name": name, "columns": columns, "event_time": "ts", "lateness": "0s", "source": source}
-        )
-    workload = directory / "workload.yaml"
-    queries = [{"name": "q", "cql": _CQL}]
-    workload.write_text(yaml.safe_dump({"streams": streams, "queries": queries}), encoding="utf-8")
-    return workload
 
 
 def _run(command: Sequence[str], variables: dict[str, str]) -> None:

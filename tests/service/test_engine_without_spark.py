@@ -21,7 +21,7 @@ def test_an_engine_without_pyspark_fails_and_can_be_closed(
         monkeypatch.delitem(sys.modules, name)
     for name in [n for n in sys.modules if n.startswith("service.")]:
         # What has been loaded with PySpark would be found without it.
-        if name.partition(".")[2] in ("chain_processor", "commit", "job", "query_end", "spark_entry_points"):
+        if name.partition(".")[2] in ("chain_processor", "commit", "job", "query_end"):
             monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "pyspark", None)
     monkeypatch.setitem(sys.modules, "py4j", None)

@@ -26,8 +26,7 @@ from operators.segments.segment_files import SegmentFiles
 from service.commit.bucket_report import BucketReport
 from service.inputs.partitions import ROW_BITS, ChunksPartition, FileRows, FilesPartition
 from service.job import packing
-from service.job.chain_processor import ChainOptions, ChainProcessor, forget_checkpoint
-from service.job.chain_state import open_state
+from service.job.chain_processor import ChainOptions, ChainProcessor, forget_checkpoint, open_state
 from service.job.in_process.memory_state import MemoryHandle
 from service.job.reader_tasks import ControlPartition, PackPartition, compressed
 from service.results.files.result_files import ResultWriter

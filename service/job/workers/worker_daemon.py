@@ -23,13 +23,12 @@ from pyspark.daemon import manager
 from pyspark.sql.streaming import stateful_processor_api_client, stateful_processor_util
 from pyspark.sql.worker import plan_data_source_read
 
-from service.job import chain_processor, packing, spark_entry_points
+from service.job import chain_processor, source
 
 #: Imported for the workers' sake.
 LOADED = (
     chain_processor,
-    packing,
-    spark_entry_points,
+    source,
     stateful_processor_api_client,
     stateful_processor_util,
     plan_data_source_read,

@@ -6,11 +6,14 @@ from service.documents.workload import bind_workload, check_sources, load_worklo
 from service.errors import ClassArchiveNotMade
 from service.jvm.class_archive import archive_file, spark_home
 from service.jvm.java import use_java
-from service.jvm.make_class_archive import make_archive, write_workload
+from service.jvm.make_class_archive import WORKLOAD, make_archive
 
 
 def test_the_run_that_loads_the_classes_is_a_workload(tmp_path: Path) -> None:
-    loaded = load_workload(write_workload(tmp_path))
+    path = tmp_path / "workload.yaml"
+    path.write_text(WORKLOAD)
+
+    loaded = load_workload(path)
 
     check_sources(loaded)
     bind_workload(loaded)
