@@ -112,9 +112,20 @@ def _left_results(
     return {q.name: rows + sum(more[n] for n in range(windows.index(q.window_us) + 1)) for q in queries}
 
 
-def _reached(column: str, steps: Sequence[float]) -> str:
-    """Return how many steps, in ascending order, a value has reached: it is below the one with that index."""
-    return " + ".join(["0", *(f"({column} >= {step!r})::INTEGER" for step in steps)])
+def _reached(column: str, steps: Sequence[float], first: int = 0) -> str:
+    """Return SQL for how many steps a value has reached, and ``first`` more: a binary search among them.
+
+    Args:
+        column: Column of the value.
+        steps: Steps, ascending.
+        first: Number of steps before these.
+    """
+    if not steps:
+        return str(first)
+    middle = len(steps) // 2
+    below = _reached(column, steps[:middle], first)
+    above = _reached(column, steps[middle + 1 :], first + middle + 1)
+    return f"CASE WHEN {column} < {steps[middle]!r} THEN {below} ELSE {above} END"
 
 
 def _pairs(directory: Path, largest_us: int, streams: Streams) -> str:
