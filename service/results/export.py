@@ -47,8 +47,17 @@ _BATCHES_PER_LOOKUP = 1_000
 #: DuckDB's memory while sorting; what does not fit goes to disk, beside the output.
 _SORT_MEMORY = "512MB"
 
+#: Most rows of the routes table that are made at a time: one for each query of each route.
+_ROUTE_ROWS = 1 << 22
+
+#: Names are given as a dictionary; the file has them as plain strings.
 _ROUTES_SCHEMA = pa.schema(
-    {"route": pa.int64(), "plan_version": pa.int32(), "query_id": pa.int64(), "query": pa.string()}.items()
+    {
+        "route": pa.int64(),
+        "plan_version": pa.int32(),
+        "query_id": pa.int64(),
+        "query": pa.dictionary(pa.int32(), pa.string()),
+    }.items()
 )
 
 
@@ -120,7 +129,7 @@ def export_shared(store: Store, results_dir: Path, out_dir: Path) -> None:
     records = [record for record in store.queries.all() if record.entered]
     queries = {record.query.id: record.query for record in records}
     series = {record.query.id: record.series for record in records}
-    _replace(out_dir / "routes.parquet", lambda path: pq.write_table(_routes_table(store, queries), path))
+    _replace(out_dir / "routes.parquet", lambda path: _write_routes(path, store, queries))
     views = "\n".join(_views(store, queries, series, files))
     _replace(out_dir / "views.sql", lambda path: path.write_text(views, encoding="utf-8"))
 
@@ -216,20 +225,27 @@ def _committed_files(store: Store) -> Iterator[tuple[str, str | None]]:
         yield from ((file.path, None) for file in named.late_files)
 
 
-def _routes_table(store: Store, queries: Mapping[int, Query]) -> pa.Table:
-    parts = []
-    for version, routes in store.routes.all():
-        places, ids = routes.sets.members()
-        distinct, named = np.unique(ids, return_inverse=True)
-        names = pa.array([queries[query_id].name for query_id in distinct.tolist()], pa.string())
-        versions = np.full(len(places), version, dtype=np.int32)
-        parts.append(
-            pa.table(
-                [routes.numbers[places], versions, ids, names.take(pa.array(named))], schema=_ROUTES_SCHEMA
-            )
-        )
-    found = pa.concat_tables([_ROUTES_SCHEMA.empty_table(), *parts])
-    return found.sort_by([("route", "ascending"), ("query_id", "ascending")])
+def _write_routes(path: Path, store: Store, queries: Mapping[int, Query]) -> None:
+    """Write a row for each query of each route, a few routes at a time.
+
+    Ten thousand queries may have a billion such rows, which compress to a small part of their size.
+    """
+    ids = np.array(sorted(queries), dtype=np.int64)
+    names = pa.array([queries[query_id].name for query_id in ids.tolist()], pa.string())
+    with pq.ParquetWriter(path, _ROUTES_SCHEMA, compression="zstd", store_schema=False) as writer:
+        for version, routes in store.routes.all():
+            at_once = max(_ROUTE_ROWS // len(routes.sets.queries), 1)
+            for start in range(0, len(routes), at_once):
+                some = routes.take(np.arange(start, min(start + at_once, len(routes))))
+                places, query_ids = some.sets.members()
+                named = pa.array(np.searchsorted(ids, query_ids).astype(np.int32))
+                columns = [
+                    some.numbers[places],
+                    np.full(len(places), version, dtype=np.int32),
+                    query_ids,
+                    pa.DictionaryArray.from_arrays(named, names),
+                ]
+                writer.write_table(pa.table(columns, schema=_ROUTES_SCHEMA), row_group_size=_ROUTE_ROWS)
 
 
 def _views(

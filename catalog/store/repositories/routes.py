@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 import numpy as np
 from sqlalchemy import Connection, bindparam, delete, func, insert, select
@@ -59,17 +59,15 @@ class RouteRepository(Repository):
         self._cleaned_s = time.monotonic()
         self._lock = threading.Lock()
 
-    def all(self) -> tuple[tuple[int, RouteTable], ...]:
-        """Return every route once, under the first plan version whose batches have it."""
-        found: list[tuple[int, RouteTable]] = []
+    def all(self) -> Iterator[tuple[int, RouteTable]]:
+        """Yield every route once, under the first plan version whose batches have it, in tables."""
         seen = np.empty(0, dtype=np.int64)
         with self._database.read() as connection:
             for row in connection.execute(_ALL):
                 table = RouteTable.decode(row.routes)
                 table = table.take(np.isin(table.numbers, seen, invert=True))
                 seen = np.concatenate([seen, table.numbers])
-                found.append((row.plan_version, table))
-        return tuple(found)
+                yield row.plan_version, table
 
     def of_query(self, query_id: int, batches: Collection[int]) -> Int64s:
         """Return the routes whose pairs belong to a query.

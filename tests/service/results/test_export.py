@@ -137,6 +137,20 @@ def test_shared_results_have_a_routes_table_and_a_view_per_query(
     assert connection.execute("SELECT k FROM q2 ORDER BY k").fetchall() == [(1,), (3,)]
 
 
+def test_routes_that_are_written_a_few_at_a_time_are_all_there(
+    store: Store, batches: Batches, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batches.commit([pair(BOTH, 1, 1), pair(ONLY_Q1, 2, 2)])
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    export_shared(store, batches.results_dir, whole)
+    monkeypatch.setattr(export, "_ROUTE_ROWS", 2)
+    export_shared(store, batches.results_dir, parts)
+
+    one, several = (pq.ParquetFile(out / "routes.parquet") for out in (whole, parts))
+    assert (one.num_row_groups, several.num_row_groups) == (1, 2)
+    assert several.read().to_pylist() == one.read().to_pylist()
+
+
 def test_shared_export_of_no_batch_at_all_has_empty_views(
     store: Store, batches: Batches, tmp_path: Path
 ) -> None:

@@ -22,7 +22,7 @@ def test_an_empty_catalog_has_no_batch_and_no_epoch(store: Store) -> None:
     assert store.batches.totals() == Totals(0, 0, 0, 0, 0)
     assert store.counts.totals() == {}
     assert store.batches.stream_totals() == ()
-    assert store.routes.all() == ()
+    assert list(store.routes.all()) == []
 
 
 def test_a_batch_becomes_visible_at_once(store: Store) -> None:
