@@ -40,7 +40,7 @@ from service.inputs.sample import WorkloadRows
 from service.inputs.sources.files import in_words, list_files, source_warnings
 from service.inputs.validate import resolve_source
 from service.jvm.jvm import Jvm
-from service.planning.changes import Resolver, record_steps
+from service.planning.changes import ChangeStep, Resolver, record_steps
 from service.planning.migrating.resolve_migration import resolve_migration
 from service.planning.objective import objective_of
 from service.planning.preview import Statistician
@@ -332,17 +332,23 @@ class _Script:
         """Make changes, one after the other, with the plan version of a batch.
 
         A list of a request may change a query once; here a name can also go and come in one batch, as the
-        file has it. The version is that of what is wanted in the end.
+        file has it: its first change is recorded before the second is resolved. The version is that of what
+        is wanted in the end.
         """
         store, version = self.versions.store, self.versions.next
         previous = store.control_log.latest_plan()
         partitioning = self.versions.objective.partitioning
         resolver = Resolver(store, self.versions.statistician, partitioning=partitioning)
         resolver.refresh()
+        steps_now: dict[str, ChangeStep] = {}
         for change, path in changes:
+            name = change.name.lower()
+            if name in steps_now:
+                record_steps(store, tuple(steps_now.values()), version, previous)
+                steps_now = {}
             with self.workload.locating(path, text_at=(*path, "cql")):
-                step = resolver.resolve(change)
-            record_steps(store, (step,), version, previous)
+                steps_now[name] = resolver.resolve(change)
+        record_steps(store, tuple(steps_now.values()), version, previous)
         queries = [record.query for record in store.queries.running()]
         left: ByFamily | None = None
         replanned: frozenset[str] = frozenset()
