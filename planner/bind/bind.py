@@ -128,7 +128,7 @@ def refuse_backfill(query: Query, backfill: Backfill) -> None:
         raise UnsupportedCql(
             "backfill: state of a join of more than two streams is not supported yet",
             detail="Combinations of rows from before its activation are not held.",
-            hint="Write backfill: none: it gets all combinations of rows that come from then on.",
+            hint="Write backfill: none: the query then gets all combinations of rows that arrive later.",
             path=("backfill",),
         )
     if query.counts_rows:

@@ -61,7 +61,7 @@ def _chain(
     if path[-1] != largest:
         raise InvalidChain(
             f"the chain of {name} ends at {_seconds(path[-1])}, not at the largest window",
-            hint=f"Let the last boundary be {_seconds(largest)}.",
+            hint=f"Make {_seconds(largest)} the last boundary.",
         )
     return chain_of_path(path, family.queries, side, weaker_filters(family, side))
 

@@ -116,7 +116,7 @@ def _filter(text: str, queries: tuple[Query, ...], by_name: Mapping[str, Stream]
         written = [predicate_text(sql or "", stream) for (_, sql), stream in known.items()]
         raise UnknownStatistic(
             f'no query has the filter "{text}"',
-            detail="The condition of a query on one stream is one filter, all its parts together.",
+            detail="All conditions of a query on one stream together are one filter.",
             hint=nearest_or_known(text, written, "filter"),
             path=path,
         )
