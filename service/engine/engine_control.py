@@ -155,8 +155,8 @@ class EngineControl:
             if not status.skippable:
                 raise NothingToSkip(
                     "no batch can be skipped",
-                    detail=f"The batch after {batch - 1} has failed {status.failures} times the same way, of "
-                    f"{MAX_FAILURES_AT_A_BATCH} that show that it will fail again.",
+                    detail=f"The batch after {batch - 1} has failed {status.failures} times in the same way; "
+                    f"it can be skipped after {MAX_FAILURES_AT_A_BATCH} times.",
                     hint="GET /api/v1/engine says what the job does.",
                 )
             voided = VoidedBatch(batch, stream_ids, status.error or "", actor, wall_clock_us())

@@ -299,7 +299,8 @@ def _ahead(data_dir: DataDir, done: int, committed: int) -> CheckpointAhead:
 def _lost(data_dir: DataDir, found: Standing) -> CheckpointLost:
     return CheckpointLost(
         f"the catalog has batches up to {found.committed}, the checkpoint {_up_to(found.done)}",
-        detail=f"Something in {data_dir.checkpoint} was lost: new input would count as that of old batches.",
+        detail=f"Something in {data_dir.checkpoint} was lost, so new input would be counted as input of old "
+        "batches.",
         hint=_hint(data_dir),
     )
 

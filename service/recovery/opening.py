@@ -152,7 +152,8 @@ def _refuse_moved(store: Store, data_dir: DataDir, allowed: Path | None) -> None
     if root is not None and root != allowed:
         raise DataDirMoved(
             f'data directory "{data_dir.root}" was moved to "{root}"',
-            detail="Results go on there; a second life of the same streams and sinks would double them.",
+            detail="The service continues there; running the same streams and sinks here, too, would "
+            "duplicate results.",
             hint="Start the service on the new directory, with the catalog and the storage that sluice move "
             "named; to come back, move that one to a new directory here.",
         )

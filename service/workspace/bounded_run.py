@@ -220,7 +220,8 @@ def _refuse_caps(workload: Workload) -> None:
             with workload.locating(("streams", i, "state_cap_mb")):
                 raise InvalidStream(
                     "a run to the end of its input cannot have caps on the state",
-                    detail="A run always gives the same results, but a cap is not reached at the same row.",
+                    detail="A run must give the same results every time, but a cap may be reached at "
+                    "another row each time.",
                     hint="Leave state_cap_mb out; retain limits the windows on a stream.",
                 )
 
