@@ -1,4 +1,4 @@
-"""The engine over HTTP: how the Spark job is, and control of it."""
+"""The engine over HTTP: state of the Spark job, and control of it."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ class _Parts(io.RawIOBase):
 def _written(
     begin: Callable[[_Parts], AbstractContextManager[_TableWriter]], tables: Iterable[pa.Table]
 ) -> Iterator[bytes]:
-    """Yield what a writer of tables makes of them."""
+    """Yield the bytes that a writer makes of the tables."""
     target = _Parts()
     with begin(target) as writer:
         yield target.taken()

@@ -219,7 +219,7 @@ class Client(_Operations):
         """Post rows in batches, and return how many were taken; each batch is on disk when it is.
 
         A batch is taken or refused as a whole, and taken once however often it is sent. While the service
-        takes no more, the client waits, as long as its ``retry`` says.
+        accepts no more, the client waits as long as its ``retry`` allows.
 
         Args:
             stream: The stream.

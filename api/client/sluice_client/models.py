@@ -60,7 +60,7 @@ class Quarantine(Answer, frozen=True, kw_only=True):
 
 
 class SetAsideFile(Answer, frozen=True, kw_only=True):
-    """A file of which nothing is read, and why."""
+    """A file that is not read, and the reason."""
 
     path: str
     reason: str
