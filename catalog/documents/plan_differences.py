@@ -1,4 +1,4 @@
-"""A plan version as what it has that the one before had not.
+"""A plan version stored as its difference to the one before.
 
     version 7    10,000 queries, 2,000 slices a side      stored whole: 5 MB
     version 8    + q10001, - q17, 1 slice                 stored as its difference to version 7: 1 kB

@@ -130,7 +130,7 @@ class Retention(Repository):
     """Drops results from the oldest batch on, and tells what went."""
 
     def kept_from(self) -> tuple[int, int | None]:
-        """Return where what is kept of results begins.
+        """Return the position at which the kept results begin.
 
         Returns:
             The first batch whose results are kept, 0 if nothing was dropped, and the wall clock of its

@@ -54,7 +54,7 @@ class Confinement:
     Attributes:
         root: The directory, without links.
         kept_out: A directory whose files are nevertheless refused, without links: the service's own. It may
-            lie around ``root``, which then is what the service leaves to sources.
+        contain ``root``, the part that the service then leaves to sources.
     """
 
     root: str

@@ -1,4 +1,4 @@
-"""Counters of what the families of a plan did in a batch: slices, filters, keys, absence, groups, rings."""
+"""Counters of a plan's families in one batch: slices, filters, keys, absence, groups, rings."""
 
 from __future__ import annotations
 
