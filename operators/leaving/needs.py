@@ -93,7 +93,7 @@ class RowNeeds:
         return cls(keeps_us, longest_us, tuple(_group_needs(g, own) for g, own in sorted(by_group.items())))
 
     def ended(self, age_us: Int64s, pos: Int64s, nearest: Nearest) -> Bools:
-        """Tell which rows nobody needs although some window still reaches them, bool[n].
+        """Return which rows no query needs although some window still reaches them, bool[n].
 
         Args:
             age_us: int64[n], how far the opposite watermark has passed each row.

@@ -293,7 +293,7 @@ class SideLineage:
     def _settle(
         self, placed: PlacedFilters, epoch: int, kept: frozenset[str], early: int, late: int
     ) -> Settled:
-        """Decide for whom rows of one plan version are held.
+        """Determine the queries for which rows of one plan version are held.
 
         Args:
             placed: Where filters stand in these rows.

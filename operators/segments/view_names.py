@@ -7,8 +7,8 @@
 
 Steps are taken from left to right. A cut that follows a cut is one with it, and lineage that is given again
 takes the place of what was given before, so a name grows with the selections alone, and these are bounded
-(``bucket.state``). A patch (``segments.patch``) is stored in the same bucket as what it is laid
-upon, so that its name leaves out what they have in common.
+(``bucket.state``). A patch (``segments.patch``) is stored in the same bucket as the segment that it applies
+to, so its name omits their common part.
 """
 
 from __future__ import annotations
