@@ -36,8 +36,8 @@ def explicit_chain(
         The one join that all queries share.
 
     Raises:
-        InvalidChain: Boundaries do not ascend, are not positive or do not end at the largest window, or there
-            are none.
+        InvalidChain: There are no boundaries, or they do not ascend, are not positive or do not end at the
+        largest window.
     """
     a = _chain(family, "a", boundaries_a_us, names["a"])
     return shared_join(family, a, _chain(family, "b", boundaries_b_us, names["b"]))

@@ -8,9 +8,9 @@
 
     work of a key in each of its f buckets  =  (resting rows + pairs) / f  +  male copies of all its rows
 
-The last term is what replicating costs. No key is to have more than a certain part of a bucket's mean work
-in one bucket; of several such parts, from none to a thirty-second, it takes the one that leaves the hottest
-bucket least to do. Keys that are not frequent are taken to spread evenly.
+The last term is what replicating costs. In one bucket, a key may have at most a certain fraction of a
+bucket's mean work. Of several fractions, from none to a thirty-second, the one is chosen that leaves the
+hottest bucket the least work. Keys that are not frequent are taken to spread evenly.
 
 This is not in the State-Slice paper; its male and female copies (§4.2) make it possible, see
 ``operators.kernels.fragments``.

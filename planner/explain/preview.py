@@ -92,7 +92,7 @@ def preview(
         held: Rows that the slices of ``previous`` hold; None where nobody has counted them.
         held_bytes: The same in encoded bytes.
         left: Boundaries that departed queries left, by family id.
-        keep: Ids of families whose joins stay as they are while their queries do.
+        keep: Ids of families whose joins stay unless their queries change.
 
     Returns:
         The preview.
