@@ -133,7 +133,7 @@ class RouteDictionary:
 
 
 def _by_queries(tables: Iterable[RouteTable]) -> _Tables:
-    """Gather tables of the same queries."""
+    """Concatenate route tables of the same queries."""
     gathered: dict[tuple[int, ...], list[RouteTable]] = {}
     for table in tables:
         gathered.setdefault(table.sets.queries, []).append(table)

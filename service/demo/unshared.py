@@ -10,9 +10,9 @@ counted, in the same tables, at the watermarks of the same batch as the shared s
 a window only those of the same key count as compared, since an index finds them; the paper's nested loops
 look at the others too.
 
-A query that asks for absence is reckoned as the join whose pairs decide it, with whole windows: each of its
-rows stays for its window, whether or not it has found a partner. Of a query over three streams only the first
-step is reckoned, which joins two of them.
+An outer, semi or anti join is costed as the join whose pairs decide it, with whole windows: each row stays
+for its window, whether or not it has a partner. Of a query over three streams only the first step, which
+joins two of them, is costed.
 
 Source: State-Slice (VLDB 2006), §3.1, Equation 1.
 """

@@ -4,7 +4,7 @@
     API    <── setting "engine_status" ── status     engine   writes it whenever it changes
            <── the lease: whether there is an engine
 
-A wish outlives engines: one that begins while the engine is to be paused does not start its job.
+A request outlives engines: an engine that starts while a pause is requested does not start its job.
 """
 
 from __future__ import annotations

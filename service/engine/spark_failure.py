@@ -52,7 +52,7 @@ def is_of_state(trace: str) -> bool:
 
 
 def reason_of(error: Exception, trace: str) -> str:
-    """Return what a person can use of an error of Spark: the innermost cause, or the first line."""
+    """Return the useful part of an error of Spark: the innermost cause, or the first line."""
     from py4j.protocol import Py4JError, Py4JNetworkError
 
     if isinstance(error, OSError) and disk_failed(error) is not None:

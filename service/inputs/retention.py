@@ -1,4 +1,4 @@
-"""Retention of input: what no batch can read again goes.
+"""Retention of input: input that no batch can read again is dropped.
 
     posted events   0 x x x x x x x x | a b c d e f g h i j | k ..        x: dropped
                                       |<- batches that may replay ->|

@@ -127,7 +127,7 @@ def launch(spark: SparkSettings, log_file: Path) -> Jvm:
 
     Args:
         spark: Master, memory and further configuration.
-        log_file: Where the JVM and its Python processes write what they have to say.
+        log_file: Where the JVM and its Python processes write their output.
 
     Raises:
         JavaMissing: No Java 17 or newer is found.

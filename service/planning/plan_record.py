@@ -1,4 +1,4 @@
-"""Permanent record of a plan version: strategies, chains that no strategy gives back, steps.
+"""Permanent record of a plan version: strategies, chains that no strategy reproduces, steps.
 
 It is compact, since a service makes thousands of versions: of the chains only those that were weighed or cut
 by hand, of the steps their short form.

@@ -118,7 +118,7 @@ class Statistician:
         Args:
             queries: Bound queries.
             given: Numbers that rule over all others.
-            samples: Whether frequent keys or shares of bands are wanted, which only samples tell.
+            samples: Whether frequent keys or shares of bands are needed, which only samples give.
         """
         given = Profile() if given is None else given
         measured = profile_of(self.store, now_us=wall_clock_us())

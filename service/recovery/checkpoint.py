@@ -42,7 +42,7 @@ _REBUILT = "anew"
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """Progress of catalog and checkpoint; -1 stands for no batch.
+    """Progress of catalog and checkpoint; -1 means no batch.
 
     A checkpoint that was moved has done the batches before its first one elsewhere.
 
@@ -279,7 +279,7 @@ def _forget_young_snapshots(store: Store, data_dir: DataDir, found: Standing) ->
 
 
 def clear_spark(checkpoint: Path) -> None:
-    """Remove what Spark keeps in a checkpoint of which no batch counts: it wants an empty one to begin."""
+    """Remove Spark's files from a checkpoint without a valid batch: Spark begins in an empty one."""
     for name in SPARK_PARTS:
         path = checkpoint / name
         if path.is_dir():

@@ -1,4 +1,4 @@
-"""``sluice repair``: make a data directory whole again where what is left of it is enough.
+"""``sluice repair``: restore a damaged data directory if enough of it is left.
 
     lost                                      repair
     the checkpoint, or the end of its logs    build the state again: repeat all batches from their input

@@ -171,7 +171,7 @@ class ResultReader:
 
         Raises:
             InvalidCursor: One is not a cursor of this series, or columns change between them.
-            ResultsExpired: Results that follow ``after`` are not kept any more.
+            ResultsExpired: Results after ``after`` are no longer kept.
             QueryNotFound: There is no such series, or nothing of it is kept.
             CorruptResults: The files hold other rows than the manifests say; where it is not the first table
                 that is read, while they are.

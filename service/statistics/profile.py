@@ -58,8 +58,8 @@ def profile_of(store: Store, *, now_us: int) -> Profile:
         now_us: Wall clock, µs UTC; no number is younger, also where the clock was set back since.
 
     Returns:
-        What the last batches tell, all of origin ``measured``; streams, filters and families of which they
-        tell nothing are missing.
+        Statistics of the last batches, all of origin ``measured``, without streams, filters and families that
+        these batches do not cover.
     """
     return profile_from(store, recent_manifests(store), now_us=now_us)
 

@@ -85,8 +85,7 @@ class Answer:
 
     Attributes:
         value: Rate, selectivity or width; NaN where the sample does not tell.
-        at_us: When it was taken, µs UTC.
-        keys: Keys, where they were asked for.
+        at_us: Time of the sample, µs UTC. keys: Keys, where they were asked for.
         file_s: Event time per file, seconds, where rates were asked for.
         files: Number of files, where rates were asked for.
         rows: Rows, where they were asked for.

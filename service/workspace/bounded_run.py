@@ -333,7 +333,7 @@ class _Script:
         """Make changes, one after the other, with the plan version of a batch.
 
         A list of a request may change a query once; here a name can also go and come in one batch, as the
-        file has it. The version is that of what is wanted in the end.
+        file has it. It is the version of the final plan.
         """
         store, version = self.versions.store, self.versions.next
         previous = store.control_log.latest_plan()

@@ -296,7 +296,7 @@ def _move_files(store: Store, source: DataDir, target: DataDir) -> int:
 
 
 def _copy_files(source: Folder, target: Folder, wanted: Sequence[str]) -> int:
-    """Copy files of a folder, and read back what the other one has then."""
+    """Copy the files of a folder, then read back the copies."""
     directory_here(target).mkdir(mode=0o700, parents=True, exist_ok=True)
     todo = iter(wanted)
     while part := list(islice(todo, _AT_ONCE)):
