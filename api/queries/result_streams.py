@@ -50,7 +50,7 @@ class _TableWriter(Protocol):
 
 
 class _Parts(io.RawIOBase):
-    """A file of which what was written is taken away."""
+    """A file whose written content can be taken away."""
 
     def __init__(self) -> None:
         self._parts: list[bytes] = []

@@ -329,7 +329,7 @@ class SinkProgress(BaseModel):
 
 
 def present_sink(records: Sequence[SinkRecord]) -> SinkRecord | None:
-    """Return the sink that is wanted, given those of a series; None if none is."""
+    """Return the requested sink, given those of a series; None if there is none."""
     return records[-1] if records and records[-1].sink is not None else None
 
 

@@ -104,7 +104,7 @@ class BoundQuery(Answer, frozen=True, kw_only=True):
 
 
 class Query(BoundQuery, frozen=True, kw_only=True):
-    """A query: what is wanted (``desired``) and what is the case (``observed``)."""
+    """A query: its requested state (``desired``) and its actual one (``observed``)."""
 
     id: int
     series: int
