@@ -59,7 +59,7 @@ class Compaction(Repository):
             count: How many batches are wanted.
 
         Returns:
-            The batches; None while there are not so many.
+            The batches; None while there are fewer.
         """
         with self._database.read() as connection:
             standing = connection.execute(_STANDING).first()

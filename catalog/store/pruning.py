@@ -7,10 +7,10 @@ The *base* is the plan version in force ``REPLAYED_BATCHES`` batches before the 
 starts at an offset not before the base's record, so it reads records behind it and plans from the base on.
 The newest record and the newest plan always stay, so numbers continue from them without gaps.
 
-A query that was removed goes with its last trace once no result of its series is kept (``store.retention``
-says how long that is); what is needed to read kept results (queries, totals, routes) stays with them. When
-former queries of an existing series are pruned, their totals are added to those of its first query. The
-history of plans is cut to its last ``HISTORY_ENTRIES``.
+A removed query is deleted completely once no result of its series is kept (``store.retention`` says how long
+that is). Records needed to read kept results (queries, totals, routes) stay with them. When former queries of
+an existing series are pruned, their totals are added to those of its first query. The history of plans is cut
+to its last ``HISTORY_ENTRIES``.
 
 A stream that was removed goes, with its totals, once no query and no listed file names it, and the base does
 not either: a batch that replays then reads nothing of it.

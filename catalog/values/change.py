@@ -95,7 +95,7 @@ class EditQuery:
 
 @dataclass(frozen=True, slots=True)
 class RemoveQuery:
-    """A query leaves for good, running or paused."""
+    """A query is removed, running or paused."""
 
     name: str
 

@@ -324,7 +324,8 @@ class Constraints:
 
     Attributes:
         unique: Columns whose combined values occur once: each row promises that no later row has them.
-        clustered: Columns whose combined values come in runs: once they change, the former ones are over.
+        clustered: Columns whose combined values come in runs: once they change, the former values do not come
+            again.
         ordered: Columns that rise, each with the most by which a value may be less than the greatest one
             before it.
     """
