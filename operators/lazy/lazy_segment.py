@@ -133,7 +133,7 @@ class SegmentReader:
 
 
 class LazySegment(Segment):
-    """A stored segment that is read when its rows are asked for.
+    """A stored segment that is read when its rows are needed.
 
     Args:
         name: Its name (``operators.segments.view_names``).

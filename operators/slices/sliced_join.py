@@ -102,7 +102,7 @@ def purge(
         end_of: Gives the window end at which a segment is split, the slice's or a later one; by default the
             slice's.
         drop: Whether leaving rows go nowhere. Usually most of a segment leaves at once, and is then not
-        copied.
+            copied.
 
     Returns:
         Segments whose rows all satisfy T + w_end <= watermark; none to ``drop``.
@@ -167,7 +167,7 @@ def compact(
     Args:
         state: The slice; its segments change.
         slack_us: Longest span of a merged segment.
-        live: Lineage bits that somebody may still ask about; filters that have gone hold no merge up.
+        live: Lineage bits that a query may still need; removed filters do not prevent a merge.
         without_dead: Returns those of merged rows that stay, None without any; by default all do.
     """
     if len(state.segments) < COMPACTION_FANIN:
