@@ -70,7 +70,7 @@ _KeyPair = tuple[str, str, str]
 
 @dataclass(slots=True)
 class _Conditions:
-    """The conjuncts of a query by what they become."""
+    """The conjuncts of a query by their use."""
 
     keys: dict[tuple[str, str], _KeyPair] = field(default_factory=dict)
     equal_times: list[tuple[tuple[str, str], exp.Expr]] = field(default_factory=list)

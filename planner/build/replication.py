@@ -96,7 +96,7 @@ def chosen_replication(family: Family | FamilyPlan, rates: FamilyRates) -> Repli
 
 
 def predicted_imbalance(family: Family | FamilyPlan, rates: FamilyRates, replication: Replication) -> float:
-    """Return the predicted work of the hottest bucket over the mean; 1 where nothing is known of the keys."""
+    """Return the predicted work of the hottest bucket over the mean; 1 if no keys are known."""
     given = dict(replication.heavy)
     fragments = [min(given.get(k.key, replication.every), rates.buckets) for k in rates.frequent]
     loads = KeyWork.of(family, rates).loads(np.array(fragments, dtype=np.int64))
@@ -162,7 +162,7 @@ def former_replications(previous: Plan | None) -> Mapping[str, Replication]:
 def departed_replications(
     former: Mapping[str, Replication], present: Collection[str], streams: Collection[Stream]
 ) -> tuple[tuple[str, Replication], ...]:
-    """Return what is kept of families without queries, for when they come back.
+    """Return the kept facts of families without queries, for their return.
 
     Args:
         former: Of all families so far, by id.

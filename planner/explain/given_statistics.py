@@ -2,7 +2,7 @@
 
     {"streams": {"A": {"rate": 50}}, "filters": {"A.v < 0.2": 0.2}, "join_selectivity": 0.025}
 
-A filter is bound as a query's condition is, so that it is found by what it means, however it is written.
+A filter is bound like a query's condition, so that filters are compared by meaning, not by text.
 """
 
 from __future__ import annotations

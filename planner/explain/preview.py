@@ -131,7 +131,7 @@ def explain_plan(plan: Plan, profile: Profile, models: CostModels) -> dict[str, 
 
 
 def moved(previous: Plan | None, held: HeldRows | None, steps: Sequence[Primitive]) -> float | None:
-    """Return how much of what is held changes its slice, at most; None where nobody has counted it.
+    """Return an upper bound on the held rows that change slices; None if they were not counted.
 
     Args:
         previous: Plan in force; None before the first.
