@@ -3,7 +3,7 @@
 Equation 1 is a join that keeps whole windows of both streams, λ W rows of each, and lets every arriving row
 look at the opposite window; filters come after the join. The paper shares it and adds a router; without
 sharing, for which the paper has no equation, each query has one such join and needs no router. A second
-reckoning puts the filters before the join, so that a window keeps only rows that pass.
+estimate puts the filters before the join, so that a window keeps only rows that pass.
 
 The paper takes λ as constant. Flights are not: none leave at 3 in the morning. So λ W is not multiplied but
 counted, in the same tables, at the watermarks of the same batch as the shared state beside it. Of the rows of

@@ -113,7 +113,7 @@ class EngineControl:
     _seen: tuple[Lease | None, float] = field(default=(None, 0.0), init=False)
 
     def status(self) -> EngineStatus:
-        """Return the engine's status; ``stopped`` if nobody holds the lease, or renews it any more."""
+        """Return the engine's status; ``stopped`` if nobody holds the lease or still renews it."""
         lease, now_s = self.store.lease.current(), self.clock_s()
         found = _read(self.store, _STATUS, EngineStatus)
         if lease is None or not lease.token:
@@ -131,7 +131,7 @@ class EngineControl:
         return found
 
     def want(self, state: WantedState, *, restart: bool = False) -> None:
-        """Say what the engine is to do, and wait a while until it has done so, if there is one.
+        """Request an action of the engine, and wait a while for it if an engine is active.
 
         Args:
             state: Wanted state.

@@ -66,7 +66,7 @@ class InputRetention:
     _removed_at: dict[int, int] = field(default_factory=dict, init=False)
 
     def run_once(self, now_us: int) -> tuple[int, int]:
-        """Drop what it is time for; return how many events and how many listed files went."""
+        """Drop input that is due; return the numbers of dropped events and of dropped listed files."""
         if not is_due(self._looked_us, now_us, self.interval_s):
             return 0, 0
         self._looked_us = now_us

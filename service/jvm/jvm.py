@@ -49,7 +49,7 @@ class Jvm:
     Attributes:
         process: Its process.
         directory: Where it writes its address, and where the fork server listens.
-        log_file: Where both write what they have to say.
+        log_file: Where both write their output.
         fork_server: The process that its Python processes are forked from, once it was started.
     """
 

@@ -69,7 +69,7 @@ class PreviewRequest:
         remove: Names of queries that would go; they go before others come, so that a name can be used again.
         strategy: Strategy of families that have none of their own.
         family_strategies: Strategies of single families, by key or id.
-        statistics: Statistics that rule over measured and sampled ones.
+        statistics: Statistics that override measured and sampled ones.
         cost_model: Model that decides.
         c_sys: C_sys of the paper's model.
         chain: Boundaries to be costed beside the strategies.

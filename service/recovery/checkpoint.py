@@ -4,10 +4,10 @@
     catalog               5   6   7                ... its results are visible, ...
     Spark's commit log    5   6  [7]               ... and it is done: the brackets are there or not
 
-Spark repeats what it began and has not done. A batch of the catalog that Spark's logs do not have any more is
-repeated, too: ``service.job.source`` gives it the input that its manifest names. That needs the state from
-which the batch began, whose segments stay for ``REPEATABLE`` batches. Anything else is refused by name,
-before a file is removed or a batch begun.
+Spark repeats the batch that it began and has not finished. A batch of the catalog that Spark's logs do not
+have any more is repeated, too: ``service.job.source`` gives it the input that its manifest names. That needs
+the state from which the batch began, whose segments stay for ``REPEATABLE`` batches. Anything else is refused
+by name, before a file is removed or a batch begun.
 """
 
 from __future__ import annotations
@@ -159,7 +159,7 @@ def check_state(store: Store, data_dir: DataDir) -> None:
 
 
 def mark_checkpoint(store: Store, data_dir: DataDir, checkpoint_id: str, *, rebuilt: bool = False) -> None:
-    """Say in the checkpoint which one it is of which catalog.
+    """Record in the checkpoint its own identity and that of its catalog.
 
     Args:
         store: The catalog.

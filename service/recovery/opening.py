@@ -310,7 +310,7 @@ def is_unused(store: Store) -> bool:
 
 
 def _check_unmarked(store: Store, data_dir: DataDir) -> None:
-    """Compare what a catalog without identity says with the directory, as far as it can be."""
+    """Compare a catalog without identity with the directory, as far as possible."""
     committed, log = store.batches.last(), SparkLog(data_dir.checkpoint)
     found = read_mark(data_dir.identity)
     checkpoint = _checkpoint_id(store)

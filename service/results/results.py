@@ -225,7 +225,7 @@ class ResultReader:
         Args:
             query_id: The query.
             batches: (batch, how many results it gave, as the catalog says), ascending; one at least.
-            at_a_time: About so many rows are in memory and come together.
+            at_a_time: Approximate number of rows in memory, which come together.
 
         Raises:
             CorruptResults: The files hold other rows than a manifest says; known after the batch's last row.

@@ -282,7 +282,7 @@ class Deliverer:
                 self._wake.set()
 
     def _forget(self, waiting: set[int]) -> None:
-        """Forget delays of sinks for which nothing waits any more."""
+        """Forget delays of sinks for which nothing waits."""
         with self._lock:
             self._delays = {sink: delay for sink, delay in self._delays.items() if sink in waiting}
 

@@ -54,7 +54,7 @@ def send_batch(
     Args:
         store: Catalog, which keeps the mark.
         catalog_id: Identity of the catalog.
-        record: The sink, and what it is of.
+        record: The sink, and its query.
         sink: The sink.
         batch: Number of the batch.
         parts: Its results, one part at least.

@@ -393,7 +393,7 @@ def _advances(manifest: BatchManifest, progress: dict[int, int]) -> dict[int, in
 
 
 def _families_of(store: Store, manifests: Sequence[BatchManifest]) -> dict[str, FamilyNames]:
-    """Return what the batches' counters refer to, from as few of their plans as tell it, newest first."""
+    """Return the objects that the batches' counters refer to, from as few plans as possible, newest first."""
     wanted = {s.family for m in manifests for s in m.slices}
     bits = {(f.family, f.side, f.bit) for m in manifests for f in m.filters}
     found: dict[str, FamilyNames] = {}

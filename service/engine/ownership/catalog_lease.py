@@ -146,7 +146,7 @@ class CatalogLease:
 
         Args:
             stopping: Ends the wait of a stand-by, which leaves the lease to others; None: a renewal by
-            another process is an error.
+                another process is an error.
         """
         me, expiry_ms = this_process(self.directory), int(self.expiry_s * 1000)
         over = self.store.lease.current()

@@ -7,7 +7,8 @@ A request becomes one blob, an Arrow IPC stream of its rows, under the offset of
 Invariant: the blobs of a stream cover the offsets from its oldest event up to its head without gaps or
 overlaps, for blob and head are written in one transaction, synced to disk before ``append`` returns. So is
 the receipt of a request that may be sent again: it is appended once, also where a crash lost its answer. The
-oldest event is the first one of all until what no batch can read again is dropped (``inputs.retention``).
+oldest event is the first one ever, until events that no batch can read again are dropped
+(``inputs.retention``).
 
 The database is SQLite's ``events.db`` in the data directory, or PostgreSQL beside the catalog, where workers
 on other machines read it, too.
@@ -114,7 +115,7 @@ class EventLog:
             connection.execute(insert(self._tables.identity), {"id": identity})
 
     def copy_to(self, target: EventLog) -> int:
-        """Replace all that another log has by what this one has, its identity included; return its rows.
+        """Replace the content of another log by that of this one, identity included; return its rows.
 
         Raises:
             EventLogDown: One of them cannot be used.
