@@ -293,7 +293,7 @@ def _add_key(scope: Scope, found: _Conditions, pair: tuple[str, str], node: exp.
             f'key columns "{scope.a.alias}.{a.name}" ({a.type}) and "{scope.b.alias}.{b.name}" ({b.type}) '
             "have different types",
             detail="int joins with bigint, and a decimal with a decimal; any other type with itself only.",
-            hint="Declare both columns with one type when the streams are registered. Beside another key, "
+            hint="Register both columns with one type. If the query has another key, too, "
             f"write CAST({scope.a.alias}.{a.name} AS {duckdb_type(b.type)}) = {scope.b.alias}.{b.name}.",
             location=at_expression(scope.text, node),
         )
