@@ -100,7 +100,7 @@ def get_actor(
         ),
     ] = DEFAULT_ACTOR,
 ) -> str:
-    """Return who changes something: whoever proved it, for whom he says he does."""
+    """Return the author of a change: the authenticated client, and for whom it says that it acts."""
     principal: Principal = request.state.principal
     if principal.name is None:
         return x_actor

@@ -226,7 +226,7 @@ class Client(_Operations):
             rows: An iterable of mappings, or a frame of pandas, polars or Arrow.
             batch_rows: Rows of a batch.
             key: Begin of the batches' idempotency keys. A call that failed can be repeated within a day with
-                the same key, rows and ``batch_rows``: what was taken is not taken again.
+                the same key, rows and ``batch_rows``: rows that were accepted are not accepted again.
         """
         return self.run(self._ingest(stream, rows, batch_rows, key))
 
