@@ -55,7 +55,7 @@ class Compaction(Repository):
         """Return the oldest batches whose files are in their manifests.
 
         Args:
-            kept: So many of the newest batches stay as they are.
+            kept: Number of newest batches that stay as they are.
             count: How many batches are wanted.
 
         Returns:

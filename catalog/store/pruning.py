@@ -1,4 +1,4 @@
-"""Pruning: what no batch can replay and nothing that is kept refers to goes.
+"""Pruning: records are dropped that no batch can replay and no kept record refers to.
 
     control log   --x--x--x--|base|--|--|--|          x: behind the base, gone
     plans          x     x    base    .   newest      base: in force at the oldest batch that may replay
@@ -212,7 +212,7 @@ class Pruning(Repository):
         )
 
     def _forgotten(self, connection: Connection, base: int, grace_us: int) -> list[int]:
-        """Return the ids of the queries that went before the base and whose going nobody can notice."""
+        """Return the ids of the queries removed before the base that no reader can still see."""
         until_us = self._now_us() - grace_us
         return list(connection.scalars(_FORGOTTEN, {"base": base, "until_us": until_us}))
 

@@ -201,7 +201,7 @@ def _key(each: MergedFile) -> dict[str, object]:
 
 
 def _standing(connection: Connection) -> tuple[int, int]:
-    """Return from where on manifests name files, and from where on results are kept."""
+    """Return the first batch whose manifest names files, and the first whose results are kept."""
     row = connection.execute(_STANDING).first()
     return (0, 0) if row is None else (row.merged_until, row.kept_from)
 

@@ -154,7 +154,7 @@ class Slice:
 
 @dataclass(frozen=True, slots=True)
 class Boundaries:
-    """Ends of slices per side, µs, ascending; empty for a side of which nothing is said.
+    """Ends of slices per side, µs, ascending; empty for a side that is not specified.
 
     Attributes:
         a: Ends of a's slices.
