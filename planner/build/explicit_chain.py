@@ -1,4 +1,4 @@
-"""A chain that somebody asks for, boundary by boundary: to be costed beside those that strategies choose."""
+"""A chain given by its boundaries, to be costed beside those that strategies choose."""
 
 from __future__ import annotations
 
