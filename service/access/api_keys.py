@@ -94,7 +94,7 @@ class _Verified:
 
     Attributes:
         key: As the catalog had it.
-        until_s: The catalog is asked again then, monotonic clock.
+        until_s: Time of the next query to the catalog, monotonic clock.
     """
 
     key: ApiKey

@@ -159,7 +159,7 @@ class Reports:
         self._thread.start()
 
     def close(self) -> None:
-        """Take no more reports; a commit in hand ends first."""
+        """Accept no more reports; a commit in progress ends first."""
         with self._lock:
             if self._closed:
                 return

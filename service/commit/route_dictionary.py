@@ -1,4 +1,4 @@
-"""The routes that the engine knows: a batch says only what it brings.
+"""The routes that the engine knows; a batch reports only new ones.
 
 A route is the same set of queries forever, so almost all routes of a batch were there in the one before, and
 buckets tell the sets of the others alone (``commit.reports``). Known routes are kept as bit tables over the

@@ -30,7 +30,7 @@ def spark_errors() -> tuple[type[Exception], ...]:
 
 
 def trace_of(error: Exception) -> str:
-    """Return what an error of Spark says, and what it says of its causes."""
+    """Return the message of an error of Spark, and those of its causes."""
     from pyspark.errors.exceptions.captured import CapturedException
 
     return with_causes(str(error), error._stackTrace if isinstance(error, CapturedException) else "")

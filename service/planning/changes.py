@@ -2,8 +2,8 @@
 
     changes ── resolve: what each means now, all faults at once ── record: queries leave and enter ── one plan
 
-Resolving reads only. It is done before the transaction, so that parsing and sampling hold nobody up, and
-again inside it, where what was parsed is used again unless the streams have changed meanwhile.
+Resolving reads only. It is done before the transaction, so that parsing and sampling block no other writer,
+and again inside it. There the parsed queries are reused unless the streams have changed meanwhile.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ class PlanRecord:
 
 
 def record_of(previous: Plan | None, plan: Plan, objective: Objective) -> PlanRecord:
-    """Return what the history keeps of a version.
+    """Return the history's record of a version.
 
     Args:
         previous: The version before; None before the first.

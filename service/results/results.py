@@ -7,8 +7,8 @@ results of two of them whose columns differ. A cursor says how far a reader is:
 
     "7.250"     everything before batch 7, and the first 250 of the query's results in batch 7
 
-Committed batches never change, so a cursor stays good for as long as the results are kept; whoever is behind
-what is kept is told so (``results.pages.result_expiry``). Pages are cut out of sorted runs
+Committed batches never change, so a cursor stays valid as long as the results are kept. A reader behind the
+kept results gets an error (``results.pages.result_expiry``). Pages are cut out of sorted runs
 (``results.pages``). A run that is not there yet is made of the batches that the page needs and no others, for
 the catalog knows how many results each batch gave the query; for a reader that goes on from page to page it
 has more batches ahead.
@@ -207,7 +207,7 @@ class ResultReader:
         return ResultExport(first.schema, rows, next_cursor, dropped, chain([first], tables))
 
     def _tables(self, series: int, after: str | None, rows: int) -> Iterator[pa.Table]:
-        """Yield so many results that follow a cursor, and are there."""
+        """Yield this many of the existing results after a cursor."""
         while rows:
             page = self._look(series, after, min(rows, _ROWS_PER_TABLE), though_empty=False)
             if page is None:

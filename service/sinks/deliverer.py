@@ -364,6 +364,6 @@ def _in_words(error: Exception) -> str:
 
 
 def _tell(turn: Future[None]) -> None:
-    """Log what a turn could not even write down."""
+    """Log an error that a turn could not record."""
     if not turn.cancelled() and (error := turn.exception()) is not None:
         log.error("delivering failed, and so did telling so: %s", error, exc_info=error)

@@ -173,7 +173,7 @@ def _found(
 ) -> bool:
     """Return whether a committed message with an id of a batch lies between a mark and the end.
 
-    A transaction of somebody else that is open hides what lies behind its beginning: that is waited for.
+    An open transaction of another producer hides the messages behind its beginning, so its end is awaited.
     """
     from confluent_kafka import TopicPartition
 

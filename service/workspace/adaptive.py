@@ -294,7 +294,7 @@ class Adaptive:
 
 
 def cause_of(proposals: Sequence[Proposal], objective: CostModelName) -> str:
-    """Say what came of it, for the plan's history."""
+    """Describe the result, for the plan's history."""
     before = sum(p.decision.in_force_per_s for p in proposals)
     after = sum(p.decision.best_per_s for p in proposals)
     rows = sum(p.moved.rows for p in proposals)

@@ -245,7 +245,7 @@ class EventLog:
             return self._receipt(connection, sending)
 
     def stream_ids(self) -> tuple[int, ...]:
-        """Return the ids of the streams of which events are there."""
+        """Return the ids of the streams that have events."""
         heads, blobs = self._tables.heads.c, self._tables.blobs.c
         # As many steps as there are streams: a DISTINCT would walk through all requests.
         there = select(blobs.stream_id).where(blobs.stream_id == heads.stream_id).exists()
@@ -294,7 +294,7 @@ class EventLog:
             return tuple(connection.execute(select(heads.stream_id).union(select(kept.stream_id))).scalars())
 
     def forget(self, stream_id: int) -> None:
-        """Forget a stream without events that nobody will post to or read again."""
+        """Forget a stream without events that will not be posted to or read again."""
         with self._write() as connection:
             for table in (self._tables.quarantine, self._tables.heads):
                 connection.execute(delete(table).where(table.c.stream_id == stream_id))
