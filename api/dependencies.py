@@ -51,7 +51,7 @@ After = Annotated[
         examples=["flights"],
     ),
 ]
-Limit = Annotated[int, Query(ge=1, le=1000, description="Items on the page at most.")]
+Limit = Annotated[int, Query(ge=1, le=1000, description="Maximum number of items on the page.")]
 Wait = Annotated[
     float,
     Query(ge=0, le=MAX_WAIT_S, description="Seconds to wait for the new plan version to be in force."),
@@ -94,12 +94,13 @@ def get_actor(
             alias="X-Actor",
             max_length=100,
             min_length=1,
-            description="Who changes the plan, for its history; behind the name of the key, if there is one.",
+            description="Who changes the plan, for its history. With an API key, it follows the name of the "
+            "key.",
             examples=["ops@example.org"],
         ),
     ] = DEFAULT_ACTOR,
 ) -> str:
-    """Return who changes something: whoever proved it, for whom he says he does."""
+    """Return the author of a change: the authenticated client, and for whom it says that it acts."""
     principal: Principal = request.state.principal
     if principal.name is None:
         return x_actor

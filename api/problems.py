@@ -279,7 +279,7 @@ def _of_status(request: Request, error: HTTPException, headers: Mapping[str, str
     path = request.url.path
     if error.status_code == 404:
         return RouteNotFound(
-            f'path "{path}" does not exist', hint="GET /api/v1/openapi.json lists what does."
+            f'path "{path}" does not exist', hint="GET /api/v1/openapi.json lists all paths."
         )
     if error.status_code == 405:
         hint = f"Use one of: {headers['Allow']}."

@@ -89,7 +89,7 @@ class Once:
 
 
 class _AnsweredMeanwhile(Exception):
-    """Another process has served the same request; undoes what was done for it here."""
+    """Another process has served the same request; undoes its effects here."""
 
     def __init__(self, answer: StoredAnswer) -> None:
         super().__init__()

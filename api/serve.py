@@ -119,7 +119,7 @@ def _launched(settings: Settings) -> Iterator[Jvm]:
 
 
 def _check_access(settings: Settings) -> None:
-    """Refuse to be reached from elsewhere by anybody, or by nobody.
+    """Refuse an address that is open to other machines without keys, or with no key to admit anyone.
 
     Raises:
         CredentialsMissing: The address is not this machine's own, and nothing could prove who a client is.

@@ -9,8 +9,8 @@
     text_like                driver_memory: expected a size such as 2g, not "much"
     union_tag_invalid        source type "file" is not known             Did you mean "files"?
 
-The caller says what a place is called (key, field, parameter, setting), and points at it: by line and column,
-by JSON Pointer or by name.
+The caller names the kind of place (key, field, parameter, setting) and points at it by line and column, by
+JSON Pointer or by name.
 """
 
 from __future__ import annotations

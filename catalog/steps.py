@@ -14,7 +14,7 @@ belongs to the query. So a pair goes on as one row, whatever the number of queri
 a query is the query's filter in the next step.
 
 Its event time is the newest one of its rows. A later row must be near enough to all rows of the intermediate.
-So an intermediate has the column ``oldest`` besides, the oldest event time of its rows. If the windows of
+So an intermediate also has the column ``oldest``, the oldest event time of its rows. If the windows of
 these streams are equally long, this time says which later rows it meets and when it expires. Otherwise
 ``expires`` is the event time up to which some query can use it.
 

@@ -328,10 +328,10 @@ class WorkloadMissing(InvalidInput):
 
 
 class ResultsExpired(NotFound):
-    """Results that follow the cursor are not kept any more.
+    """Results after the cursor are no longer kept.
 
     Attributes:
-        dropped: How many results of the query are not kept any more.
+        dropped: Number of results of the query that are no longer kept.
         kept_since_us: Wall clock from which results are kept, µs UTC.
     """
 

@@ -5,7 +5,7 @@
     a client certificate                its common name     (api.access.connections)
     nothing                             on a loopback address, or with --insecure, everything is allowed
 
-What a client sends decides, also where nothing is asked for: a wrong key is refused everywhere.
+A key that is sent decides, even where none is required: a wrong key is refused everywhere.
 """
 
 from __future__ import annotations

@@ -26,11 +26,11 @@ class ChangeIn(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    add: QueryIn | None = Field(default=None, description="A query that comes.")
-    update: NamedPatch | None = Field(default=None, description="A query that changes, as in PATCH.")
-    remove: str | None = Field(default=None, description="Name of a query that leaves for good.")
-    pause: str | None = Field(default=None, description="Name of a query that leaves until it is resumed.")
-    resume: str | None = Field(default=None, description="Name of a paused query that enters again.")
+    add: QueryIn | None = Field(default=None, description="A query to add.")
+    update: NamedPatch | None = Field(default=None, description="A query to change, as in PATCH.")
+    remove: str | None = Field(default=None, description="Name of a query to remove for good.")
+    pause: str | None = Field(default=None, description="Name of a query to pause.")
+    resume: str | None = Field(default=None, description="Name of a paused query to resume.")
 
     @model_validator(mode="after")
     def _is_one(self) -> Self:
@@ -78,5 +78,5 @@ class ChangesIn(BaseModel):
 class ChangesOut(BaseModel):
     """Outcome of a list of changes."""
 
-    plan_version: int = Field(description="Plan version that brings all of it.")
+    plan_version: int = Field(description="Plan version that contains all the changes.")
     queries: list[QueryOut] = Field(description="The changed queries, in the order of the changes.")

@@ -1,4 +1,4 @@
-"""The engine over HTTP: how the Spark job is, and control of it."""
+"""The engine over HTTP: state of the Spark job, and control of it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,9 @@ def show_engine(workspace: WorkspaceDep) -> EngineOut:
 @router.get("/engine/batches", summary="Show the last batches", responses=problem_responses(InvalidRequest))
 def show_batches(
     workspace: WorkspaceDep,
-    limit: Annotated[int, Query(ge=1, le=200, description="Batches at most, the newest ones.")] = 20,
+    limit: Annotated[
+        int, Query(ge=1, le=200, description="Maximum number of batches; the newest are shown.")
+    ] = 20,
 ) -> BatchList:
     """Show the last committed batches, oldest first: rows, time by part, state and skew."""
     last = workspace.batches.last_manifest()

@@ -29,14 +29,16 @@ class EngineOut(BaseModel):
         description="Why the engine failed, or stopped without being asked to; also while it starts again."
     )
     failures: int = Field(
-        description="How often the batch after `batch` has failed in a row, the same way; 0 while it runs."
+        description="How often in a row the batch after `batch` has failed in the same way; 0 while the job "
+        "runs."
     )
     next_try_at: str | None = Field(
-        description="When a failed job is started again; null while it runs, and where a person has to look."
+        description="When the failed job is started again; null while the job runs, or if a person has to "
+        "act."
     )
     input_held: str | None = Field(
-        description="Why batches take no input now although they run: the disk is nearly full. Changes of "
-        "the plan take effect, and reading goes on by itself once there is space. Null while input is read."
+        description="Why running batches read no input: the disk is nearly full. Changes of the plan still "
+        "take effect, and reading resumes by itself once there is space. Null while input is read."
     )
     spark_ui: str | None = Field(description="Address of Spark's own web page.")
 
@@ -75,7 +77,7 @@ class SkipOut(BaseModel):
     """A batch that was voided."""
 
     batch: int = Field(description="The batch.")
-    reason: str = Field(description="What it failed with.")
+    reason: str = Field(description="The error with which it failed.")
     actor: str = Field(description="Who decided.")
     at: str = Field(description="When.")
 
@@ -91,19 +93,19 @@ class BatchOut(BaseModel):
     batch: int = Field(description="Its number, from 0, without gaps.")
     plan_version: int = Field(description="Plan version in force in it; 0 for none yet.")
     started_at: str
-    committed_at: str = Field(description="Since when its results are visible.")
+    committed_at: str = Field(description="Time from which its results are visible.")
     seconds: float = Field(description="Wall-clock time from its start to its commit.")
     pack_cpu_s: float = Field(description="CPU time for reading and packing, all tasks together.")
     chain_cpu_s: float = Field(
-        description="CPU time for joining, storing state and writing results, likewise."
+        description="CPU time for joining, storing state and writing results, all tasks together."
     )
     rows: int = Field(description="Rows read, late and rejected ones included.")
     late_rows: int
     rejected_rows: int = Field(description="Rows without an event time.")
     state_rows: int | None = Field(
-        description="Rows held at its end; null where the counters of its slices are not kept any more."
+        description="Rows held at its end; null if the counters of its slices are no longer kept."
     )
-    state_bytes: int | None = Field(description="Encoded bytes held at its end, likewise.")
+    state_bytes: int | None = Field(description="Encoded bytes held at its end; null in the same case.")
     buckets: int = Field(
         description="Buckets that shared the work; 0 in batches from before they were counted."
     )

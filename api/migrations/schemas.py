@@ -22,7 +22,7 @@ from service.planning.migrating.migrations import MigrationDryRun, MigrationStat
 
 _SHORT = (
     "Steps from the plan version before, each with `type`, `family`, `join` and `text`; routes and filters "
-    "as what was `added` and `removed`, like changes of neighbouring slices as one."
+    "are given as `added` and `removed`, and equal changes of neighbouring slices are one step."
 )
 
 
@@ -43,7 +43,7 @@ class MigrationIn(MigrationDocument):
         },
     )
 
-    dry_run: bool = Field(default=False, description="Answer what would happen, and change nothing.")
+    dry_run: bool = Field(default=False, description="Only report what would happen, and change nothing.")
 
 
 class SliceOut(BaseModel):
@@ -76,12 +76,12 @@ class TookOut(BaseModel):
 
     batch: int = Field(description="First batch under its plan version.")
     batch_plan_version: int = Field(
-        description="Plan version of that batch: a later one, if several came at one boundary."
+        description="Plan version of that batch; a later one if several took effect at one boundary."
     )
     batch_seconds: float = Field(description="Duration of that batch, from its start to its commit.")
     median_batch_seconds: float | None = Field(description="Median duration of the batches before.")
-    median_of: int = Field(description="Batches that the median is of.")
-    ratio: float | None = Field(description="Duration of the batch over the median.")
+    median_of: int = Field(description="Number of batches behind the median.")
+    ratio: float | None = Field(description="Duration of the batch divided by the median.")
     slices_before: list[SliceOut] = Field(
         description="Rows held by the families concerned at the end of the batch before."
     )
@@ -124,12 +124,12 @@ class MigrationOut(BaseModel):
     request: dict[str, Any] = Field(description="What was asked for.")
     cause: str = Field(description="The same in words, as in the history of plans.")
     primitives: list[dict[str, Any]] = Field(description=_SHORT)
-    primitives_left_out: int = Field(description="Steps beyond those that are shown.")
+    primitives_left_out: int = Field(description="Number of steps that are not shown.")
     rows_to_move: int | None = Field(
-        description="Held rows that were expected to change their slice, at most; null if none were counted."
+        description="Upper bound on the held rows expected to change slices; null if none were counted."
     )
-    bytes_to_move: int | None = Field(description="Encoded bytes of them.")
-    took: TookOut | None = Field(description="What it really took, once it is active.")
+    bytes_to_move: int | None = Field(description="Encoded bytes of these rows.")
+    took: TookOut | None = Field(description="The measured cost, once the migration is active.")
     error: FailureOut | None
 
     @classmethod
@@ -203,10 +203,11 @@ class DryRunOut(BaseModel):
         description="Steps from the plan in force, each with `type`, `family`, `join` and `text`."
     )
     rows_to_move: int | None = Field(
-        description="Held rows that would change their slice, at most; null if none have been counted yet "
+        description="Upper bound on the held rows that would change slices; null if none have been counted "
+        "yet "
         "under the newest plan version."
     )
-    bytes_to_move: int | None = Field(description="Encoded bytes of them.")
+    bytes_to_move: int | None = Field(description="Encoded bytes of these rows.")
     cost: DryRunCostOut
 
     @classmethod
@@ -239,17 +240,18 @@ class PolicyOut(BaseModel):
 
     strategy: Strategy = Field(description="Strategy of families that have none of their own.")
     family_strategies: dict[str, Strategy]
-    probe: str = Field(description="How slices are searched where a family has no way of its own.")
+    probe: str = Field(description="How slices are searched in families without a setting of their own.")
     family_probes: dict[str, str] = Field(description="How the slices of single families are searched.")
     family_punctuations: dict[str, dict[str, str]] = Field(
         description="When single families act on closed keys: `purge` and `propagate`."
     )
     oblivious_memory: AskedMemory = Field(description="Where the rows of joins without windows wait.")
     pinned: dict[str, dict[str, list[float]]] = Field(
-        description="By id of the family whose chain was cut by hand: ends of its slices, seconds, per side."
+        description="Slice ends of each family whose chain was cut by hand: by family id, per side, in "
+        "seconds."
     )
     on_leave: Literal["auto", "manual"] | AfterOut = Field(
-        description="When chains give up the boundaries and the length that only departed queries needed."
+        description="When chains drop the boundaries and the length that only removed queries needed."
     )
     cleanup_due_at: str | None = Field(description="When a clean-up comes by itself; null if none is due.")
 

@@ -102,10 +102,10 @@ def show_plan(
 ) -> Response:
     """Show the newest plan version: families, joins, slices, queries and unions, and what each costs.
 
-    Costs are expectations by what is known of the streams now, under the paper's model (comparisons per
-    second) and the calibrated one (CPU seconds per second). `GET /engine` says which version is in force.
-    With the `ETag` in `If-None-Match` the answer is 304 while the version is the same, also where what is
-    expected of the streams has changed: leave the header out to see that.
+    Costs are estimates from the present statistics, under the paper's model (comparisons per second) and the
+    calibrated one (CPU seconds per second). `GET /engine` says which version is in force. With the `ETag` in
+    `If-None-Match` the answer is 304 while the version is the same, also where what is expected of the
+    streams has changed: leave the header out to see that.
     """
     plan = workspace.plans.latest() or _NO_PLAN
     structure = detail == "structure" and form == "json"

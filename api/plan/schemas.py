@@ -29,7 +29,7 @@ class PlanOut(BaseModel):
     """A version of the shared plan."""
 
     version: int = Field(description="Counts up from 1; 0 before the first query.")
-    strategy: Strategy = Field(description="How families are joined that have no strategy of their own.")
+    strategy: Strategy = Field(description="Strategy of families that have none of their own.")
     streams: list[PlanStream] = Field(description="Every stream that a query has used so far.")
     families: list[dict[str, Any]] = Field(
         description="Queries over one pair of streams and one key: `strategy`, `streams`, `key`, `filters`, "
@@ -65,9 +65,9 @@ class PreviewIn(BaseModel):
         },
     )
 
-    add: list[QueryIn] = Field(default_factory=list, description="Queries that would come.")
+    add: list[QueryIn] = Field(default_factory=list, description="Queries that would be added.")
     remove: list[str] = Field(
-        default_factory=list, description="Names of queries that would go, before others come."
+        default_factory=list, description="Names of queries that would be removed, before others are added."
     )
     strategy: Strategy | None = Field(
         default=None, description="Strategy of families that have none of their own."
@@ -76,10 +76,10 @@ class PreviewIn(BaseModel):
         default_factory=dict, description="Strategies of single families, by key (`A.k = B.k`) or id."
     )
     statistics: StatisticsDocument = Field(
-        default=StatisticsDocument(), description="Numbers that rule over measured and sampled ones."
+        default=StatisticsDocument(), description="Statistics that override measured and sampled ones."
     )
     cost_model: CostModelName | None = Field(
-        default=None, description="Model whose CPU cost decides; the service's own by default."
+        default=None, description="Cost model that decides; the service's own by default."
     )
     c_sys: float | None = Field(
         default=None,
@@ -118,16 +118,17 @@ class PreviewOut(BaseModel):
         "`truncate`, `set-filter`, `set-routes`, `open-join`, `close-join`), `family`, `join` and `text`."
     )
     rows_moved: int | None = Field(
-        description="Held rows that would change their slice, at most; null if none have been counted yet."
+        description="Upper bound on the held rows that would change slices; null if none have been counted "
+        "yet."
     )
     statistics: dict[str, Any] = Field(
-        description="Numbers that the costs rest on, each with `value`, `origin` (`given`, `measured`, "
+        description="Statistics behind the costs, each with `value`, `origin` (`given`, `measured`, "
         "`sampled` or `assumed`) and `age_s`."
     )
     orders: dict[str, list[dict[str, Any]]] = Field(
         default_factory=dict,
-        description="For each new query over more than two streams the orders of joining that cost least, "
-        "the chosen one first: `order` such as `((f, w), p)`, `cpu_s` (CPU seconds per second of event "
+        description="For each new query over more than two streams the cheapest join orders, the chosen one "
+        "first: `order` such as `((f, w), p)`, `cpu_s` (CPU seconds per second of event "
         "time), `rows` held, and `exchanges`, each of which delays results by a batch.",
     )
 
@@ -140,9 +141,10 @@ class HistoryOut(BaseModel):
     cause: str | None = Field(description="What was changed, in words.")
     changes: list[dict[str, Any]] = Field(
         description="Steps from the version before, each with `type`, `family`, `join` and `text`; routes "
-        "and filters as what was `added` and `removed`, like changes of neighbouring slices as one."
+        "and filters are given as `added` and `removed`, and equal changes of neighbouring slices are one "
+        "step."
     )
-    changes_left_out: int = Field(description="Steps beyond those that are kept.")
+    changes_left_out: int = Field(description="Number of steps that are not kept.")
 
 
 class PlanVersionOut(HistoryOut):
@@ -161,7 +163,7 @@ class PlanVersionDetail(PlanOut, HistoryOut):
     """A plan version with its history."""
 
     dropped: bool = Field(
-        description="Whether the plan itself is not kept any more: `streams` and `families` are empty then."
+        description="True if the plan itself is no longer kept; `streams` and `families` are then empty."
     )
 
 

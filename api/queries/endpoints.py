@@ -222,7 +222,7 @@ async def resume_query(
     if_match: IfMatch,
     actor: Actor,
     backfill: Annotated[
-        Literal["none", "state"], Query(description="Whether rows that are held then take part.")
+        Literal["none", "state"], Query(description="Whether rows held at that time take part.")
     ] = "state",
     wait: Wait = 0,
 ) -> QueryOut:

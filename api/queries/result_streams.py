@@ -50,7 +50,7 @@ class _TableWriter(Protocol):
 
 
 class _Parts(io.RawIOBase):
-    """A file of which what was written is taken away."""
+    """A file whose written content can be taken away."""
 
     def __init__(self) -> None:
         self._parts: list[bytes] = []
@@ -76,7 +76,7 @@ class _Parts(io.RawIOBase):
 def _written(
     begin: Callable[[_Parts], AbstractContextManager[_TableWriter]], tables: Iterable[pa.Table]
 ) -> Iterator[bytes]:
-    """Yield what a writer of tables makes of them."""
+    """Yield the bytes that a writer makes of the tables."""
     target = _Parts()
     with begin(target) as writer:
         yield target.taken()

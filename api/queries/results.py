@@ -154,7 +154,7 @@ async def read_results(
     workspace: WorkspaceDep,
     request: Request,
     after: AfterCursor = None,
-    limit: Annotated[int, Query(ge=1, le=MAX_PAGE_ROWS, description="Rows at most.")] = 100,
+    limit: Annotated[int, Query(ge=1, le=MAX_PAGE_ROWS, description="Maximum number of rows.")] = 100,
     wait: Annotated[
         float, Query(ge=0, le=MAX_WAIT_S, description="Seconds to wait for a result, if there is none yet.")
     ] = 0,
@@ -303,7 +303,8 @@ async def export_results(
     until: Annotated[
         str | None,
         Query(
-            description="Cursor of the last result; without it the last one that is there.", examples=["9.10"]
+            description="Cursor of the last result to export; the newest result by default.",
+            examples=["9.10"],
         ),
     ] = None,
 ) -> StreamingResponse:

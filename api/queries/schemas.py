@@ -33,10 +33,11 @@ _CQL_EXAMPLE = (
 _CQL = Field(min_length=1, description="A join of two to eight streams with a window each, in CQL.")
 _BACKFILL: Backfill = Field(
     default="none",
-    description="`none`: pairs of rows that both come from the activation on. `state`: also pairs of a "
+    description="`none`: only pairs whose two rows both arrive after the activation. `state`: also pairs of "
+    "a "
     "new row with an earlier one that is still held.",
 )
-_SINK = Field(default=None, description="Where results go besides being kept; null for nowhere.")
+_SINK = Field(default=None, description="Sink of the results, which are kept in any case; null for none.")
 
 
 class QueryText(BaseModel):
@@ -109,8 +110,8 @@ class QueryPatch(BaseModel):
 
     sink: SinkDocument | None = Field(
         default=None,
-        description="Where results go from a batch on besides being kept; null takes the sink away, and left "
-        "out it stays. The former sink gets everything before that batch.",
+        description="New sink of the results, from one batch on. null removes the sink; without this field "
+        "the sink stays. The former sink gets all results before that batch.",
     )
 
     @model_validator(mode="after")
@@ -173,8 +174,8 @@ class BoundQuery(BaseModel):
         "whatever was written first."
     )
     undecided: str | None = Field(
-        description="Why rows without a partner are results only if a punctuation closes their key, where "
-        "the window of a side that is asked for them is unbounded; else null."
+        description="If the query asks for rows without a partner and their window is unbounded: why such a "
+        "row is a result only once a punctuation closes its key. Else null."
     )
     a: SideOut
     b: SideOut
@@ -194,7 +195,7 @@ class BoundQuery(BaseModel):
 class QueryOut(BoundQuery):
     """A query and what became of it. Desired and observed state are apart, each with its time."""
 
-    id: int = Field(description="Never given to another query. An update and a resume give a new one.")
+    id: int = Field(description="Id that no other query ever gets. An update and a resume assign a new one.")
     series: int = Field(description="Id that the query had when it was added.")
     revisions: list[int] = Field(
         description="Ids it has had since, the present one last. Its results are those of all of them."
@@ -215,28 +216,29 @@ class QueryOut(BoundQuery):
         description="Wall clock from which results are complete, where earlier rows are missing; else null."
     )
     missing_columns: list[str] = Field(
-        description="Columns, as `alias.column`, that rows from before the activation had not kept, so that "
-        "these rows take no part. Empty also where no earlier row was to take part."
+        description="Columns, as `alias.column`, that are missing from the rows held before the activation, "
+        "so that these rows take no part. Empty, too, if no earlier row was to take part."
     )
     decided_until: str | None = Field(
         description="Event time up to which it is decided whether rows have a partner, for outer, semi and "
         "anti joins; else null, also where a window is unbounded."
     )
     complete_within: str | None = Field(
-        description="Distance of event times up to which no later result is missing, where rows have left at "
-        "the `state_cap_mb` of their stream; else null. It is the shorter one of both streams."
+        description="If rows were evicted at the `state_cap_mb` of their stream: the distance of event "
+        "times up to which later results are complete, the shorter one of both streams. Else null."
     )
     results: int = Field(description="Results so far.")
     warnings: list[str] = Field(
-        description="What is likely not meant: rows that are kept forever since a window is unbounded and no "
-        "contract closes the key, and contracts of its streams that it cannot use."
+        description="Warnings: rows that are kept forever because a window is unbounded and no contract "
+        "closes the key, and contracts of the streams that the query cannot use."
     )
-    sink: SinkDocument | None = Field(description="Where results go besides being kept, as it is wanted.")
+    sink: SinkDocument | None = Field(description="Sink of the results, as requested.")
     sink_observed: SinkProgress | None = Field(
-        description="How far that sink is; null without one. `from_batch` is the boundary from which on it "
-        "gets everything."
+        description="Progress of that sink; null without one. It gets all results from batch `from_batch` on."
     )
-    former_sinks: list[SinkProgress] = Field(description="Sinks of before that do not have everything yet.")
+    former_sinks: list[SinkProgress] = Field(
+        description="Former sinks that have not received all their results yet."
+    )
 
     @classmethod
     def of_status(cls, status: QueryStatus) -> Self:
@@ -289,8 +291,7 @@ class ResultsOut(BaseModel):
     )
     has_more: bool = Field(description="Whether further results are there already.")
     dropped: int = Field(
-        description="Results of the query that are not kept any more, where reading starts without `after`; "
-        "else 0."
+        description="Results of the query that are no longer kept, if reading starts without `after`; else 0."
     )
     kept_since: str | None = Field(
         description="Wall clock since which results are kept, where `dropped` is not 0; else null."

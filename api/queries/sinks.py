@@ -80,14 +80,15 @@ class FilesSinkDocument(BaseModel):
         ge=1,
         le=1000,
         exclude_if=lambda value: value == 1,
-        description="Batches with results that a file has at most. More than 1 puts together what waits. A "
-        "new text of the query begins a new file. Answers leave out 1.",
+        description="Maximum number of batches with results in one file. Above 1, waiting batches share a "
+        "file. A new text of the query begins a new file. Answers omit the value 1.",
     )
     max_delay: str | int | float = Field(
         default="0s",
         exclude_if=lambda value: value == "0s",
         description="How long the results of a batch may wait for more batches to fill its file: `10s`, or "
-        "seconds, up to an hour. With `0s`, which answers leave out, a file has what waits when it is begun.",
+        "seconds, up to an hour. With `0s`, which answers omit, a file takes only the batches that wait "
+        "when it is begun.",
     )
 
     @field_validator("max_delay")
@@ -123,7 +124,8 @@ class WebhookSinkDocument(BaseModel):
     type: Literal["webhook"]
     url: str = Field(
         min_length=1,
-        description="Where they are posted: http or https. Addresses of the service's machine and of private "
+        description="URL that results are posted to, http or https. Addresses of the service's machine and "
+        "of private "
         "networks are refused unless `SLUICE_WEBHOOK_HOSTS` names them.",
     )
     secret: str | None = Field(
@@ -131,7 +133,7 @@ class WebhookSinkDocument(BaseModel):
         exclude=True,
         json_schema_extra={"writeOnly": True},
         description="Secret that requests are signed with: `whsec_` and 24 to 64 bytes in base64. No answer "
-        "has it. A sink that is set again with the same URL and without a secret keeps the one it has.",
+        "shows it. A sink that is set again with the same URL and without a secret keeps the one it has.",
     )
     headers: dict[str, Annotated[str | SecretDocument, WrapValidator(_header_value)]] = Field(
         default_factory=dict,
@@ -167,7 +169,7 @@ class TableSinkDocument(BaseModel):
     key: list[str] = Field(
         default_factory=list,
         description="Columns of the results, never NULL, by which a result replaces the row that has the "
-        "same values; the table needs a unique index on them. Left out all results are appended.",
+        "same values; the table needs a unique index on them. Without them, all results are appended.",
     )
     tls: Literal["disable", "require", "verify-full"] = "require"
 
@@ -265,29 +267,31 @@ class SinkProgress(BaseModel):
     state: SinkState = Field(
         description="`pending` until the plan version that it came with is in force, `current` where it has "
         "everything, `behind` where batches wait, `lagging` where some have waited for more than an hour, "
-        "`failing` where the last attempt failed, `lost` where results were lost to it since it took "
-        "something last, `ended` where it has everything and gets no more."
+        "`failing` where the last attempt failed, `lost` where it has lost results since it last took "
+        "something, `ended` where it has everything and gets no more."
     )
-    observed_at: str = Field(description="When it was set, got something, failed or lost something last.")
+    observed_at: str = Field(
+        description="Time when it was last set, received results, failed or lost results."
+    )
     from_batch: int | None = Field(
         description="First batch whose results it gets; null while that is not known (`pending`)."
     )
     until_batch: int | None = Field(description="First batch that a later sink gets in its place, or null.")
-    last_batch: int | None = Field(description="Last batch that it has, of those with results.")
+    last_batch: int | None = Field(description="Last batch with results that it has received.")
     lag_batches: int = Field(description="Batches with results that wait to be delivered.")
     waiting_since: str | None = Field(description="When the first of them was committed; null without one.")
     lost_batches: int = Field(
         description="Batches with results that it never gets: it did not take them within `sink_retention`, "
-        "or before they took `sink_retention_mb`, or a day after its end."
+        "before they filled `sink_retention_mb`, or within a day after its end."
     )
-    lost_rows: int = Field(description="Results of these batches, less what it had taken of them.")
+    lost_rows: int = Field(description="Results of these batches that it had not taken.")
     last_lost_batch: int | None = Field(description="Last of these batches.")
-    lost_at: str | None = Field(description="When it lost some last.")
+    lost_at: str | None = Field(description="Time of the last loss.")
     batches: int = Field(description="Batches delivered.")
     rows: int = Field(description="Results delivered.")
-    delivered_at: str | None = Field(description="When something was delivered last.")
+    delivered_at: str | None = Field(description="Time of the last delivery.")
     failures: int = Field(description="Attempts that failed.")
-    error: str | None = Field(description="What the last of them failed with.")
+    error: str | None = Field(description="Error of the last failed attempt.")
     error_at: str | None
 
     @classmethod
@@ -325,7 +329,7 @@ class SinkProgress(BaseModel):
 
 
 def present_sink(records: Sequence[SinkRecord]) -> SinkRecord | None:
-    """Return the sink that is wanted, given those of a series; None if none is."""
+    """Return the requested sink, given those of a series; None if there is none."""
     return records[-1] if records and records[-1].sink is not None else None
 
 

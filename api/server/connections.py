@@ -181,8 +181,9 @@ class LimitedProtocol(NamedConnection):
             self._refuse(
                 RequestTooSlow(
                     "the body of the request comes too slowly",
-                    detail=f"Of {self.limits.min_body_bytes} bytes in {self.limits.body_window_s:g} s, "
-                    f"{self._body_bytes} came.",
+                    detail=f"It must bring {self.limits.min_body_bytes} bytes in "
+                    f"{self.limits.body_window_s:g} s, "
+                    f"but brought {self._body_bytes}.",
                 )
             )
             return

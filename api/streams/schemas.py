@@ -102,10 +102,10 @@ class StreamIn(StreamDocument):
     )
     max_ahead: str | int | float | None = Field(
         default=None,
-        description="How far ahead of the wall clock a row may be when it comes, one day if left out: later "
-        "posted events are kept out, and a row of a file is bad (`on_error`). A message is compared with its "
-        "own timestamp, and one that is further ahead is not an event. null is unlimited; old rows are never "
-        "judged by it.",
+        description="How far ahead of the wall clock the event time of an arriving row may be: one day by "
+        "default, null for no limit. Posted events beyond the limit are kept out, and a row of a file is "
+        "bad (`on_error`). A message is compared with its own timestamp; beyond the limit it is not an "
+        "event. Old rows always pass.",
     )
     retain: str | int | float | None = Field(
         default=None,
@@ -325,10 +325,10 @@ class QuarantineOut(BaseModel):
 
     rows: int = Field(description="How many in all.")
     events: list[dict[str, Any]] = Field(description="The newest of them, newest request first.")
-    kept_out_at: list[str] = Field(description="When each of these came, in their order.")
+    kept_out_at: list[str] = Field(description="Arrival time of each of these events, in the same order.")
     reason: str = Field(
         default="further ahead of the clock than max_ahead of the stream",
-        description="Why they were kept out.",
+        description="Why the events were kept out.",
     )
 
 

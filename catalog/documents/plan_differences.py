@@ -1,11 +1,11 @@
-"""A plan version as what it has that the one before had not.
+"""A plan version stored as its difference to the one before.
 
     version 7    10,000 queries, 2,000 slices a side      stored whole: 5 MB
     version 8    + q10001, - q17, 1 slice                 stored as its difference to version 7: 1 kB
 
-Queries, filters, joins and slices are told apart by ids and starts; all other parts of a family that changed
-(its columns, its replication) are small and stored whole. Invariant: ``applied(old,
-difference(old, new))`` is ``new``, and shares with ``old`` every query, filter and join that is the same.
+Queries, filters, joins and slices are identified by ids and starts. All other changed parts of a family (its
+columns, its replication) are small and stored whole. Invariant: ``applied(old, difference(old, new))`` is
+``new``, and shares with ``old`` every query, filter and join that is the same.
 """
 
 from __future__ import annotations
@@ -231,7 +231,7 @@ def _bit(planned: PlannedFilter) -> int:
 
 
 def _told(planned: PlannedFilter) -> object:
-    """A filter with what its equality leaves out."""
+    """A filter with the parts that its equality ignores."""
     return planned, planned.threshold
 
 
@@ -251,7 +251,7 @@ def _same(value: T) -> object:
 def _compared(
     old: Sequence[T], new: Sequence[T], key: Callable[[T], K], told: Callable[[T], object] = _same
 ) -> tuple[tuple[K, ...], tuple[T, ...]]:
-    """Return the keys of what has gone, and what has come or changed, in order."""
+    """Return the keys of removed entries, and the added or changed entries, in order."""
     former = {key(each): each for each in old}
     kept = {key(each) for each in new}
     came = tuple(
@@ -263,7 +263,7 @@ def _compared(
 
 
 def _updated(old: Iterable[T], gone: Iterable[K], came: Iterable[T], key: Callable[[T], K]) -> tuple[T, ...]:
-    """Return ``old`` without what has gone, with what has come or changed, ascending by key."""
+    """Return ``old`` with the removals, additions and changes applied, ascending by key."""
     values = {key(each): each for each in old}
     for k in gone:
         del values[k]

@@ -55,11 +55,11 @@ class Compaction(Repository):
         """Return the oldest batches whose files are in their manifests.
 
         Args:
-            kept: So many of the newest batches stay as they are.
+            kept: Number of newest batches that stay as they are.
             count: How many batches are wanted.
 
         Returns:
-            The batches; None while there are not so many.
+            The batches; None while there are fewer.
         """
         with self._database.read() as connection:
             standing = connection.execute(_STANDING).first()

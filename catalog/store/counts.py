@@ -159,7 +159,7 @@ class CountRepository(Repository):
 
 
 def add_counts(connection: Connection, batch: int, counts: QueryCounts) -> None:
-    """Keep what a batch gave, inside the transaction that commits it."""
+    """Store the result counts of a batch, inside the transaction that commits it."""
     if not len(counts):
         return
     connection.execute(
@@ -170,7 +170,7 @@ def add_counts(connection: Connection, batch: int, counts: QueryCounts) -> None:
 
 
 def fold_counts(connection: Connection) -> None:
-    """Add to the totals what they lack, and put it into one row, inside a write transaction."""
+    """Add missing counts to the totals and combine them into one row, inside a write transaction."""
     tail = connection.execute(_TAIL).all()
     if not tail:
         return

@@ -104,7 +104,7 @@ def _configure_sqlite(engine: Engine) -> None:
 
 
 def _configure_postgresql(engine: Engine, busy_timeout_s: float) -> None:
-    """Bound what a writer waits, have commits on disk, and take texts with NUL, which PostgreSQL lacks."""
+    """Limit a writer's wait, sync commits to disk, and accept texts with NUL, which PostgreSQL lacks."""
     from psycopg.types.string import StrDumper  # the driver is an extra
 
     class WithoutNul(StrDumper):

@@ -5,8 +5,8 @@
 
 A challenger says which lease it has looked at, and gets nothing if that one was renewed or taken meanwhile.
 So the clocks of the holder and of the process that takes the lease over need not
-agree. A transaction that hangs, as
-on a disk that syncs for half a minute, is a renewal, too: nobody else can write before it ends.
+agree. A hanging transaction, such as on a disk that syncs for half a minute, also counts as a renewal,
+because nobody else can write before it ends.
 """
 
 from __future__ import annotations

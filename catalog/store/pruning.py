@@ -1,16 +1,16 @@
-"""Pruning: what no batch can replay and nothing that is kept refers to goes.
+"""Pruning: records are dropped that no batch can replay and no kept record refers to.
 
     control log   --x--x--x--|base|--|--|--|          x: behind the base, gone
     plans          x     x    base    .   newest      base: in force at the oldest batch that may replay
 
 The *base* is the plan version in force ``REPLAYED_BATCHES`` batches before the last one. A batch that replays
 starts at an offset not before the base's record, so it reads records behind it and plans from the base on.
-The newest record and the newest plan always stay, so numbers go on without gaps from what is there.
+The newest record and the newest plan always stay, so numbers continue from them without gaps.
 
-A query that was removed goes with its last trace once no result of its series is kept (``store.retention``
-says how long that is); what is needed to read kept results (queries, totals, routes) stays with them. What
-former queries of a living series gave is added to the totals of its first one when they go. The history of
-plans is cut to its last ``HISTORY_ENTRIES``.
+A removed query is deleted completely once no result of its series is kept (``store.retention`` says how long
+that is). Records needed to read kept results (queries, totals, routes) stay with them. When former queries of
+an existing series are pruned, their totals are added to those of its first query. The history of plans is cut
+to its last ``HISTORY_ENTRIES``.
 
 A stream that was removed goes, with its totals, once no query and no listed file names it, and the base does
 not either: a batch that replays then reads nothing of it.
@@ -136,7 +136,7 @@ class Pruned:
 
 
 class Pruning(Repository):
-    """Drops what nobody can ask for any more.
+    """Drops records that no request can need again.
 
     Args:
         database: Database of the catalog.
@@ -212,7 +212,7 @@ class Pruning(Repository):
         )
 
     def _forgotten(self, connection: Connection, base: int, grace_us: int) -> list[int]:
-        """Return the ids of the queries that went before the base and whose going nobody can notice."""
+        """Return the ids of the queries removed before the base that no reader can still see."""
         until_us = self._now_us() - grace_us
         return list(connection.scalars(_FORGOTTEN, {"base": base, "until_us": until_us}))
 

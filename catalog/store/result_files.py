@@ -87,7 +87,7 @@ class FileSizes:
         return int(self.sizes[np.searchsorted(self.lasts, batch) :].sum())
 
     def first_within(self, limit: int) -> int:
-        """Return the first batch from which on the files have no more than ``limit`` bytes."""
+        """Return the first batch such that the files from it on have at most ``limit`` bytes."""
         too_many = np.flatnonzero(self.sizes[::-1].cumsum()[::-1] > limit)
         return int(self.lasts[too_many[-1]]) + 1 if too_many.size else 0
 
@@ -201,7 +201,7 @@ def _key(each: MergedFile) -> dict[str, object]:
 
 
 def _standing(connection: Connection) -> tuple[int, int]:
-    """Return from where on manifests name files, and from where on results are kept."""
+    """Return the first batch whose manifest names files, and the first whose results are kept."""
     row = connection.execute(_STANDING).first()
     return (0, 0) if row is None else (row.merged_until, row.kept_from)
 

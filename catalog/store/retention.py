@@ -130,7 +130,7 @@ class Retention(Repository):
     """Drops results from the oldest batch on, and tells what went."""
 
     def kept_from(self) -> tuple[int, int | None]:
-        """Return where what is kept of results begins.
+        """Return the position at which the kept results begin.
 
         Returns:
             The first batch whose results are kept, 0 if nothing was dropped, and the wall clock of its
@@ -280,7 +280,7 @@ def _told_apart(connection: Connection, versions: Sequence[tuple[int, int]]) -> 
 
 
 def _lost(counts: QueryCounts) -> list[dict[str, int]]:
-    """Return for each query what it loses with batches: how much, the last batch, how much of it there."""
+    """Return each query's losses with dropped batches: results lost, the last batch, results in it."""
     totals = counts.totals()
     # Ascending by query, then by batch: the last of each query.
     ends = np.flatnonzero(np.append(counts.queries[1:] != counts.queries[:-1], len(counts) > 0))

@@ -65,7 +65,7 @@ class UpdateQuery:
         name: Its name.
         cql: The whole text.
         backfill: Whether held rows take part under the new text.
-        sink: The sink that it gets, or that it gets none; None leaves it as it is.
+        sink: Change of its sink: a new sink or none; None leaves the sink as it is.
         rebound: Whether the text is bound again even if it is the same, because a stream has changed.
     """
 
@@ -84,7 +84,7 @@ class EditQuery:
         name: Its name.
         parts: New parts of the text; None if only the sink changes.
         backfill: Whether held rows take part under the new text.
-        sink: The sink that it gets, or that it gets none; None leaves it as it is.
+        sink: Change of its sink: a new sink or none; None leaves the sink as it is.
     """
 
     name: str
@@ -95,7 +95,7 @@ class EditQuery:
 
 @dataclass(frozen=True, slots=True)
 class RemoveQuery:
-    """A query leaves for good, running or paused."""
+    """A query is removed, running or paused."""
 
     name: str
 

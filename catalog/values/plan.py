@@ -137,8 +137,8 @@ class PlannedQuery:
 class Slice:
     """One sliced window [w_start_us, w_end_us) of a side's chain (State-Slice, VLDB 2006, Def. 1).
 
-    Which queries reach into it follows from their windows (``FamilyPlan.slices_reached``): named here, they
-    made a plan of 10,000 queries over 2,000 windows 102 MB large.
+    The queries that reach into it follow from their windows (``FamilyPlan.slices_reached``). Listing them
+    here made a plan of 10,000 queries over 2,000 windows 102 MB large.
 
     Attributes:
         w_start_us: Start, µs behind the opposite watermark, inclusive.
@@ -154,7 +154,7 @@ class Slice:
 
 @dataclass(frozen=True, slots=True)
 class Boundaries:
-    """Ends of slices per side, µs, ascending; empty for a side of which nothing is said.
+    """Ends of slices per side, µs, ascending; empty for a side that is not specified.
 
     Attributes:
         a: Ends of a's slices.

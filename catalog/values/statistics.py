@@ -1,6 +1,6 @@
 """Statistics of streams and families by which a plan is chosen: the input of the cost models.
 
-Every number says where it comes from, since a plan is only as good as they are:
+Every number has an origin, since a plan is only as good as its statistics:
 
     given > measured (by the running job, smoothed) > sampled (from the inputs) > assumed
 """

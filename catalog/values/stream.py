@@ -54,7 +54,7 @@ class Confinement:
     Attributes:
         root: The directory, without links.
         kept_out: A directory whose files are nevertheless refused, without links: the service's own. It may
-            lie around ``root``, which then is what the service leaves to sources.
+        contain ``root``, the part that the service then leaves to sources.
     """
 
     root: str
@@ -324,7 +324,8 @@ class Constraints:
 
     Attributes:
         unique: Columns whose combined values occur once: each row promises that no later row has them.
-        clustered: Columns whose combined values come in runs: once they change, the former ones are over.
+        clustered: Columns whose combined values come in runs: once they change, the former values do not come
+            again.
         ordered: Columns that rise, each with the most by which a value may be less than the greatest one
             before it.
     """

@@ -413,7 +413,7 @@ class Bucket:
         reached: Mapping[str, int | None],
         newest: Mapping[str, int | None],
     ) -> tuple[Terms, Marks]:
-        """Return what is held for each query, and which rows get a bit to say so.
+        """Return the rows held for each query, and which rows get a bit for it.
 
         All buckets come to the same terms, since they know the same watermarks and plans: a family is
         compiled once for all buckets of a worker.

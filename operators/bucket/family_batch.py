@@ -56,7 +56,7 @@ class FamilyBatch:
         exchanged: Pairs that the buckets have sent in the batch before this one.
         again: Makes pairs again that do not rest.
         held_back: Event time beyond which no row is purged, where pairs of the family are made again.
-        idle: Ids of streams of which no row is expected for now.
+        idle: Ids of streams from which no row is expected for now.
         groups_wait: Whether groups that are due come out in the next batch.
         earlier: Rankings of earlier families that gave the rows of a side their ranks, by side.
         rows_wait: Whether all rows of streams wait until the next batch; pairs of earlier steps do not.

@@ -98,7 +98,7 @@ class PairsAgain:
         Args:
             joins: Its joins.
             given: Rows of its side a, if they do not rest.
-            males: Later rows; only pairs are wanted whose row of a some of these may meet. None: all pairs.
+            males: Later rows. Only pairs whose row of a may meet one of these are needed. None: all pairs.
             behind_us: Largest window on the side of the males.
         """
         for chain in joins.chains.values():

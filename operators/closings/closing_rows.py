@@ -303,7 +303,7 @@ def _combined(column: pa.ChunkedArray) -> pa.Array:
 
 
 def ordered_closings(rows: pa.RecordBatch, slack: int) -> pa.RecordBatch:
-    """Return what the rows of an ordered stream close: each row the keys that no row before it closes.
+    """Return the closings of an ordered stream's rows: each row closes the keys that no earlier row closes.
 
     Args:
         rows: Rows as closings of their own keys, whole numbers, by position.

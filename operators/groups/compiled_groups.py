@@ -150,7 +150,7 @@ class CompiledGroups:
         return _one(select_table({**_named([part]), "finished": keys}, text))
 
     def merged(self, parts: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
-        """Return partials of several batches added up, without arguments that no query reads any more.
+        """Return the sum of the partials of several batches, without arguments that no query reads.
 
         Args:
             parts: Partials of this plan version or an earlier one, at least one.

@@ -226,7 +226,7 @@ class Absence:
             compact(waiting, UNBOUNDED_US, self.family.lineages[side].live)
 
     def forget_marks(self, side: str, held: Iterable[Segment]) -> None:
-        """Drop the marks of rows that do not rest any more: they have no further pairs and are decided.
+        """Drop the marks of rows that have left: these rows are decided and have no further pairs.
 
         Args:
             side: The side.

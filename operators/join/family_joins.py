@@ -337,7 +337,7 @@ class FamilyJoins:
             yield from state.segments
 
     def restart_counts(self) -> None:
-        """Join no resting row any more, because ranks begin again."""
+        """Exclude all resting rows from joins, because ranks start again."""
         if self.ranked is not None:
             self.ranked.restart()
             for _, _, _, state in self.slices():
@@ -409,11 +409,11 @@ class FamilyJoins:
     def _remove(
         self, side: str, unneeded: Callable[[Segment], Bools], *, all_rows: bool = False
     ) -> tuple[list[tuple[SliceState, int, int]], int]:
-        """Remove resting rows that nobody needs, from segments where a rewrite pays.
+        """Remove resting rows that no query needs from segments in which a rewrite pays.
 
         Args:
             side: Side of the rows.
-            unneeded: Tells which rows of a segment nobody needs, bool[n].
+            unneeded: Returns which rows of a segment no query needs, bool[n].
             all_rows: Whether to rewrite every segment that has such rows.
 
         Returns:

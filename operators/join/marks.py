@@ -225,7 +225,7 @@ def _matching(
 
 
 def satisfied(groups: Sequence[ConditionGroup], rows: Segment) -> Segment:
-    """Return marks that give rows a match for every group: they are judged no more."""
+    """Return marks that give rows a match for every group: these rows are decided."""
     none = np.full(len(rows), -1, dtype=np.int64)
     return marks_segment([GroupMarks(group.number, rows.ts, rows.pos, none, none) for group in groups])
 
@@ -244,7 +244,7 @@ def marks_segment(marks: Sequence[GroupMarks]) -> Segment:
 
 
 def fold(marks: Sequence[Segment], live: Collection[int], after_us: int | None) -> list[Segment]:
-    """Make one of marks of like size, and let go of what nobody asks about any more.
+    """Merge marks of similar size, and drop those that no query needs.
 
     Args:
         marks: Marks of one side.

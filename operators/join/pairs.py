@@ -72,7 +72,7 @@ class PairBuilder:
         Args:
             a: Side a of n candidates.
             b: Side b of the same candidates.
-            matches: Takes in what the pairs tell of absence, where queries ask about it.
+            matches: Receives the matches of the pairs, for outer, semi and anti joins.
             one_way: The only side whose windows count, for rows with two clocks; None: distances in time.
 
         Returns:

@@ -92,7 +92,7 @@ class SegmentCache:
         return self._blooms[stored_id]
 
     def keep(self, segment: Segment) -> CachedSegment:
-        """Return the entry of a segment that its holder has at hand."""
+        """Return the entry of a segment whose object the holder passes."""
         entry = self._entries.get(segment.id)
         return self.put(segment) if entry is None else entry
 
@@ -111,7 +111,7 @@ class SegmentCache:
         return entry
 
     def retain(self, prefix: str, held: Collection[str], stored: Collection[str]) -> None:
-        """Forget what a bucket does not hold any more, also what it dropped in batches of other workers.
+        """Forget segments that a bucket no longer holds, including those dropped in batches of other workers.
 
         Args:
             prefix: Beginning of the ids of all segments of the bucket.

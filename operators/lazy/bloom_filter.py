@@ -8,8 +8,8 @@ A look-up reads one cache line. These filters are stored with their segments. Th
 is another one: it is built in every batch, sets one bit for each key and errs more often.
 
 Source: Bloom, "Space/time trade-offs in hash coding with allowable errors", CACM 13(7), 1970; blocks: Putze,
-Sanders, Singler, "Cache-, hash- and space-efficient Bloom filters", JEA 14, 2009. One bit in each word: that
-of Apache Parquet, with words of 32 bits.
+Sanders, Singler, "Cache-, hash- and space-efficient Bloom filters", JEA 14, 2009. The split-block filter of
+Apache Parquet, with one bit in each 32-bit word.
 """
 
 from __future__ import annotations

@@ -133,7 +133,7 @@ class SegmentReader:
 
 
 class LazySegment(Segment):
-    """A stored segment that is read when its rows are asked for.
+    """A stored segment that is read when its rows are needed.
 
     Args:
         name: Its name (``operators.segments.view_names``).
@@ -165,7 +165,7 @@ class LazySegment(Segment):
             object.__setattr__(self, field, value)
 
     def __getattr__(self, name: str) -> object:
-        """Open the segment when its rows are asked for: only what is not set comes here."""
+        """Open the segment when its rows are needed; called only for unset attributes."""
         if name not in _OF_ROWS:
             raise AttributeError(f"a segment has no {name}")
         whole = self._reader.load(self.id)

@@ -93,7 +93,7 @@ class RowNeeds:
         return cls(keeps_us, longest_us, tuple(_group_needs(g, own) for g, own in sorted(by_group.items())))
 
     def ended(self, age_us: Int64s, pos: Int64s, nearest: Nearest) -> Bools:
-        """Tell which rows nobody needs although some window still reaches them, bool[n].
+        """Return which rows no query needs although some window still reaches them, bool[n].
 
         Args:
             age_us: int64[n], how far the opposite watermark has passed each row.
@@ -116,7 +116,7 @@ class RowNeeds:
 def ended_needs(
     needs: Mapping[int, RowNeeds], classes: RowClasses, age_us: Int64s, pos: Int64s, nearest: Nearest
 ) -> Bools:
-    """Tell which rows of a segment nobody needs although some window still reaches them, bool[n].
+    """Return which rows of a segment no query needs although some window still reaches them, bool[n].
 
     Args:
         needs: Needs by the set of queries that rows may serve; rows of other sets are needed.

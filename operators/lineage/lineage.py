@@ -258,7 +258,7 @@ class SideLineage:
     def _classes_of(
         self, placed: PlacedFilters, kinds: tuple[Kind, ...], kept: frozenset[str], early: int, late: int
     ) -> Found:
-        """Find what rows of some kinds may serve, by what all rows of the segment have in common."""
+        """Find the queries that rows of some kinds may serve, by what all rows of the segment share."""
         settled = {kind[0]: self._settle(placed, kind[0], kept, early, late) for kind in kinds}
         masks = [placed.passed_by(kind) & settled[kind[0]].serves(kind) for kind in kinds]
         undecided = {group: m for one in settled.values() for group, m in one.undecided.items()}
@@ -293,7 +293,7 @@ class SideLineage:
     def _settle(
         self, placed: PlacedFilters, epoch: int, kept: frozenset[str], early: int, late: int
     ) -> Settled:
-        """Decide for whom rows of one plan version are held.
+        """Determine the queries for which rows of one plan version are held.
 
         Args:
             placed: Where filters stand in these rows.
@@ -330,7 +330,7 @@ class SideLineage:
         return settled
 
     def _of_epoch(self, epoch: int, kept: frozenset[str]) -> EpochEntitlement:
-        """Return what rows of one plan version, of which these columns are kept, may serve."""
+        """Return the queries that rows of one plan version with these columns may serve."""
         known = self._entitled.get((epoch, kept))
         if known is None:
             queries = self.all_queries
@@ -349,7 +349,7 @@ class SideLineage:
 
 
 def _words_of(places: Sequence[int], filters: int) -> tuple[int, ...]:
-    """Return places as bits of the lineage words that so many filters take.
+    """Return places as bits of the lineage words for this many filters.
 
     >>> _words_of([1, 64], 65)
     (2, 1)

@@ -385,7 +385,7 @@ def _covering(windows_us: Sequence[tuple[int, int]], bounds_us: Sequence[int]) -
 
 
 def _compact(codes: Int64s, sets: Sequence[int], masks: Sequence[int]) -> tuple[Int64s, list[int]]:
-    """Number what remains of sets by masks, as far as it occurs; what is equal has the same number.
+    """Number the distinct sets that remain after masking; equal sets have the same number.
 
     Args:
         codes: int64[n], place of the set times the number of masks, plus place of the mask.

@@ -305,7 +305,7 @@ class Packer:
 
 
 def packer(asked: PackPlan) -> Packer:
-    """Compile the packer of what a plan version asks of a stream."""
+    """Compile the packer of a stream for a plan version."""
     sides = tuple(_packed_side(side, asked.stream) for side in asked.sides)
     return Packer(asked.stream, sides, asked.buckets)
 

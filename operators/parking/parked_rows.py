@@ -184,7 +184,7 @@ class ParkedRows:
 
 
 def _pieces(rows: Segment, number: int) -> list[Segment]:
-    """Cut rows into about so many segments of consecutive ranges of the clock."""
+    """Cut rows into about this many segments of consecutive ranges of the clock."""
     if number < 2:
         return [rows]
     ordered = np.sort(rows.ts)

@@ -1,8 +1,8 @@
 """Ranks of the rows of a stream in one bucket, among all rows or by key.
 
 Rows are ordered by (event time, position) and numbered from 1. A rank is final once the stream's watermark
-has passed the row: no later row can stand before it. Only differences of ranks matter. So rows whose ranks
-nobody will ask for are forgotten, except the last one of each key, which keeps its rank as an anchor.
+has passed the row: no later row can stand before it. Only differences of ranks matter. So rows whose ranks no
+query needs are dropped, except the last one of each key, whose rank stays as an anchor.
 
     forgotten    kept: anchor |  rows that may be asked about
     1 2 ... 41        42      |  43 44 45

@@ -21,7 +21,7 @@ def concat(segments: Iterable[Segment], live: Collection[int] | None = None) -> 
 
     Args:
         segments: At least one.
-        live: Lineage bits that somebody may still ask about; of the others nothing need stay. None keeps all.
+        live: Lineage bits that a query may still need; all others may be dropped. None keeps all.
     """
     parts = list(segments)
     if len(parts) == 1:

@@ -1,4 +1,4 @@
-"""Patches: what a migration makes of stored segments without writing them again.
+"""Patches: changes of stored segments by a migration, without writing the segments again.
 
     | length of header | header (JSON) | kept rows of part 0 | of part 1 | ... | lineage of segments |
 
@@ -110,7 +110,7 @@ class Patch:
         return keep
 
     def lineage(self, number: int, rows: int) -> tuple[tuple[int, ...], list[Words]]:
-        """Return the filters and words that a part gives to so many rows.
+        """Return the filters and words of a part for this many rows.
 
         Raises:
             CorruptSegment: The part is of another number of rows, or is not there.

@@ -67,7 +67,7 @@ class Origin:
     Attributes:
         segment: A stored segment or a view.
         index: int64[n], ascending, which rows of it; None for all of them.
-        relabelled: Whether their lineage is another one now; all else is as it was.
+        relabelled: Whether only their lineage has changed.
     """
 
     segment: Segment
@@ -254,7 +254,7 @@ class Segment:
         return self.with_lineage((*self.filters, bit), words)
 
     def knowing(self, bits: Collection[int]) -> Segment:
-        """Return the same rows with what they know of other filters forgotten."""
+        """Return the same rows without the bits of all other filters."""
         return self.placed(tuple(bit for bit in self.filters if bit in bits))
 
     def slimmed(self, live: Collection[int]) -> Segment:

@@ -5,10 +5,10 @@
     c.7.3.0@100:200&9.4:12             of these the ones that part 12 of the patch c.7.9.4 keeps
     c.7.3.0@100:200&9.4:12=9.4:0       and these with the lineage that part 0 of it gives them
 
-Steps are taken from left to right. A cut that follows a cut is one with it, and lineage that is given again
-takes the place of what was given before, so a name grows with the selections alone, and these are bounded
-(``bucket.state``). A patch (``segments.patch``) is stored in the same bucket as what it is laid
-upon, so that its name leaves out what they have in common.
+Steps are taken from left to right. Consecutive cuts become one cut, and new lineage replaces the earlier one.
+So a name grows only with the selections, and these are bounded (``bucket.state``). A patch
+(``segments.patch``) is stored in the same bucket as the segment that it applies to, so its name omits their
+common part.
 """
 
 from __future__ import annotations

@@ -189,7 +189,7 @@ class Ranges:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BandProbe:
-    """Finds pairs by the band of a family without a key.
+    """Finds the pairs of a family without a key by its band.
 
     Attributes:
         band: The band.

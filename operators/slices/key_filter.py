@@ -27,7 +27,7 @@ _SIX, _LAST_BIT = np.uint64(6), np.uint64(_WORD_BITS - 1)
 
 @numba.njit(nogil=True, cache=True)
 def _shift(size: int) -> np.uint64:
-    """Return by how many bits a hash is too long for a filter of so many words."""
+    """Return the number of bits by which a hash is too long for a filter of this many words."""
     bits = 6
     while 1 << (bits - 6) < size:
         bits += 1

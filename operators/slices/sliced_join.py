@@ -93,7 +93,7 @@ def purge(
     *,
     drop: bool = False,
 ) -> list[Segment]:
-    """Cross-purge: take out what the opposite watermark has passed by the slice's end.
+    """Cross-purge: remove the rows that the opposite watermark has passed by the slice's end.
 
     Args:
         state: The slice; its segments change.
@@ -101,7 +101,8 @@ def purge(
         slack_us: A segment that spans at most so much stays until all of it has been passed.
         end_of: Gives the window end at which a segment is split, the slice's or a later one; by default the
             slice's.
-        drop: Whether nobody takes what leaves; most of a segment mostly does at once, and is not copied then.
+        drop: Whether leaving rows go nowhere. Usually most of a segment leaves at once, and is then not
+            copied.
 
     Returns:
         Segments whose rows all satisfy T + w_end <= watermark; none to ``drop``.
@@ -166,7 +167,7 @@ def compact(
     Args:
         state: The slice; its segments change.
         slack_us: Longest span of a merged segment.
-        live: Lineage bits that somebody may still ask about; filters that have gone hold no merge up.
+        live: Lineage bits that a query may still need; removed filters do not prevent a merge.
         without_dead: Returns those of merged rows that stay, None without any; by default all do.
     """
     if len(state.segments) < COMPACTION_FANIN:

@@ -156,7 +156,7 @@ def create(folder: Folder, name: str, data: bytes) -> bool:
 
 
 def read(folder: Folder, name: str) -> bytes | None:
-    """Return the bytes of a file as they are for all machines now, None if there is none.
+    """Return the present bytes of a file as all machines see them, None if there is none.
 
     Raises:
         StorageDown: The object store cannot be reached.

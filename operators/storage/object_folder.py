@@ -257,6 +257,6 @@ def _translated(url: str) -> Iterator[None]:
         raise StorageDown(
             f'storage "{url}" cannot be used',
             detail=f"{str(error).splitlines()[0]}.",
-            hint="Check that it is there, and what the environment of engine and workers says of credentials "
-            "and address.",
+            hint="Check that it exists, and that the environment of engine and workers has the right "
+            "credentials and address.",
         ) from error

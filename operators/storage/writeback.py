@@ -1,4 +1,4 @@
-"""Writeback: what was written to a large file goes to the disk while the batch goes on.
+"""Writeback: data of a large file is flushed to disk while the batch continues.
 
 The sync before a batch's commit then finds most of it there. Without a head start it took 0.25 s for ten
 million rows (many-keys, two cores); docs/reliability.md has the figures.

@@ -70,7 +70,7 @@ _KeyPair = tuple[str, str, str]
 
 @dataclass(slots=True)
 class _Conditions:
-    """The conjuncts of a query by what they become."""
+    """The conjuncts of a query by their use."""
 
     keys: dict[tuple[str, str], _KeyPair] = field(default_factory=dict)
     equal_times: list[tuple[tuple[str, str], exp.Expr]] = field(default_factory=list)
@@ -128,7 +128,7 @@ def refuse_backfill(query: Query, backfill: Backfill) -> None:
         raise UnsupportedCql(
             "backfill: state of a join of more than two streams is not supported yet",
             detail="Combinations of rows from before its activation are not held.",
-            hint="Write backfill: none: it gets all combinations of rows that come from then on.",
+            hint="Write backfill: none: the query then gets all combinations of rows that arrive later.",
             path=("backfill",),
         )
     if query.counts_rows:
@@ -293,7 +293,7 @@ def _add_key(scope: Scope, found: _Conditions, pair: tuple[str, str], node: exp.
             f'key columns "{scope.a.alias}.{a.name}" ({a.type}) and "{scope.b.alias}.{b.name}" ({b.type}) '
             "have different types",
             detail="int joins with bigint, and a decimal with a decimal; any other type with itself only.",
-            hint="Declare both columns with one type when the streams are registered. Beside another key, "
+            hint="Register both columns with one type. If the query has another key, too, "
             f"write CAST({scope.a.alias}.{a.name} AS {duckdb_type(b.type)}) = {scope.b.alias}.{b.name}.",
             location=at_expression(scope.text, node),
         )

@@ -12,8 +12,8 @@ overflows to NULL, literals are not folded as DuckDB folds them (decimals, doubl
 ``v > 1 OR v <= 1`` is not TRUE for NULL, and comparisons of one column are merged without regard to the type
 in which DuckDB compares them (2^53 and 2^53 + 1 are one double and two integers).
 
-Not every equal meaning is found: a plan shows the constants that people wrote, so ``i > 10`` and ``i >= 11``
-are two filters even of integers, and conditions that multiply out into much are left as they are.
+Not every equivalence is found. A plan shows the constants as written, so ``i > 10`` and ``i >= 11`` are two
+filters even of integers. Conditions whose normal form is very long are not normalized.
 """
 
 from __future__ import annotations

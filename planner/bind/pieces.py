@@ -1,4 +1,4 @@
-"""Conjuncts of a query's conditions, and the one kind of them that is told by its form: a join key."""
+"""Conjuncts of a query's conditions; a join key is the one kind recognized by its form."""
 
 from __future__ import annotations
 

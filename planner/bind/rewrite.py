@@ -315,7 +315,7 @@ def _check(
     *,
     selected: bool,
 ) -> None:
-    """Refuse a text that means more, or less, than what was asked for."""
+    """Refuse a text that means more or less than the request."""
     for name in ("a", "b"):
         side: SideName = "a" if name == "a" else "b"
         old, new = _bound_side(before, side), _bound_side(after, side)

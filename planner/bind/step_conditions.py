@@ -210,7 +210,7 @@ def _check_types(scope: StepScope, left: Origin, right: Origin, node: exp.Expr) 
         raise KeyTypeMismatch(
             f'key columns "{names[0]}" ({types[0]}) and "{names[1]}" ({types[1]}) have different types',
             detail="int joins with bigint, and a decimal with a decimal; any other type with itself only.",
-            hint="Declare both columns with one type when the streams are registered. Beside another key, "
+            hint="Register both columns with one type. If the query has another key, too, "
             f"write CAST({names[0]} AS {duckdb_type(types[1])}) = {names[1]}.",
             location=at_expression(scope.text, node),
         )

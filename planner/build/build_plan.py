@@ -283,8 +283,8 @@ def _probe(
             return Probe()
         raise InvalidProbe(
             f'the slices of family "{family.id}" cannot be searched by {probe_text(asked)}',
-            detail="Rings need a key, windows of time or of the order, and inner joins. In a next step, "
-            "pairs of theirs rest.",
+            detail="Rings need a key, windows of time or of the order, and inner joins. If a "
+            "next step joins their pairs, it has to keep them in its state.",
             hint="Write merge, or leave the family out.",
         )
     return asked

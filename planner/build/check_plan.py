@@ -260,7 +260,7 @@ def _check_bits_kept(
 def _meanings(
     family: FamilyPlan, queries: Iterable[PlannedQuery]
 ) -> Iterator[tuple[PlannedQuery, tuple[object, ...]]]:
-    """Yield queries of a family with what must never change under their ids: family, windows, filters."""
+    """Yield each query of a family with its properties that an id fixes: family, windows, filters."""
     sql_a = {f.bit: f.sql for f in family.filters_a}
     sql_b = {f.bit: f.sql for f in family.filters_b}
     for q in queries:

@@ -28,7 +28,7 @@ def choose_memory(family: FamilyPlan, objective: Objective, rates: FamilyRates) 
 
     Args:
         family: The family; one with windows has all its rows in memory.
-        objective: What is asked for, and the limit.
+        objective: The requested memory policy, and the limit.
         rates: What is known of the family.
 
     Returns:

@@ -1,4 +1,4 @@
-"""A chain that somebody asks for, boundary by boundary: to be costed beside those that strategies choose."""
+"""A chain given by its boundaries, to be costed beside those that strategies choose."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def explicit_chain(
         The one join that all queries share.
 
     Raises:
-        InvalidChain: Boundaries do not ascend, are not positive or do not end at the largest window, or there
-            are none.
+        InvalidChain: There are no boundaries, or they do not ascend, are not positive or do not end at the
+        largest window.
     """
     a = _chain(family, "a", boundaries_a_us, names["a"])
     return shared_join(family, a, _chain(family, "b", boundaries_b_us, names["b"]))
@@ -61,7 +61,7 @@ def _chain(
     if path[-1] != largest:
         raise InvalidChain(
             f"the chain of {name} ends at {_seconds(path[-1])}, not at the largest window",
-            hint=f"Let the last boundary be {_seconds(largest)}.",
+            hint=f"Make {_seconds(largest)} the last boundary.",
         )
     return chain_of_path(path, family.queries, side, weaker_filters(family, side))
 

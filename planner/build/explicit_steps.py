@@ -1,4 +1,4 @@
-"""Splits and merges that somebody asks for, of slices named by where they meet.
+"""Requested splits and merges of slices, which are named by the boundary at which they meet.
 
     chain of A   [0s, 10s) [10s, 30s)      split at 15s      [0s, 10s) [10s, 15s) [15s, 30s)
                                            merge at 10s      [0s, 15s) [15s, 30s)

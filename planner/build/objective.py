@@ -76,7 +76,7 @@ class Objective:
         oblivious_memory: AskedMemory | None = None,
         oblivious_memory_mb: float | None = None,
     ) -> Objective:
-        """Return the objective with what is not None put over it; pinned chains stay."""
+        """Return the objective with every argument that is not None replaced; pinned chains stay."""
         limit = self.oblivious_memory_mb if oblivious_memory_mb is None else oblivious_memory_mb
         return replace(
             self,

@@ -8,9 +8,9 @@
 
     work of a key in each of its f buckets  =  (resting rows + pairs) / f  +  male copies of all its rows
 
-The last term is what replicating costs. No key is to have more than a certain part of a bucket's mean work
-in one bucket; of several such parts, from none to a thirty-second, it takes the one that leaves the hottest
-bucket least to do. Keys that are not frequent are taken to spread evenly.
+The last term is what replicating costs. In one bucket, a key may have at most a certain fraction of a
+bucket's mean work. Of several fractions, from none to a thirty-second, the one is chosen that leaves the
+hottest bucket the least work. Keys that are not frequent are taken to spread evenly.
 
 This is not in the State-Slice paper; its male and female copies (§4.2) make it possible, see
 ``operators.kernels.fragments``.
@@ -96,7 +96,7 @@ def chosen_replication(family: Family | FamilyPlan, rates: FamilyRates) -> Repli
 
 
 def predicted_imbalance(family: Family | FamilyPlan, rates: FamilyRates, replication: Replication) -> float:
-    """Return the predicted work of the hottest bucket over the mean; 1 where nothing is known of the keys."""
+    """Return the predicted work of the hottest bucket over the mean; 1 if no keys are known."""
     given = dict(replication.heavy)
     fragments = [min(given.get(k.key, replication.every), rates.buckets) for k in rates.frequent]
     loads = KeyWork.of(family, rates).loads(np.array(fragments, dtype=np.int64))
@@ -162,7 +162,7 @@ def former_replications(previous: Plan | None) -> Mapping[str, Replication]:
 def departed_replications(
     former: Mapping[str, Replication], present: Collection[str], streams: Collection[Stream]
 ) -> tuple[tuple[str, Replication], ...]:
-    """Return what is kept of families without queries, for when they come back.
+    """Return the kept facts of families without queries, for their return.
 
     Args:
         former: Of all families so far, by id.

@@ -121,7 +121,7 @@ class CalibratedModel:
         )
 
     def verdict_terms(self, load: VerdictLoad) -> Terms:
-        """Return what the verdicts on rows cost, at the prices of like work.
+        """Return the cost of verdicts on rows, at the prices of similar work.
 
         A mark is a stored row. A verdict looks a row up among the marks, as a male is looked up in a segment.
         """

@@ -20,7 +20,7 @@ MARK_BYTES = 16.0
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """CPU cost per second of event time by what it is spent on, in the unit of its model.
+    """CPU cost per second of event time by purpose, in the unit of its model.
 
     Attributes:
         probe: Looking for partners in the slices.

@@ -62,7 +62,7 @@ class PaperModel:
 
     def __post_init__(self) -> None:
         if not self.c_sys >= 0:
-            raise ValueError(f"c_sys is {self.c_sys}, but an operator costs nothing at least")
+            raise ValueError(f"c_sys is {self.c_sys}, but must not be negative")
 
     def slice_terms(self, load: SliceLoad) -> Terms:
         """Return what a slice costs."""

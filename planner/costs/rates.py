@@ -275,7 +275,7 @@ def family_rates(
         family: The family.
         stream_a: Stream id of side a.
         stream_b: Stream id of side b.
-        profile: What is known of streams, filters and families.
+        profile: Statistics of streams, filters and families.
         horizon_s: Length for which an unbounded window is costed, seconds; longer if a bounded one is longer.
 
     Returns:

@@ -32,7 +32,7 @@ class RowClass:
 
     Attributes:
         rates: The side.
-        one_of: Filters of which a row of the class passes one; None among them is passed by all.
+        one_of: Filters of which a row of the class passes at least one; None among them stands for every row.
         none_of: Filters of which it passes none.
         whole: Whether rows come that serve no query, too (selection pull-up).
         split: Whether it is a class of a split stream.
@@ -77,7 +77,7 @@ class RowClass:
         return cache(lambda bit: self.share(frozenset({bit}), whole=False))
 
     def kept(self, reaching: Sequence[Bits]) -> list[Bits]:
-        """Return the filters of which a row passes one in a slice, given those of the queries that reach it.
+        """Return filters of which every row in a slice passes one, given those of the queries there.
 
         Of a split side only the class comes: its filters say more than those of the queries.
         """

@@ -17,7 +17,7 @@ _DIGITS = 12
 
 
 def family_costs(report: FamilyReport) -> dict[str, Any]:
-    """Return what a family costs and why it is joined as it is.
+    """Return the cost of a family and the reason for its strategy.
 
     Args:
         report: The report.

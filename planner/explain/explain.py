@@ -1,4 +1,4 @@
-"""Why a family is joined as it is: what every strategy costs, and the term that decides between two of them.
+"""The reason for a family's strategy: the cost of every strategy, and the term that decides between two.
 
     FamilyPlan ── STRATEGIES ── joins of each ── family_cost ── Cost ── decisive ── Decision
 
@@ -180,7 +180,7 @@ def explain_family(
 def decisive(
     chosen: Alternative, other: Alternative, model: CostModelName, *, by_memory: bool = False
 ) -> Decision | None:
-    """Return the term that contributes most to what sets one alternative apart from another.
+    """Return the term that contributes most to the difference between two alternatives.
 
     Args:
         chosen: The one.

@@ -2,7 +2,7 @@
 
     {"streams": {"A": {"rate": 50}}, "filters": {"A.v < 0.2": 0.2}, "join_selectivity": 0.025}
 
-A filter is bound as a query's condition is, so that it is found by what it means, however it is written.
+A filter is bound like a query's condition, so that filters are compared by meaning, not by text.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ def _filter(text: str, queries: tuple[Query, ...], by_name: Mapping[str, Stream]
         written = [predicate_text(sql or "", stream) for (_, sql), stream in known.items()]
         raise UnknownStatistic(
             f'no query has the filter "{text}"',
-            detail="The condition of a query on one stream is one filter, all its parts together.",
+            detail="All conditions of a query on one stream together are one filter.",
             hint=nearest_or_known(text, written, "filter"),
             path=path,
         )

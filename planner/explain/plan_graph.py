@@ -255,7 +255,7 @@ class _FamilyDrawing:
         return ", ".join(part for part in parts if part is not None)
 
     def _entry(self, join: JoinPlan, side: SideName) -> str:
-        """Return what a row needs to enter a join: the first slice's filter and its part of the stream."""
+        """Return the condition to enter a join: the first slice's filter and its part of the stream."""
         parts = [self._keep(join, side, 1)]
         if join.partition is not None and join.partition.side == side:
             parts.append(partition_text(join.partition, {q.id: q.name for q in self.family.queries}))

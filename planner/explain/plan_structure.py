@@ -1,4 +1,4 @@
-"""The structure of a plan as a small document: what a drawing needs, however many queries there are.
+"""The structure of a plan as a small document: all that a drawing needs, at any number of queries.
 
 The document of ``GET /plan`` names the queries of every slice, so a thousand queries with a thousand windows
 are a million names. Here a query has its windows; it reaches the slices that start before they end.

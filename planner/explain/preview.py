@@ -92,7 +92,7 @@ def preview(
         held: Rows that the slices of ``previous`` hold; None where nobody has counted them.
         held_bytes: The same in encoded bytes.
         left: Boundaries that departed queries left, by family id.
-        keep: Ids of families whose joins stay as they are while their queries do.
+        keep: Ids of families whose joins stay unless their queries change.
 
     Returns:
         The preview.
@@ -131,7 +131,7 @@ def explain_plan(plan: Plan, profile: Profile, models: CostModels) -> dict[str, 
 
 
 def moved(previous: Plan | None, held: HeldRows | None, steps: Sequence[Primitive]) -> float | None:
-    """Return how much of what is held changes its slice, at most; None where nobody has counted it.
+    """Return an upper bound on the held rows that change slices; None if they were not counted.
 
     Args:
         previous: Plan in force; None before the first.

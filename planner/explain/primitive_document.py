@@ -122,7 +122,7 @@ def _head(step: Primitive, names: _Names) -> dict[str, Any]:
 
 
 def _facts(step: Primitive, names: _Names) -> dict[str, Any]:
-    """Return what a primitive says beyond where, and the same in words."""
+    """Return the facts of a primitive besides its place, and the same in words."""
     text = names.families[step.family]
     match step:
         case SetFilter(side=side, w_start_us=start, w_end_us=to, keep=keep):

@@ -1,4 +1,4 @@
-"""Band of a family without a key: the range in which a column of one side lies in every pair.
+"""Band of a family without a key: the range that contains a column of one side in every pair.
 
 The residual of every query must bound the same column by the same columns (``predicates.limits``). The band
 uses the widest of their offsets. So it may let in pairs that no query has, and never leaves out a pair of a

@@ -1,7 +1,7 @@
 """Conjunctive and disjunctive normal form of conditions whose leaves are sets of values.
 
 A clause is a condition by subject, any of which has to hold; a term one, all of which have to. Atoms of one
-subject are one atom: in a clause the union of their values, in a term the intersection.
+subject are combined into one: in a clause by the union of their values, in a term by the intersection.
 
     ("v" > 1 AND "w" = 0) OR "v" < 0
     clauses   {v <> [0, 1]} and {w = 0, v < 0}           terms   {v > 1, w = 0} or {v < 0}

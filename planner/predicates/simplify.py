@@ -88,7 +88,7 @@ def _all(all_of: Sequence[Group]) -> Condition:
 
 
 def _reduced(all_of: list[Group]) -> list[Group]:
-    """Return clauses without what the other clauses say already.
+    """Return clauses without those that the other clauses imply.
 
     A clause of one atom holds for every row that passes: other clauses that follow from it are dropped, and
     so are their atoms that it excludes, which may leave one more atom alone. Of the values that it excludes

@@ -109,7 +109,7 @@ class ValueSet:
 
     @property
     def inverse(self) -> ValueSet:
-        """The values that are not in it; NULL as it was."""
+        """The complement of the values; NULL is unchanged."""
         return ValueSet(self.cuts, not self.low, self.null)
 
     @property

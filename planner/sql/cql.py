@@ -465,8 +465,8 @@ class CqlParser(parser.Parser):
             return
         raise CqlSyntaxError(
             "an interval has a constant length",
-            detail="Its number is written out, and is not computed from columns.",
-            hint=f"Write INTERVAL '5' {unit.text}. In a condition that is not a bound of a window "
+            detail="Its number must be a literal. It cannot be computed from columns.",
+            hint=f"Write INTERVAL '5' {unit.text}. In a condition that does not bound a window, "
             f"CAST(x AS INT) * INTERVAL '1' {unit.text} is possible.",
             location=at_offsets(self.sql, self._curr.start, unit.end + 1),
         )

@@ -423,7 +423,7 @@ def _refuse_one(text: str, tables: list[exp.Table]) -> None:
 
 
 def _refuse_with_many(text: str, select: exp.Select, tables: list[exp.Table], tokens: list[Token]) -> None:
-    """Refuse what a join of more than two streams cannot have."""
+    """Refuse clauses that a join of more than two streams cannot have."""
     if len(tables) > MOST_STREAMS:
         raise UnsupportedCql(
             f"a join of more than {MOST_STREAMS} streams is not supported",

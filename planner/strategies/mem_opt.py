@@ -27,7 +27,7 @@ def mem_opt(family: Family, rates: FamilyRates, model: CostModel) -> tuple[JoinP
 
     Args:
         family: Queries and their filters.
-        rates: Not needed: the state is minimal whatever they are.
+        rates: Unused: the state is minimal for any rates.
         model: Not needed.
 
     Returns:

@@ -7,10 +7,10 @@ Cost of a step, CPU seconds per second of event time:
     rows            λ_c that are packed and inserted, and λ_d that are inserted
     exchange        λ_d packed once more, and a file of each bucket for each batch
 
-Rows held: λ_d H_d + λ_c W_c. A row of an intermediate expires when a later row is in the window of one of
-its rows no more, so it is held for less than W_d (``OrderRates.held_s``). A first step that runs already
-costs only what is new in the windows of this query. A step that joins a group inserts and holds its rows in
-the same way.
+Rows held: λ_d H_d + λ_c W_c. A row of an intermediate expires when no later row can be in the windows of all
+its rows, so it is held for less than W_d (``OrderRates.held_s``). A first step that runs already costs only
+what is new in the windows of this query. A step that joins a group inserts and holds its rows in the same
+way.
 
 Rows of an intermediate that do not rest are neither inserted nor held. They are made again for new rows of
 the stream that joins, as in an MJoin. Of N rows of A that rest, λ_c N S are looked at. In a batch of length

@@ -1,4 +1,4 @@
-"""Clients of a service: what proves who they are, and what they may do.
+"""Clients of a service: their credentials and permissions.
 
 Doors: api_keys, principal, tokens.
 """

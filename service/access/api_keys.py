@@ -2,7 +2,7 @@
 
 The hash is made with Argon2id (RFC 9106), which takes about 50 ms, so that a stolen catalog does not give the
 keys away. A verified key is recognised by its SHA-256 from then on, which is kept in memory only. Once a
-second the catalog is asked whether the key is still good.
+second the catalog is queried for whether the key is still valid.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class _Verified:
 
     Attributes:
         key: As the catalog had it.
-        until_s: The catalog is asked again then, monotonic clock.
+        until_s: Time of the next query to the catalog, monotonic clock.
     """
 
     key: ApiKey

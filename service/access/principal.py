@@ -1,4 +1,4 @@
-"""A client whose identity is proved, and what it may do."""
+"""An authenticated client, and its permissions."""
 
 from __future__ import annotations
 

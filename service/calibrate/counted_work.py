@@ -1,4 +1,4 @@
-"""The work that a run did, by its counters: what the constants are fitted to."""
+"""The work of a run by its counters, to which the constants are fitted."""
 
 from __future__ import annotations
 

@@ -3,8 +3,8 @@
     manifest ── rows of A take 110 MB, the cap is 100 MB ──┬─ evict: control record "horizon of A is t"
                                                            └─ stop: its longest queries are paused
 
-A horizon is at an event time below which rows that take the excess lie, and a tenth of the cap besides, so
-that not every batch brings one. It is never above the watermark of its stream: no row that is still to come
+A horizon is the event time below which the rows lie that make up the excess and another tenth of the cap, so
+that not every batch causes one. It is never above the watermark of its stream: no row that is still to come
 and is not late is older.
 
 Nothing is judged twice: a horizon in the log must be in force before the next one, and so must the plan
@@ -103,7 +103,7 @@ class StateCaps:
 
 
 def horizon_for(held: Iterable[HeldTimes], excess: float) -> int:
-    """Return an event time below which rows that take so many bytes lie.
+    """Return an event time below which the rows take this many bytes.
 
     Args:
         held: Event times of the rows of one stream, per bucket; not empty.

@@ -292,7 +292,9 @@ def repair(
             metavar="DATA_DIR", help="Directory of a service, or output of a run.", show_default=False
         ),
     ],
-    yes: Annotated[bool, typer.Option("--yes", help="Do it; without it nothing is changed.")] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Repair; without this option nothing is changed.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Say what is wrong with a data directory that does not start, and repair it if that is possible."""
@@ -349,11 +351,11 @@ def move(
     data_dir: DataDirOption = None,
     to: Annotated[
         str | None,
-        typer.Option(help="URL of the storage that it goes on with, such as s3://bucket/prefix."),
+        typer.Option(help="URL of the storage to use from then on, such as s3://bucket/prefix."),
     ] = None,
     catalog_url: Annotated[
         str | None,
-        typer.Option(help="URL of the catalog that it goes on with.", show_default="SQLite in DIR"),
+        typer.Option(help="URL of the catalog to use from then on.", show_default="SQLite in DIR"),
     ] = None,
     buckets: Annotated[
         int | None, typer.Option(min=1, help="Buckets to hash the state into.", show_default="as many as now")

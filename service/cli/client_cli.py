@@ -37,7 +37,7 @@ CqlArgument = Annotated[str | None, typer.Argument(metavar="[CQL]", show_default
 FileOption = Annotated[
     str | None, typer.Option("--file", "-f", metavar="FILE", help="File with the CQL text; - is stdin.")
 ]
-WaitOption = Annotated[float | None, typer.Option(help="Wait so many seconds for the change to take effect.")]
+WaitOption = Annotated[float | None, typer.Option(help="Seconds to wait for the change to take effect.")]
 
 query_commands = typer.Typer(help="Queries of the running service.", no_args_is_help=True)
 stream_commands = typer.Typer(help="Streams of the running service.", no_args_is_help=True)

@@ -9,7 +9,7 @@ import typer
 from service.cli.options import DataDirOption, JsonOption, echo_for_programs, sayer
 from service.config.settings import load_settings
 
-key_commands = typer.Typer(help="Keys of clients of a service.", no_args_is_help=True)
+key_commands = typer.Typer(help="API keys for the clients of a service.", no_args_is_help=True)
 
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", show_default=False)]
 

@@ -63,7 +63,7 @@ def plan_text(
         strategy: Rules over the file's strategy.
         cost_model: Model that decides.
         c_sys: C_sys of the paper's model.
-        statistics: File of statistics that rule over those sampled from the inputs.
+        statistics: File of statistics that override those sampled from the inputs.
         chain: Boundaries to be costed beside the strategies.
         tell: Called with a warning for each input that is left out of the plan.
 

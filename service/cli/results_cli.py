@@ -40,10 +40,10 @@ def query_results(
     name: NameArgument,
     after: Annotated[str | None, typer.Option(help="Cursor of the last row that was read.")] = None,
     limit: Annotated[
-        int | None, typer.Option(help="Most rows that are shown.", show_default="100, all with --out")
+        int | None, typer.Option(help="Maximum number of rows to show.", show_default="100, all with --out")
     ] = None,
     form: Annotated[
-        RowsForm, typer.Option("--format", help="Their form; parquet and arrow need --out.")
+        RowsForm, typer.Option("--format", help="Output format; parquet and arrow need --out.")
     ] = RowsForm.NDJSON,
     follow: Annotated[
         bool, typer.Option("--follow", help="Print all results, and go on until the query is removed.")

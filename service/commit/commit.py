@@ -201,8 +201,8 @@ def check_seen(folder: Folder, files: Sequence[ResultFile], etags: Mapping[str, 
             there = "no such file" if found is None else _facts(found.bytes, found.etag)
             raise StorageDiffers(
                 f'the engine does not see file "{file.path}" as a worker has written it',
-                detail=f"The worker has written {_facts(file.bytes, etag)}, in the engine's "
-                f"{place_of(folder)} is {there}.",
+                detail=f"The worker wrote {_facts(file.bytes, etag)}; in the engine's "
+                f"{place_of(folder)} there is {there}.",
             )
 
 

@@ -4,7 +4,7 @@
     thread "commits"                    └── look ── tell ──┐
     event loop                            heard ── wait ───┴── look for results
 
-The thread looks while somebody listens, and at nothing else than the number of the last batch.
+The thread polls only while there are listeners, and only for the number of the last batch.
 """
 
 from __future__ import annotations

@@ -72,7 +72,7 @@ class ReportAddress:
         """Return a connection, which both sides trust.
 
         Raises:
-            OSError: The other end of the connection is gone.
+            OSError: The peer has closed the connection.
         """
         if self.path is not None:
             return Client(self.path, family="AF_UNIX", authkey=self.key)
@@ -159,7 +159,7 @@ class Reports:
         self._thread.start()
 
     def close(self) -> None:
-        """Take no more reports; a commit in hand ends first."""
+        """Accept no more reports; a commit in progress ends first."""
         with self._lock:
             if self._closed:
                 return

@@ -1,8 +1,8 @@
-"""The routes that the engine knows: a batch says only what it brings.
+"""The routes that the engine knows; a batch reports only new ones.
 
 A route is the same set of queries forever, so almost all routes of a batch were there in the one before, and
-buckets tell the sets of the others alone (``commit.reports``). What is known is kept as tables of bits over
-the queries of the plan that brought it.
+buckets tell the sets of the others alone (``commit.reports``). Known routes are kept as bit tables over the
+queries of the plan that introduced them.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ class RouteDictionary:
 
 
 def _by_queries(tables: Iterable[RouteTable]) -> _Tables:
-    """Gather tables of the same queries."""
+    """Concatenate route tables of the same queries."""
     gathered: dict[tuple[int, ...], list[RouteTable]] = {}
     for table in tables:
         gathered.setdefault(table.sets.queries, []).append(table)

@@ -130,7 +130,7 @@ class SparkLog:
         return self.commits / str(batch + self.ahead())
 
     def leftovers(self) -> tuple[Path, ...]:
-        """Return the files that writers of entries left half written; nobody reads them."""
+        """Return files of log entries that were left half written; nobody reads them."""
         found = (path for directory in (self.offsets, self.commits) for path in _listed(directory))
         return tuple(path for path in found if _LEFTOVER.fullmatch(path.name))
 

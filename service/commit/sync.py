@@ -1,4 +1,4 @@
-"""Syncing: what the catalog is about to name is on disk before.
+"""Syncing: files are on disk before the catalog names them.
 
 One call syncs a whole file system, whoever wrote to it: a batch writes tens of files in several processes,
 and for each of them ext4 would commit its journal once (docs/reliability.md has the figures).

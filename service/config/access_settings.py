@@ -30,7 +30,7 @@ class AccessSettings(SettingGroup):
         require_keys: Whether a key is asked for on a loopback address, too, as behind a proxy.
         allowed_hosts: Further names of this service in ``Host`` and ``Origin``, with commas between them.
         trusted_proxies: Addresses and networks of proxies that say from where requests come, with commas
-            between them; what others say in ``X-Forwarded-For`` and ``X-Forwarded-Proto`` is not believed.
+            between them; ``X-Forwarded-For`` and ``X-Forwarded-Proto`` from other addresses are ignored.
         tls_cert: Certificate chain of the service, PEM; with it the API speaks TLS.
         tls_key: Its private key, PEM; None: it is in the same file.
         tls_client_ca: Certificates that sign those of clients, PEM; with it a client must have one.

@@ -182,7 +182,7 @@ class DataDir:
         return usual if self.storage is None else self.storage.folder(name)
 
     def check_writable(self) -> None:
-        """Refuse a directory of which something may not be written.
+        """Refuse a directory with a part that is not writable.
 
         Raises:
             DataDirUnusable: It says what.

@@ -69,8 +69,9 @@ def new_consumer(
     Args:
         cluster: The brokers.
         options: Further options of the library.
-        refusals: Takes why a connection came to nothing: a certificate, a password. The library repeats a
-            request until its time is over, and then tells of that alone. Filled while messages are asked for.
+        refusals: Receives the reason why a connection failed: a certificate, a password. The library repeats
+            a request until its time is over, and then tells of that alone. Filled while messages are asked
+            for.
 
     Raises:
         KafkaUnsupported: The library is not installed.

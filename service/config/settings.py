@@ -252,7 +252,7 @@ class IngestSettings(SettingGroup):
     """Back-pressure: when posted events are refused, and input waits. 0 sets no limit.
 
     Attributes:
-        backlog_rows: Rows of a stream that no batch has read, from which on no more are taken.
+        backlog_rows: Most unread rows of a stream; beyond that, no more are accepted.
         backlog_mb: The same in MB, as the event log keeps them.
         min_free_mb: Free space of the data directory's file system below which no events are taken, MB; below
             half of it batches take no input; None: 1024, or 5% of a file system below 20 GB.

@@ -3,16 +3,16 @@
 Equation 1 is a join that keeps whole windows of both streams, λ W rows of each, and lets every arriving row
 look at the opposite window; filters come after the join. The paper shares it and adds a router; without
 sharing, for which the paper has no equation, each query has one such join and needs no router. A second
-reckoning puts the filters before the join, so that a window keeps only rows that pass.
+estimate puts the filters before the join, so that a window keeps only rows that pass.
 
 The paper takes λ as constant. Flights are not: none leave at 3 in the morning. So λ W is not multiplied but
 counted, in the same tables, at the watermarks of the same batch as the shared state beside it. Of the rows of
 a window only those of the same key count as compared, since an index finds them; the paper's nested loops
 look at the others too.
 
-A query that asks for absence is reckoned as the join whose pairs decide it, with whole windows: each of its
-rows stays for its window, whether or not it has found a partner. Of a query over three streams only the first
-step is reckoned, which joins two of them.
+An outer, semi or anti join is costed as the join whose pairs decide it, with whole windows: each row stays
+for its window, whether or not it has a partner. Of a query over three streams only the first step, which
+joins two of them, is costed.
 
 Source: State-Slice (VLDB 2006), §3.1, Equation 1.
 """

@@ -169,8 +169,8 @@ class ConstraintsDocument(_ContractPart):
     )
     ordered: dict[str, Annotated[int, Field(ge=0, le=2**62)]] = Field(
         default_factory=dict,
-        description="Columns of whole numbers that rise, each with the most by which a value may be less "
-        "than the greatest one before it. What is further behind does not come any more.",
+        description="Rising columns of whole numbers, each with the largest amount by which a value may be "
+        "less than the greatest one before it. No row further behind comes later.",
     )
 
     def to_value(self, stream: str, columns: Sequence[Column]) -> Constraints:

@@ -251,7 +251,8 @@ class MigrationDocument(BaseModel):
     )
     probe: str | None = Field(
         default=None,
-        description="How slices are searched where a family has no way of its own: `auto`, `merge`, `loops` "
+        description="How slices are searched in families without a setting of their own: `auto`, `merge`, "
+        "`loops` "
         "or `hash(N)`.",
     )
     invalidation: Invalidation | None = Field(
@@ -260,7 +261,8 @@ class MigrationDocument(BaseModel):
     )
     family_probes: dict[str, ProbeDocument | None] = Field(
         default_factory=dict,
-        description="How the slices of single families are searched, by key or id; null takes a way away.",
+        description="How the slices of single families are searched, by key or id; null removes a family's "
+        "setting.",
     )
     family_punctuations: dict[str, PunctuationsPolicyDocument | None] = Field(
         default_factory=dict,
@@ -286,7 +288,7 @@ class MigrationDocument(BaseModel):
     )
     rollback_to: Annotated[int, Field(ge=1)] | None = Field(
         default=None,
-        description="Plan version whose strategies and chains come back, for the queries of now.",
+        description="Plan version whose strategies and chains to restore, for the present queries.",
     )
     on_leave: Annotated[Any, PlainValidator(_leave_policy), WithJsonSchema(_LEAVE_SCHEMA)] | None = Field(
         default=None,

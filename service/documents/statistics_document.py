@@ -76,7 +76,7 @@ class StatisticsDocument(_StatisticsDocument):
 
 
 def _by_stream(value: Any) -> Any:
-    """Let one list stand for both streams (``Any``: pydantic judges what it is)."""
+    """Let one list stand for both streams (``Any``: pydantic validates it)."""
     return {_BOTH: value} if isinstance(value, list) else value
 
 

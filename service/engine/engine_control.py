@@ -4,7 +4,7 @@
     API    <── setting "engine_status" ── status     engine   writes it whenever it changes
            <── the lease: whether there is an engine
 
-A wish outlives engines: one that begins while the engine is to be paused does not start its job.
+A request outlives engines: an engine that starts while a pause is requested does not start its job.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class EngineControl:
     _seen: tuple[Lease | None, float] = field(default=(None, 0.0), init=False)
 
     def status(self) -> EngineStatus:
-        """Return the engine's status; ``stopped`` if nobody holds the lease, or renews it any more."""
+        """Return the engine's status; ``stopped`` if nobody holds the lease or still renews it."""
         lease, now_s = self.store.lease.current(), self.clock_s()
         found = _read(self.store, _STATUS, EngineStatus)
         if lease is None or not lease.token:
@@ -131,7 +131,7 @@ class EngineControl:
         return found
 
     def want(self, state: WantedState, *, restart: bool = False) -> None:
-        """Say what the engine is to do, and wait a while until it has done so, if there is one.
+        """Request an action of the engine, and wait a while for it if an engine is active.
 
         Args:
             state: Wanted state.
@@ -155,8 +155,8 @@ class EngineControl:
             if not status.skippable:
                 raise NothingToSkip(
                     "no batch can be skipped",
-                    detail=f"The batch after {batch - 1} has failed {status.failures} times the same way, of "
-                    f"{MAX_FAILURES_AT_A_BATCH} that show that it will fail again.",
+                    detail=f"The batch after {batch - 1} has failed {status.failures} times in the same way; "
+                    f"it can be skipped after {MAX_FAILURES_AT_A_BATCH} times.",
                     hint="GET /api/v1/engine says what the job does.",
                 )
             voided = VoidedBatch(batch, stream_ids, status.error or "", actor, wall_clock_us())

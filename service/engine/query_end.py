@@ -29,7 +29,7 @@ class RunningQuery(Protocol):
     """Interface of a streaming query that the engine uses."""
 
     def wait(self, seconds: int) -> bool:
-        """Wait for its end; return whether it came, or raise what it failed with."""
+        """Wait for its end. Return whether it ended, or raise its error."""
 
     def thread_lives(self) -> bool:
         """Return whether the thread that runs its batches does."""

@@ -30,7 +30,7 @@ def spark_errors() -> tuple[type[Exception], ...]:
 
 
 def trace_of(error: Exception) -> str:
-    """Return what an error of Spark says, and what it says of its causes."""
+    """Return the message of an error of Spark, and those of its causes."""
     from pyspark.errors.exceptions.captured import CapturedException
 
     return with_causes(str(error), error._stackTrace if isinstance(error, CapturedException) else "")
@@ -52,7 +52,7 @@ def is_of_state(trace: str) -> bool:
 
 
 def reason_of(error: Exception, trace: str) -> str:
-    """Return what a person can use of an error of Spark: the innermost cause, or the first line."""
+    """Return the useful part of an error of Spark: the innermost cause, or the first line."""
     from py4j.protocol import Py4JError, Py4JNetworkError
 
     if isinstance(error, OSError) and disk_failed(error) is not None:

@@ -215,7 +215,7 @@ def compare(engine: Worker, workers: Sequence[Worker], began_us: int, ended_us: 
             raise WorkerDiffers(
                 f'the clock of worker "{worker.host}" differs from the engine\'s by {skew_s:.0f} s',
                 detail=f"At most {MOST_SKEW_US // 1_000_000} s are allowed.",
-                hint="Let all machines take their time from one NTP server.",
+                hint="Synchronize the clocks of all machines with one NTP server.",
             )
 
 

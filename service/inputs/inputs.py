@@ -3,9 +3,10 @@
 Nothing here has side effects, and `Inputs.partitions` of ranges gives the same partitions whenever it is
 asked, also on replay: it reads only what the catalog and the event log hold durably.
 
-A stream's part of a batch is cut for the tasks that run at a time, and no further. Rows that a bucket gets
-from one task are sorted and can be stored as they are; rows from several tasks are merged and written again.
-Measured over many-keys with batches of four million rows, two cores: 8.5 s in tasks of half a million rows,
+A stream's part of a batch is cut into as many pieces as tasks run at once, and no more. Rows that a bucket
+gets from one task are sorted and can be stored as they are; rows from several tasks are merged and written
+again. Measured over many-keys with batches of four million rows, two cores: 8.5 s in tasks of half a million
+rows,
 6.5 s in one for each stream.
 """
 

@@ -73,7 +73,7 @@ def read_partition(
         InputChanged: A file was changed after it was listed.
         CorruptInput: A file's body cannot be read; it names the position to set aside.
         EventLogDown: The event log cannot be read.
-        MessagesLost: A topic does not have the messages any more.
+        MessagesLost: A topic no longer has the messages.
         MessageRejected: A message is not an event, and the stream refuses such.
         KafkaDown: Brokers do not answer.
     """

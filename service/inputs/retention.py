@@ -1,4 +1,4 @@
-"""Retention of input: what no batch can read again goes.
+"""Retention of input: input that no batch can read again is dropped.
 
     posted events   0 x x x x x x x x | a b c d e f g h i j | k ..        x: dropped
                                       |<- batches that may replay ->|
@@ -66,7 +66,7 @@ class InputRetention:
     _removed_at: dict[int, int] = field(default_factory=dict, init=False)
 
     def run_once(self, now_us: int) -> tuple[int, int]:
-        """Drop what it is time for; return how many events and how many listed files went."""
+        """Drop input that is due; return the numbers of dropped events and of dropped listed files."""
         if not is_due(self._looked_us, now_us, self.interval_s):
             return 0, 0
         self._looked_us = now_us

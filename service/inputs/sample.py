@@ -1,4 +1,4 @@
-"""Samples of streams for the planner: a bounded number of rows, spread over what is there to read.
+"""Samples of streams for the planner: a bounded number of rows, spread over the available input.
 
     catalog     listed files, posted events and generators of a service or a run
     workload    files as they lie, and generators, where there is no catalog

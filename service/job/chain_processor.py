@@ -109,7 +109,7 @@ _workers: dict[str, _Worker] = {}
 
 
 def forget_checkpoint(checkpoint_id: str) -> None:
-    """Let go of what this process keeps of a checkpoint that nobody goes on with."""
+    """Release the memory of this process for a checkpoint that is no longer used."""
     _workers.pop(checkpoint_id, None)
 
 

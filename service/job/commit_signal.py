@@ -46,7 +46,7 @@ class CommitSignal:
         return cls((*(f"{url.removeprefix(_SQLITE)}-wal" for url in urls), *files))
 
     def signs(self) -> Signs:
-        """Return how the files look; take them before looking for what a commit may bring."""
+        """Return the signature of the files; take it before looking for changes by a commit."""
         return tuple(_sign(file) for file in self.files)
 
     def wait(self, signs: Signs, until_s: float) -> bool:

@@ -54,7 +54,7 @@ class RowFiles:
 def read(
     partition: InputPartition, bucket_keys: Sequence[int], row_files: RowFiles | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """Read one partition and yield a payload per bucket, and one that says when that began and what it took.
+    """Read one partition and yield a payload per bucket, and one with the start and duration of the reading.
 
     Args:
         partition: What to read.

@@ -43,7 +43,7 @@ class PackPartition(InputPartition):
         late_bound_us: Watermark of the stream at the start of the batch, or None.
         records: The batch's control records (``compressed``), in its first partition: a task of their own
             would cost 20 ms.
-        senders: Buckets that have sent pairs to others in the batch before, likewise.
+        senders: Buckets that sent pairs to others in the previous batch, likewise.
     """
 
     order: int

@@ -366,7 +366,7 @@ class SluiceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._sizing
 
     def _room(self, last: BatchManifest | None, unknown: int) -> int:
-        """Return how many rows like the last batch's fit into the JVM, ``unknown`` if it tells nothing."""
+        """Return how many rows like the last batch's fit into the JVM, ``unknown`` if it reports nothing."""
         rows = 0 if last is None else sum(s.rows for s in last.streams)
         size = None if last is None or not rows else packed_bytes(last)
         if size is None:
@@ -376,8 +376,9 @@ class SluiceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _cuts_change_nothing(self, streams: Sequence[Stream], inputs: Inputs) -> bool:
         """Return whether results are the same wherever the batches of streams end.
 
-        A service takes what came meanwhile: its cuts follow the clock anyway. A bounded run gives the same
-        results each time and after each crash, so they may where no row is late because of them.
+        A service takes all rows that came meanwhile, since its batches depend on the clock anyway. A bounded
+        run gives the same results each time and after each crash, so they may where no row is late because of
+        them.
         """
         if not self._bounded:
             return True

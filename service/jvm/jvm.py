@@ -49,7 +49,7 @@ class Jvm:
     Attributes:
         process: Its process.
         directory: Where it writes its address, and where the fork server listens.
-        log_file: Where both write what they have to say.
+        log_file: Where both write their output.
         fork_server: The process that its Python processes are forked from, once it was started.
     """
 
@@ -127,7 +127,7 @@ def launch(spark: SparkSettings, log_file: Path) -> Jvm:
 
     Args:
         spark: Master, memory and further configuration.
-        log_file: Where the JVM and its Python processes write what they have to say.
+        log_file: Where the JVM and its Python processes write their output.
 
     Raises:
         JavaMissing: No Java 17 or newer is found.

@@ -1,4 +1,4 @@
-"""``sluice repair``: say what is wrong with a data directory and what would mend it; with --yes do it."""
+"""``sluice repair``: report the faults of a data directory and how to repair them; with --yes repair it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from service.recovery.repair import find_repair
 def repair(
     directory: Path, storage: StorageSettings, spark: SparkSettings, *, yes: bool, say: Callable[[str], None]
 ) -> dict[str, Any]:
-    """Repair a data directory, or say what the repair would be.
+    """Repair a data directory, or describe the repair.
 
     Args:
         directory: Data directory of a service, or output directory of a run.

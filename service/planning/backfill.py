@@ -7,8 +7,8 @@ were, the lives of the family's queries tell, without any plan:
     q1 (k)    |-------------------|            and needs it, rows of versions 1 and 2 lack it, as long as one
     q2 (v)              |----------------->    of them is in its window
 
-Rows that its window cannot reach any more do not count, and neither do those from before the family last had
-no query, since its state went with that one.
+Rows beyond the reach of its window do not count. Neither do rows from before the family last had no query,
+because the state was dropped with the last query.
 """
 
 from __future__ import annotations

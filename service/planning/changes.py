@@ -2,8 +2,8 @@
 
     changes ── resolve: what each means now, all faults at once ── record: queries leave and enter ── one plan
 
-Resolving reads only. It is done before the transaction, so that parsing and sampling hold nobody up, and
-again inside it, where what was parsed is used again unless the streams have changed meanwhile.
+Resolving reads only. It is done before the transaction, so that parsing and sampling block no other writer,
+and again inside it. There the parsed queries are reused unless the streams have changed meanwhile.
 """
 
 from __future__ import annotations
@@ -71,10 +71,10 @@ class ChangeStep:
 
     Attributes:
         change: The change.
-        record: The query as it is; None if it is to come.
+        record: The present query; None if it is to be added.
         draft: The query that enters, without its id; None if none does.
         effective: Whether anything about the plan is not so already.
-        sink: The sink that the query gets, or that it gets none; None leaves it as it is.
+        sink: Change of the query's sink: a new sink or none; None leaves the sink as it is.
     """
 
     change: Change
@@ -398,7 +398,7 @@ def _series(step: ChangeStep) -> int | None:
 
 
 def _left(store: Store, step: ChangeStep, version: int) -> QueryRecord | None:
-    """Let the query of a step leave, where it does; return it as it is then, None where there is none yet."""
+    """Remove the query of a step, if the step does that. Return it, None if there is none yet."""
     record = step.record
     if record is None or not step.effective:
         return record

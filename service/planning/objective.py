@@ -1,12 +1,12 @@
 """The objective in force: from the settings, changed by migrations, stored in the catalog.
 
-settings (per service)  <  workload file  <  migration  <  request or option        the later one rules
-a family's own strategy rules over the general one, wherever it comes from
+settings (per service)  <  workload file  <  migration  <  request or option        the later one overrides
+a family's own strategy overrides the general one, wherever it comes from
 
 A migration changes the objective in force, which the catalog keeps (setting ``objective``): it survives a
-restart with the same settings; settings whose strategies, probe or memory differ from those of the last start
-rule again.
-Cost model, C_sys, partitioning and the limit of memory are always those of the settings, or of the workload.
+restart with the same settings; settings override it if their strategies, probe or memory differ from those of
+the last start. Cost model, C_sys, partitioning and the limit of memory are always those of the settings, or
+of the workload.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ def take_settings(store: Store, base: Objective) -> bool:
         base: Objective of the settings.
 
     Returns:
-        Whether they rule now although another objective was in force. Its pinned chains are given up then;
+        Whether they replace the objective that was in force before. Its pinned chains are given up then;
         ``on_leave`` and policies of punctuations, which no setting says, stay.
     """
     found = _stored(store)

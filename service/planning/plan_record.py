@@ -1,4 +1,4 @@
-"""Permanent record of a plan version: strategies, chains that no strategy gives back, steps.
+"""Permanent record of a plan version: strategies, chains that no strategy reproduces, steps.
 
 It is compact, since a service makes thousands of versions: of the chains only those that were weighed or cut
 by hand, of the steps their short form.
@@ -42,7 +42,7 @@ class PlanRecord:
 
 
 def record_of(previous: Plan | None, plan: Plan, objective: Objective) -> PlanRecord:
-    """Return what the history keeps of a version.
+    """Return the history's record of a version.
 
     Args:
         previous: The version before; None before the first.

@@ -69,7 +69,7 @@ class PreviewRequest:
         remove: Names of queries that would go; they go before others come, so that a name can be used again.
         strategy: Strategy of families that have none of their own.
         family_strategies: Strategies of single families, by key or id.
-        statistics: Statistics that rule over measured and sampled ones.
+        statistics: Statistics that override measured and sampled ones.
         cost_model: Model that decides.
         c_sys: C_sys of the paper's model.
         chain: Boundaries to be costed beside the strategies.
@@ -118,7 +118,7 @@ class Statistician:
         Args:
             queries: Bound queries.
             given: Numbers that rule over all others.
-            samples: Whether frequent keys or shares of bands are wanted, which only samples tell.
+            samples: Whether frequent keys or shares of bands are needed, which only samples give.
         """
         given = Profile() if given is None else given
         measured = profile_of(self.store, now_us=wall_clock_us())

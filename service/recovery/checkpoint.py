@@ -4,10 +4,10 @@
     catalog               5   6   7                ... its results are visible, ...
     Spark's commit log    5   6  [7]               ... and it is done: the brackets are there or not
 
-Spark repeats what it began and has not done. A batch of the catalog that Spark's logs do not have any more is
-repeated, too: ``service.job.source`` gives it the input that its manifest names. That needs the state from
-which the batch began, whose segments stay for ``REPEATABLE`` batches. Anything else is refused by name,
-before a file is removed or a batch begun.
+Spark repeats the batch that it began and has not finished. A batch of the catalog that Spark's logs do not
+have any more is repeated, too: ``service.job.source`` gives it the input that its manifest names. That needs
+the state from which the batch began, whose segments stay for ``REPEATABLE`` batches. Anything else is refused
+by name, before a file is removed or a batch begun.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _REBUILT = "anew"
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """Progress of catalog and checkpoint; -1 stands for no batch.
+    """Progress of catalog and checkpoint; -1 means no batch.
 
     A checkpoint that was moved has done the batches before its first one elsewhere.
 
@@ -159,7 +159,7 @@ def check_state(store: Store, data_dir: DataDir) -> None:
 
 
 def mark_checkpoint(store: Store, data_dir: DataDir, checkpoint_id: str, *, rebuilt: bool = False) -> None:
-    """Say in the checkpoint which one it is of which catalog.
+    """Record in the checkpoint its own identity and that of its catalog.
 
     Args:
         store: The catalog.
@@ -279,7 +279,7 @@ def _forget_young_snapshots(store: Store, data_dir: DataDir, found: Standing) ->
 
 
 def clear_spark(checkpoint: Path) -> None:
-    """Remove what Spark keeps in a checkpoint of which no batch counts: it wants an empty one to begin."""
+    """Remove Spark's files from a checkpoint without a valid batch: Spark begins in an empty one."""
     for name in SPARK_PARTS:
         path = checkpoint / name
         if path.is_dir():
@@ -299,7 +299,8 @@ def _ahead(data_dir: DataDir, done: int, committed: int) -> CheckpointAhead:
 def _lost(data_dir: DataDir, found: Standing) -> CheckpointLost:
     return CheckpointLost(
         f"the catalog has batches up to {found.committed}, the checkpoint {_up_to(found.done)}",
-        detail=f"Something in {data_dir.checkpoint} was lost: new input would count as that of old batches.",
+        detail=f"Something in {data_dir.checkpoint} was lost, so new input would be counted as input of old "
+        "batches.",
         hint=_hint(data_dir),
     )
 

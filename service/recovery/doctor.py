@@ -1,4 +1,4 @@
-"""The checks of ``sluice doctor``: the machine, where a service keeps what it has, and who uses that already.
+"""The checks of ``sluice doctor``: the machine, where a service keeps its data, and the present users.
 
 A data directory that is missing stays so, and a catalog of an older version is not migrated. To see whether a
 place can be written a file is made there and removed; a storage apart gets its folders.

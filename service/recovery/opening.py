@@ -152,7 +152,8 @@ def _refuse_moved(store: Store, data_dir: DataDir, allowed: Path | None) -> None
     if root is not None and root != allowed:
         raise DataDirMoved(
             f'data directory "{data_dir.root}" was moved to "{root}"',
-            detail="Results go on there; a second life of the same streams and sinks would double them.",
+            detail="The service continues there; running the same streams and sinks here, too, would "
+            "duplicate results.",
             hint="Start the service on the new directory, with the catalog and the storage that sluice move "
             "named; to come back, move that one to a new directory here.",
         )
@@ -309,7 +310,7 @@ def is_unused(store: Store) -> bool:
 
 
 def _check_unmarked(store: Store, data_dir: DataDir) -> None:
-    """Compare what a catalog without identity says with the directory, as far as it can be."""
+    """Compare a catalog without identity with the directory, as far as possible."""
     committed, log = store.batches.last(), SparkLog(data_dir.checkpoint)
     found = read_mark(data_dir.identity)
     checkpoint = _checkpoint_id(store)

@@ -1,4 +1,4 @@
-"""``sluice repair``: make a data directory whole again where what is left of it is enough.
+"""``sluice repair``: restore a damaged data directory if enough of it is left.
 
     lost                                      repair
     the checkpoint, or the end of its logs    build the state again: repeat all batches from their input
@@ -130,7 +130,7 @@ def _wrong(store: Store, data_dir: DataDir) -> str | None:
 
 
 def _wrong_state(store: Store, data_dir: DataDir, read_manifests: ReadManifests) -> str | None:
-    """Read all of the state and return what is wrong with it, None if nothing is."""
+    """Read all of the state and return its fault, None if there is none."""
     try:
         state = stored_state(store, data_dir, standing(store, data_dir.checkpoint), read_manifests)
         for _ in state.buckets() if state is not None else ():

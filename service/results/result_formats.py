@@ -40,7 +40,7 @@ _ESCAPED = r'["\\\x00-\x1f]'
 
 
 def rows_for_json(table: pa.Table) -> list[dict[str, Any]]:
-    """Return one dict per row, of values that the json module writes as they are meant."""
+    """Return one dict per row, with values that the json module writes correctly."""
     columns = [_json_values(column) for column in table.columns]
     return [dict(zip(table.column_names, row, strict=True)) for row in zip(*columns, strict=True)]
 

@@ -7,8 +7,8 @@ results of two of them whose columns differ. A cursor says how far a reader is:
 
     "7.250"     everything before batch 7, and the first 250 of the query's results in batch 7
 
-Committed batches never change, so a cursor stays good for as long as the results are kept; whoever is behind
-what is kept is told so (``results.pages.result_expiry``). Pages are cut out of sorted runs
+Committed batches never change, so a cursor stays valid as long as the results are kept. A reader behind the
+kept results gets an error (``results.pages.result_expiry``). Pages are cut out of sorted runs
 (``results.pages``). A run that is not there yet is made of the batches that the page needs and no others, for
 the catalog knows how many results each batch gave the query; for a reader that goes on from page to page it
 has more batches ahead.
@@ -171,7 +171,7 @@ class ResultReader:
 
         Raises:
             InvalidCursor: One is not a cursor of this series, or columns change between them.
-            ResultsExpired: Results that follow ``after`` are not kept any more.
+            ResultsExpired: Results after ``after`` are no longer kept.
             QueryNotFound: There is no such series, or nothing of it is kept.
             CorruptResults: The files hold other rows than the manifests say; where it is not the first table
                 that is read, while they are.
@@ -207,7 +207,7 @@ class ResultReader:
         return ResultExport(first.schema, rows, next_cursor, dropped, chain([first], tables))
 
     def _tables(self, series: int, after: str | None, rows: int) -> Iterator[pa.Table]:
-        """Yield so many results that follow a cursor, and are there."""
+        """Yield this many of the existing results after a cursor."""
         while rows:
             page = self._look(series, after, min(rows, _ROWS_PER_TABLE), though_empty=False)
             if page is None:
@@ -225,7 +225,7 @@ class ResultReader:
         Args:
             query_id: The query.
             batches: (batch, how many results it gave, as the catalog says), ascending; one at least.
-            at_a_time: About so many rows are in memory and come together.
+            at_a_time: Approximate number of rows in memory, which come together.
 
         Raises:
             CorruptResults: The files hold other rows than a manifest says; known after the batch's last row.

@@ -50,7 +50,7 @@ def write_batch_file(exports: Path, sink: FilesSink, name: str, parts: Iterator[
 
 
 def write_lost_file(exports: Path, sink: FilesSink, record: SinkRecord) -> None:
-    """Say in the directory of a sink what is not there, unless it says so already.
+    """Report lost results in the directory of a sink, unless they are reported there already.
 
     Raises:
         OSError: It cannot be written.

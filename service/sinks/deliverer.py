@@ -6,7 +6,7 @@
 It asks the catalog for the last batch now and then, which costs a tenth of a millisecond, and for more only
 if there is a new one, or if a sink has more to get or is to be tried again. A sink is in one thread at a
 time, so its batches keep their order. One that fails is tried again after a growing delay, while the others
-go on. Nothing here can hold up the engine: it reads what is committed, and a sink that lags has more to read.
+go on. A sink cannot hold up the engine: it only reads committed results, and a lagging sink has more to read.
 
 Results are kept for a sink that lacks them, but not without end: those that have waited too long, or take too
 much space (``KeptForSinks``), are lost to it, counted and told, and it goes on behind them.
@@ -282,7 +282,7 @@ class Deliverer:
                 self._wake.set()
 
     def _forget(self, waiting: set[int]) -> None:
-        """Forget delays of sinks for which nothing waits any more."""
+        """Forget delays of sinks for which nothing waits."""
         with self._lock:
             self._delays = {sink: delay for sink, delay in self._delays.items() if sink in waiting}
 
@@ -364,6 +364,6 @@ def _in_words(error: Exception) -> str:
 
 
 def _tell(turn: Future[None]) -> None:
-    """Log what a turn could not even write down."""
+    """Log an error that a turn could not record."""
     if not turn.cancelled() and (error := turn.exception()) is not None:
         log.error("delivering failed, and so did telling so: %s", error, exc_info=error)

@@ -89,7 +89,7 @@ class Delivery:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def close(self) -> None:
-        """Let go of memory; nothing must be delivered any more."""
+        """Release memory; call it after the last delivery."""
         self.results.close()
 
     def deliver(
@@ -193,7 +193,7 @@ class Delivery:
                     break
 
     def _have(self, record: SinkRecord, sink: FilesSink, written: Sequence[FileCut]) -> SinkRecord:
-        """Write down that a sink has files; return the sink as it is then."""
+        """Record that a sink has files; return the updated sink."""
         sync_directory(self.exports / sink.path)
         rows, batches = sum(cut.rows for cut in written), sum(len(cut.batches) for cut in written)
         last = written[-1].last

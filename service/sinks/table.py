@@ -60,7 +60,7 @@ def write_batch(
 
     Args:
         catalog_id: Identity of the catalog whose batches these are.
-        record: The sink, and what it is of.
+        record: The sink, and its query.
         sink: The sink.
         batch: Number of the batch.
         parts: Its results, one part at least.

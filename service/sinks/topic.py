@@ -54,7 +54,7 @@ def send_batch(
     Args:
         store: Catalog, which keeps the mark.
         catalog_id: Identity of the catalog.
-        record: The sink, and what it is of.
+        record: The sink, and its query.
         sink: The sink.
         batch: Number of the batch.
         parts: Its results, one part at least.
@@ -173,7 +173,7 @@ def _found(
 ) -> bool:
     """Return whether a committed message with an id of a batch lies between a mark and the end.
 
-    A transaction of somebody else that is open hides what lies behind its beginning: that is waited for.
+    An open transaction of another producer hides the messages behind its beginning, so its end is awaited.
     """
     from confluent_kafka import TopicPartition
 

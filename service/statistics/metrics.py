@@ -79,8 +79,8 @@ def metrics_text(
 ) -> bytes:
     """Return metrics in Prometheus' text format.
 
-    What the catalog says is told by the process whose engine is at work, so that sums over processes are
-    right: not by a stand-by, which tells that it is one.
+    Metrics from the catalog are reported by the process of the active engine alone, so that sums over
+    processes are correct. A stand-by reports only that it is one.
 
     Args:
         store: The catalog.

@@ -58,8 +58,8 @@ def profile_of(store: Store, *, now_us: int) -> Profile:
         now_us: Wall clock, µs UTC; no number is younger, also where the clock was set back since.
 
     Returns:
-        What the last batches tell, all of origin ``measured``; streams, filters and families of which they
-        tell nothing are missing.
+        Statistics of the last batches, all of origin ``measured``, without streams, filters and families that
+        these batches do not cover.
     """
     return profile_from(store, recent_manifests(store), now_us=now_us)
 
@@ -393,7 +393,7 @@ def _advances(manifest: BatchManifest, progress: dict[int, int]) -> dict[int, in
 
 
 def _families_of(store: Store, manifests: Sequence[BatchManifest]) -> dict[str, FamilyNames]:
-    """Return what the batches' counters refer to, from as few of their plans as tell it, newest first."""
+    """Return the objects that the batches' counters refer to, from as few plans as possible, newest first."""
     wanted = {s.family for m in manifests for s in m.slices}
     bits = {(f.family, f.side, f.bit) for m in manifests for f in m.filters}
     found: dict[str, FamilyNames] = {}

@@ -85,7 +85,7 @@ class Answer:
 
     Attributes:
         value: Rate, selectivity or width; NaN where the sample does not tell.
-        at_us: When it was taken, µs UTC.
+        at_us: Time of the sample, µs UTC.
         keys: Keys, where they were asked for.
         file_s: Event time per file, seconds, where rates were asked for.
         files: Number of files, where rates were asked for.
@@ -138,7 +138,7 @@ class SampleCache:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def find(self, stream_id: int, amount: int, question: Question) -> Answer | None:
-        """Return the answer to a question about a stream of which there is so much."""
+        """Return the answer to a question about a stream with this much input."""
         with self._lock:
             found = self._kept.get((stream_id, _level(amount), question))
             if found is not None:

@@ -72,8 +72,9 @@ def sample_profile(
         clock_us: Wall clock, µs UTC.
 
     Returns:
-        Numbers of origin ``sampled``; what the samples do not tell is missing, as is a stream without rows.
-        ``batch_s`` is sampled where a stream says how many files go into a batch; buckets are the default.
+        Numbers of origin ``sampled``, without those that the samples do not give and without streams that
+        have no rows. ``batch_s`` is sampled where a stream says how many files go into a batch; buckets are
+        the default.
     """
     grouped = families(queries)
     sides = [side for q in queries for side in stream_sides(q)]

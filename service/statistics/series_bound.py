@@ -4,8 +4,8 @@ A thousand queries with a sink each would make ten thousand series, most of whic
 queries begin with a letter, so no query is called ``(other)``.
 
 Sums of counters must not fall, or Prometheus takes that for a restart and adds all of it again. So
-``(other)`` is not the sum of the counters that are not named now: it grows by what each of them has grown
-since the last look. A query that gets a name, or is removed, leaves its part behind.
+``(other)`` is not the sum of the counters that are unnamed now: it grows by the growth of each of them since
+the last look. A query that gets a name, or is removed, leaves its part behind.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def other(labels: Labels, kept: int) -> Labels:
 
 
 class SeriesBound:
-    """Bound of a process, with what the counters of its unnamed series have come to.
+    """Limit on the series of a process, with the sums of its unnamed counters.
 
     Args:
         most: Most named series of a metric.

@@ -300,7 +300,7 @@ def read_statistics(store: Store, *, clock_us: Callable[[], int] = wall_clock_us
 
     Args:
         store: The catalog.
-        clock_us: Wall clock that ages are told by, µs UTC.
+        clock_us: Wall clock from which ages are computed, µs UTC.
     """
     now_us = clock_us()
     manifests = recent_manifests(store)

@@ -58,7 +58,7 @@ class Replanning:
         reason: Why, or why not.
         in_force_per_s: Cost of the chain in force, in the deciding model's unit per second of event time.
         best_per_s: Cost of the other one.
-        gain: Part of the cost in force that is saved.
+        gain: Fraction of the present cost that is saved.
         saved: What is saved within the horizon.
         price: What the migration costs, once, in the same unit.
     """
@@ -151,7 +151,7 @@ def proposal(
     Args:
         plan: Plan in force.
         family: One of its families.
-        rates: What is known of the family now.
+        rates: Present statistics of the family.
         prices: What things cost.
         slices: What slices hold, of the last batch.
         policy: Hysteresis and horizon.
@@ -294,7 +294,7 @@ class Adaptive:
 
 
 def cause_of(proposals: Sequence[Proposal], objective: CostModelName) -> str:
-    """Say what came of it, for the plan's history."""
+    """Describe the result, for the plan's history."""
     before = sum(p.decision.in_force_per_s for p in proposals)
     after = sum(p.decision.best_per_s for p in proposals)
     rows = sum(p.moved.rows for p in proposals)

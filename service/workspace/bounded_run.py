@@ -220,7 +220,8 @@ def _refuse_caps(workload: Workload) -> None:
             with workload.locating(("streams", i, "state_cap_mb")):
                 raise InvalidStream(
                     "a run to the end of its input cannot have caps on the state",
-                    detail="A run always gives the same results, but a cap is not reached at the same row.",
+                    detail="A run must give the same results every time, but a cap may be reached at "
+                    "another row each time.",
                     hint="Leave state_cap_mb out; retain limits the windows on a stream.",
                 )
 
@@ -332,8 +333,8 @@ class _Script:
         """Make changes, one after the other, with the plan version of a batch.
 
         A list of a request may change a query once; here a name can also go and come in one batch, as the
-        file has it: its first change is recorded before the second is resolved. The version is that of what
-        is wanted in the end.
+        file has it: its first change is recorded before the second is resolved. The version is that of the
+        final plan.
         """
         store, version = self.versions.store, self.versions.next
         previous = store.control_log.latest_plan()

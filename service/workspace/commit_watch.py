@@ -1,7 +1,7 @@
 """Looks for commits of the engine, which may be another process, and tells whoever waits for results.
 
-A catalog in SQLite says by its files that somebody has written (``service.job.commit_signal``); one on a
-server is asked. Either costs something only while somebody waits.
+The files of a catalog in SQLite show writes (``service.job.commit_signal``); a catalog on a server is polled.
+Either costs something only while somebody waits.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@
        +----------------------------------------------------------------------------------------+
 
 A term begins with the lease and ends with it; all threads and the JVM end with the term, and the next one
-begins with new ones. While at work it follows the wishes of the catalog and reports what it does
-(``service.engine.engine_control``); who wishes and reads may be another process.
+begins with new ones. An active engine acts on the requests in the catalog and reports its state
+(``service.engine.engine_control``). The requests and readers may be in another process.
 """
 
 from __future__ import annotations

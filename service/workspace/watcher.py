@@ -1,7 +1,7 @@
 """Work beside the job of a running service: listing of files, heartbeats of idle streams.
 
 New files are listed and idle streams get their heartbeats; both end in the catalog, in order and durably,
-before any batch can name them. Whatever else is to be done now and then (``ticks``) is called besides.
+before any batch can name them. Other periodic work (``ticks``) is called in the same loop.
 """
 
 from __future__ import annotations

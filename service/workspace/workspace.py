@@ -195,7 +195,7 @@ class Workspace:
 
         Args:
             engine_state: State of this process's engine; None leaves out what the engine is asked for.
-            ingest: Whether to tell of back-pressure, which who takes events is asked for.
+            ingest: Whether to report back-pressure: the processes that accept events do.
         """
         figures = self._pressure.figures() if ingest else None
         running = engine_state not in (None, "standby")

@@ -219,14 +219,14 @@ class Client(_Operations):
         """Post rows in batches, and return how many were taken; each batch is on disk when it is.
 
         A batch is taken or refused as a whole, and taken once however often it is sent. While the service
-        takes no more, the client waits, as long as its ``retry`` says.
+        accepts no more, the client waits as long as its ``retry`` allows.
 
         Args:
             stream: The stream.
             rows: An iterable of mappings, or a frame of pandas, polars or Arrow.
             batch_rows: Rows of a batch.
             key: Begin of the batches' idempotency keys. A call that failed can be repeated within a day with
-                the same key, rows and ``batch_rows``: what was taken is not taken again.
+                the same key, rows and ``batch_rows``: rows that were accepted are not accepted again.
         """
         return self.run(self._ingest(stream, rows, batch_rows, key))
 

@@ -391,7 +391,7 @@ class QueryNotFound(NotFound):
 
 
 class ResultsExpired(NotFound):
-    """Results that follow the cursor are not kept any more."""
+    """Results after the cursor are no longer kept."""
 
 
 class RouteNotFound(NotFound):

@@ -64,7 +64,7 @@ def answered(request: Request[T], retry: Retry) -> Flow[T]:
     """Send a request until it is answered, and read the answer.
 
     Raises:
-        Problem: The service refused it, for good or for longer than the patience lasts.
+        Problem: The service refused it, permanently or for longer than the patience lasts.
         NoAnswer: No answer came for so long.
     """
     if request.method not in _SAFE and request.key is None:

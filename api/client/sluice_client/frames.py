@@ -29,7 +29,7 @@ def required(package: str, extra: str) -> Any:
 
 
 def rows_of(data: Any) -> Iterable[Row]:
-    """Return the rows of what a user has: an iterable of mappings, or a frame of pandas, polars or Arrow."""
+    """Return the rows of a user's data: an iterable of mappings, or a frame of pandas, polars or Arrow."""
     package = type(data).__module__.partition(".")[0]
     if package == "polars":
         rows: Iterable[Row] = data.iter_rows(named=True)

@@ -60,7 +60,7 @@ class Quarantine(Answer, frozen=True, kw_only=True):
 
 
 class SetAsideFile(Answer, frozen=True, kw_only=True):
-    """A file of which nothing is read, and why."""
+    """A file that is not read, and the reason."""
 
     path: str
     reason: str
@@ -104,7 +104,7 @@ class BoundQuery(Answer, frozen=True, kw_only=True):
 
 
 class Query(BoundQuery, frozen=True, kw_only=True):
-    """A query: what is wanted (``desired``) and what is the case (``observed``)."""
+    """A query: its requested state (``desired``) and its actual one (``observed``)."""
 
     id: int
     series: int

@@ -66,7 +66,7 @@ def change_stream(
     constraints: Document | UnsetType | None = UNSET,
     order: Document | UnsetType | None = UNSET,
 ) -> Request[models.Stream]:
-    """Change what a stream promises; None takes a promise back, and what is not given stays."""
+    """Change the promises of a stream; None withdraws a promise, and omitted arguments leave it unchanged."""
     body = json_body(punctuations=punctuations, constraints=constraints, order=order)
     return Request("PATCH", "/streams/{name}", Json(models.Stream), {"name": name}, body=body)
 

@@ -21,7 +21,7 @@ _FOLDED = 64
 
 
 def upgrade() -> None:
-    """Rewrite the counts of so many batches at a time; totals have all of them, and all plans are whole."""
+    """Rewrite counts in groups of batches; totals have all of them, and all plans are whole."""
     with op.batch_alter_table("plans") as plans:
         plans.add_column(sa.Column("base", _BIG))
     counts = op.create_table(

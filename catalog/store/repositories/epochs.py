@@ -22,7 +22,7 @@ _EPOCH = select(func.coalesce(func.max(tables.epochs.c.epoch), 0))
 
 
 def check_epoch(connection: Connection, epoch: int, batch: int) -> None:
-    """Refuse what an engine writes of a batch inside a write transaction, unless it is the newest.
+    """Refuse an engine's writes for a batch inside a write transaction, unless it is the newest engine.
 
     Raises:
         FencedOut: Another engine has taken over.

@@ -71,7 +71,7 @@ class MigrationRepository(Repository):
         return _record(row)
 
     def unsettled(self, limit: int) -> tuple[MigrationRecord, ...]:
-        """Return the last migrations that did not fail and of which it is not recorded what they took."""
+        """Return the last successful migrations whose cost is not recorded yet."""
         with self._database.read() as connection:
             found = [_record(row) for row in connection.execute(_LAST, {"limit": limit})]
         return tuple(r for r in found if r.plan_version is not None and r.migration.outcome is None)

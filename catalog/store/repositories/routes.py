@@ -106,7 +106,7 @@ class RouteRepository(Repository):
             return {row: self._numbers[row, query] for row, query in keys if (row, query) in self._numbers}
 
     def _keep(self, numbers: Mapping[tuple[int, int], Int64s]) -> None:
-        """Keep numbers of rows; forget what nobody has asked for lately, and all where that is too much."""
+        """Cache numbers of rows. Drop entries not used lately, or all if there are too many."""
         with self._lock:
             now_s = time.monotonic()
             if now_s - self._cleaned_s >= _KEPT_S:

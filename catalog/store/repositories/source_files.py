@@ -238,7 +238,7 @@ class SourceFileRepository(Repository):
             return connection.execute(delete(tables.inputs).where(_i.stream_id == stream_id)).rowcount
 
     def removed_stream_ids(self) -> tuple[int, ...]:
-        """Return the removed streams of which files are listed."""
+        """Return the removed streams that have listed files."""
         with self._database.read() as connection:
             return tuple(connection.scalars(_REMOVED))
 

@@ -1,4 +1,4 @@
-"""Counters of what the families of a plan did in a batch: slices, filters, keys, absence, groups, rings."""
+"""Counters of a plan's families in one batch: slices, filters, keys, absence, groups, rings."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class SliceCounters:
         inserted: Rows that entered the chain here.
         moved_in: Rows that came from the slice before.
         filtered: Rows dropped by the slice's filter on their way in.
-        purged: Rows that left for good because the chain ends here.
+        purged: Rows that left the state because the chain ends here.
         results: Pairs that serve at least one query and whose rows are as far apart as the slice says.
         product: Males times rows lying here when they probed: what nested loops would compare. No pair is
             looked at for it. ``candidates`` in older manifests.

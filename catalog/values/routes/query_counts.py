@@ -37,7 +37,7 @@ class QueryCounts:
 
     @classmethod
     def of_batch(cls, batch: int, counts: Iterable[tuple[int, int]]) -> QueryCounts:
-        """Return what a batch gave, from (query id, results).
+        """Return the counts of a batch, from (query id, results).
 
         >>> QueryCounts.of_batch(17, [(7, 1), (3, 5), (9, 0)]).of((3,))
         [(17, 3, 5)]

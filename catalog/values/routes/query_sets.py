@@ -86,7 +86,7 @@ class QuerySets:
             queries: The queries.
 
         Returns:
-            The sets without whom they do not name, and which of the sets lack nobody, bool[n].
+            The sets without unnamed queries, and which of the sets are complete, bool[n].
         """
         places = {query_id: place for place, query_id in enumerate(self.queries)}
         # One column more, that is empty, for queries that no set here can have.

@@ -39,7 +39,7 @@ def load_bucket(
         plan: Plan in force when it was stored.
         load: Returns a segment by id; called once for each, and later for closed segments that are opened.
         compiled: Compiled families of that plan by id; missing ones are compiled and added.
-        reader: Reads lazy segments when they are asked for their rows; None: all segments are loaded.
+        reader: Reads lazy segments when their rows are needed; None: all segments are loaded.
 
     Raises:
         UnknownStateFormat: This version does not read the format of the manifest.

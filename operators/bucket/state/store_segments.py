@@ -6,8 +6,8 @@ of the keys of large segments (``operators.lazy``). The manifest has facts about
 
 A migration hands rows to other joins, or adds to their lineage. Most of these rows are stored already, and to
 write them again would take longer than the rest of the batch. So they become views, and one patch for the
-whole bucket has all that the views need besides. Other batches write the segments that they make: a segment
-that is filtered as it moves on is stored again, and its former value is dropped.
+whole bucket has the other data of the views. Other batches write the segments that they make: a segment that
+is filtered as it moves on is stored again, and its former value is dropped.
 
 Ids contain the checkpoint's id, so that no cache outlives its checkpoint, and the batch, so that a replayed
 batch writes the same ids again.

@@ -182,7 +182,7 @@ class _Outer:
         whose = f'"{kept.alias}"' if len(left) == 1 else f'"{kept.alias}" or "{absent.alias}"'
         raise UnsupportedCql(
             "this condition in the WHERE of an outer join is not supported",
-            detail="WHERE is judged after the join, and this may be true for pairs and for rows of "
+            detail="WHERE applies after the join, and this condition may be true for pairs and for rows of "
             f"{whose} without a partner.",
             hint=f"Put it into ON, where it says what a partner is. For rows without a partner write "
             f"{absent.alias}.{absent.stream.event_time} IS NULL; for pairs alone write JOIN.",

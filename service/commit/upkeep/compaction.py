@@ -72,8 +72,8 @@ class Compactor:
         late_dir: Folder of late rows.
         retention_us: How long results are kept, wall clock µs; None for all time.
         engine_lock: Path of the engine's lock file, for failpoints.
-        kept_batches: So many of the newest batches stay as they are: what may replay, and what statistics
-            look at.
+        kept_batches: Number of newest batches that stay as they are: they may be replayed, and statistics
+            use them.
         batches_at_a_time: Batches whose files leave their manifests together.
         files_at_a_time: Files of one level that become one of the next.
         interval_s: Seconds between two looks.
@@ -101,7 +101,7 @@ class Compactor:
     _thread: threading.Thread | None = field(default=None, init=False)
 
     def start(self) -> None:
-        """Sweep what a crash has left, and start looking; nobody else merges."""
+        """Remove leftovers of a crash, and start to merge; no other thread merges."""
         sweep_merged(self.store, self.results_dir, self.late_dir)
         self._thread = threading.Thread(target=self._run, name="compactor", daemon=True)
         self._thread.start()
@@ -113,7 +113,7 @@ class Compactor:
             self._thread.join()
 
     def run_once(self) -> bool:
-        """Merge what leaves manifests next, or else files of one level; return whether there was any."""
+        """Merge the files that leave manifests next, or else those of one level; return whether any did."""
         self._unlinking.run_once(self.now_us(), self.unlink_after_s)
         old = self.store.compaction.old_batches(kept=self.kept_batches, count=self.batches_at_a_time)
         if old is not None:

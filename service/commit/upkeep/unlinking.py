@@ -1,4 +1,4 @@
-"""Delayed removal of files that the catalog does not name any more.
+"""Delayed removal of files that the catalog no longer names.
 
 A page or an export that looked the names up before has opened its files by then. A crash in between leaves
 the files to the sweep at the next start.

@@ -73,7 +73,7 @@ class CatalogLease:
         renew_s: See ``RENEW_S``.
         give_up_s: See ``GIVE_UP_S``.
         faults: Records unexpected errors.
-        unsynced: Whether the holder before went with its machine: what it had not synced may be gone.
+        unsynced: Whether the previous holder's machine went down, so that data it had not synced may be lost.
         former: The holder before, where it did not give the lease back.
         fenced: Set once another engine has the lease.
     """
@@ -145,8 +145,8 @@ class CatalogLease:
         """Take the lease if it is over, or will be over in a moment; return whether it was.
 
         Args:
-            stopping: Ends the waiting of a stand-by, which lets others have the lease; None: it is an error
-                that somebody renews it.
+            stopping: Ends the wait of a stand-by, which leaves the lease to others; None: a renewal by
+                another process is an error.
         """
         me, expiry_ms = this_process(self.directory), int(self.expiry_s * 1000)
         over = self.store.lease.current()
@@ -175,7 +175,7 @@ class CatalogLease:
         return True
 
     def _expired(self, seen: Lease, stopping: threading.Event | None) -> Lease | None:
-        """Wait until nobody has renewed the lease for its whole expiry, by this machine's monotonic clock.
+        """Wait until the lease has not been renewed for its full duration by this machine's monotonic clock.
 
         Returns:
             The lease as it is then; None if a stand-by is told to stop, or has to begin again.
@@ -234,8 +234,8 @@ class CatalogLease:
     def _watching(self) -> None:
         """Give up in time, also where a renewal hangs: a network that was cut tells nothing for 10 s.
 
-        A time in which this process did not run at all is none in which it could not renew: it is seldom
-        over for good, and the next renewal tells.
+        Time in which this process did not run does not count as failure to renew: the lease is rarely lost by
+        then, and the next renewal shows it.
         """
         step_s = min(self.expiry_s / _LOOKS, self.renew_s)
         seen_s, waited_s = self._renewed_s, 0.0

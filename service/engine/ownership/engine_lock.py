@@ -43,10 +43,10 @@ class EngineLock:
     _file: TextIOWrapper | None = field(default=None)
 
     def acquire(self, former: Holder | None = None) -> None:
-        """Take the lock and end what a dead driver has left.
+        """Take the lock and end the JVM that a dead driver has left.
 
         Args:
-            former: The engine from which the lease of the catalog was taken; its lock counts no more.
+            former: The engine from which the lease of the catalog was taken; its lock is no longer valid.
 
         Raises:
             DataDirInUse: Another process holds it.

@@ -1,4 +1,4 @@
-"""Messages of a topic as events: a JSON object or a record of Avro, columns from key and headers beside.
+"""Messages of a topic as events: a JSON object or an Avro record, and columns from key and headers.
 
 A message without a value, a tombstone, says that its key is deleted. It is not an event and is passed over. A
 message that does not fit the stream is reported with the reason, whatever columns are asked for, so that the

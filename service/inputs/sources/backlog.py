@@ -4,8 +4,8 @@
                         position          backlog: 10 rows, 2620 bytes
 
 The log is looked through once per stream, when a process first asks for it, and from then on only where the
-position or the head has moved. Other processes append and drop events, too: where what was known begins
-before the oldest event that is there, it is looked through again.
+position or the head has moved. Other processes append and drop events, too. If the known range begins before
+the oldest remaining event, the log is read again.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Backlog:
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """Events between two offsets, and what they take."""
+    """Events between two offsets, and their size."""
 
     position: int
     head: int

@@ -77,7 +77,7 @@ def parted(stream: Stream, table: pa.Table, now_us: int) -> tuple[pa.Table, pa.T
 
 
 def _refuse_other_unit(stream: Stream, objects: Sequence[dict[str, object]], read: pa.Array) -> None:
-    """Refuse events whose times are most likely not what they are read as, and would make all others late."""
+    """Refuse events whose times are most likely misread and would make all others late."""
     extremes = pc.min_max(read.cast(pa.int64()))
     if are_plausible(extremes["min"].as_py(), extremes["max"].as_py()):
         return

@@ -58,7 +58,7 @@ _Inspect = Callable[[str, list[BadRow] | None, int | None], FileFacts]
 
 
 def log_left_out(stream: Stream, file: SourceFile) -> None:
-    """Log what was left out of a file, for the operator of the service."""
+    """Log the skipped rows of a file, for the operator of the service."""
     if file.verdict == "ok":
         log.warning("rows skipped", extra=fields(stream=stream.name, path=file.path, rows=file.skipped))
     elif file.verdict == "stops":
@@ -288,7 +288,7 @@ def named(path: str) -> str:
 
 
 def is_of_kernel(path: str) -> bool:
-    """Return whether a path lies where the kernel makes files up, some of which have no end."""
+    """Return whether a path lies in a kernel file system, in which some files have no end."""
     return any(os.path.normpath(path) == root or path.startswith(root + "/") for root in _MADE_UP)
 
 

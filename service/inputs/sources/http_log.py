@@ -7,7 +7,8 @@ A request becomes one blob, an Arrow IPC stream of its rows, under the offset of
 Invariant: the blobs of a stream cover the offsets from its oldest event up to its head without gaps or
 overlaps, for blob and head are written in one transaction, synced to disk before ``append`` returns. So is
 the receipt of a request that may be sent again: it is appended once, also where a crash lost its answer. The
-oldest event is the first one of all until what no batch can read again is dropped (``inputs.retention``).
+oldest event is the first one ever, until events that no batch can read again are dropped
+(``inputs.retention``).
 
 The database is SQLite's ``events.db`` in the data directory, or PostgreSQL beside the catalog, where workers
 on other machines read it, too.
@@ -114,7 +115,7 @@ class EventLog:
             connection.execute(insert(self._tables.identity), {"id": identity})
 
     def copy_to(self, target: EventLog) -> int:
-        """Replace all that another log has by what this one has, its identity included; return its rows.
+        """Replace the content of another log by that of this one, identity included; return its rows.
 
         Raises:
             EventLogDown: One of them cannot be used.
@@ -244,7 +245,7 @@ class EventLog:
             return self._receipt(connection, sending)
 
     def stream_ids(self) -> tuple[int, ...]:
-        """Return the ids of the streams of which events are there."""
+        """Return the ids of the streams that have events."""
         heads, blobs = self._tables.heads.c, self._tables.blobs.c
         # As many steps as there are streams: a DISTINCT would walk through all requests.
         there = select(blobs.stream_id).where(blobs.stream_id == heads.stream_id).exists()
@@ -293,7 +294,7 @@ class EventLog:
             return tuple(connection.execute(select(heads.stream_id).union(select(kept.stream_id))).scalars())
 
     def forget(self, stream_id: int) -> None:
-        """Forget a stream without events that nobody will post to or read again."""
+        """Forget a stream without events that will not be posted to or read again."""
         with self._write() as connection:
             for table in (self._tables.quarantine, self._tables.heads):
                 connection.execute(delete(table).where(table.c.stream_id == stream_id))

@@ -211,7 +211,7 @@ def messages_lost(
     return MessagesLost(
         f"messages {start} to {max(last, start)} of partition {partition} "
         f'of topic "{source.topic}" are gone before stream "{stream.name}" had read them',
-        detail=f"{there}: the topic's retention passed the others.",
+        detail=f"{there}: the topic's retention has deleted the others.",
         hint="Skip the batch to go on with the oldest message, and let the topic keep messages for longer.",
     )
 

@@ -8,9 +8,9 @@ partition was read first. Of the next pieces of all partitions that one is taken
 the oldest. All others have newer rows, and none that is older by more than the lateness: so a row is late
 only if it is so in its own partition.
 
-That holds for messages that are there. Others may be written while partitions are looked at, to one that was
-found at its end before, so a look has two steps: what is settled, and then where all partitions end, also
-those that are new:
+That holds for messages that are there. Messages may be written while partitions are examined, even to a
+partition already found at its end. So a look has two steps: first the settled messages, then the ends of all
+partitions, including new ones:
 
     partition 0   ....|-----|---]            )       ] settled: written before the ends were asked for
     partition 1   ..|--|]             --|    )       ) the end that was answered; beyond it nothing is taken

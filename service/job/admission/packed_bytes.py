@@ -1,9 +1,10 @@
 """Size of the rows of a batch on their way from reading to joining.
 
-On a cluster they pass through the heap of Spark's JVM, and what a task needs of it grows with them. A batch
-that does not fit fails, and because its offsets are written down it fails again whenever it is replayed. So
-the size of the last batch's rows bounds the next batch to what the heap can hold. On one machine those that
-are many go in files (``operators.segments.segment_files``); there the same bound spares the workers' memory.
+On a cluster they pass through the heap of Spark's JVM, and a task needs more of the heap for more rows. A
+batch that does not fit fails, and because its offsets are written down it fails again whenever it is
+replayed. So the size of the last batch's rows bounds the next batch to what the heap can hold. On one machine
+those that are many go in files (``operators.segments.segment_files``); there the same bound spares the
+workers' memory.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The process that all of Spark's Python processes are forked from: it imports what they need meanwhile.
+"""The process from which all of Spark's Python processes are forked, after it has imported their modules.
 
     engine ─┬─ JVM ──────── python_launcher ┐ hands over: its pipes, environment, arguments
             └─ fork server ──────── child ──┘ what Spark wanted to start
@@ -67,7 +67,7 @@ def serve(listener: socket.socket) -> None:
 
 
 def _run(asking: socket.socket) -> None:
-    """Do what the process that asks was started for, in its place."""
+    """Take over the task of the requesting process."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     data, pipes, _, _ = socket.recv_fds(asking, _CHUNK_BYTES, 3)
     while not data.endswith(b"\n"):

@@ -1,4 +1,4 @@
-"""Migrations that are asked for: another objective, splits and merges, a clean-up, a way back.
+"""Requested migrations: another objective, splits and merges, a clean-up, a rollback.
 
     request ── what it means now: objective, what stays ── dry run: steps, rows, costs before and after
                                                        └── real: a plan version ── what it took, once active

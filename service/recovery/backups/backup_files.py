@@ -121,7 +121,7 @@ def read_list(directory: Path) -> BackupList:
 
 
 def check_file(directory: Path, name: str, wanted: tuple[int, int]) -> None:
-    """Refuse a file of a backup that is not what was written.
+    """Refuse a file of a backup that differs from what was written.
 
     Raises:
         BackupDamaged: It is missing or has other bytes.

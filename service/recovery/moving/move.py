@@ -223,7 +223,7 @@ def _begun(data_dir: DataDir) -> bool:
 
 
 def _clear(data_dir: DataDir) -> None:
-    """Remove what an earlier attempt has left in a data directory, but the mark that says so."""
+    """Remove the leftovers of an earlier attempt in a data directory, except the mark of the move."""
     for path in data_dir.root.iterdir():
         if path == data_dir.move:
             continue
@@ -234,7 +234,7 @@ def _clear(data_dir: DataDir) -> None:
 
 
 def _checkpoint(store: Store, data_dir: DataDir, read_manifests: ReadManifests) -> _Checkpoint:
-    """Return what the checkpoint of a data directory goes on with."""
+    """Return the offset with which the checkpoint of a data directory continues."""
     found, log = examine_checkpoint(store, data_dir), SparkLog(data_dir.checkpoint)
     _refuse_unfinished(store, found)
     state = stored_state(store, data_dir, found, read_manifests)
@@ -296,7 +296,7 @@ def _move_files(store: Store, source: DataDir, target: DataDir) -> int:
 
 
 def _copy_files(source: Folder, target: Folder, wanted: Sequence[str]) -> int:
-    """Copy files of a folder, and read back what the other one has then."""
+    """Copy the files of a folder, then read back the copies."""
     directory_here(target).mkdir(mode=0o700, parents=True, exist_ok=True)
     todo = iter(wanted)
     while part := list(islice(todo, _AT_ONCE)):

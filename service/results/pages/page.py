@@ -97,7 +97,7 @@ class ResultExport:
         rows: Number of results.
         next_cursor: Cursor after the last one; None before the first result of all.
         dropped: Results before the first one of all that is kept; only where a reader starts there.
-        tables: The results in order, read as they are asked for.
+        tables: The results in order, read lazily.
     """
 
     schema: pa.Schema

@@ -4,8 +4,8 @@
     ... 6.1 6.2 | 9.1 9.2 9.3 ...           a series whose last dropped result is the second one of batch 6
 
 A reader that is behind 6.2 has lost nothing and goes on; one before it has lost what it did not read, and is
-told so instead of being given the rest. One without a cursor begins with what is kept, and is told how much
-is not.
+told so instead of being given the rest. A reader without a cursor begins with the first kept result, and
+learns how many were dropped.
 """
 
 from __future__ import annotations

@@ -8,8 +8,8 @@ A batch is sorted when one of its results is first read, and not again while its
 costs what its own rows cost. The row of a cursor "17.250" is the start of batch 17 in its run plus 250.
 Committed batches never change, so a run never does, wherever the files of its batches are merged into.
 
-A small run is in memory. A larger one is a file without a name, mapped into memory: the system drops its
-pages when it needs the memory, and the file itself when nobody reads it any more, or the process ends.
+A small run is in memory. A larger run is an unnamed file mapped into memory. The system drops its pages when
+it needs memory, and the file itself once nobody reads it or the process ends.
 
 Readers that follow a query have a run of nearly every batch, of a few rows each, and never come back. So a
 run in memory goes when nobody has used it for a minute: if it stayed until the limit is reached, a service
@@ -197,7 +197,7 @@ class Runs:
         return pa.ipc.open_file(pa.py_buffer(mapped)).read_all(), len(mapped)
 
     def _forget_unused(self) -> None:
-        """Let go of runs in memory that nobody has used for long, under the lock."""
+        """Release runs in memory that have not been used for long; call it under the lock."""
         until_s = self._clock_s() - KEPT_S
         unused = list(takewhile(lambda key: self._used_s[key] <= until_s, self._runs))
         for key in unused:

@@ -22,7 +22,7 @@ class SinkMove:
     Attributes:
         name: Name of the query.
         series: Its series; None if it is to come.
-        sink: The sink that it gets, or that it gets none; None leaves it as it is.
+        sink: Change of its sink: a new sink or none; None leaves the sink as it is.
         leaves: Whether the query leaves for good.
     """
 

@@ -58,4 +58,4 @@ def test_boundaries_that_make_no_chain_are_refused(a: list[int], b: list[int], m
 def test_the_refusal_says_where_the_chain_has_to_end() -> None:
     with pytest.raises(InvalidChain) as caught:
         explicit_chain(FAMILY, us(10), us(20))
-    assert str(caught.value).endswith("hint: Let the last boundary be 30 s.")
+    assert str(caught.value).endswith("hint: Make 30 s the last boundary.")
