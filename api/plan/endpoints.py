@@ -10,6 +10,7 @@ from pydantic import BaseModel
 
 from api.dependencies import Limit, WorkspaceDep
 from api.errors import InvalidRequest, MalformedBody, UnsupportedMediaType
+from api.plan.plan_structure import plan_structure
 from api.plan.schemas import (
     PlanFormat,
     PlanOut,
@@ -28,7 +29,6 @@ from catalog.store.repositories.plan_history import HistoryEntry
 from catalog.values.plan import Plan
 from planner.drawing.svg import render_svg
 from planner.explain.plan_report import plan_report
-from planner.explain.plan_structure import plan_structure
 from planner.explain.preview_document import preview_document
 from planner.explain.render import plan_document, render_dot, render_mermaid
 from service.planning.plan_record import record_in

@@ -12,7 +12,6 @@ from catalog.values.query import UNBOUNDED_US, Clock, join_name
 from planner.explain.cost_document import family_costs, rounded, slice_costs
 from planner.explain.explain import FamilyReport
 from planner.explain.plan_graph import Edge, Node, NodeKind, feeding_slices, lazy_notes, one_chain, plan_graph
-from planner.explain.plan_structure import clocks_document
 from planner.families.display import (
     FamilyText,
     band_text,
@@ -26,6 +25,7 @@ from planner.families.display import (
 from planner.families.families import (
     SIDES,
     SideName,
+    clocks_document,
     side_chain,
     side_filter,
     side_filters,

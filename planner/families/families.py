@@ -251,3 +251,12 @@ def side_chain(join: JoinPlan, side: SideName) -> tuple[Slice, ...]:
 def other_side(side: SideName) -> SideName:
     """Return the side whose rows probe the slices of ``side``."""
     return "b" if side == "a" else "a"
+
+
+def clocks_document(family: FamilyPlan) -> dict[str, dict[str, Clock]]:
+    """Return the clocks of sides whose windows and ends of slices count rows."""
+    return (
+        {"clock": {side: family.clock(side) for side in SIDES}}
+        if (family.clock_a, family.clock_b) != ("time", "time")
+        else {}
+    )

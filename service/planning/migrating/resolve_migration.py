@@ -19,7 +19,6 @@ from catalog.values.migration import ExplicitStep
 from catalog.values.plan import Boundaries, Plan
 from catalog.values.query import Query
 from planner.build.choose_memory import chooses_memory
-from planner.build.explicit_steps import stepped_boundaries
 from planner.build.objective import Objective
 from planner.build.retained_boundaries import NO_BOUNDARIES, ByFamily, boundaries_of, given_families
 from planner.errors import UnknownFamily
@@ -28,6 +27,7 @@ from planner.families.families import families
 from planner.families.family_names import family_named, family_titles
 from service.documents.migration_document import MigrationRequest
 from service.errors import UnknownPlanVersion
+from service.planning.migrating.explicit_steps import stepped_boundaries
 from service.planning.plan_record import record_in
 
 

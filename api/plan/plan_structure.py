@@ -11,11 +11,12 @@ from typing import Any
 
 from catalog.steps import stream_names
 from catalog.values.plan import FamilyPlan, JoinPlan, Plan
-from catalog.values.query import UNBOUNDED_US, Clock
+from catalog.values.query import UNBOUNDED_US
 from planner.families.display import FamilyText, family_text
 from planner.families.families import (
     SIDES,
     SideName,
+    clocks_document,
     side_chain,
     side_filter,
     side_filters,
@@ -99,12 +100,3 @@ def _chain(family: FamilyPlan, join: JoinPlan, side: SideName, text: FamilyText)
 
 def _bounded(window_us: int) -> int | None:
     return None if window_us >= UNBOUNDED_US else window_us
-
-
-def clocks_document(family: FamilyPlan) -> dict[str, dict[str, Clock]]:
-    """Return the clocks of sides whose windows and ends of slices count rows."""
-    return (
-        {"clock": {side: family.clock(side) for side in SIDES}}
-        if (family.clock_a, family.clock_b) != ("time", "time")
-        else {}
-    )
