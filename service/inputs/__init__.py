@@ -2,6 +2,7 @@
 
     source_roots the directories that streams registered with the service may read from
     validate     refuses an unusable source before it is registered
+    messages     messages of topics as events
     sources      files listed durably, posted events, generated rows                (main process)
     inputs       pieces to admit and partitions to read, without side effects       (driver side)
     disk_space   when input waits for space on the disk                  (driver side, main process)

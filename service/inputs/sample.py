@@ -28,7 +28,7 @@ from catalog.values.stream import FilesSource, GeneratorSource, HttpSource, Kafk
 from service.config.log import fields
 from service.errors import CorruptInput, InputChanged, KafkaDown, MessagesLost, SecretMissing, SourceNotFound
 from service.inputs.formats.facts import read_columns
-from service.inputs.formats.messages import messages_to_table
+from service.inputs.messages.messages import messages_to_table
 from service.inputs.partitions import FileRows, FilesPartition, TopicRange
 from service.inputs.read import read_partition
 from service.inputs.sources.files import candidates, in_words, judged_files, source_warnings

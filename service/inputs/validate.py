@@ -24,8 +24,8 @@ from catalog.values.stream import (
 )
 from catalog.wording import did_you_mean, nearest
 from service.errors import InvalidGenerator, SourceNotAllowed, SourceNotFound
-from service.inputs.formats.avro import check_registry
 from service.inputs.formats.values import UnfitValueError, expected, from_text
+from service.inputs.messages.avro import check_registry
 from service.inputs.sources.distributions import uniform_range
 from service.inputs.sources.files import is_of_kernel
 from service.inputs.sources.topics import Topics

@@ -26,7 +26,7 @@ from catalog.values.stream import KafkaCluster, KafkaSource, Stream
 from operators.storage.folder import Folder, directory_here, publish
 from service.config.kafka_client import REFUSALS, new_consumer
 from service.errors import KafkaDown, MessageRejected, MessagesLost
-from service.inputs.formats.messages import Unfit, headers_of, messages_to_table
+from service.inputs.messages.messages import Unfit, headers_of, messages_to_table
 from service.inputs.partitions import TopicPartition, TopicRange
 
 if TYPE_CHECKING:

@@ -35,7 +35,7 @@ from typing import TYPE_CHECKING, Final
 from catalog.values.stream import KafkaSource, Stream
 from service.config.kafka_client import new_consumer
 from service.errors import KafkaDown, SourceNotFound
-from service.inputs.formats.messages import message_times
+from service.inputs.messages.messages import message_times
 from service.inputs.partitions import Lane, Piece, lanes_named
 from service.inputs.sources.topic_reader import (
     FATAL,

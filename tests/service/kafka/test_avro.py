@@ -19,7 +19,7 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 
 from catalog.values.stream import Column, EnvSecret, KafkaSource, SchemaRegistry, Stream
 from service.errors import KafkaDown, MessageRejected, SecretMissing, SourceNotAllowed
-from service.inputs.formats import avro
+from service.inputs.messages import avro
 from service.inputs.partitions import TopicPartition, TopicRange
 from service.inputs.sample import WorkloadRows
 from service.inputs.sources.topic_reader import read_topic

@@ -18,7 +18,6 @@ import pyarrow as pa
 from catalog.arrow_types import arrow_schema
 from catalog.durations import format_duration
 from catalog.values.stream import KafkaSource, Stream
-from service.inputs.formats.avro import UnfitAvroError, avro_decoder
 from service.inputs.formats.values import (
     TextForm,
     UnfitValueError,
@@ -29,6 +28,7 @@ from service.inputs.formats.values import (
     json_text,
     needs_digits,
 )
+from service.inputs.messages.avro import UnfitAvroError, avro_decoder
 
 if TYPE_CHECKING:
     from confluent_kafka import Message  # an extra of the package
