@@ -246,6 +246,6 @@ class _Startup:
         self._done.wait()
 
     def reraise(self) -> None:
-        """Raise what the start or the end of the application failed with."""
+        """Raise the error with which the application failed to start or to end, if any."""
         if self._error is not None:
             raise self._error

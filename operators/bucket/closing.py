@@ -230,7 +230,7 @@ class BatchClosings:
         return policy.propagate == "push"
 
     def _forgotten_until(self, side: str, watermarks: Mapping[str, int | None]) -> int | None:
-        """Return the watermark by which closings of a side are forgotten."""
+        """Return the watermark up to which closings of a side are forgotten."""
         if self.joins.waiting is None:
             return watermarks[side]
         return _least(watermarks)

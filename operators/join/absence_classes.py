@@ -57,7 +57,7 @@ class AbsentClasses:
     Attributes:
         side: The side whose rows are judged.
         group: Number of the condition group.
-        since_version: Rows are judged that were processed under this plan version or a later one.
+        since_version: First plan version whose rows are judged.
         queries: Set of the queries of all classes.
         ids: Their ids.
         windows_us: int64[k], how far the opposite watermark has passed a row when it is decided, µs.

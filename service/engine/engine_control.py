@@ -113,7 +113,7 @@ class EngineControl:
     _seen: tuple[Lease | None, float] = field(default=(None, 0.0), init=False)
 
     def status(self) -> EngineStatus:
-        """Return the engine's status; ``stopped`` if nobody holds the lease or still renews it."""
+        """Return the engine's status; ``stopped`` if no engine holds and renews the lease."""
         lease, now_s = self.store.lease.current(), self.clock_s()
         found = _read(self.store, _STATUS, EngineStatus)
         if lease is None or not lease.token:

@@ -180,7 +180,7 @@ class BackPressure:
         return None
 
     def _wait_s(self, stream_id: int, rows: float) -> int:
-        """Return the time when this many rows will have been read."""
+        """Return in how many seconds this many rows will have been read."""
         known = self._progress.get(stream_id)
         stale = known is None or self.clock_s() - known.at_s > MAX_RETRY_S
         if known is None or stale or not known.rate_per_s:

@@ -210,7 +210,7 @@ def are_plausible(t_min_us: int | None, t_max_us: int | None) -> bool:
 
 
 def numbers_in(texts: pa.ChunkedArray) -> list[int | float]:
-    """Return the numbers among texts of times."""
+    """Return the texts that are numbers, as numbers."""
     found = texts.filter(pc.match_substring_regex(texts, _NUMBER))
     found = pc.utf8_ltrim(pc.utf8_trim_whitespace(found), characters="+")
     try:

@@ -234,7 +234,7 @@ def _clear(data_dir: DataDir) -> None:
 
 
 def _checkpoint(store: Store, data_dir: DataDir, read_manifests: ReadManifests) -> _Checkpoint:
-    """Return the offset with which the checkpoint of a data directory continues."""
+    """Return the offset and the state with which the checkpoint of a data directory continues."""
     found, log = examine_checkpoint(store, data_dir), SparkLog(data_dir.checkpoint)
     _refuse_unfinished(store, found)
     state = stored_state(store, data_dir, found, read_manifests)
