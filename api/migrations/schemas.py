@@ -204,8 +204,7 @@ class DryRunOut(BaseModel):
     )
     rows_to_move: int | None = Field(
         description="Upper bound on the held rows that would change slices; null if none have been counted "
-        "yet "
-        "under the newest plan version."
+        "yet under the newest plan version."
     )
     bytes_to_move: int | None = Field(description="Encoded bytes of these rows.")
     cost: DryRunCostOut

@@ -34,8 +34,7 @@ _CQL = Field(min_length=1, description="A join of two to eight streams with a wi
 _BACKFILL: Backfill = Field(
     default="none",
     description="`none`: only pairs whose two rows both arrive after the activation. `state`: also pairs of "
-    "a "
-    "new row with an earlier one that is still held.",
+    "a new row with an earlier one that is still held.",
 )
 _SINK = Field(default=None, description="Sink of the results, which are kept in any case; null for none.")
 

@@ -125,8 +125,7 @@ class WebhookSinkDocument(BaseModel):
     url: str = Field(
         min_length=1,
         description="URL that results are posted to, http or https. Addresses of the service's machine and "
-        "of private "
-        "networks are refused unless `SLUICE_WEBHOOK_HOSTS` names them.",
+        "of private networks are refused unless `SLUICE_WEBHOOK_HOSTS` names them.",
     )
     secret: str | None = Field(
         default=None,

@@ -252,8 +252,7 @@ class MigrationDocument(BaseModel):
     probe: str | None = Field(
         default=None,
         description="How slices are searched in families without a setting of their own: `auto`, `merge`, "
-        "`loops` "
-        "or `hash(N)`.",
+        "`loops` or `hash(N)`.",
     )
     invalidation: Invalidation | None = Field(
         default=None,
