@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Sequence
-from typing import Final, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -15,10 +14,8 @@ from catalog.durations import MIN_TIME_US
 from catalog.errors import SluiceError
 from catalog.values.stream import FilesSource, GeneratorSource, Stream
 from service.errors import CorruptInput, InputChanged, UnusableFile
-from service.inputs.formats.csv import read_csv
 from service.inputs.formats.facts import read_columns
-from service.inputs.formats.jsonl import read_jsonl
-from service.inputs.formats.parquet import read_parquet
+from service.inputs.formats.file_readers import READERS
 from service.inputs.formats.text_input import first_line
 from service.inputs.partitions import (
     ROW_BITS,
@@ -32,23 +29,6 @@ from service.inputs.sources.event_reader import read_events
 from service.inputs.sources.generator import generate
 from service.inputs.sources.opened_file import opened_file
 from service.inputs.sources.topic_reader import read_topic
-
-
-class _ReadRows(Protocol):
-    def __call__(
-        self,
-        stream: Stream,
-        path: str,
-        columns: Sequence[str],
-        first_row: int,
-        rows: int,
-        *,
-        skips: bool = False,
-        latest_us: int | None = None,
-    ) -> pa.Table: ...
-
-
-_READ: Final[dict[str, _ReadRows]] = {"parquet": read_parquet, "jsonl": read_jsonl, "csv": read_csv}
 
 
 def read_partition(
@@ -103,7 +83,7 @@ def _read_file(stream: Stream, file: FileRows, names: tuple[str, ...]) -> pa.Tab
     _check_unchanged(stream, file)
     try:
         with opened_file(stream.source, file.path) as path:
-            read = _READ[stream.source.format]
+            read = READERS[stream.source.format]
             skips = file.skipped > 0
             latest_us = _latest_us(stream, file) if skips else None
             table = read(stream, path, names, file.first_row, file.rows, skips=skips, latest_us=latest_us)

@@ -13,11 +13,7 @@ import os
 import stat
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from functools import partial
 from typing import TYPE_CHECKING, Final
-
-import duckdb
 
 from catalog.clock import wall_clock_us
 from catalog.values.source_file import SourceFile
@@ -26,10 +22,8 @@ from operators.storage.folder import Folder
 from service.config.log import fields
 from service.errors import UnusableFile
 from service.inputs.formats.bad_rows import BadRow, write_skipped_rows
-from service.inputs.formats.csv import inspect_csv
 from service.inputs.formats.facts import FileFacts
-from service.inputs.formats.jsonl import inspect_jsonl
-from service.inputs.formats.parquet_footer import inspect_parquet
+from service.inputs.formats.file_inspectors import Inspect, inspecting
 from service.inputs.formats.text_input import first_line
 from service.inputs.partitions import ROW_BITS
 from service.inputs.sources.opened_file import opened_file
@@ -53,8 +47,6 @@ _PASSING: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIN
 _SHOWN_ENTRIES: Final = 3
 
 _MADE_UP: Final = ("/proc", "/sys")
-
-_Inspect = Callable[[str, list[BadRow] | None, int | None], FileFacts]
 
 
 def log_left_out(stream: Stream, file: SourceFile) -> None:
@@ -161,7 +153,7 @@ def judged_files(
         What is found in each, at position 0; files that are gone or being written are left out.
     """
     assert isinstance(stream.source, FilesSource)
-    with _inspecting(stream, stream.source) as inspect:
+    with inspecting(stream, stream.source) as inspect:
         for path in paths:
             entry = _judge(stream, path, inspect, settle_s, dead_letters)
             if entry is not None:
@@ -173,19 +165,6 @@ def _append(store: Store, stream: Stream, found: list[SourceFile]) -> int:
     with store.transaction():
         known = store.source_files.listed(stream.id, [f.path for f in found])
         return len(store.source_files.append(stream.id, [f for f in found if f.path not in known]))
-
-
-@contextmanager
-def _inspecting(stream: Stream, source: FilesSource) -> Iterator[_Inspect]:
-    """Return the inspector of the source's format: it gives the facts of a file, or raises UnusableFile."""
-    match source.format:
-        case "parquet":
-            with duckdb.connect(config={"threads": 1}) as connection:
-                yield partial(inspect_parquet, connection, stream)
-        case "csv":
-            yield partial(inspect_csv, stream)
-        case "jsonl":
-            yield partial(inspect_jsonl, stream)
 
 
 def candidates(path: str) -> Iterator[str]:
@@ -305,7 +284,7 @@ def _in_short(error: Exception) -> str:
 
 
 def _judge(
-    stream: Stream, path: str, inspect: _Inspect, settle_s: float, dead_letters: Folder | None
+    stream: Stream, path: str, inspect: Inspect, settle_s: float, dead_letters: Folder | None
 ) -> SourceFile | None:
     """Inspect a file; None if it is gone or still being written."""
     bad: list[BadRow] | None = [] if stream.on_error == "skip-rows" else None

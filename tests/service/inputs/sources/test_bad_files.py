@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 from catalog.store.store import Store
 from catalog.values.stream import Column, Stream
 from service.errors import CorruptInput, FileRefused, UnusableFile, find_corrupt_input
-from service.inputs import read
 from service.inputs.formats.facts import FileFacts
+from service.inputs.formats.file_readers import READERS
 from service.inputs.formats.parquet import read_parquet
 from service.inputs.formats.parquet_footer import inspect_parquet
 from service.inputs.inputs import Inputs
@@ -241,7 +241,7 @@ def test_an_unforeseen_error_of_one_file_sets_that_file_aside(
             raise KeyError("value")
         return inspect_parquet(connection, stream, path)
 
-    monkeypatch.setattr("service.inputs.sources.files.inspect_parquet", inspect)
+    monkeypatch.setattr("service.inputs.formats.file_inspectors.inspect_parquet", inspect)
     assert list_files(store, stream) == 3
     assert reasons(store, stream) == {"1.parquet": "it cannot be read (KeyError: 'value')"}
     assert read_all(store, stream).column("k").to_pylist() == [0, 2]
@@ -257,7 +257,7 @@ def test_a_machine_without_file_handles_sets_no_file_aside(
         raise OSError(errno.EMFILE, "Too many open files")
 
     with monkeypatch.context() as short:
-        short.setattr("service.inputs.sources.files.inspect_parquet", inspect)
+        short.setattr("service.inputs.formats.file_inspectors.inspect_parquet", inspect)
         with pytest.raises(OSError, match="Too many open files"):
             list_files(store, stream)
     assert list_files(store, stream) == 1
@@ -273,7 +273,7 @@ def test_an_unforeseen_error_in_a_worker_names_the_file_to_set_aside(
     def fails(*_: object, **__: object) -> pa.Table:
         raise KeyError("value")
 
-    monkeypatch.setitem(read._READ, "parquet", fails)
+    monkeypatch.setitem(READERS, "parquet", fails)
     with pytest.raises(CorruptInput, match="KeyError: 'value'") as error:
         read_all(store, stream)
     assert find_corrupt_input(str(error.value)) == (stream.id, 0)
