@@ -1,7 +1,8 @@
 """Migrations of the catalog's tables (Alembic), run by ``upgrade`` and verified by ``differences``.
 
 There is no ``alembic.ini``: a new migration is a module ``versions/<nnnn>_<what>.py`` written by hand, its
-number goes to ``catalog.store.tables.SCHEMA_REVISION``, and a test compares what they make with the tables.
+number goes to ``catalog.store.tables.SCHEMA_REVISION``. ``tests/catalog/test_open.py`` compares what they
+make with the tables, and runs them on older catalogs, which it makes by undoing them.
 """
 
 from __future__ import annotations

@@ -182,7 +182,7 @@ class BatchManifest:
 
 
 class Totals(NamedTuple):
-    """Totals over all committed batches.
+    """Totals over all committed batches: columns of the table ``batch_totals`` by their names.
 
     Attributes:
         input_rows: Rows read, late and rejected ones included.
@@ -192,8 +192,8 @@ class Totals(NamedTuple):
         batches: Number of batches.
     """
 
-    input_rows: int
-    late_rows: int
-    state_rows_peak: int
-    state_bytes_peak: int
-    batches: int
+    input_rows: int = 0
+    late_rows: int = 0
+    state_rows_peak: int = 0
+    state_bytes_peak: int = 0
+    batches: int = 0

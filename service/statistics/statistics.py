@@ -1,8 +1,9 @@
-"""Statistics of the running job, read from manifests, so that nothing runs ahead of results.
+"""Statistics of the running job, read from committed batches, so that nothing runs ahead of results.
 
-Totals are of all batches. What plans are chosen by (rates, selectivities, widths, keys) is the measured
-profile, smoothed over the last batches (``statistics.profile``), and comes with its age: the wall-clock time
-since the newest batch that contributed to it.
+Totals and peaks are of all batches (``store.batches``, ``store.counts``), what is recent comes from the
+manifests of the last ones. What plans are chosen by (rates, selectivities, widths, keys) is the measured
+profile, smoothed over the last batches (``statistics.profile``), and comes with its age: the wall-clock
+time since the newest batch that contributed to it.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ _FIRST_OF_VERSION = (
     .limit(1)
 )
 _FROM = select(_b.document).where(_b.batch >= bindparam("batch")).order_by(_b.batch).limit(1)
-_TOTALS = select(_t.input_rows, _t.late_rows, _t.state_rows_peak, _t.state_bytes_peak, _t.batches)
+_TOTALS = select(*(_t[name] for name in Totals._fields))
 _STREAM_TOTALS = select(
     _st.stream_id, _st.rows, _st.late_rows, _st.rejected_rows, _st.watermark_us, _st.max_event_time_us
 ).order_by(_st.stream_id)
@@ -212,7 +212,7 @@ class BatchRepository(Repository):
         """Return the totals of all committed batches."""
         with self._database.read() as connection:
             row = connection.execute(_TOTALS).first()
-        return Totals(0, 0, 0, 0, 0) if row is None else Totals(*row)
+        return Totals() if row is None else Totals(*row)
 
     def stream_totals(self) -> tuple[StreamCounters, ...]:
         """Return rows so far and newest watermarks per stream, by stream id."""
@@ -267,7 +267,7 @@ def _add_stream_counters(connection: Connection, manifest: BatchManifest) -> Non
 def _add_totals(connection: Connection, manifest: BatchManifest) -> None:
     """Add the batch to the totals of all batches."""
     row = connection.execute(_TOTALS).first()
-    before = Totals(0, 0, 0, 0, 0) if row is None else Totals(*row)
+    before = Totals() if row is None else Totals(*row)
     after = Totals(
         input_rows=before.input_rows + sum(s.rows for s in manifest.streams),
         late_rows=before.late_rows + sum(s.late_rows for s in manifest.streams),

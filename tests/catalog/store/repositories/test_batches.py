@@ -19,7 +19,7 @@ def test_an_empty_catalog_has_no_batch_and_no_epoch(store: Store) -> None:
     assert store.batches.last_manifest() is None
     assert store.batches.manifest(0) is None
     assert store.batches.manifests(0, 10) == ()
-    assert store.batches.totals() == Totals(0, 0, 0, 0, 0)
+    assert store.batches.totals() == Totals()
     assert store.counts.totals() == {}
     assert store.batches.stream_totals() == ()
     assert list(store.routes.all()) == []
