@@ -22,6 +22,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from catalog.errors import InvariantBroken
 from catalog.sql_text import quoted, text_literal
 from catalog.steps import widest_sides
 from catalog.store.store import Store
@@ -238,12 +239,14 @@ def _write_routes(path: Path, store: Store, queries: Mapping[int, Query]) -> Non
             for start in range(0, len(routes), at_once):
                 some = routes.take(np.arange(start, min(start + at_once, len(routes))))
                 places, query_ids = some.sets.members()
-                named = pa.array(np.searchsorted(ids, query_ids).astype(np.int32))
+                named = np.searchsorted(ids, query_ids)
+                if not np.array_equal(np.take(ids, named, mode="clip"), query_ids):
+                    raise InvariantBroken("a route serves a query that the catalog does not have")
                 columns = [
                     some.numbers[places],
                     np.full(len(places), version, dtype=np.int32),
                     query_ids,
-                    pa.DictionaryArray.from_arrays(named, names),
+                    pa.DictionaryArray.from_arrays(pa.array(named, pa.int32()), names),
                 ]
                 writer.write_table(pa.table(columns, schema=_ROUTES_SCHEMA), row_group_size=_ROUTE_ROWS)
 

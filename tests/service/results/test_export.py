@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from catalog.errors import InvariantBroken
 from catalog.store.store import Store
 from catalog.values.query import Output, Query
 from service.errors import CorruptResults
@@ -198,3 +199,13 @@ def test_files_that_no_manifest_names_are_deleted(store: Store, batches: Batches
     orphan.write_bytes((batches.results_dir / "b000000-f-e1-0.parquet").read_bytes())
     export_shared(store, batches.results_dir, tmp_path / "out")
     assert [path.name for path in batches.results_dir.iterdir()] == ["b000000-f-e1-0.parquet"]
+
+
+def test_a_route_of_a_query_that_the_catalog_does_not_have_is_refused(
+    store: Store, batches: Batches, tmp_path: Path
+) -> None:
+    batches.routes = {BOTH: (1, 99)}
+    batches.commit([pair(BOTH, 1, 1)])
+    with pytest.raises(InvariantBroken, match="does not have"):
+        export_shared(store, batches.results_dir, tmp_path / "out")
+    assert not (tmp_path / "out" / "routes.parquet").exists()
