@@ -225,7 +225,7 @@ def _matching(
 
 
 def satisfied(groups: Sequence[ConditionGroup], rows: Segment) -> Segment:
-    """Return marks that give rows a match for every group: these rows are decided."""
+    """Return marks that decide rows: each has a match for every group."""
     none = np.full(len(rows), -1, dtype=np.int64)
     return marks_segment([GroupMarks(group.number, rows.ts, rows.pos, none, none) for group in groups])
 

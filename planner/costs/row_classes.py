@@ -32,7 +32,7 @@ class RowClass:
 
     Attributes:
         rates: The side.
-        one_of: Filters of which a row of the class passes at least one; None among them stands for every row.
+        one_of: Filters; a row of the class passes at least one of them. None among them passes every row.
         none_of: Filters of which it passes none.
         whole: Whether rows come that serve no query, too (selection pull-up).
         split: Whether it is a class of a split stream.

@@ -2,9 +2,8 @@
 
     manifest   ValueState   what the bucket holds, rewritten every batch (small)
 
-There is a fresh processor for every task, and Spark hands a bucket to any of its workers, so what lives
-longer than a batch lives in this module: the bounded segment cache and the compiled plans of the last
-versions.
+Every task has a fresh processor, and Spark hands a bucket to any of its workers. So this module keeps what
+outlives a batch: the bounded segment cache and the compiled plans of the last versions.
 
 The state has no other variable: each costs every task 4 to 8 ms, in which the JVM makes encoders for it
 (PySpark 4.3), and what is large has files of its own (``operators.segments.segment_files``).
