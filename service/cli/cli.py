@@ -162,12 +162,12 @@ def run(
 
     loaded = load_workload(workload)
     check_sources(loaded)
-    bind_workload(loaded)
+    bound = bind_workload(loaded)
     with _early_jvm(loaded, out, results.value, settings.spark) as jvm:
         from service.workspace.bounded_run import run_workload
 
         summary = run_workload(
-            loaded,
+            bound,
             out,
             results=results.value,
             settings=settings,

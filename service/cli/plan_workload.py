@@ -71,7 +71,8 @@ def plan_text(
         InvalidInput: A file, a query in it, or an option is invalid.
     """
     workload = load_workload(path)
-    streams, bound = bind_workload(workload)
+    bound = bind_workload(workload)
+    streams = bound.streams
     rows = WorkloadRows(tell=tell)
     objective = objective_of(settings.planning).changed(
         strategy=workload.strategy,
@@ -89,7 +90,7 @@ def plan_text(
         profile=lambda entering: merge_profiles(Profile(), job, sample_profile(rows, streams, entering)),
     )
     queries, orders = _in_chosen_order(
-        [places.placed(bound[query.path]) for query in workload.queries],
+        [places.placed(bound.queries[query.path]) for query in workload.queries],
         streams,
         OrderChoice(lambda pairs: sample_profile(rows, streams, pairs), calibration),
     )

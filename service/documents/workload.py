@@ -201,15 +201,27 @@ def check_sources(workload: Workload) -> None:
             validate_source(stream)
 
 
-def bind_workload(workload: Workload) -> tuple[tuple[Stream, ...], dict[ItemPath, Query]]:
+@dataclass(frozen=True, slots=True)
+class BoundWorkload:
+    """A workload whose queries are bound against its streams.
+
+    Attributes:
+        workload: The workload.
+        streams: The streams with ids 1, 2, ..., as a fresh catalog numbers them.
+        queries: The bound queries by the path of their entry in the document, numbered from 1 in the order
+            in which they enter.
+    """
+
+    workload: Workload
+    streams: tuple[Stream, ...]
+    queries: Mapping[ItemPath, Query]
+
+
+def bind_workload(workload: Workload) -> BoundWorkload:
     """Bind every query of a workload against its streams, without a catalog.
 
     Args:
         workload: What `load_workload` returned.
-
-    Returns:
-        The streams with ids 1, 2, ..., and the bound queries by the path of their entry in the document,
-        numbered from 1 in the order in which they enter.
 
     Raises:
         InvalidInput: A query cannot be bound, or a strategy is for a family that no query is of; the location
@@ -242,7 +254,7 @@ def bind_workload(workload: Workload) -> tuple[tuple[Stream, ...], dict[ItemPath
                 by_family(step.migration.family_strategies, bound.values())
             with workload.locating((*step.path, "migrate", "family_probes")):
                 by_family(step.migration.family_probes, bound.values())
-    return streams, bound
+    return BoundWorkload(workload, streams, bound)
 
 
 class _Model(BaseModel):

@@ -8,7 +8,7 @@ and again inside it. There the parsed queries are reused unless the streams have
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -120,6 +120,14 @@ class Resolver:
     _choice: OrderChoice | None = None
     # Records of the names of a list that is resolved, by name in lower case.
     _found: Mapping[str, QueryRecord] = field(default_factory=dict)
+
+    def reuse(self, streams: Sequence[Stream], queries: Iterable[Query]) -> None:
+        """Take bound queries; ``refresh`` forgets them if the streams of the catalog differ.
+
+        Joins of more than two streams are bound again, since the statistics choose their order.
+        """
+        self._streams = {stream.name: stream for stream in streams}
+        self._bound = {query.cql: query for query in queries if query.left is None}
 
     def refresh(self) -> None:
         """Read streams and plan again; forget the parsed queries if the streams have changed."""

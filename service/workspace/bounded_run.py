@@ -32,7 +32,7 @@ from planner.build.retained_boundaries import ByFamily
 from service.config.calibration import data_dir_calibration
 from service.config.data_dir import DataDir, ResultsForm, run_data_dir
 from service.config.settings import Settings
-from service.documents.workload import ScriptStep, Workload
+from service.documents.workload import BoundWorkload, ScriptStep, Workload
 from service.documents.yaml_document import ItemPath
 from service.engine.engine import Engine
 from service.errors import FileRefused, InvalidStream, OtherWorkload, UnreadableInput
@@ -139,7 +139,7 @@ Watch = Callable[[Callable[[], RunProgress]], AbstractContextManager[object]]
 
 
 def run_workload(
-    workload: Workload,
+    bound: BoundWorkload,
     out: Path,
     *,
     results: ResultsForm,
@@ -153,7 +153,7 @@ def run_workload(
     """Run a workload to its end; started again with the same ``out`` it continues.
 
     Args:
-        workload: Checked workload.
+        bound: Bound workload.
         out: Output directory.
         results: A directory per query, or each pair once with its route.
         settings: Settings; their data directory is not used.
@@ -173,6 +173,7 @@ def run_workload(
         FileRefused: A file is bad, and its stream says to stop.
     """
     started = time.monotonic()
+    workload = bound.workload
     _refuse_caps(workload)
     calibration = data_dir_calibration(settings.storage)
     objective = objective_of(settings.planning).changed(
@@ -185,7 +186,7 @@ def run_workload(
     )
     samples = SampleCache()
     if not (out / "_sluice").exists():
-        rehearse(workload, objective, calibration, settings, samples)
+        rehearse(bound, objective, calibration, settings, samples)
     directory = run_data_dir(out, results, settings.storage.apart)
     settings = settings.for_data_dir(directory.root)
     store = open_catalog(directory, settings.storage.catalog_url)
@@ -195,7 +196,7 @@ def run_workload(
         engine.launch()
         rows = settings.batches.first_rows
         statistician = Statistician(store, WorkloadRows(), settings.bucket_count, rows, samples)
-        _set_up(workload, out, Versions(store, statistician, objective), calibration)
+        _set_up(bound, out, Versions(store, statistician, objective), calibration)
         _list(store, directory, tell)
         total_rows = _rows_there(store)
         with watch(lambda: _progress(store, total_rows)):
@@ -227,7 +228,7 @@ def _refuse_caps(workload: Workload) -> None:
 
 
 def rehearse(
-    workload: Workload,
+    bound: BoundWorkload,
     objective: Objective,
     calibration: Calibration,
     settings: Settings,
@@ -239,7 +240,7 @@ def rehearse(
     version is there to go back to, only the versions before it tell: so they are made, and thrown away.
 
     Args:
-        workload: Checked workload.
+        bound: Bound workload.
         objective: What its plans are chosen for.
         calibration: Constants of this machine.
         settings: Settings of the run.
@@ -248,7 +249,7 @@ def rehearse(
     Raises:
         InvalidInput: A step of the script cannot be made; the location is in the file.
     """
-    if all(step.migration is None for step in workload.script):
+    if all(step.migration is None for step in bound.workload.script):
         return
     with (
         tempfile.TemporaryDirectory(prefix="sluice-") as scratch,
@@ -256,12 +257,12 @@ def rehearse(
     ):
         rows = settings.batches.first_rows
         statistician = Statistician(store, WorkloadRows(), settings.bucket_count, rows, samples)
-        _set_up(workload, Path(scratch), Versions(store, statistician, objective), calibration)
+        _set_up(bound, Path(scratch), Versions(store, statistician, objective), calibration)
 
 
-def _set_up(workload: Workload, out: Path, versions: Versions, calibration: Calibration) -> None:
+def _set_up(bound: BoundWorkload, out: Path, versions: Versions, calibration: Calibration) -> None:
     """Put streams, queries and script into the catalog, once and as one."""
-    store, objective = versions.store, versions.base
+    workload, store, objective = bound.workload, versions.store, versions.base
     print_of_workload = hashlib.sha256(
         repr(
             (
@@ -294,7 +295,7 @@ def _set_up(workload: Workload, out: Path, versions: Versions, calibration: Cali
             if isinstance(stream.source, GeneratorSource):  # its default start is now
                 stream = resolve_source(stream, base=out, now_us=wall_clock_us())
             store.streams.add(stream)
-        script = _Script(workload, versions, calibration)
+        script = _Script(bound, versions, calibration)
         first = [(AddQuery(q.name, q.cql, q.backfill), q.path) for q in workload.queries]
         if first:
             script.append("workload", 0, first)
@@ -314,12 +315,12 @@ class _Script:
     """Puts a workload's changes into the catalog, those of one batch as one plan version.
 
     Attributes:
-        workload: Where they stand.
+        bound: The workload.
         versions: Plans them.
         calibration: Constants of this machine.
     """
 
-    workload: Workload
+    bound: BoundWorkload
     versions: Versions
     calibration: Calibration
 
@@ -336,10 +337,11 @@ class _Script:
         file has it: its first change is recorded before the second is resolved. The version is that of the
         final plan.
         """
-        store, version = self.versions.store, self.versions.next
+        store, version, workload = self.versions.store, self.versions.next, self.bound.workload
         previous = store.control_log.latest_plan()
         partitioning = self.versions.objective.partitioning
         resolver = Resolver(store, self.versions.statistician, partitioning=partitioning)
+        resolver.reuse(self.bound.streams, self.bound.queries.values())
         resolver.refresh()
         steps_now: dict[str, ChangeStep] = {}
         for change, path in changes:
@@ -347,7 +349,7 @@ class _Script:
             if name in steps_now:
                 record_steps(store, tuple(steps_now.values()), version, previous)
                 steps_now = {}
-            with self.workload.locating(path, text_at=(*path, "cql")):
+            with workload.locating(path, text_at=(*path, "cql")):
                 steps_now[name] = resolver.resolve(change)
         record_steps(store, tuple(steps_now.values()), version, previous)
         queries = [record.query for record in store.queries.running()]
@@ -356,7 +358,7 @@ class _Script:
         for scripted in steps:
             if scripted.migration is None:
                 continue
-            with self.workload.locating((*scripted.path, "migrate")):
+            with workload.locating((*scripted.path, "migrate")):
                 wanted = resolve_migration(
                     scripted.migration, self.versions.objective, previous, queries, store
                 )
@@ -365,7 +367,7 @@ class _Script:
             before = wanted.left if left is None else left
             left = {family: ends for family, ends in wanted.left.items() if family in before}
             replanned |= wanted.replanned
-        with self.workload.locating(steps[0].path if steps else ("queries",)):
+        with workload.locating(steps[0].path if steps else ("queries",)):
             self.versions.append(
                 queries,
                 previous,

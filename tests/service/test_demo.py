@@ -241,6 +241,6 @@ def test_the_demo_can_be_written_as_a_workload(tmp_path: Path) -> None:
     workload = load_workload(write_workload(tmp_path, max_files_per_batch=2))
 
     check_sources(workload)
-    streams, bound = bind_workload(workload)
-    assert streams == tuple(replace(s, id=i) for i, s in enumerate(demo_streams(tmp_path, 2), start=1))
-    assert [query.name for query in bound.values()] == [query.name for query in QUERIES]
+    bound = bind_workload(workload)
+    assert bound.streams == tuple(replace(s, id=i) for i, s in enumerate(demo_streams(tmp_path, 2), start=1))
+    assert [query.name for query in bound.queries.values()] == [query.name for query in QUERIES]

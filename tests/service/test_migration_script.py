@@ -17,7 +17,7 @@ import pytest
 from catalog.store.store import Store
 from planner.build.objective import Objective
 from planner.costs.shipped import SHIPPED
-from service.documents.workload import load_workload
+from service.documents.workload import bind_workload, load_workload
 from service.inputs.sample import WorkloadRows
 from service.planning.plan_record import record_in
 from service.planning.preview import Statistician
@@ -93,7 +93,7 @@ def check_history(store: Store) -> None:
 def test_the_plans_of_every_kind_of_migration_give_the_oracle_s_rows(store: Store, tmp_path: Path) -> None:
     statistician = Statistician(store, WorkloadRows(), 2, 1000, SampleCache())
     versions = Versions(store, statistician, Objective())
-    _set_up(load_workload(workload(tmp_path)), tmp_path, versions, SHIPPED)
+    _set_up(bind_workload(load_workload(workload(tmp_path))), tmp_path, versions, SHIPPED)
     check_history(store)
     plans = {record.at_batch: record.plan for record in store.control_log.records(0)}
     assert len(plans) == 1 + len(SCRIPT)

@@ -18,8 +18,9 @@ from catalog.values.stream import GeneratorSource
 from planner.build.objective import Objective
 from planner.costs.shipped import SHIPPED
 from service.config.settings import load_settings
-from service.documents.workload import load_workload
+from service.documents.workload import bind_workload, load_workload
 from service.inputs.sample import WorkloadRows
+from service.planning import changes
 from service.planning.preview import Statistician
 from service.planning.versions import Versions
 from service.statistics.sample_answers import SampleCache
@@ -91,7 +92,7 @@ def test_what_the_versions_before_do_not_allow_is_refused_at_its_line(
     before = sorted(tmp_path.rglob("*"))
     with pytest.raises(InvalidInput) as caught:
         run_workload(
-            load_workload(file),
+            bind_workload(load_workload(file)),
             tmp_path / "out",
             results="per-query",
             settings=load_settings(data_dir=tmp_path / "none", buckets=2),
@@ -128,7 +129,7 @@ def test_a_sound_script_passes_and_leaves_nothing_behind(
         {"at_batch": 5, "migrate": {"strategy": "cpu-opt"}},
     )
     settings = load_settings(data_dir=tmp_path / "none", buckets=2)
-    rehearse(load_workload(file), Objective(), SHIPPED, settings, SampleCache())
+    rehearse(bind_workload(load_workload(file)), Objective(), SHIPPED, settings, SampleCache())
     assert list(scratch.iterdir()) == []
 
 
@@ -152,7 +153,12 @@ def test_a_generator_of_a_run_starts_when_the_run_is_set_up(store: Store, tmp_pa
     statistician = Statistician(store, WorkloadRows(), 2, 1000, SampleCache())
     before_us = wall_clock_us()
     for _ in range(2):  # a restarted run keeps its first start time
-        _set_up(load_workload(file), tmp_path, Versions(store, statistician, Objective("mem-opt")), SHIPPED)
+        _set_up(
+            bind_workload(load_workload(file)),
+            tmp_path,
+            Versions(store, statistician, Objective("mem-opt")),
+            SHIPPED,
+        )
     a, b = (stream.source for stream in store.streams.all())
     assert isinstance(a, GeneratorSource)
     assert isinstance(b, GeneratorSource)
@@ -161,3 +167,17 @@ def test_a_generator_of_a_run_starts_when_the_run_is_set_up(store: Store, tmp_pa
     assert b.start_us == 1_767_225_600_000_000
     assert _rows_there(store) == 12
     assert (_progress(store, 12).rows, _progress(store, 12).batches) == (0, 0)
+
+
+def test_a_run_binds_each_text_once(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bound = bind_workload(
+        load_workload(write(tmp_path, {"at_batch": 1, "add": {"name": "q", "cql": cql(60)}}))
+    )
+    again: list[str] = []
+    monkeypatch.setattr(changes, "bind", lambda text, *_, **__: again.append(text))
+    statistician = Statistician(store, WorkloadRows(), 2, 1000, SampleCache())
+
+    _set_up(bound, tmp_path, Versions(store, statistician, Objective("mem-opt")), SHIPPED)
+
+    assert again == []
+    assert {record.query.name for record in store.queries.running()} >= {"q"}

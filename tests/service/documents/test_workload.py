@@ -177,10 +177,10 @@ script:
       cql: SELECT A.k FROM A [RANGE 1 SECOND], B [RANGE 2 SECONDS] WHERE A.k = B.k
       backfill: state
 """
-    streams, bound = bind_workload(load_workload(write(tmp_path, STREAMS + QUERIES + script)))
+    bound = bind_workload(load_workload(write(tmp_path, STREAMS + QUERIES + script)))
 
-    assert [stream.id for stream in streams] == [1, 2]
-    assert [(query.name, query.id, query.backfill) for query in bound.values()] == [
+    assert [stream.id for stream in bound.streams] == [1, 2]
+    assert [(query.name, query.id, query.backfill) for query in bound.queries.values()] == [
         ("q1", 1, "none"),
         ("q2", 2, "state"),
     ]

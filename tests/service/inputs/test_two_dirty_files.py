@@ -67,8 +67,8 @@ def workload(tmp_path: Path) -> Path:
 
 
 def test_they_are_joined_as_documented(workload: Path) -> None:
-    streams, bound = bind_workload(load_workload(workload))
-    (query,) = bound.values()
+    bound = bind_workload(load_workload(workload))
+    (query,), streams = bound.queries.values(), bound.streams
     tables: dict[int, pa.Table] = {}
     for stream in streams:
         (file,) = judged_files(stream, list(candidates(stream.source.path)))
