@@ -1,7 +1,7 @@
 """Search of a join's slices: males of one side probe the slices of the other side one after the other.
 
-    males of b ->  [ a: slice 1 ] -> [ a: slice 2 ] -> ...      a male goes on as long as it may serve a query
-                                                                that reaches the next slice
+    males of b ->  [ a: slice 1 ] -> [ a: slice 2 ] -> ...      a male continues as long as it may serve a
+                                                                query that reaches the next slice
 
 Source: the probe step of State-Slice (VLDB 2006, §4.2, Figure 9).
 """
@@ -101,7 +101,7 @@ class SliceSearch:
             self.rings[side].counts.scanned += sum(p.scan.scanned for p in probings if p.scan is not None)
 
     def _count_results(self, apart: Int64s) -> None:
-        """Count each pair in the slice whose interval has the distance of its rows, wherever it was made.
+        """Count each pair in the slice that spans the distance of its rows, wherever it was made.
 
         Args:
             apart: int64[classes], number of pairs in each distance class; pairs at distance 0 count on a's
