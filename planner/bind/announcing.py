@@ -4,8 +4,8 @@
       ordinary result       7     2.50   NULL
       result punctuation    NULL  NULL   {"item":7}       no later result has 7 as its item
 
-A result punctuation is stored like a pair. It has no event time, so it stands behind the results of its
-batch. Its only columns are those of the key.
+A result punctuation is stored like a pair. It has no event time, so it follows the results of its batch. It
+has values only in the columns of the key.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ from planner.sql.locate import at_expression
 from planner.sql.scope import ResolvedColumn, Scope, SideName
 from planner.sql.statement import Statement
 
-#: Result column that says why the group came out.
+#: Result column that says what closed the group.
 CLOSED_BY_COLUMN = "_closed_by"
 #: Most digits of summed decimals; the sum has 38 digits, which only 10^10 pairs could exceed.
 _MOST_SUMMED_DIGITS = 28

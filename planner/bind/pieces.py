@@ -12,7 +12,7 @@ from planner.sql.scope import Scope
 
 
 def pieces(conditions: Iterable[exp.Expr], scope: Scope) -> list[exp.Expr]:
-    """Return the conjuncts of conditions; what the optimizer drops from them is type-checked."""
+    """Return the conjuncts of conditions; parts that the optimizer drops are type-checked, too."""
     found = []
     for written in conjuncts(conditions):
         parts = distributed(written)

@@ -10,7 +10,7 @@ The cost of a step depends on the set of streams joined before it and on the key
 continue (``planner.bind.step_keys``). It does not depend on the order in which that set was joined, so for
 each set and key the best few orders are enough (Selinger et al., SIGMOD 1979). A step joins one stream, or a
 group of streams that are joined with each other before. A tree with groups is chosen only if it is cheaper
-than each one without. All its rows rest.
+than every tree without groups. All its rows are stored.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from planner.sql.step_scope import Item, flat
 from planner.trees.join_order import JoinOrder
 from planner.trees.order_costs import OrderCosts
 
-#: Orders that are shown: the best one and the three next best.
+#: Number of orders shown: the best one and the three next best.
 SHOWN = 4
-#: In joins of more streams all rows rest, and of each group only its best order is compared: there are too
-#: many orders.
+#: In joins of more streams all rows are stored, and only the best order of each group is compared: there
+#: are too many orders.
 MOST_AGAIN = 5
 
-#: Streams joined, the key of the last run, the streams that joined since the last rows that rest, and whether
-#: some rows do not rest.
+#: Streams joined, the key of the last run, the streams that joined since the last stored rows, and whether
+#: some rows are not stored.
 _State = tuple[frozenset[int], frozenset[Equals], tuple[Item, ...], bool]
 
 
@@ -42,7 +42,7 @@ def best_orders(costs: OrderCosts, most: int = SHOWN) -> tuple[JoinOrder, ...]:
 
     Args:
         costs: Costs of the query's steps.
-        most: How many at most.
+        most: Maximum number of orders.
     """
     shape = costs.rates.shape
     count = len(shape.streams)
@@ -86,7 +86,7 @@ def _with_one_more(
                 yield costs.joined(order, position, key, rests=rests)
 
 
-#: Best orders of some streams in which all rows rest, by the streams and the key of the last run.
+#: Best orders of some streams with all rows stored, by the streams and the key of the last run.
 _Groups = Mapping[tuple[frozenset[int], frozenset[Equals]], Sequence[JoinOrder]]
 
 
@@ -101,7 +101,7 @@ def _groups_of(states: Mapping[_State, Sequence[JoinOrder]], most: int) -> _Grou
 def _with_groups(
     costs: OrderCosts, groups: Mapping[int, _Groups], size: int
 ) -> Iterator[tuple[JoinOrder, frozenset[Equals]] | None]:
-    """Yield orders of so many streams that join two groups."""
+    """Yield orders of ``size`` streams that join two groups."""
     if costs.spread():
         return
     for smaller in range(2, size // 2 + 1):
