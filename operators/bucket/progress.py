@@ -15,7 +15,7 @@ from catalog.values.plan import FamilyPlan, Plan
 
 
 def least(a: int | None, b: int | None) -> int | None:
-    """Return the watermark of pairs: a new pair has a new row, which is not below its own watermark."""
+    """Return the watermark of pairs: a new pair has a new row, which is not below its side's watermark."""
     return None if a is None or b is None else min(a, b)
 
 
@@ -36,8 +36,8 @@ def with_intermediates(
         plan: The plan.
         times: Time of each of its streams by id, µs UTC; None if a stream has none.
         combined: Returns the time of an intermediate, given those of sides a and b.
-        arrived: Times of exchanged intermediates by id: those that their pairs had when they set out, in the
-            batch before. One that is not named has none.
+        arrived: Times of exchanged intermediates by id: the times when their pairs were sent, in the batch
+            before. An intermediate that is not named has no time.
     """
     found = dict(times)
     taken = taken_intermediates(plan.families)
@@ -55,12 +55,12 @@ def setting_out(
     times: Mapping[int, int | None],
     combined: Callable[[int | None, int | None], int | None],
 ) -> dict[int, int | None]:
-    """Return the times of pairs that set out for other buckets, by the id of the exchanged intermediate.
+    """Return the times of pairs that are sent to other buckets, by the id of the exchanged intermediate.
 
     Args:
         plan: The plan.
         times: Result of ``with_intermediates``.
-        combined: As there.
+        combined: As in ``with_intermediates``.
     """
     taken = taken_intermediates(plan.families)
     return {

@@ -226,8 +226,7 @@ def plan_document(plan: Plan, reports: Mapping[str, FamilyReport] | None = None)
         buckets: for every key, and for heavy keys (named by the int64 that stands for the key, as text,
         because a double may not hold it). ``closed_by`` of ``punctuations`` names the streams that close keys
         of the family. ``decided_early`` names the streams whose rows without a partner are decided by
-        closings of the other
-        stream: in the batch that closes their key, before their window has passed.
+        closings of the other stream: in the batch that closes their key, before their window has passed.
     """
     streams = stream_names(plan)
     known = {} if reports is None else reports
