@@ -171,7 +171,7 @@ class FamilyText:
         return None if bit is None else self.filters[side][bit][0]
 
     def keep(self, side: SideName, bits: Iterable[int]) -> str:
-        """Return cond'_i of a slice: a row that passes any of the filters enters; without filters, none does."""
+        """Return cond'_i of a slice: any of the filters lets a row in; without filters, no row enters."""
         shown = [self.filters[side][bit] for bit in bits]
         if not shown:
             return "nothing"
