@@ -377,7 +377,7 @@ class ClosedOpposite:
     layout: SideLayout
 
     def ended(self, rows: Segment, *, fresh: bool) -> Int64s:
-        """Return the places of rows that have met their last match by the end of the batch, but not before it.
+        """Return the places of rows that have met their last match by the end of the batch, not before it.
 
         Args:
             rows: Rows of one segment.
