@@ -1,7 +1,7 @@
 """Errors of the operators.
 
 InvalidInput
-* ExpressionFailed      an expression takes more time or memory than one may
+* ExpressionFailed      an expression takes more time or memory than allowed
 Unavailable
 * PromiseBroken         a row has values that its stream had promised not to repeat
 * StorageDown           the object store cannot be reached, or refuses
@@ -75,7 +75,7 @@ class WriterReplaced(Unavailable):
 
 
 class ExpressionFailed(InvalidInput):
-    """An expression takes more time or memory than one may.
+    """An expression takes more time or memory than allowed.
 
     Workers raise it, too, and the engine finds it in Spark's trace (``find_failed_expression``).
 

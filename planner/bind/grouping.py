@@ -293,7 +293,7 @@ def _tumble(
     if not (scope.a.stream.closes_keys(key_a) or scope.b.stream.closes_keys(key_b)):
         raise UnsupportedCql(
             "GROUP BY without TUMBLE is not supported",
-            detail="Nothing would tell when a group is complete: no contract of "
+            detail="It is not known when a group is complete: no contract of "
             f'"{scope.a.stream.name}" or "{scope.b.stream.name}" lets punctuations close the key.',
             hint=f"Write the length of the intervals of event time: {_example(scope, names.keys)}; or give a "
             "stream a contract of punctuations on its key.",

@@ -9,8 +9,8 @@ streams (ksqlDB):
 
 Flink's and Spark's windows are ordinary predicates on event times; ``planner.sql.time_bounds`` finds them.
 This module does not know the streams: ``planner.bind.bind`` resolves names and types. Functions are not
-resolved
-either: every call is an ``exp.Anonymous``, so that only ``planner.expressions.functions`` says which exist.
+resolved either: every call is an ``exp.Anonymous``, so that only ``planner.expressions.functions`` says which
+exist.
 
 Sources: CQL windows and ISTREAM: Arasu, Babu, Widom, *The CQL Continuous Query Language*, VLDB Journal
 2006, sections 4 and 5. Trailing ``WINDOW``: State-Slice, VLDB 2006, section 1.

@@ -116,7 +116,7 @@ def _useful(costs: Floats, first: _Ints, start: int) -> _Ints:
         start: Number of the boundary.
 
     Returns:
-        Boundaries from start to end, for each slice.
+        Number of boundaries between start and end, for each slice.
     """
     inside = np.arange(first[start + 1] - first[start], dtype=np.int64)
     own = costs[first[start] : first[start + 1]]

@@ -280,7 +280,7 @@ def manifest_document(manifest: bytes) -> dict[str, Any]:
         raise UnknownStateFormat(
             f"the stored state has format {document['format']}, "
             f"this version reads {FORMAT} to {FORMAT_WITH_SORTING}",
-            hint="Go on with the version of Sluice that wrote it, or start again from a fresh checkpoint.",
+            hint="Continue with the version of Sluice that wrote it, or start again from a fresh checkpoint.",
         )
     return document
 
