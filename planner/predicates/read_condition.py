@@ -1,7 +1,7 @@
 """Stored conditions read back: the DuckDB text that ``condition_text`` writes, lexed by sqlglot.
 
 Plans and queries store their conditions as text, which is the text that DuckDB evaluates. Only this module
-reads it: constants are on the right, operands are atoms or in parentheses, and only columns are double-quoted.
+reads it: constants are on the right, operands are atoms or in parentheses, only columns are double-quoted.
     Leaves
 are not analysed beyond the forms of ``conditions``.
 

@@ -31,7 +31,7 @@ def asked_probe(text: str, invalidation: str | None = None) -> AskedProbe:
         if invalidation is not None:
             raise InvalidProbe(
                 f"{said} takes no invalidation",
-                detail="It says which rings lose their expired rows when a row arrives; merging has no rings.",
+                detail="It says which rings lose their expired rows when a row arrives. Merging has none.",
                 hint="Leave invalidation out, or write loops or hash(N).",
                 path=("invalidation",),
             )
