@@ -270,9 +270,9 @@ class Bucket:
             elif record.plan is not None:
                 plan = record.plan
         if plan is not None and plan is not self.plan:
-            # All versions of one boundary are one change: held rows are those of the plan before the batch,
-            # so a query that leaves in one version of this batch still holds rows for a query that enters in
-            # the next.
+            # All versions of one boundary are one change: the plan before the batch decides which rows are
+            # held, so a query that leaves in one version of this batch still holds rows for a query that
+            # enters in the next.
             self.activate(plan, place)
         for record in records:
             if record.horizon is not None:

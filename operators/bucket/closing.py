@@ -216,7 +216,7 @@ class BatchClosings:
                 self.joins.purge_closed(other, all_rows=purge_after is not None)
 
     def _propagates(self, before: Mapping[str, int | None], watermarks: Mapping[str, int | None]) -> bool:
-        """Return whether finished keys are emitted in this batch; groups are always emitted at once."""
+        """Return whether finished keys are emitted in this batch; groups are always emitted immediately."""
         waiting, policy = self.joins.waiting, self.joins.family.plan.punctuations
         if waiting is None or self.joins.groups is not None or self.pulled:
             return True

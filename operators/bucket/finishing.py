@@ -85,7 +85,7 @@ def result_punctuations(
 
     Args:
         joins: Joins of the family.
-        finished: What ``WaitingKeys.finish`` returned.
+        finished: Result of ``WaitingKeys.finish``.
         plan_version: Plan version in force.
         batch: Batch number.
     """

@@ -38,7 +38,7 @@ class PairsAgain:
         families: Joins per family id.
         makers: Family that makes the rows of side a, by the id of the family that does not store them.
         version: Plan version in force.
-        partials: Pairs of equal key that were looked at for the last rows.
+        partials: Pairs of equal key that were examined for the last rows.
     """
 
     families: Mapping[str, FamilyJoins]
@@ -58,7 +58,7 @@ class PairsAgain:
         return cls(families, makers_again(plans), version)
 
     def rows(self, taker: FamilyPlan, males: Segment) -> Segment | None:
-        """Return the rows of side a of a family that new rows of side b may meet; None without any.
+        """Return the rows of side a of a family that new rows of side b may meet; None if there are none.
 
         Args:
             taker: The family.

@@ -1,7 +1,7 @@
 """Progress of streams and intermediates on the clocks of families.
 
 The clock of a family is event time, or the order of its streams if it has no windows. The progress of an
-intermediate follows from that of the two sides whose pairs it holds.
+intermediate follows from the progress of the two sides whose pairs it holds.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ def with_intermediates(
     combined: Callable[[int | None, int | None], int | None],
     arrived: Mapping[int, int | None],
 ) -> dict[int, int | None]:
-    """Return times per stream with those of the plan's intermediates.
+    """Return times per stream, extended by the times of the plan's intermediates.
 
     Args:
         plan: The plan.
         times: Time of each of its streams by id, µs UTC; None if a stream has none.
-        combined: Returns the time of an intermediate, given those of sides a and b.
+        combined: Returns the time of an intermediate, given the times of sides a and b.
         arrived: Times of exchanged intermediates by id: the times when their pairs were sent, in the batch
             before. An intermediate that is not named has no time.
     """
@@ -73,7 +73,7 @@ def setting_out(
 
 @dataclass(frozen=True, slots=True)
 class ClockProgress:
-    """Clocks by stream id, those of intermediates included.
+    """Clocks by stream id, including the clocks of intermediates.
 
     Attributes:
         times_us: Progress in event time, µs UTC; None before the first row.

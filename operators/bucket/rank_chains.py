@@ -1,7 +1,7 @@
 """Ranks shared by several families: the first family that has a stream's rows numbers them.
 
 family of A and B      numbers A's rows, hands on pairs with the rank of a
-family of (A, B), C    asks how many rows A has up to the time of c
+family of (A, B), C    needs the number of rows of A up to the time of c
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def earlier_rankings(
 
 
 def followers(plan: FamilyPlan, families: Sequence[FamilyPlan]) -> list[FamilyPlan]:
-    """Return the families that ask for ranks of a family.
+    """Return the families that need ranks of a family.
 
     Args:
         plan: The family.

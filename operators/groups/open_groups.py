@@ -179,7 +179,7 @@ class OpenGroups:
 def group_results(
     parts: Sequence[pa.Table], plan_version: int, batch: int
 ) -> tuple[pa.RecordBatch, RouteCounts] | None:
-    """Return closed groups with the columns of a result file, and their routes; None without any.
+    """Return closed groups with the columns of a result file, and their routes; None if there are none.
 
     Args:
         parts: Results of ``OpenGroups.close`` and ``leave``.

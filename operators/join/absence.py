@@ -4,7 +4,7 @@
     row a  ------o------------------|---------------------------------|-----------> time
                                     no match: absent for (g1, 10 s)   no match: absent for (g1, 30 s)
 
-A row that passes its side's filter is *absent* for a query once no match can come any more: when the
+A row that passes its side's filter is *absent* for a query once no further match is possible: when the
 opposite watermark passes its event time by the query's window on its side (matches have T_b - T_a < W_a, and
 no later row of b is older than b's watermark). The row is decided in that batch under every strategy, batch
 cut and slack, because times decide and not the slice that holds the row. If the other side closes the row's
@@ -185,7 +185,7 @@ class Absence:
         """Give the verdicts of a batch after its chains have run, and forget decided rows.
 
         Args:
-            due: What ``due`` returned.
+            due: Result of ``due``.
             pairs: The batch's pairs with their matches; takes the results.
             watermarks: Watermark per side at the end of the batch.
             repeated: Sides on which a row may have matches in several segments in this batch.
@@ -248,7 +248,7 @@ class Absence:
         if opposite_us is None:
             return sum(len(s) for s in segments)
         after = opposite_us - self.compiled.reach_us[side]
-        # Only segments that lie across the boundary are looked into.
+        # Only segments that span the boundary are read.
         return sum(
             len(s) if s.t_min > after else int(np.count_nonzero(s.ts > after))
             for s in segments
@@ -322,7 +322,7 @@ class Absence:
             ahead, behind = known.at(pos)
             first, last = part.first, part.last
             if given:
-                # A row may rest in several joins.
+                # A row may be stored in several joins.
                 last = np.where(np.isin(pos, np.concatenate(given)), first, last)
             if len(self.family.joins) > 1:
                 given.append(pos)

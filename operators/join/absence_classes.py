@@ -42,7 +42,7 @@ class ConditionGroup:
     """Queries that match the same pairs, as far as their windows reach.
 
     Attributes:
-        number: int64 that stands for the conditions, the same in every plan version.
+        number: int64 that identifies the conditions, the same in every plan version.
         queries: Set of the queries.
     """
 
@@ -266,7 +266,7 @@ class CompiledAbsence:
         groups: Condition groups per side, of the queries that judge rows of the side.
         absent: Classes of outer and anti joins per side and condition group.
         semi: Semi joins per side and condition group.
-        silent: Set of the queries that give no pairs: semi and anti joins.
+        silent: Set of the queries without pairs as results: semi and anti joins.
         reach_us: How far the opposite watermark has passed a row when all classes are decided, per side, µs.
         needs: Needs of each query, in plan order, for the sides whose rows may leave early.
     """
@@ -293,7 +293,7 @@ class CompiledAbsence:
 
 
 def compile_absence(family: FamilyPlan, keys: Int64s) -> CompiledAbsence | None:
-    """Compile the outer, semi and anti joins of a family; None where it has none.
+    """Compile the outer, semi and anti joins of a family; None if it has none.
 
     Args:
         family: The family.
@@ -358,7 +358,7 @@ def compile_absence(family: FamilyPlan, keys: Int64s) -> CompiledAbsence | None:
 
 def _needs(family: FamilyPlan, side: str) -> tuple[QueryNeed, ...]:
     """Return the needs of each query for rows of a side."""
-    # Held rows tell when a closed key is finished, so a query that asks about that needs them to the end.
+    # Held rows tell when a closed key is finished, so a query that needs this keeps its rows to the end.
     return tuple(
         QueryNeed(
             query.w_a_us if side == "a" else query.w_b_us,

@@ -53,7 +53,7 @@ class Chain:
         slices: Slices per side.
         classes: Row classes of the family's segments, shared by its joins.
         ends_us: Ends of the slices per side.
-        rings: Rings per side, in which the rows of the last slices lie; None if slices are merged with males.
+        rings: Rings per side, with the rows of the last slices; None if slices are merged with males.
         search: Finds partners of males in the slices.
         dead: Tells per side which rows of a segment have a key that the other side closed before the batch,
             bool[n]; sides without closed keys are left out.
@@ -336,7 +336,7 @@ class Chain:
         )
         near = []
         for name, bounds in expiries:
-            # A row that was made before some query asked for the column stays.
+            # A row that was made before a query needed the column stays.
             times = pc.fill_null(layout.read(segment, name).cast(pa.int64()), reached).to_numpy()
             near.append(bounds.classes(reached - times))
         before = np.full(len(segment), reached - 1, dtype=np.int64)

@@ -107,8 +107,8 @@ class CompiledFamily:
         lineages: Lineage per side.
         joins: Joins in plan order.
         terms: Held terms per side and query id.
-        fragments: Buckets in which rows rest.
-        absence: Its outer, semi and anti joins; None where all are inner.
+        fragments: Buckets in which rows are stored.
+        absence: Its outer, semi and anti joins; None if all joins are inner.
         contracts: Rules by which keys are closed, for each side whose stream has a contract.
         groups: Groups that are its results; None if its results are pairs.
         finishing: Numbers of the queries that ask when keys are finished: queries with result punctuations,
@@ -129,7 +129,7 @@ class CompiledFamily:
 
     @property
     def finishing_ids(self) -> frozenset[int]:
-        """Ids of the queries that ask when keys are finished."""
+        """Ids of the queries that need to know when keys are finished."""
         return frozenset(self.plan.queries[number].id for number in self.finishing)
 
 

@@ -68,8 +68,8 @@ class FamilyJoins:
         closed: Closed keys per side whose stream has a contract; usually empty.
         disordered: Rows of the batch per side that broke the order of their stream; ordered families only.
         ranked: Ranks of rows, and rows that wait for their ranks; None if windows are of time.
-        groups: Open groups; None where the results are pairs.
-        waiting: Closed keys that are not finished; None where no query asks about them.
+        groups: Open groups; None if the results are pairs.
+        waiting: Closed keys that are not finished; None if no query needs them.
         parked: Rows per side that wait on disk; empty unless the family saves memory this way.
         sorting: Rows per side that wait for their place in the order before they are joined. Only a family
             that sorts, or sorted until this batch, has such rows.
@@ -185,7 +185,7 @@ class FamilyJoins:
                 slices = [state for chain in self.chains.values() for state in chain.slices[side]]
                 self.closed[other].lose([state.counts.closed for state in slices])
         if absence is not None:
-            # A new row may be in two segments: the one that probes, and the one that rests, which has no rows
+            # A new row may be in two segments: the probing one, and the stored one, which has no rows
             # of closed keys.
             repeated = {
                 side
@@ -231,7 +231,7 @@ class FamilyJoins:
         resting: Callable[[str, Segment], Segment],
         earlier: Mapping[str, Sequence[Ranking]] = _NO_RANKINGS,
     ) -> PairTable:
-        """Run one batch through all joins where windows are of rows.
+        """Run one batch through all joins of a family with windows of rows.
 
         Args:
             ranked: Ranks of the family's rows, and the rows that wait for their ranks.
@@ -345,7 +345,7 @@ class FamilyJoins:
                 state.segments = []
 
     def forget_undecided(self, stream_id: int) -> None:
-        """Stop judging rows that rest opposite a stream whose watermark goes back."""
+        """Stop judging stored rows whose opposite stream's watermark goes back."""
         plan = self.family.plan
         if stream_id in (plan.stream_a, plan.stream_b):
             for chain in self.chains.values():

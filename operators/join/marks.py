@@ -92,7 +92,7 @@ class NearestMatches:
         return np.where(inside, self.ahead[place], NO_MATCH), np.where(inside, self.behind[place], NO_MATCH)
 
     def unmatched(self, pos: Int64s, *, once: bool) -> int:
-        """Count the distinct positions without a match; ``once`` says that each occurs once."""
+        """Count the distinct positions without a match; ``once`` means that each occurs once."""
         ahead, behind = self.at(pos)
         none = (ahead == NO_MATCH) & (behind == NO_MATCH)
         return int(np.count_nonzero(none)) if once else len(np.unique(pos[none]))
@@ -178,7 +178,7 @@ class BatchMatches:
         return [(one.rows, np.flatnonzero((one.ahead < NO_MATCH) | (one.behind < NO_MATCH))) for one in found]
 
     def marks_of(self, side: str, group: int, parts: Sequence[tuple[Segment, Int64s]]) -> GroupMarks | None:
-        """Return the marks of rows that ``rows_of`` returned, in their order; None without any."""
+        """Return the marks of rows that ``rows_of`` returned, in their order; None if there are none."""
         if not parts:
             return None
         nearest = self._nearest[side, group]

@@ -16,7 +16,7 @@ joins, each row once; the rows that the join admits enter its first slice.
 Invariant: a row never rests deeper in the chain than the watermarks allow, but it may rest less deep. The
 next cross-purge filters such rows and moves them to the slices where they belong.
 
-Which rows a query may use is decided by ``lineage.entitlement``, whatever joins the rows rest in.
+``lineage.entitlement`` decides which rows a query may use, whatever joins the rows are in.
 """
 
 from __future__ import annotations

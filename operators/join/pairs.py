@@ -328,7 +328,7 @@ class PairTable:
         return HandedPairs(self.family, [c.handed for c in self.chunks if c.handed is not None])
 
     def finish(self, plan_version: int, batch: int) -> pa.RecordBatch | None:
-        """Return all pairs with the columns of a result file, or None without any."""
+        """Return all pairs with the columns of a result file; None if there are none."""
         if not self.chunks:
             return None
         parts = [pa.concat_arrays(arrays) for arrays in zip(*(c.arrays for c in self.chunks), strict=True)]

@@ -45,8 +45,8 @@ BOOLS_READ = types.Array(types.boolean, 1, "C", readonly=True)
 #: Columns that it writes or returns.
 INT64S = types.Array(types.int64, 1, "C")
 UINT64S = types.Array(types.uint64, 1, "C")
-THREE_INT64S = types.UniTuple(INT64S, 3)  # type: ignore[no-untyped-call]  # numba says no types
-TWO_INT64S = types.UniTuple(INT64S, 2)  # type: ignore[no-untyped-call]  # numba says no types
+THREE_INT64S = types.UniTuple(INT64S, 3)  # type: ignore[no-untyped-call]  # numba is untyped
+TWO_INT64S = types.UniTuple(INT64S, 2)  # type: ignore[no-untyped-call]  # numba is untyped
 #: Sets of queries, one per row.
 SETS_READ = types.Array(types.uint64, 2, "C", readonly=True)
 

@@ -45,7 +45,7 @@ _SAMPLE: Final = 4096
 
 #: Attributes of a segment for which its rows are read.
 _OF_ROWS: Final = ("rows", "key", "ts", "times", "pos", "alike", "cells")
-#: Attributes that the facts give.
+#: Attributes that the facts contain.
 _OF_FACTS: Final = (
     "filters",
     "values",

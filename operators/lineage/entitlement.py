@@ -120,7 +120,7 @@ def held_terms(
 def _weakest(terms: Iterable[Term]) -> tuple[Term, ...]:
     """Return the terms that imply no other term, in a fixed order."""
     weakest: list[Term] = []
-    # In this order a term comes after every term that it implies.
+    # In this order a term follows every term that it implies.
     for term in sorted(terms, key=_strength):
         if not any(term.implies(other) for other in weakest):
             weakest.append(term)

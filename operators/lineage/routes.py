@@ -305,7 +305,7 @@ def router(
         family: The family.
         members: Numbers of the join's queries; its pairs go to no other query, even if they would serve it.
         keys: Keys of the family's queries if they are known, for example from another join.
-        ends_us: Ends of the slices of a and of b, so that each distance class lies in one slice.
+        ends_us: Ends of the slices of a and of b, so that each distance class is in one slice.
     """
     query_ids = tuple(q.id for q in family.queries)
     queries = [(number, family.queries[number]) for number in members]

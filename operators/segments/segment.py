@@ -166,7 +166,7 @@ class Segment:
 
     @property
     def bloom(self) -> tuple[str, int] | None:
-        """Stored id and length of the filter of the keys of its stored rows; None without one."""
+        """Stored id and length of the filter of the keys of its stored rows; None if there is none."""
         last = self.values[-1] if len(self.values) > 1 else None
         return last if last is not None and last[0] == bloom_id(self.id) else None
 

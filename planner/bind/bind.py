@@ -1,4 +1,4 @@
-"""Binding: a CQL text and the registered streams give a ``Query``.
+"""Binding: from a CQL text and the registered streams to a ``Query``.
 
 Every conjunct of ON and WHERE becomes one of four things (d = T_b - T_a):
 

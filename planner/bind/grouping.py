@@ -224,7 +224,7 @@ def _placeholder(node: exp.Expr, name: str, type_: str) -> exp.Expr:
 
 
 def _name(node: exp.Expr, position: int) -> str:
-    """Return the name of a result column without AS: that of the key column, or one by position."""
+    """Return the name of a result column without AS: the name of the key column, or one by position."""
     plain = node.unnest()
     return plain.name if isinstance(plain, exp.Column) else f"col{position}"
 

@@ -103,9 +103,9 @@ def equal_columns(pairs: Iterable[tuple[Origin, Origin]]) -> tuple[Equals, ...]:
 def joining_order(
     streams: int, equal: Sequence[Equals], linked: Sequence[frozenset[int]] = ()
 ) -> tuple[int, ...] | None:
-    """Return the order of FROM, except that streams which continue the key of those before come first.
+    """Return the order of FROM, but with streams that continue the key of earlier streams first.
 
-    Streams that only a condition joins come last.
+    Streams that only a condition joins are last.
 
     >>> k, j = frozenset({(0, "k"), (2, "k"), (3, "k")}), frozenset({(1, "j"), (2, "j")})
     >>> joining_order(4, [k, j])
@@ -169,7 +169,7 @@ class NextKey:
 
     Attributes:
         columns: Its sets of equal columns; empty if nothing joins the two sides.
-        exchanged: Sides whose pairs come from the buckets of another key.
+        exchanged: Sides whose pairs are sent from the buckets of another key.
     """
 
     columns: frozenset[Equals]

@@ -237,7 +237,7 @@ def _check_history(plan: Plan, previous: Plan | None) -> None:
     for query, means in came:
         expected = since.get(query.id, plan.version)
         _require(query.since_version == expected, f'query "{query.name}": active since {expected}')
-        # An id stands for one meaning: rows and routes of earlier batches are read by it.
+        # An id has one meaning: rows and routes of earlier batches are interpreted by it.
         _require(
             means in meaning.get(query.id, {means}),
             f'query "{query.name}": key, window or filter changed under the same id {query.id}',

@@ -54,7 +54,7 @@ _Ints = np.ndarray[tuple[int], np.dtype[np.int64]]
 def asked_replication(
     partitioning: Partitioning, family: Family, rates: FamilyRates, *, choose: bool
 ) -> Replication:
-    """Return the replication that a user or the planner asks for.
+    """Return the replication that a user or the planner requests.
 
     Args:
         partitioning: Who chooses.

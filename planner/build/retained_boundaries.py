@@ -60,7 +60,7 @@ def retained_boundaries(previous: Plan | None, queries: Iterable[Query]) -> dict
         queries: Queries that run in the version to come.
 
     Returns:
-        Boundaries by family id, families without any left out.
+        Boundaries by family id, without families that have none.
     """
     found: dict[str, Boundaries] = {}
     members = families(queries)

@@ -92,7 +92,7 @@ class CalibratedModel:
     constants: Calibration
 
     def slice_terms(self, load: SliceLoad) -> Terms:
-        """Return what a slice costs."""
+        """Return the cost of a slice."""
         c, w = self.constants, slice_work(load)
         return Terms(
             probe=c.per_male * w.males + c.per_male_segment * w.male_segments + c.per_match * w.matches,

@@ -2,7 +2,7 @@
 
     Profile ── rates ── FamilyRates ── loads ── SliceLoad, JoinInput ── CostModel ── Terms ── Cost
 
-A load is what is expected to happen, in events per second of event time: it does not depend on the model. A
+A load is the expected work, in events per second of event time: it does not depend on the model. A
 model gives each event its price: comparisons in the paper's model, CPU seconds in the calibrated one.
 """
 
@@ -62,7 +62,7 @@ class SliceLoad:
         side: Whose rows the slice holds.
         w_start_s: Start of its window, seconds.
         w_end_s: End of its window, seconds; capped for unbounded windows.
-        first: Whether rows enter the join here (inserted), or come from the slice before (moved).
+        first: Whether rows enter the join here (inserted), or move from the slice before (moved).
         last: Whether rows leave the chain after it (purged).
         judged_per_s: Rows judged as they leave, if the next slice has another filter, and as they enter, if
             the first slice has one.
@@ -71,7 +71,7 @@ class SliceLoad:
         held_bytes: Encoded bytes of them.
         chain_males_per_s: Opposite rows that enter the join.
         males_per_s: Opposite rows that probe the slice.
-        candidates_per_s: Males times rows held: what nested loops compare.
+        candidates_per_s: Males times rows held: the comparisons of nested loops.
         matches_per_s: Candidates of equal key.
         results_per_s: Matches that serve at least one query (before residuals).
         boundaries: Distinct windows that end strictly inside the slice, so that pairs must be routed.
@@ -166,7 +166,7 @@ class CostModel(Protocol):
     """Prices loads."""
 
     def slice_terms(self, load: SliceLoad) -> Terms:
-        """Return what a slice costs."""
+        """Return the cost of a slice."""
         ...
 
     def input_terms(self, load: JoinInput) -> Terms:
@@ -174,7 +174,7 @@ class CostModel(Protocol):
         ...
 
     def verdict_terms(self, load: VerdictLoad) -> Terms:
-        """Return what the verdicts on rows without a match cost."""
+        """Return the cost of the verdicts on rows without a match."""
         ...
 
 

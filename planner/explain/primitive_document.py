@@ -190,7 +190,7 @@ def _alike(one: Primitive, other: Primitive) -> bool:
 
 
 def _changed_bits(step: SetFilter) -> tuple[tuple[int | None, ...], tuple[int | None, ...]]:
-    """Return added and removed filters; None stands for every row."""
+    """Return added and removed filters; None means every row."""
 
     def bits(keep: Keep) -> tuple[int | None, ...]:
         return (None,) if keep is None else keep

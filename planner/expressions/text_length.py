@@ -1,4 +1,4 @@
-"""Bound of the length of a text, so that no expression asks for gigabytes.
+"""Bound of the length of a text, so that no expression needs gigabytes.
 
 Only REPLACE multiplies: ``replace(replace(s, 'a', t), 'b', u)`` of texts of 10,000 characters is a text of
 10^12. DuckDB's memory limit does not count intermediate texts of a function.

@@ -8,8 +8,8 @@
 The predictions limit nothing: rows leave when the other stream has passed them (``operators.orders``). They
 are used by costs, previews and statistics.
 
-We differ: k + 1 stands for each k. A stream of multiplicity Mul has k >= Mul - 1 by Definition 2.2, where the
-derivation needs k >= Mul; with k itself two ordered streams of lag 1 lose a pair.
+We differ: each k is replaced by k + 1. A stream of multiplicity Mul has k >= Mul - 1 by Definition 2.2, where
+the derivation needs k >= Mul; with k itself two ordered streams of lag 1 lose a pair.
 
 Source: Window-Oblivious Join (Wu, Tan, Zhou), §3, Eq. 6 to 10, Theorem 3.1; §4 for the limit of memory.
 """

@@ -23,7 +23,7 @@ _CELLS = (8, 64, 512, MOST_CELLS)
 
 
 def may_have_rings(family: FamilyPlan) -> bool:
-    """Return whether the rows of a family may lie in rings.
+    """Return whether the rows of a family may be in rings.
 
     Rings are by key, and rows leave them on one clock. Rows that wait for a verdict
     are looked up in another way.

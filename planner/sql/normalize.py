@@ -17,7 +17,7 @@ from catalog.durations import Duration
 #: A leaf, or both sides of an equation, and the lengths of its intervals.
 _Leaf = tuple[exp.Expr | frozenset[exp.Expr], tuple[Duration, ...]]
 
-#: Most leaves of an OR that is multiplied out, and most leaves that sqlglot may add thereby.
+#: Most leaves of an OR that is multiplied out, and most leaves that sqlglot may add.
 _MAX_LEAVES = 16
 _MAX_ADDED = 128
 

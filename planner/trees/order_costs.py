@@ -13,7 +13,7 @@ the part of this query's windows that is new. A step that joins a group inserts 
 way.
 
 Rows of an intermediate that are not stored are neither inserted nor held. They are made again for new rows of
-the stream that joins, as in an MJoin. Of N stored rows of A, λ_c N S are looked at. In a batch of length T,
+the stream that joins, as in an MJoin. Of N stored rows of A, λ_c N S are examined. In a batch of length T,
 N (1 - exp(-λ_c T S)) of them meet a new row. These meet rows of B, and so on up to the last stream. The cost
 depends on the order of the streams that joined the intermediate after its last stored step. So the best few
 orders are kept for each such order (``planner.trees.orders.MOST_AGAIN``).
@@ -214,7 +214,7 @@ class OrderCosts:
             key: Key of its last run.
 
         Returns:
-            Pairs of equal key that are looked at, and combinations that are made.
+            Pairs of equal key that are examined, and combinations that are made.
         """
         rates = self.rates
         *before, position = flat(order.positions)

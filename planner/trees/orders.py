@@ -1,10 +1,10 @@
 """Orders of joining by cost: dynamic programming over connected sets of streams.
 
-    {A} ─┬─ {A, B} ─┬─ {A, B, C}     the best orders of a set are those of a smaller set and one stream more
+    {A} ─┬─ {A, B} ─┬─ {A, B, C}     the best orders of a set extend those of a smaller set by one stream
     {B} ─┤          │
     {C} ─┴─ {B, C} ─┘
 
-    {A, B} and {C, D}                or those of two smaller sets: the tree is bushy
+    {A, B} and {C, D}                or join those of two smaller sets: the tree is bushy
 
 The cost of a step depends on the set of streams joined before it and on the key of the run that it may
 continue (``planner.bind.step_keys``). It does not depend on the order in which that set was joined, so for
@@ -108,7 +108,7 @@ def _with_groups(
         for ((few, key), orders), ((rest, other_key), others) in product(
             groups[smaller].items(), groups[size - smaller].items()
         ):
-            # Of two groups of one size, each pair is looked at once.
+            # Each pair of two groups of one size is tried once.
             if few.isdisjoint(rest) and (2 * smaller < size or min(few) < min(rest)):
                 for order, other in product(orders, others):
                     yield costs.grouped(order, other, key, other_key)

@@ -49,7 +49,7 @@ def ordered_windows(
         this.side: {column.name: column.type for column in this.stream.columns} for this in scope.written
     }
     found = limits(canonical(residuals).meaning, types)
-    # Limits of a.x, which lies between b.y + low and b.y + high.
+    # Limits of a.x, which is between b.y + low and b.y + high.
     low, high = (found.get(("a", a.name, end, b.name)) for end in ("low", "high"))
     if low is None or high is None:
         return None

@@ -1,4 +1,4 @@
-"""The join that a query asks for: SQL's outer join, judged by its WHERE.
+"""The join that a query requests: SQL's outer join, classified by its WHERE.
 
 SQL fills rows without a partner with NULLs, and then applies WHERE. The results of an outer join are of up to
 three kinds, and each condition in WHERE is examined for each kind:
