@@ -10,10 +10,9 @@ female. Males of a batch probe the stored females, and males of b also the femal
 each pair is made once, in the bucket where one of its rows is the female.
 
 Invariant: the buckets of a key with f fragments are its home and the f - 1 buckets after it. So the buckets
-    for
-fewer fragments are among those for more, and a row's female can be found from the key, the position and the
-replication in force when the row arrived. The number of fragments may grow without moving a row; it must not
-fall while rows are stored (``catalog.values.plan.Replication``).
+for fewer fragments are among those for more, and a row's female can be found from the key, the position and
+the replication in force when the row arrived. The number of fragments may grow without moving a row; it must
+not fall while rows are stored (``catalog.values.plan.Replication``).
 
 If rows of one side are judged for absence, they take part in one bucket of their key, and rows of the other
 side are stored in all of its buckets. So a row meets all its partners in one bucket, which can tell that

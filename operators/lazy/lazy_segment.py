@@ -14,8 +14,7 @@ segment is
 *opened*: it is decoded, as all small segments are.
 
 Invariant: a lazy segment gives the same answers as the decoded one. So results do not depend on which
-    segments
-are lazy or opened.
+segments are lazy or opened.
 """
 
 from __future__ import annotations

@@ -16,8 +16,7 @@ Invariant: a row is removed only if no later male is near enough, so the invalid
 arrive in the order of their clock. A male's own time limits rows only up to the watermark.
 
 Source: WNL and WHJ (Kostowski, Claypool), §2, Figures 2 and 3, and §3.2. There a stream arrives in order and
-    a
-ring is a circular buffer. We differ: rows may arrive out of order, so each segment keeps its own order.
+a ring is a circular buffer. We differ: rows may arrive out of order, so each segment keeps its own order.
 """
 
 from __future__ import annotations

@@ -2,8 +2,7 @@
 
 Plans and queries store their conditions as text, which is the text that DuckDB evaluates. Only this module
 reads it: constants are on the right, operands are atoms or in parentheses, only columns are double-quoted.
-    Leaves
-are not analysed beyond the forms of ``conditions``.
+Leaves are not analysed beyond the forms of ``conditions``.
 
 sqlglot's own parser is not used. Its trees do not give the position of an operand in the text, and its
 generator writes other text, such as ``CAST('2024-01-01' AS DATE)`` for ``DATE '2024-01-01'``. The text must

@@ -8,9 +8,8 @@
 If there are more queries, they are ranked by their windows, and a row belongs to the highest rank that it can
 serve. It may also serve lower ranks, but no higher one, so it needs no wider window than its rank's.
 Invariant: the classes of rows are disjoint, and every row that serves a query is in a class, so every pair is
-    made
-in exactly one join. The price of the strategy is that rows of the other stream are held once per join that
-can use them.
+made in exactly one join. The price of the strategy is that rows of the other stream are held once per join
+that can use them.
 """
 
 from __future__ import annotations
