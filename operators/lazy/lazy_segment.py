@@ -10,8 +10,7 @@
 Most segments of an unbounded window have no match for the few keys of a batch, so they stay closed: they take
 neither time nor memory. If a few males may have a partner, only the rows of their keys are read from the
 mapped file, and are probed in place of the segment. If many males may, or if other code needs the rows, the
-segment is
-*opened*: it is decoded, as all small segments are.
+segment is *opened*: it is decoded, as all small segments are.
 
 Invariant: a lazy segment gives the same answers as the decoded one. So results do not depend on which
 segments are lazy or opened.

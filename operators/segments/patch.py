@@ -6,11 +6,9 @@ A bucket writes at most one patch per batch, under its own id beside its segment
 a patch name its parts (``segments.view_names``). There are two kinds of parts, each numbered separately:
 
 * *kept rows*: one bit per row of the value from which they are chosen. Many queries choose alike, so equal
-parts
-  are written once.
+  parts are written once.
 * *lineage*: filters and words for every row, as after the evaluation of another filter. Segments that know
-the
-  same filters follow each other in one column, narrowed as in a segment (``segments.row_codec``).
+  the same filters follow each other in one column, narrowed as in a segment (``segments.row_codec``).
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Folders: the places of segments, results, late rows and dead letters.
 
     directory          the files themselves, on one machine or on a mount that all machines share
-    ObjectFolder       an object store has the files; a directory on each machine is written first and is a
-    cache
+    ObjectFolder       an object store has the files; a directory on each machine is written first, and caches
 
     write folder / name  ->  publish  ->  name it in a manifest  ->  fetch on any machine  ->  remove
 

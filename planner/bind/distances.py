@@ -21,11 +21,11 @@ _ANY_US = UNBOUNDED_US - 1
 
 @dataclass(frozen=True, slots=True)
 class TimeBound:
-    """Bound on how much later a row of one stream may be than a row of another.
+    """Bound on how much later a row of stream ``later`` may be than a row of stream ``earlier``.
 
     Attributes:
-        earlier: Position of the other stream.
-        later: Position of the one stream.
+        earlier: Position of the one stream.
+        later: Position of the other stream.
         most_us: ``T_later - T_earlier <= most_us``.
     """
 
