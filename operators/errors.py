@@ -1,7 +1,7 @@
 """Errors of the operators.
 
 InvalidInput
-* ExpressionFailed      an expression takes more time or memory than one may
+* ExpressionFailed      an expression takes more time or memory than allowed
 Unavailable
 * PromiseBroken         a row has values that its stream had promised not to repeat
 * StorageDown           the object store cannot be reached, or refuses
@@ -75,9 +75,9 @@ class WriterReplaced(Unavailable):
 
 
 class ExpressionFailed(InvalidInput):
-    """An expression takes more time or memory than one may.
+    """An expression takes more time or memory than allowed.
 
-    Workers raise it, too, and the engine learns of it from Spark's trace (``find_failed_expression``).
+    Workers raise it, too, and the engine finds it in Spark's trace (``find_failed_expression``).
 
     Attributes:
         digest: Which expression: see ``expression_digest``.
@@ -96,11 +96,11 @@ class ExpressionFailed(InvalidInput):
 
 
 def expression_digest(sql: str) -> str:
-    """Return a name of an expression that survives in any text: 64 hexadecimal digits."""
+    """Return a name of an expression that can be found in any text: 64 hexadecimal digits."""
     return sha256(sql.encode()).hexdigest()
 
 
 def find_failed_expression(text: str) -> str | None:
-    """Return the digest of an `ExpressionFailed` told in a text, such as a trace, or None."""
+    """Return the digest of an `ExpressionFailed` that a text, such as a trace, contains, or None."""
     match = _FAILED.search(text)
     return None if match is None else match[1]

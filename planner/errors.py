@@ -2,7 +2,7 @@
 
 InvalidInput
 * CqlSyntaxError        the text is not CQL
-* UnsupportedCql        a construct that CQL here does not have
+* UnsupportedCql        a construct that CQL does not support
 * UnknownStream         FROM names no stream
 * UnknownColumn         no such column, or no such name before the dot
 * AmbiguousColumn       both streams have the column
@@ -15,12 +15,12 @@ InvalidInput
 * InvalidOutput         result columns without a usable name
 * UnknownStrategy       no strategy of that name
 * InvalidProbe          no such way to search slices, or not for this family
-* InvalidChain          boundaries that make no chain for the queries
-* UnknownBoundary       a slice that is named by a boundary that is not there
-* NoSharedChain         a family that has no one chain to split or merge
+* InvalidChain          boundaries that do not form a chain for the queries
+* UnknownBoundary       a slice is named by a boundary that does not exist
+* NoSharedChain         a family without a single chain to split or merge
 * NotRewritable         a part of a query cannot be replaced by itself
 * UnknownFamily         no family of queries has that id or key
-* UnknownStatistic      a statistic is about a stream or filter that is not there
+* UnknownStatistic      a statistic is about a stream or filter that does not exist
 InternalError
 * InvalidPlan           a plan breaks an invariant
 """
@@ -37,7 +37,7 @@ class CqlSyntaxError(InvalidInput):
 
 
 class UnsupportedCql(InvalidInput):
-    """A construct that CQL here does not have."""
+    """A construct that CQL does not support."""
 
     code = "unsupported-cql"
 
@@ -49,7 +49,7 @@ class UnknownStream(InvalidInput):
 
 
 class UnknownColumn(InvalidInput):
-    """The stream has no such column, or nothing goes by the name before the dot."""
+    """The stream has no such column, or the name before the dot is unknown."""
 
     code = "unknown-column"
 
@@ -85,7 +85,7 @@ class InvalidWindow(InvalidInput):
 
 
 class NoEquiKey(InvalidInput):
-    """No condition compares a column of one stream with one of the other."""
+    """No condition compares a column of one stream with a column of the other."""
 
     code = "no-equi-key"
 
@@ -97,7 +97,7 @@ class KeyTypeMismatch(InvalidInput):
 
 
 class InvalidOutput(InvalidInput):
-    """A result column has no name of its own, a reserved one, or no type."""
+    """A result column has no unique name, a reserved one, or no type."""
 
     code = "invalid-output"
 
@@ -109,13 +109,13 @@ class UnknownStrategy(InvalidInput):
 
 
 class InvalidProbe(InvalidInput):
-    """This way to search slices does not exist, or a family cannot be searched so."""
+    """This way to search slices does not exist, or a family cannot be searched in this way."""
 
     code = "invalid-probe"
 
 
 class InvalidChain(InvalidInput):
-    """Boundaries that make no chain for the queries."""
+    """Boundaries that do not form a chain for the queries."""
 
     code = "invalid-chain"
 
@@ -127,7 +127,7 @@ class UnknownBoundary(InvalidInput):
 
 
 class NoSharedChain(InvalidInput):
-    """The family has no one chain whose slices could be split or merged."""
+    """The family has no single chain whose slices could be split or merged."""
 
     code = "no-shared-chain"
 
@@ -151,6 +151,6 @@ class UnknownFamily(InvalidInput):
 
 
 class UnknownStatistic(InvalidInput):
-    """A statistic is about a stream or filter that is not there."""
+    """A statistic is about a stream or filter that does not exist."""
 
     code = "unknown-statistic"

@@ -21,13 +21,13 @@ class BatchOutput:
         results: Joined pairs per family id.
         routes: Routes of these pairs per family id.
         late: Late rows per stream id.
-        filters: PACK's counters per distinct filter and partition, in the one bucket that they are sent to.
+        filters: PACK's counters per distinct filter and partition, in the one bucket to which they are sent.
         keys: Keys of this bucket's rows.
         violating: Rows that broke a promise, per stream id, family id and side: their kept columns.
         received: Counts of punctuations from the partitions that report to this bucket.
-        exchanged: Pairs that go to other buckets, which have them in the next batch.
+        exchanged: Pairs that go to other buckets, which join them in the next batch.
         pack_us: CPU time of the partitions that sent their counters to this bucket, µs.
-        began_us: Wall clock when the first of them began, µs UTC; None if none sent its counters here.
+        began_us: Wall clock when the first of these partitions began, µs UTC; None if none reports here.
     """
 
     results: dict[str, pa.RecordBatch] = field(default_factory=dict)
@@ -42,7 +42,7 @@ class BatchOutput:
     began_us: int | None = None
 
     def add_results(self, family: str, rows: pa.RecordBatch, routes: RouteCounts) -> None:
-        """Add pairs to the results of a family; those it has may be of other queries, with other columns."""
+        """Add pairs to the results of a family; earlier pairs may belong to other queries and columns."""
         if family in self.results:
             parts = [pa.Table.from_batches([each]) for each in (self.results[family], rows)]
             whole = pa.concat_tables(parts, promote_options="default").combine_chunks()

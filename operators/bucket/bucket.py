@@ -1,7 +1,7 @@
 """A bucket: all families' joins for the keys that hash to it, with the watermarks of all streams.
 
 Every bucket sees every header and every control record, so all buckets agree on watermarks and on the plan at
-every batch without talking to each other, and a replayed batch does what it did the first time. A batch goes:
+every batch without communication, and a replayed batch repeats its first run. The order in a batch is:
 control records, lateness, joins, watermarks.
 """
 
@@ -52,13 +52,13 @@ Terms = dict[str, dict[int, tuple[Term, ...]]]
 
 @dataclass(slots=True)
 class StreamState:
-    """A stream as every bucket knows it.
+    """State of a stream that every bucket has.
 
     Attributes:
         watermark: Event-time progress.
         rows: Rows of this batch.
         rejected_rows: Rows of this batch without an event time.
-        late_rows: Late rows of this batch; counted in the bucket that got the suspects.
+        late_rows: Late rows of this batch; counted in the bucket that received the suspects.
         order: Progress in the stream's order; None for a stream without one.
         horizon_us: Event time below which rows have left the state before their windows ended, µs UTC; None
             if none have.
@@ -81,16 +81,16 @@ class Bucket:
         streams: State per stream id.
         families: Joins per family id.
         terms: Held terms per family id, side and query id.
-        next_batch: Number of the batch to come.
+        next_batch: Number of the next batch.
         slack_us: Overrides every family's slack (tests; 0 is exact).
         plan_changed: Whether this batch put another plan in force.
-        closed_groups: Groups that come out in this batch, per family id.
-        late_groups: Ids of families whose groups do not come out before the next batch.
+        closed_groups: Groups that are emitted in this batch, per family id.
+        late_groups: Ids of families whose groups are not emitted before the next batch.
         last_pairs: Pairs of rows that still wait, for the queries that leave in this batch, per family id.
         late_rows: Ids of families whose rows are not joined before the next batch.
         arrived: Watermark and newest event time of exchanged intermediates by id, as of the batch that sent
             their pairs (``operators.steps.exchange``).
-        exchange_files: Stored ids of the pairs that the last batch has sent to other buckets.
+        exchange_files: Stored ids of the pairs that the last batch sent to other buckets.
         restarted: Ids of families that restart their counts of rows in this batch.
     """
 
@@ -114,7 +114,7 @@ class Bucket:
 
         Args:
             payloads: The payloads of the batch for this bucket, in any order; at least one.
-            exchanged: Pairs that the buckets have sent to this one in the batch before.
+            exchanged: Pairs that other buckets sent to this one in the batch before.
 
         Returns:
             Results, late rows and counts; the slices keep their counts of the batch until the next one.
@@ -153,8 +153,8 @@ class Bucket:
         again = PairsAgain.of(self.families, families, version)
         held = held_back(ordered_families, start.sides) if again.makers else {}
         if self.late_rows:
-            # Rows that wait for the next batch may have come in an earlier one: no row that may be a partner
-            # of the oldest of them is purged.
+            # Rows that wait for the next batch may have arrived in an earlier one: no row that may be a
+            # partner of the oldest of them is purged.
             sorting = [rows for joins in self.families.values() for rows in joins.sorting.values()]
             oldest = min((segment.t_min for rows in sorting for segment in rows.segments), default=MOST)
             held |= {f.id: least(oldest, least(*start.sides(f).values())) for f in families if f.ordered}
@@ -246,7 +246,7 @@ class Bucket:
         return ClockProgress.of(plan, times, orders, latest, {i: at[1] for i, at in self.arrived.items()})
 
     def _setting_out(self) -> dict[int, tuple[int | None, int | None]]:
-        """Return ``arrived`` for this batch: the times of the pairs that the batch before has made."""
+        """Return ``arrived`` for this batch: the times of the pairs that the batch before made."""
         if self.plan is None:
             return {}
         reached = setting_out(self.plan, self._reached(self.plan).times_us, least)
@@ -270,8 +270,9 @@ class Bucket:
             elif record.plan is not None:
                 plan = record.plan
         if plan is not None and plan is not self.plan:
-            # One boundary, one change: what is held is decided by the plan before the batch, so a query that
-            # leaves in one version of this batch still holds rows for a query that enters in the next.
+            # All versions of one boundary are one change: the plan before the batch decides which rows are
+            # held, so a query that leaves in one version of this batch still holds rows for a query that
+            # enters in the next.
             self.activate(plan, place)
         for record in records:
             if record.horizon is not None:
@@ -292,7 +293,7 @@ class Bucket:
         return moved, promises, {record.pull.query_id for record in records if record.pull is not None}
 
     def _leave_behind(self, horizon: Horizon) -> None:
-        """Let the rows of a stream below a horizon leave the state."""
+        """Remove the rows of a stream below a horizon from the state."""
         # A stream may be removed in the batch that brings its last horizon.
         if (stream := self.streams.get(horizon.stream_id)) is not None:
             stream.horizon_us = max(horizon.time_us, stream.horizon_us or horizon.time_us)
@@ -300,7 +301,7 @@ class Bucket:
                 joins.leave_behind(horizon.stream_id, horizon.time_us)
 
     def activate(self, plan: Plan, place: tuple[int, int] = (0, 1)) -> None:
-        """Put a plan version in force: leave, enter, migrate every family; before the batch's rows.
+        """Put a plan version in force, before the batch's rows: queries leave and enter, families migrate.
 
         Args:
             plan: The version.
@@ -312,7 +313,7 @@ class Bucket:
         for stream in plan.streams:
             state = self.streams.setdefault(stream.id, StreamState(Watermark(stream.lateness_us)))
             state.order = following(state.order, former_orders.get(stream.id), stream.order)
-        # Ids of streams are given once, so one that was removed does not come back.
+        # Stream ids are never given twice, so a removed stream does not return.
         self.streams = {stream.id: self.streams[stream.id] for stream in plan.streams}
         families = {}
         reached, newest = self._reached(plan), self._newest(plan)
@@ -332,8 +333,8 @@ class Bucket:
         queries = {query.id: query for family in plan.families for query in family.queries}
         named = {query.name.lower(): query for query in queries.values()}
         # A batch has results of only one text of an updated query. So the groups of the new text, and all
-        # others of its family, wait for the next batch. The former text gives none if the new one gives
-        # pairs.
+        # others of its family, wait for the next batch. If the new text gives pairs, the former text gives
+        # no groups.
         updated: set[str] = set()
         for family_id, joins in self.families.items():
             if joins.groups is None:
@@ -359,9 +360,9 @@ class Bucket:
     def _join_waiting_rows(self, plan: Plan, place: tuple[int, int]) -> None:
         """Join the rows that wait for their place in the order, for the queries that leave.
 
-        For the other queries they go on waiting. A batch has results of only one text of an updated query, so
-        the rows of the families of the new text wait for the next batch. If none of these families sorts its
-        rows, the former text gives no pairs of rows that wait.
+        For the other queries these rows continue to wait. A batch has results of only one text of an updated
+        query, so the rows of the families of the new text wait for the next batch. If none of these families
+        sorts its rows, the former text gives no pairs of waiting rows.
         """
         former = () if self.plan is None else self.plan.families
         names = {q.id: q.name.lower() for family in former for q in family.queries}
@@ -393,7 +394,7 @@ class Bucket:
         self.last_pairs = last_pairs(part, joins, place, reached, self._newest(part))
 
     def _let_rest(self, plan: Plan, families: Mapping[str, FamilyJoins]) -> None:
-        """Make the pairs that rest from now on, although they did not until now."""
+        """Make the pairs that are stored from now on, but were not stored before."""
         makers = makers_again([joins.family.plan for joins in self.families.values()])
         again = PairsAgain.of(families, plan.families, plan.version)
         for family in in_order(plan.families) if makers else ():
@@ -413,10 +414,10 @@ class Bucket:
         reached: Mapping[str, int | None],
         newest: Mapping[str, int | None],
     ) -> tuple[Terms, Marks]:
-        """Return the rows held for each query, and which rows get a bit for it.
+        """Return the terms of the rows held for each query, and the rows that get a bit for it.
 
-        All buckets come to the same terms, since they know the same watermarks and plans: a family is
-        compiled once for all buckets of a worker.
+        All buckets find the same terms, since they know the same watermarks and plans: a family is compiled
+        once for all buckets of a worker.
         """
         known = self.terms.get(family.id, {side: {} for side in SIDES})
         terms: Terms = {side: {} for side in SIDES}

@@ -6,7 +6,7 @@
                        keys are purged from time to time
 
 A batch's own closings take effect after its joins, because rows of the two streams have no order relative to
-each other: a row of the other side may stand before or behind the closing.
+each other: a row of the other side may be before or after the closing.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ from operators.segments.layout import SIDES, SideLayout
 from operators.segments.row_codec import KEY
 from operators.segments.segment import Segment
 
-#: Rows that arrive in a file are stored by a link to it; dropping some means writing all others. That pays
-#: if at least one row in this many is dropped. Otherwise the rows are purged later.
+#: Rows that arrive in a file are stored by a link to it. If some are dropped, all others must be written.
+#: That pays if at least one row in this many is dropped. Otherwise the rows are purged later.
 WORTH_A_WRITE = 8
 
 
@@ -51,11 +51,12 @@ class BatchClosings:
 
     Attributes:
         joins: Joins of the family.
-        arrived: Closings per side that came with the batch, or None.
+        arrived: Closings per side that arrived with the batch, or None.
         extended: Closings per side that must be remembered longer because rows of the other side arrived.
-        finished: Keys that are finished at the end of the batch (``WaitingKeys.finish``); None without any.
+        finished: Keys that are finished at the end of the batch (``WaitingKeys.finish``); None if there are
+            none.
         ended: New rows per side that belong in this bucket and whose key was closed before the batch.
-        pulled: Whether somebody asks for the result punctuations that are due.
+        pulled: Whether the due result punctuations were requested.
     """
 
     joins: FamilyJoins
@@ -80,7 +81,7 @@ class BatchClosings:
             joins: Joins of the family.
             payloads: Payloads of the batch.
             late_limits: Watermark per side at the end of the batch before.
-            promises: Punctuations of control records; they stand behind all rows of the batch.
+            promises: Punctuations of control records; they count as after all rows of the batch.
             place: Number of the bucket, and of all buckets.
         """
         if not joins.closed:
@@ -127,7 +128,7 @@ class BatchClosings:
         rows = came.filter(broken)
         if closed.contract.stops:
             raise PromiseBroken(closed.contract.stream, self._shown_key(side, rows), int(rows.pos[0]))
-        # A row comes to all buckets of its key, but is counted in one.
+        # A row is sent to all buckets of its key, but is counted in one.
         own = self.joins.family.fragments.place(rows.key, rows.pos, *place).female
         if own is not None:
             rows = rows.filter(own)
@@ -184,7 +185,7 @@ class BatchClosings:
             watermarks: Watermark per side at the end of the batch.
             newest_us: Newest event time per side so far.
             place: Number of the bucket, and of all buckets.
-            finish: Whether finished keys may be taken out now; otherwise a later batch does it.
+            finish: Whether finished keys may be emitted now; otherwise a later batch emits them.
         """
         wait_for_keys(self.joins, self.arrived, newest_us, place)
         finish = finish and self._propagates(before, watermarks)
@@ -198,9 +199,9 @@ class BatchClosings:
             other = "b" if side == "a" else "a"
             slices = [state for chain in self.joins.chains.values() for state in chain.slices[other]]
             closed.count_open([s for state in slices for s in state.segments], self.arrived[side])
-            # A key that is finished and not taken out yet must not return as a new one.
+            # A key that is finished but not emitted yet must not return as a new one.
             if self.joins.waiting is None or finish:
-                # First, so that what is forgotten is not merged with what is remembered.
+                # First, so that forgotten closings are not merged with remembered ones.
                 closed.forget(self._forgotten_until(side, watermarks))
             closed.remember(self.arrived[side], closed.see(newest), self.extended[side])
             if other in self.ended:
@@ -215,7 +216,7 @@ class BatchClosings:
                 self.joins.purge_closed(other, all_rows=purge_after is not None)
 
     def _propagates(self, before: Mapping[str, int | None], watermarks: Mapping[str, int | None]) -> bool:
-        """Return whether finished keys are taken out in this batch; groups always come out at once."""
+        """Return whether finished keys are emitted in this batch; groups are always emitted immediately."""
         waiting, policy = self.joins.waiting, self.joins.family.plan.punctuations
         if waiting is None or self.joins.groups is not None or self.pulled:
             return True
@@ -249,7 +250,7 @@ def _least(watermarks: Mapping[str, int | None]) -> int | None:
 
 
 def kept_columns(layout: SideLayout, rows: Segment) -> pa.RecordBatch:
-    """Return the columns of rows that the family's queries or key read, with position and event time."""
+    """Return position, event time and the columns of rows that the family's queries or key read."""
     names = [name for name in layout.types if name in layout.kept(rows) or name in layout.key]
     columns = [*(layout.read(rows, name) for name in names), pa.array(rows.pos)]
     columns.append(layout.read(rows, layout.event_time))
@@ -257,7 +258,7 @@ def kept_columns(layout: SideLayout, rows: Segment) -> pa.RecordBatch:
 
 
 def decoded_promise(promises: Promises) -> pa.Table:
-    """Return the values that punctuations of a control record fix."""
+    """Return the values that the punctuations of a control record fix."""
     with pa.ipc.open_stream(b64decode(promises.rows)) as reader:
         return reader.read_all()
 

@@ -1,6 +1,6 @@
 """Counters of a bucket for the manifest of a batch.
 
-Everything is counted where it happens anyway: slices count as they work (``slices.sliced_join``), PACK
+Everything is counted where the work is done: slices count as they work (``slices.sliced_join``), PACK
 counts rows per filter as it evaluates them, and keys are counted on rows that are sorted by key.
 """
 
@@ -30,9 +30,9 @@ from operators.lazy.lazy_segment import LazySegment, SegmentFacts
 from operators.segments.layout import SIDES
 from operators.segments.segment import Segment
 
-#: Parts that the event times of held rows are cut into: eviction takes as few more rows than it has to.
+#: Parts into which the event times of held rows are divided: more parts, fewer rows evicted too early.
 _PARTS = 64
-#: Rows of a stream in one bucket that are looked at for it, at most about.
+#: Approximate maximum of rows of a stream in one bucket that are read for the event times.
 _SAMPLE = 8192
 
 #: Returns the progress of each side of a family on its clock.
@@ -40,11 +40,11 @@ Clocks = Callable[[FamilyPlan], Mapping[str, int | None]]
 
 
 def slice_counters(families: Mapping[str, FamilyJoins], clocks: Clocks) -> Iterator[SliceCounters]:
-    """Yield what every slice of a bucket holds, and what it did in the last batch.
+    """Yield the rows that every slice of a bucket holds, and its work in the last batch.
 
     Args:
         families: Joins per family id, as a bucket has them.
-        clocks: Gives how far each side of a family has come at the end of the batch.
+        clocks: Returns the progress of each side of a family at the end of the batch.
     """
     rows_of = _rows_of_values(families)
     for family_id, joins in families.items():
@@ -101,7 +101,7 @@ def absence_counters(families: Mapping[str, FamilyJoins], clocks: Clocks) -> Ite
 
     Args:
         families: Joins per family id, as a bucket has them.
-        clocks: Gives how far each side of a family has come at the end of the batch.
+        clocks: Returns the progress of each side of a family at the end of the batch.
     """
     for family_id, joins in families.items():
         absence, reached = joins.absence, clocks(joins.family.plan)
@@ -156,7 +156,7 @@ def punctuation_counters(families: Mapping[str, FamilyJoins]) -> Iterator[Punctu
 
 
 def group_counters(families: Mapping[str, FamilyJoins]) -> Iterator[GroupCounters]:
-    """Yield counters of a bucket's groups: open ones, and those that came out in the last batch.
+    """Yield counters of a bucket's groups: open groups, and groups emitted in the last batch.
 
     Args:
         families: Joins per family id, as a bucket has them.
@@ -171,7 +171,7 @@ def probe_counters(families: Mapping[str, FamilyJoins], clocks: Clocks) -> Itera
 
     Args:
         families: Joins per family id, as a bucket has them.
-        clocks: Gives how far each side of a family has come at the end of the batch.
+        clocks: Returns the progress of each side of a family at the end of the batch.
     """
     for family_id, joins in families.items():
         if not joins.family.plan.probe.has_rings:
@@ -205,7 +205,7 @@ def held_times(families: Mapping[str, FamilyJoins], streams: Iterable[Stream]) -
         rows = sum(len(segment) for segment in held)
         if not rows:
             continue
-        # Segments are sorted by key, so every nth row of them is of any time.
+        # Segments are sorted by key, so every nth row of them is a sample of all times.
         step = rows // _SAMPLE + 1
         times = np.concatenate([_times(segment, step) for segment in held])
         cuts = np.quantile(times, np.linspace(0, 1, _PARTS + 1), method="lower")
@@ -215,7 +215,7 @@ def held_times(families: Mapping[str, FamilyJoins], streams: Iterable[Stream]) -
 
 
 def _times(segment: Segment, step: int) -> Int64s:
-    """Return the event time of every nth row of a segment; those of a lazy one by its facts, about."""
+    """Return the event time of every nth row of a segment; if it is lazy, estimates from its facts."""
     if segment.bloom is None:
         return segment.times[::step]
     cuts = SegmentFacts.of(segment).cuts
@@ -251,7 +251,7 @@ def memory_counters(families: Mapping[str, FamilyJoins]) -> Iterator[MemoryCount
 
 
 def _rows_of_values(families: Mapping[str, FamilyJoins]) -> Mapping[str, int]:
-    """Return the rows of all segments that are made of each stored value; families may share a patch."""
+    """Return, for each stored value, the rows of all segments made from it; families may share a patch."""
     rows: dict[str, int] = {}
     for joins in families.values():
         for segment in joins.segments():
@@ -261,7 +261,7 @@ def _rows_of_values(families: Mapping[str, FamilyJoins]) -> Mapping[str, int]:
 
 
 def _bytes(segments: Iterable[Segment], rows_of: Mapping[str, int]) -> int:
-    """Return the share of segments in the stored values that they are made of: all shares are all bytes."""
+    """Return the bytes of segments as shares of stored values; all shares of a value add up to its bytes."""
     shares = (
         length * len(segment) / max(rows_of[stored], 1)
         for segment in segments
@@ -276,7 +276,7 @@ def key_counters(family_id: str, side: str, key: Int64s, home: Bools | None) -> 
     Args:
         family_id: The family.
         side: ``a`` or ``b``.
-        key: int64[n], ascending, keys of the rows that came.
+        key: int64[n], ascending, keys of the new rows.
         home: bool[n], rows whose key is counted here, so that every key is counted in one bucket; None: all.
     """
     counted = key if home is None else key[home]

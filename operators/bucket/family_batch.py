@@ -1,4 +1,4 @@
-"""One family's part of a batch in one bucket: which rows take part, where they rest, and what they make.
+"""One family's part of a batch in one bucket: the rows that take part, their place, and the pairs they make.
 
 payloads, or pairs of the step before ── without late, disordered, violating rows ── males, females ── pairs
 """
@@ -41,23 +41,23 @@ from operators.steps.handed_pairs import HandedPairs
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FamilyBatch:
-    """A batch as one family sees it.
+    """View that one family has of a batch.
 
     Attributes:
         joins: Joins of the family.
         payloads: Payloads of the batch, in order.
         version: Plan version in force.
         place: Number of the bucket, and of all buckets.
-        before: How far each side had come on the family's clock when the batch began.
+        before: Progress of each side on the family's clock when the batch began.
         reached: The same at its end.
         newest: Greatest clock of each side's rows so far.
-        closings: Closings of the batch; None where no side can close a key.
+        closings: Closings of the batch; None if no side can close a key.
         handed: Pairs of the step before, by stream id.
-        exchanged: Pairs that the buckets have sent in the batch before this one.
-        again: Makes pairs again that do not rest.
-        held_back: Event time beyond which no row is purged, where pairs of the family are made again.
+        exchanged: Pairs that other buckets sent in the batch before this one.
+        again: Makes pairs again that are not stored.
+        held_back: Event time beyond which no row is purged, if pairs of the family are made again.
         idle: Ids of streams from which no row is expected for now.
-        groups_wait: Whether groups that are due come out in the next batch.
+        groups_wait: Whether due groups are emitted in the next batch instead.
         earlier: Rankings of earlier families that gave the rows of a side their ranks, by side.
         rows_wait: Whether all rows of streams wait until the next batch; pairs of earlier steps do not.
     """
@@ -147,7 +147,7 @@ class FamilyBatch:
         return made
 
     def groups(self, pairs: PairTable, table: pa.RecordBatch | None) -> list[pa.Table]:
-        """Add pairs to the groups of the family, and return the groups that come out.
+        """Add pairs to the groups of the family, and return the groups to emit.
 
         Args:
             pairs: The pairs.
@@ -231,9 +231,9 @@ class FamilyBatch:
         return [*going] or [None]
 
     def _sorts(self, side: str) -> bool:
-        """Return whether rows of a side wait until no row before them can come.
+        """Return whether rows of a side wait until no earlier row can arrive.
 
-        Those of an intermediate come in order if the step before has sorted its rows.
+        Rows of an intermediate arrive in order if the step before has sorted its rows.
         """
         stream = self._stream(side)
         sorts = self.joins.family.plan.memory.sorts and stream not in self.idle
@@ -250,21 +250,21 @@ class FamilyBatch:
     def _placed(
         self, side: str, came: Segment | None, output: BatchOutput
     ) -> tuple[Segment | None, Segment | None]:
-        """Return which of the new rows probe in this bucket, and which rest in it; count the keys of all."""
+        """Return the new rows that probe in this bucket, and those stored in it; count the keys of all."""
         if came is None:
             return None, None
         family = self.joins.family
         placed = family.fragments.place(came.key, came.pos, *self.place)
         resting = self._resting(side, came, placed)
         output.keys.append(key_counters(family.plan.id, side, came.key, placed.home))
-        # A row that is judged takes part in one bucket, where it meets all its partners.
+        # A judged row takes part in one bucket, where it meets all its partners.
         probing = resting if side == family.plan.spread_side else came
         if self.closings is not None:
             return probing, self.closings.resting(side, came, resting)
         return probing, resting
 
     def _resting(self, side: str, came: Segment, placed: Placed | None = None) -> Segment:
-        """Return the new rows of a side that rest in this bucket."""
+        """Return the new rows of a side that are stored in this bucket."""
         plan, fragments = self.joins.family.plan, self.joins.family.fragments
         # Pairs stay in their bucket, so the rows that they may meet go to all buckets of a key.
         stays = is_intermediate(plan.stream_a) and not is_exchanged(plan.stream_a)
@@ -313,10 +313,10 @@ def last_pairs(
 
     Args:
         plan: Ordered joins (``ordered_joins_of``).
-        families: Joins of its families, which are used up.
+        families: Joins of its families; they must not be used afterwards.
         place: Number of the bucket, and of all buckets.
         reached: Progress of the streams and intermediates of the plan.
-        newest: Greatest clock of each.
+        newest: Greatest clock of each stream and intermediate.
 
     Returns:
         The pairs by family id.

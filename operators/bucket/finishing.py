@@ -1,9 +1,9 @@
-"""Finished keys of one batch: which closed keys begin to wait, and the result punctuations that come out.
+"""Finished keys of one batch: closed keys that begin to wait, and the result punctuations that are emitted.
 
     closings of the batch ── due times by rows and windows ── WaitingKeys ── finished keys ── result rows
 
-A result punctuation is a row of the family's result file. It has no event time, so it stands behind the
-results of its batch. It has a route, as a pair has, so it is stored once for all its queries.
+A result punctuation is a row of the family's result file. It has no event time, so it follows the results of
+its batch. It has a route, as a pair has, so it is stored once for all its queries.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from operators.lineage.routes import RouteCounts, query_keys, route_numbers
 from operators.segments.layout import SIDES
 from operators.segments.row_codec import KEY
 
-#: Longest interval of which every key is finished by itself, whether there are rows of the key or not.
+#: Longest interval of which every key is finished on its own, whether there are rows of the key or not.
 _LISTED_KEYS = 10_000
 
 
@@ -85,7 +85,7 @@ def result_punctuations(
 
     Args:
         joins: Joins of the family.
-        finished: What ``WaitingKeys.finish`` returned.
+        finished: Result of ``WaitingKeys.finish``.
         plan_version: Plan version in force.
         batch: Batch number.
     """
@@ -102,7 +102,7 @@ def result_punctuations(
     sides: tuple[Literal["a", "b"], ...] = ("a", "b")
     names = [quoted(str(n)) for n in range(len(family.key))]
     columns = [f"{text} AS {quoted(name)}" for name, text in values.items()]
-    # Two keys may have the same number, but no two results of a query may have the same place in its order.
+    # Two keys may have the same number, but the order of a query's results must be unique.
     apart = f"row_number() OVER (PARTITION BY _key ORDER BY {', '.join(names)}) - 1 AS _pos_b"
     order = ", ".join(["_key", *names])
     text = f"SELECT _key AS _pos_a, {apart}, queries, {', '.join(columns)} FROM finished ORDER BY {order}"
@@ -144,7 +144,7 @@ def result_punctuations(
 def _single(joins: FamilyJoins, closings: pa.RecordBatch, place: tuple[int, int]) -> pa.RecordBatch:
     """Return the closings of the keys whose home is this bucket, one for each key of an interval.
 
-    Of a long interval only the keys of which there are rows or open groups are returned.
+    For a long interval, only keys that have rows or open groups are returned.
     """
     key, to = closings.column(KEY).to_numpy(), ends(closings)
     wide = key != to
@@ -188,8 +188,8 @@ def _due_us(
     """Return the watermark of the other side at which each key is finished for each query, int64[n, q].
 
     Every strategy stores the rows that a query may use and whose windows the other watermark has not passed.
-    If several buckets share a key, not all of its rows are here, so the newest event time of the stream
-    counts in place of theirs.
+    If several buckets share a key, some of its rows are elsewhere, so the newest event time of the stream is
+    used instead of the time of the key's rows.
 
     Args:
         joins: Joins of the family.

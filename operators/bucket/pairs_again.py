@@ -1,10 +1,10 @@
-"""Pairs that are made again for the new rows of a next step, because they do not rest there (MJoin).
+"""Pairs that are made again for the new rows of a next step, because they are not stored there (MJoin).
 
     new rows of C ── rows of A that they may meet ── rows of B that these meet ── rows of (A, B)
 
-A new row of A or B makes pairs at once, and these probe the rows of C without the new ones. New rows of C
-meet the pairs of all rows of A and B, the new ones included. So each combination is made once. Rows of A and
-B leave their slices by the slowest of the opposite watermarks (``held_back``).
+A new row of A or B makes pairs at once, which probe the rows of C that are already stored. New rows of C meet
+the pairs of all rows of A and B, the new ones included. So each combination is made once. Rows of A and B
+leave their slices by the slowest of the opposite watermarks (``held_back``).
 
 Source: MJoin (Viglas, Naughton, Burger, VLDB 2003). We differ: rows of A that several new rows of C meet are
 joined with B once for all of them.
@@ -32,13 +32,13 @@ _ALIKE = RowClasses(None, (0,))
 
 @dataclass(slots=True, eq=False)
 class PairsAgain:
-    """Makes the pairs of a bucket again that do not rest.
+    """Makes again the pairs of a bucket that are not stored.
 
     Attributes:
         families: Joins per family id.
-        makers: Family that makes the rows of side a, by the id of the family where these do not rest.
+        makers: Family that makes the rows of side a, by the id of the family that does not store them.
         version: Plan version in force.
-        partials: Pairs of equal key that were looked at for the last rows.
+        partials: Pairs of equal key that were examined for the last rows.
     """
 
     families: Mapping[str, FamilyJoins]
@@ -48,7 +48,7 @@ class PairsAgain:
 
     @classmethod
     def of(cls, families: Mapping[str, FamilyJoins], plans: Sequence[FamilyPlan], version: int) -> PairsAgain:
-        """Return it for a plan.
+        """Return the pairs-again of a plan.
 
         Args:
             families: Joins per family id.
@@ -58,7 +58,7 @@ class PairsAgain:
         return cls(families, makers_again(plans), version)
 
     def rows(self, taker: FamilyPlan, males: Segment) -> Segment | None:
-        """Return the rows of side a of a family that new rows of side b may meet; None without any.
+        """Return the rows of side a of a family that new rows of side b may meet; None if there are none.
 
         Args:
             taker: The family.
@@ -69,7 +69,7 @@ class PairsAgain:
         return self._rows(taker, self.makers[taker.id], males, behind_us)
 
     def all_rows(self, taker: FamilyPlan, maker: FamilyPlan) -> Segment | None:
-        """Return all rows of side a of a family, also those that no later row meets; None without any.
+        """Return all rows of side a of a family, even those that no later row meets; None if there are none.
 
         Args:
             taker: The family.
@@ -97,7 +97,7 @@ class PairsAgain:
 
         Args:
             joins: Its joins.
-            given: Rows of its side a, if they do not rest.
+            given: Rows of its side a, if they are not stored.
             males: Later rows. Only pairs whose row of a may meet one of these are needed. None: all pairs.
             behind_us: Largest window on the side of the males.
         """
@@ -128,7 +128,7 @@ class PairsAgain:
     def _met(
         self, resting: Sequence[tuple[Segment, RowClasses]], males: Segment, reach: Reach
     ) -> list[tuple[Segment, RowClasses]]:
-        """Return those of resting rows that some male meets, with their classes."""
+        """Return the stored rows that some male meets, with their classes."""
         touched = np.zeros(1, dtype=np.int64)
         probed = _probed(resting, males, reach)
         met = {id(each.rows): np.zeros(len(each.rows), dtype=np.bool_) for each in probed}
@@ -141,7 +141,7 @@ class PairsAgain:
 
 
 def _probed(resting: Sequence[tuple[Segment, RowClasses]], males: Segment, reach: Reach) -> list[Probing]:
-    """Return those of resting segments that males may meet, with the males."""
+    """Return the stored segments that males may meet, with the males."""
     oldest, newest = males.t_min, males.t_max
     return [
         Probing(0, rows, classes, males.key, males.ts, None)
@@ -153,13 +153,13 @@ def _probed(resting: Sequence[tuple[Segment, RowClasses]], males: Segment, reach
 def held_back(
     families: Sequence[FamilyPlan], before: Callable[[FamilyPlan], Mapping[str, int | None]]
 ) -> dict[str, int | None]:
-    """Return event times that rows of both sides may not be purged beyond, by family id.
+    """Return the event times beyond which rows of both sides may not be purged, by family id.
 
-    These are the watermarks, as the batch began, of the streams whose new rows have pairs made again.
+    These are the watermarks, when the batch began, of the streams whose new rows have pairs made again.
 
     Args:
         families: Families of the plan, in the order of their steps.
-        before: Returns the watermark of each side of a family, as the batch began.
+        before: Returns the watermark of each side of a family when the batch began.
     """
     found: dict[str, int | None] = {}
     makers = makers_again(families)

@@ -1,7 +1,7 @@
 """Progress of streams and intermediates on the clocks of families.
 
 The clock of a family is event time, or the order of its streams if it has no windows. The progress of an
-intermediate follows from that of the two sides whose pairs it holds.
+intermediate follows from the progress of the two sides whose pairs it holds.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from catalog.values.plan import FamilyPlan, Plan
 
 
 def least(a: int | None, b: int | None) -> int | None:
-    """Return the watermark of pairs: a new pair has a new row, which is not below its own watermark."""
+    """Return the watermark of pairs: a new pair has a new row, which is not below its side's watermark."""
     return None if a is None or b is None else min(a, b)
 
 
@@ -30,14 +30,14 @@ def with_intermediates(
     combined: Callable[[int | None, int | None], int | None],
     arrived: Mapping[int, int | None],
 ) -> dict[int, int | None]:
-    """Return times per stream with those of the plan's intermediates.
+    """Return times per stream, extended by the times of the plan's intermediates.
 
     Args:
         plan: The plan.
         times: Time of each of its streams by id, µs UTC; None if a stream has none.
-        combined: Returns the time of an intermediate, given those of sides a and b.
-        arrived: Times of exchanged intermediates by id: those that their pairs had when they set out, in the
-            batch before. One that is not named has none.
+        combined: Returns the time of an intermediate, given the times of sides a and b.
+        arrived: Times of exchanged intermediates by id: the times when their pairs were sent, in the batch
+            before. An intermediate that is not named has no time.
     """
     found = dict(times)
     taken = taken_intermediates(plan.families)
@@ -55,12 +55,12 @@ def setting_out(
     times: Mapping[int, int | None],
     combined: Callable[[int | None, int | None], int | None],
 ) -> dict[int, int | None]:
-    """Return the times of pairs that set out for other buckets, by the id of the exchanged intermediate.
+    """Return the times of pairs that are sent to other buckets, by the id of the exchanged intermediate.
 
     Args:
         plan: The plan.
         times: Result of ``with_intermediates``.
-        combined: As there.
+        combined: As in ``with_intermediates``.
     """
     taken = taken_intermediates(plan.families)
     return {
@@ -73,7 +73,7 @@ def setting_out(
 
 @dataclass(frozen=True, slots=True)
 class ClockProgress:
-    """Clocks by stream id, those of intermediates included.
+    """Clocks by stream id, including the clocks of intermediates.
 
     Attributes:
         times_us: Progress in event time, µs UTC; None before the first row.

@@ -1,7 +1,7 @@
-"""Ranks that several families share: those of a stream are numbered in the first family that has its rows.
+"""Ranks shared by several families: the first family that has a stream's rows numbers them.
 
 family of A and B      numbers A's rows, hands on pairs with the rank of a
-family of (A, B), C    asks how many rows A has up to the time of c
+family of (A, B), C    needs the number of rows of A up to the time of c
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def earlier_rankings(
 
 
 def followers(plan: FamilyPlan, families: Sequence[FamilyPlan]) -> list[FamilyPlan]:
-    """Return the families that ask for ranks of a family.
+    """Return the families that need ranks of a family.
 
     Args:
         plan: The family.
@@ -43,9 +43,9 @@ def followers(plan: FamilyPlan, families: Sequence[FamilyPlan]) -> list[FamilyPl
 
 
 def restarted_families(stream_id: int, families: Sequence[FamilyPlan]) -> frozenset[str]:
-    """Return the ids of the families that count rows again from 0 once a stream's watermark goes back.
+    """Return the ids of the families that restart their row counts when a stream's watermark goes back.
 
-    These are the ones with rows of the stream, and the ones that share ranks with these.
+    These are the families with rows of the stream, and the families that share ranks with them.
 
     Args:
         stream_id: The stream.
@@ -69,7 +69,7 @@ def restarted_families(stream_id: int, families: Sequence[FamilyPlan]) -> frozen
 
 
 def _earlier(plan: FamilyPlan, made_in: Mapping[int, FamilyPlan]) -> Iterator[FamilyPlan]:
-    """Yield the families whose pairs are rows of a family, then the ones before these, and so on."""
+    """Yield the families whose pairs are rows of a family, then the families before these, and so on."""
     for stream_id in (plan.stream_a, plan.stream_b):
         if is_intermediate(stream_id):
             yield made_in[stream_id]
@@ -79,7 +79,7 @@ def _earlier(plan: FamilyPlan, made_in: Mapping[int, FamilyPlan]) -> Iterator[Fa
 def _ranking(
     stream_id: int, column: str, joins: Mapping[str, FamilyJoins], made_in: Mapping[int, FamilyPlan]
 ) -> Ranking:
-    """Return the ranking behind a column of an intermediate; each family puts a side before its name."""
+    """Return the ranking behind a column of an intermediate; each family adds a side before its name."""
     side, _, rest = column.partition(".")
     maker = made_in[stream_id]
     if "." in rest:

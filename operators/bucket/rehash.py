@@ -1,15 +1,16 @@
-"""The rows of all buckets, hashed again into another number of them.
+"""Rehash of the rows of all buckets into another number of buckets.
 
     2 buckets    | 0: keys 3 8 | 1: keys 1 5 |
     3 buckets    | 0: keys 8 | 1: keys 3 5 | 2: keys 1 |
 
-Buckets differ in their rows alone: plan, watermarks and held terms are the same in all of them. A row stays
-in its join and slice. Only females are stored, so each row of a heavy key goes to one of the key's new
-fragments, wherever it was: males of later batches come to all of these.
+Buckets differ only in their rows: plan, watermarks and held terms are the same in all of them. A row stays in
+its join and slice. Only females are stored, so each row of a heavy key goes to one of the key's new
+fragments, no matter which: males of later batches are sent to all of them.
 
-In a next step with the same key, pairs (side a) stay in the bucket that made them, so the rows of side b rest
-in every fragment of their key. Rows that are judged rest in one bucket, and those of the other side in every
-fragment. Such a row goes to all new fragments, once to each, and a pair or a judged row to one of them.
+In a next step with the same key, pairs (side a) stay in the bucket that made them, so the rows of side b are
+stored in every fragment of their key. Judged rows are stored in one bucket, and rows of the other side in
+every fragment. A row stored in every fragment goes to all new fragments, once to each; a pair or a judged row
+goes to one of them.
 """
 
 from __future__ import annotations
@@ -39,10 +40,10 @@ SlicePlace = tuple[str, str, str, int]
 
 
 def rehashed(old: Iterable[Bucket], number: int, buckets: int) -> Bucket:
-    """Return one of the new buckets, its segments not stored yet.
+    """Return one of the new buckets, with its segments not stored yet.
 
     Args:
-        old: All old buckets, of one batch; each is looked at once, so they need not be in memory together.
+        old: All old buckets, of one batch; each is read once, so they need not be in memory together.
         number: Number of the new bucket.
         buckets: Number of all new buckets.
 
@@ -96,7 +97,7 @@ def rows_by_slice(buckets: Iterable[Bucket]) -> Counter[SlicePlace]:
 
 
 def _here(family: CompiledFamily, side: str, segment: Segment, number: int, buckets: int) -> Bools:
-    """Tell which rows of an old bucket rest in a new one, bool[n]."""
+    """Tell which rows of an old bucket are stored in a new one, bool[n]."""
     if side == copied_side(family.plan):
         return family.fragments.comes_to(segment.key, number, buckets)
     here: Bools = family.fragments.rest(segment.key, segment.pos, buckets) == number
@@ -136,7 +137,8 @@ def _take_ranked(family: CompiledFamily, old: RankedRows, new: RankedRows, numbe
     for side, waiting in old.waiting.items():
         for segment in waiting.segments:
             if copied_side(family.plan) is None:
-                # Rows rest in one bucket of their key once they are joined. Until then, all have them.
+                # Joined rows are stored in one bucket of their key. Until they are joined, all buckets have
+                # them.
                 here = family.fragments.comes_to(segment.key, number, buckets)
             else:
                 here = _here(family, side, segment, number, buckets)
@@ -167,13 +169,13 @@ def _alike(bucket: Bucket) -> object:
 
 
 def _take(old: FamilyJoins, new: FamilyJoins, number: int, buckets: int) -> None:
-    """Give a family of a new bucket its rows of an old one."""
+    """Give a family of a new bucket its rows of an old bucket."""
     everywhere = copied_side(old.family.plan)
 
     def resting(side: str, segment: Segment) -> Segment:
         return segment.take(np.flatnonzero(_here(old.family, side, segment, number, buckets)))
 
-    # What joins have in common they keep in common.
+    # Segments that joins share stay shared.
     taken: dict[int, Segment] = {}
     for (_, side, _, state), (_, _, _, target) in zip(old.slices(), new.slices(), strict=True):
         for segment in state.segments:
@@ -186,12 +188,12 @@ def _take(old: FamilyJoins, new: FamilyJoins, number: int, buckets: int) -> None
         if side != everywhere:
             new.parked[side].tail.segments += waiting
             continue
-        # Buckets need not have opened the same copies: one copy is kept of those in the slices.
+        # Buckets need not have opened the same copies: one copy in the slices is kept.
         for chain in new.chains.values():
             admitted = (chain.admitted(side, rows) for rows in waiting)
             chain.slices[side][0].segments += [rows for rows in admitted if rows is not None]
     for side, sorting in old.sorting.items():
-        # Rows rest in one bucket of their key once they are joined. Until then, all have them.
+        # Joined rows are stored in one bucket of their key. Until they are joined, all buckets have them.
         coming = (
             segment.take(np.flatnonzero(old.family.fragments.comes_to(segment.key, number, buckets)))
             for segment in sorting.segments
@@ -218,7 +220,7 @@ def _take(old: FamilyJoins, new: FamilyJoins, number: int, buckets: int) -> None
     if old.absence is None or new.absence is None:
         return
     for side in SIDES:
-        # Marks know positions, no keys: those of other buckets' rows do no harm until they expire.
+        # Marks have positions, not keys: marks of other buckets' rows do no harm until they expire.
         for segment in old.absence.marks[side].segments:
             new.absence.marks[side].segments.append(segment.take(np.arange(len(segment))))
         for segment in old.absence.keyless[side].segments:

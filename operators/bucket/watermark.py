@@ -19,7 +19,7 @@ class Watermark:
     Attributes:
         max_event_time_us: Newest event time seen, µs UTC; None before the first row.
         heartbeat_us: Latest heartbeat, or None.
-        lateness_us: How far behind the newest event time a row may come.
+        lateness_us: How far behind the newest event time a row may arrive.
     """
 
     lateness_us: int
@@ -32,12 +32,12 @@ class Watermark:
         candidates = [] if self.max_event_time_us is None else [self.max_event_time_us - self.lateness_us]
         if self.heartbeat_us is not None:
             candidates.append(self.heartbeat_us)
-        # No row is older than the year 1, and nobody can write an earlier time.
+        # No row is older than the year 1, and no heartbeat can name an earlier time.
         return max(MIN_TIME_US, *candidates) if candidates else None
 
     @property
     def idle(self) -> bool:
-        """Return whether a heartbeat came that is not earlier than any row."""
+        """Return whether a heartbeat has arrived that is not earlier than any row."""
         if self.heartbeat_us is None:
             return False
         return self.max_event_time_us is None or self.heartbeat_us >= self.max_event_time_us
@@ -57,5 +57,5 @@ class Watermark:
         return replace(self, heartbeat_us=latest)
 
     def reset(self) -> Watermark:
-        """Return the watermark as before the first row: the next rows alone say where it is."""
+        """Return the watermark as before the first row: only the next rows set it."""
         return Watermark(self.lateness_us)

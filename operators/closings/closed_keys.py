@@ -8,14 +8,15 @@ ones may be removed, and new ones probe and are not stored. A later row of b wit
                                                          |<-- window on a -->|
                                                                              the closing is forgotten
 
-Once b's watermark has passed T by the window on a, no row of b that is not late can match a row of a that was
-dropped, so a value that returns is new. T bounds the event times of the dropped rows of a. For rows stored
-before k was closed it is a's newest event time at that moment, which all buckets know; rows that arrive later
-come to all buckets of the key. So all buckets of a key remember the closing equally long, whichever rows they
+Once b's watermark has passed T by the window on a, no row of b that is not late can match a dropped row of a,
+so a value that returns is new. T bounds the event times of the dropped rows of a. For rows stored before k
+was closed, T is a's newest event time at that moment, which all buckets know. Rows that arrive later are sent
+to all buckets of the key. So all buckets of a key remember the closing equally long, whichever rows they
 store, and treat a row alike.
 
 Closings are stored in segments, as rows are (``closing_rows``). A key may be in several of them: it is closed
-while one of them is remembered. ``floor_us`` marks what is forgotten, so that segments need not be rewritten.
+while one of them is remembered. ``floor_us`` marks the forgotten closings, so that segments need not be
+rewritten.
 """
 
 from __future__ import annotations
@@ -46,13 +47,13 @@ from operators.segments.segment import Segment
 
 #: A segment is rewritten if at least one in this many of its rows is dead.
 WORTH_A_REWRITE = 4
-#: Stored rows are searched after at least this many closings, since a search costs time for no rows, too.
+#: Stored rows are searched after at least this many closings, since a search costs time even without rows.
 LEAST_CLOSINGS = 16
 #: Two segments are merged unless the older one has more than this many times the closings of the newer one.
 _MERGED_RATIO = 2
-#: Rows are searched early once there are this many times those that the last search has left.
+#: Rows are searched early once there are this many times the rows that the last search left.
 _GROWN = 2
-#: Rows of which a batch looks up whether their keys are open, at most about.
+#: Approximate number of rows per batch for which it is looked up whether their keys are open.
 _SAMPLE = 1024
 _NO_KEYS = np.zeros(0, dtype=np.int64)
 
@@ -62,8 +63,8 @@ def closings_until_search(
 ) -> float:
     """Return the number of closings after which to search the rows of a side.
 
-    Until a search removes dead rows, whose key is closed, rows of the other side (males) are compared with
-    them, too:
+    Until a search removes the dead rows, those whose key is closed, rows of the other side (males) are
+    compared with dead rows, too:
 
         dead rows   rn |      /|      /|
                        |    /  |    /  |
@@ -71,13 +72,13 @@ def closings_until_search(
                        |/      |/      |
                        +-------n------2n-->  closings
 
-    Let λ_p closings and λ_m males come per second, r stored rows die with each closing, and a search cost
-    c_scan for each of |S| stored rows. With a search after every n closings, searches cost c_scan |S| λ_p / n
-    per second, and r (n - 1) / 2 dead rows on average cost c_probe λ_m each. The sum is least at
+    Let λ_p closings and λ_m males arrive per second, let r stored rows die with each closing, and let a
+    search cost c_scan for each of |S| stored rows. With a search after every n closings, searches cost c_scan
+    |S| λ_p / n per second, and r (n - 1) / 2 dead rows on average cost c_probe λ_m each. The sum is least at
 
         n = sqrt(2 c_scan |S| λ_p / (c_probe λ_m r))
 
-    Both rates are counted over the same time, so counts take their places. If males are merged with segments,
+    Both rates are counted over the same time, so counts can replace them. If males are merged with segments,
     a male costs the same for each segment, however many rows it has. Then c_probe is that cost for all
     segments, divided by |S|.
 
@@ -89,7 +90,7 @@ def closings_until_search(
         rows: Stored rows of the side.
         segments: Segments in which they are.
         closings: Closings since the last search.
-        males: Rows of the other side since then.
+        males: Rows of the other side since the last search.
         killed: Stored rows that die with a closing, more than 0.
     """
     if not rows:
@@ -108,20 +109,20 @@ class ClosedKeys:
         layout: Layout of the side.
         window_us: Longest window on the other side.
         segments: The closings, older ones first.
-        floor_us: Closings up to this time are forgotten; None: no closing is.
+        floor_us: Closings up to this time are forgotten; None if no closing is.
         newest_us: Newest event time of either stream ever, even if a watermark has been reset since.
         unpurged: Closings since the rows of the other side were last searched.
-        males: Rows of the side since then.
+        males: Rows of the side since that search.
         killed: Rows of the other side that died with each closing before that search; 1 before the first one.
-        kept: Rows of the other side that this search has left in the state, dead ones included.
+        kept: Rows of the other side that this search left in the state, including dead rows.
         discarded: Rows of the other side that were not stored in this batch.
         purged: Rows of the other side that were removed from the state in this batch because they were dead.
         violating: Rows of the side that broke a promise in this batch.
-        live: Rows of the other side with open keys at the end of the batch, estimated.
-        died: Rows of the other side whose key was open before the batch, and is closed at its end, estimated.
+        live: Estimated rows of the other side with open keys at the end of the batch.
+        died: Estimated rows of the other side whose key was open before the batch and is closed at its end.
         arrived: Closings of this batch.
-        dead: Upper bound of the other side's rows with closed keys in the state: those that the last search
-            left there, less those that have left since.
+        dead: Upper bound of the other side's rows with closed keys in the state: dead rows left by the last
+            search, less those that have left since.
         dead_per_slice: The same for each slice of the other side, join by join; empty before the first search
             under the plan in force.
         last: Last row of a clustered side, as an edge (``clustered_closings``); None before the first row.
@@ -162,7 +163,7 @@ class ClosedKeys:
         self.unpurged, self.males, self.killed = former.unpurged, former.males, former.killed
         self.dead, self.kept = former.dead, former.kept
         if former.lasts and not self.lasts and self.newest_us is not None:
-            # Until now nothing was forgotten, so times were not extended.
+            # Nothing was forgotten until now, so times were not extended.
             self.segments = [Segment(_at(s.rows, self.newest_us), 0, ()) for s in self.segments]
         if former.contract.clustered:
             self.last = former.last
@@ -187,7 +188,7 @@ class ClosedKeys:
         return found
 
     def all_remembered(self) -> pa.RecordBatch | None:
-        """Return all closings that are remembered, each key once; None without any."""
+        """Return all remembered closings, each key once; None if there are none."""
         parts = [part for part in map(self._remembered, self.segments) if part.num_rows]
         return folded(parts) if parts else None
 
@@ -197,16 +198,16 @@ class ClosedKeys:
         """Take over the closings of a batch.
 
         Args:
-            arrived: New closings, as ``first_closings`` returned them.
+            arrived: New closings, as returned by ``first_closings``.
             newest_us: Newest event time of either stream so far.
-            extended: Keys closed before, with the times of rows of the other side that arrived since.
+            extended: Keys closed earlier, with the times of rows of the other side that have arrived since.
         """
         parts = [part for part in extended if part.num_rows]
         if arrived is not None and arrived.num_rows:
             self.arrived = arrived.num_rows
             self.unpurged += arrived.num_rows
             arrived = _at(arrived, newest_us)
-            # Arrived ones alone are folded already.
+            # Arrived closings are folded already.
             rows = self._folded([*parts, arrived]) if parts else self._stored(arrived)
         elif parts:
             rows = self._folded(parts)
@@ -218,12 +219,12 @@ class ClosedKeys:
     def count_open(self, held: Sequence[Segment], arrived: pa.RecordBatch | None) -> None:
         """Count the rows of the other side with open keys, and those whose keys the batch closes.
 
-        Dead rows stay in the state until they are removed, so counts of removed rows say nothing about how
-        long keys are open. If there are many rows, every nth is looked up.
+        Dead rows stay in the state until they are removed, so counts of removed rows do not tell how long
+        keys are open. If there are many rows, every nth row is looked up.
 
         Args:
             held: Stored rows of the other side.
-            arrived: Closings of the batch, which are not remembered yet.
+            arrived: Closings of the batch, not remembered yet.
         """
         step = sum(map(len, held)) // _SAMPLE + 1
         sample, first = [_NO_KEYS], step // 2
@@ -238,7 +239,7 @@ class ClosedKeys:
         self.died += dying * step
 
     def see(self, newest_us: int | None) -> int:
-        """Return the newest event time of either stream ever, given the current one."""
+        """Return the newest event time of either stream ever, given its current value."""
         if self.newest_us is None and newest_us is not None:
             # Promises made before the first row get the time of that row.
             self.segments = [Segment(_at(segment.rows, newest_us), 0, ()) for segment in self.segments]
@@ -263,7 +264,7 @@ class ClosedKeys:
     ) -> bool:
         """Return whether to search the rows of the other side for dead ones.
 
-        If there are many more rows than after the last search, more of them may be dead than it has found.
+        If there are many more rows than after the last search, more may be dead than that search found.
 
         Args:
             rows: Number of these rows.
@@ -277,20 +278,20 @@ class ClosedKeys:
         return self.unpurged >= (LEAST_CLOSINGS if after is None else after)
 
     def end_search(self, found: int, left: int, kept: int) -> None:
-        """Take over the result of a search.
+        """Record the result of a search.
 
         Args:
             found: Dead rows.
-            left: Rows among them that stay in the state.
+            left: Dead rows that stay in the state.
             kept: All rows that stay in the state.
         """
-        # One more of both, so that a search that finds no dead row is not the last one.
+        # One more of both, so that a search without dead rows is not the last one.
         self.killed = (max(found - self.dead, 0) + 1) / (self.unpurged + 1)
         self.unpurged = self.males = 0
         self.dead, self.kept = left, kept
 
     def lose(self, removed: Sequence[int]) -> None:
-        """Take over how many dead rows left while slices were processed, without a search.
+        """Record how many dead rows left while slices were processed, without a search.
 
         Args:
             removed: Rows per slice of the other side, join by join.
@@ -308,7 +309,7 @@ class ClosedKeys:
         return sum(self._remembered(segment).num_rows for segment in self.segments)
 
     def rehash(self, closings: Sequence[Segment]) -> None:
-        """Take over closings of other buckets, with duplicates merged."""
+        """Take over closings of other buckets, merging duplicates."""
         kept = [part for part in map(self._remembered, closings) if part.num_rows]
         self.segments = [Segment(self._folded(kept), 0, ())] if kept else []
 
@@ -324,7 +325,7 @@ class ClosedKeys:
         return segment.rows.filter(pa.array(segment.ts > self.floor_us))
 
     def _merge(self) -> None:
-        """Merge the newest segments, so that there are few and each closing is rewritten rarely."""
+        """Merge the newest segments, so that there are few segments and each closing is rewritten rarely."""
         while len(self.segments) > 1:
             older, newer = self.segments[-2:]
             if len(older) > _MERGED_RATIO * len(newer):
@@ -354,20 +355,20 @@ def first_closings(parts: Sequence[pa.RecordBatch], late_limit_us: int | None) -
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ClosedOpposite:
-    """Closings of the other side, as the rows of one side meet them in a batch.
+    """Closings of the other side, as seen by the rows of one side in a batch.
 
     No later row of the other side can match rows whose key it has closed:
 
-        key closed before the batch    resting rows were found in the batch that closed it, new ones now
-        key closed by the batch        all of its rows are found now
+        key closed before the batch    stored rows were decided in the batch that closed it, new rows are now
+        key closed by the batch        all of its rows are decided now
 
     A closing is remembered until the other side's watermark has passed the rows of its key by the longest
-    window. So while the windows of a row still wait for that watermark, a remembered closing says that the
-    row was found.
+    window. So while the windows of a row still wait for that watermark, a remembered closing means that the
+    row was decided.
 
     Attributes:
         closed: Keys that the other side has closed before the batch.
-        arrived: Closings that came with the batch, or None.
+        arrived: Closings that arrived with the batch, or None.
         layout: Layout of the rows.
     """
 
@@ -376,11 +377,11 @@ class ClosedOpposite:
     layout: SideLayout
 
     def ended(self, rows: Segment, *, fresh: bool) -> Int64s:
-        """Return the places of rows that have met their last match by the end of the batch, and not before.
+        """Return the places of rows that have met their last match by the end of the batch, not before it.
 
         Args:
             rows: Rows of one segment.
-            fresh: Whether they are new in this batch.
+            fresh: Whether the rows are new in this batch.
         """
         if fresh:
             found = self.closed.closed(rows, self.layout)
@@ -393,10 +394,10 @@ class ClosedOpposite:
         return places[~self.ended_before(rows, places)] if len(places) else places
 
     def ended_before(self, rows: Segment, places: Int64s) -> Bools:
-        """Return which of some resting rows had met their last match before the batch, bool[n].
+        """Return which of some stored rows had met their last match before the batch, bool[n].
 
         Args:
             rows: Rows of one segment.
-            places: int64[n], ascending, places of the rows in question.
+            places: int64[n], ascending, places of these rows.
         """
         return self.closed.closed(rows.take(places), self.layout)

@@ -4,11 +4,11 @@
       17    17    +   40    sent, for a punctuation: never late
       18    18  900   41    sent, for a row of a unique stream with this event time: closes nothing if late
       20    29    +   42    sent to all buckets, for a range: closes 20 to 29
-      17    17  950    0    stored: remembered until no row can match one of that time
+      17    17  950    0    stored: remembered until no row can match a row of that time
 
-Adjacent numbers become one row where it does not matter when each of them was closed. So intervals are
-disjoint, and the closings of a stream that closes keys in order stay few. Stored closings of which each
-closes a single number have no ``c.to``, since it would say what ``_key`` says.
+Adjacent numbers become one row if their times of closing do not matter. So intervals are disjoint, and the
+closings of a stream that closes keys in order stay few. If every stored closing closes a single number, there
+is no ``c.to``, since it would repeat ``_key``.
 
 If ``_key`` is a hash, the key columns follow it instead of ``c.to``, because equal hashes do not mean equal
 keys. These columns have the types in which both sides are compared, so the rows of either side can supply
@@ -16,14 +16,14 @@ them. Rows are sorted by (key, position); ``_pos`` is the position of the punctu
 
 The constraints of a stream derive closings from its rows:
 
-    ordered, by at most 2       seq  7 4   9         a row of 9 closes what is less than 7
+    ordered, by at most 2       seq  7 4   9         a row of 9 closes all keys below 7
                                 closes  ..4     5 6
 
-    clustered                   item 7 7   9   7     a row of 9 closes 7, and the last one breaks the promise
+    clustered                   item 7 7   9   7     a row of 9 closes 7; the last row breaks the promise
                                 closes     7   9
 
-In a batch a partition sees its own rows only. Runs that end between two partitions, or two batches, are found
-in the buckets: each partition sends its first and its last row (its *edges*) to all of them.
+In a batch, a partition sees only its own rows. Buckets find the runs that end between two partitions or two
+batches: each partition sends its first and its last row (its *edges*) to all buckets.
 """
 
 from __future__ import annotations
@@ -49,22 +49,22 @@ TO: Final = f"{COLUMN}to"
 LEAST: Final = -(2**63)
 GREATEST: Final = 2**63 - 1
 _NOWHERE = np.zeros(0, dtype=np.int64)
-#: Position of closings behind all rows of their batch.
+#: Position of closings after all rows of their batch.
 BEHIND_ALL: Final = 2**63 - 1
 
 
 def closing_rows(
     layout: SideLayout, table: pa.Table, ts: Int64s | None, pos: Int64s, below: pa.Array | None = None
 ) -> tuple[pa.RecordBatch, Bools]:
-    """Return the closings of key values, unsorted, and which of them close a key: NULL closes none.
+    """Return the closings of key values, unsorted, and which of them close a key: NULL closes no key.
 
     Args:
         layout: Layout of the side that closes them.
         table: Table with the key columns of the side.
         ts: int64[n], event times of rows that close their own keys; None for punctuations.
         pos: int64[n], positions.
-        below: Ends of ranges, exclusive. Ranges begin at the values of the key; NULL at either end: no bound.
-            The key is exact and a whole number.
+        below: Ends of ranges, exclusive. Ranges begin at the values of the key; NULL at either end means no
+            bound. The key is exact and a whole number.
     """
     key, valid = join_key(table, layout.key, layout.key_types)
     if ts is None:
@@ -80,12 +80,12 @@ def closing_rows(
 
 
 def closings_of(rows: Segment, own: SideLayout, chosen: Bools) -> pa.RecordBatch:
-    """Return closings for rows, to be remembered beyond the times of these rows.
+    """Return closings for rows, to be remembered longer than the times of these rows require.
 
     Args:
         rows: Rows of one side whose keys the other side has closed.
         own: Their layout.
-        chosen: bool[n], which of the rows.
+        chosen: bool[n], whether a row counts.
     """
     index = np.flatnonzero(chosen)
     columns = [] if own.exact else [own.read(rows, name, index) for name in own.key]
@@ -93,7 +93,7 @@ def closings_of(rows: Segment, own: SideLayout, chosen: Bools) -> pa.RecordBatch
 
 
 def constants(keys: Int64s) -> pa.RecordBatch:
-    """Return closings of exact keys, ascending, as a punctuation makes them."""
+    """Return closings of exact keys, ascending, in the form of a punctuation's."""
     never = pa.array(np.full(len(keys), NEVER_LATE_US, dtype=np.int64))
     behind = pa.array(np.full(len(keys), BEHIND_ALL, dtype=np.int64))
     return pa.RecordBatch.from_arrays(
@@ -143,11 +143,11 @@ def _with_columns(closings: pa.RecordBatch, arrays: Mapping[str, Int64s]) -> pa.
 
 
 def collapsed(closings: pa.RecordBatch, *, whenever: bool) -> pa.RecordBatch:
-    """Return closings with one row for adjacent numbers that are remembered equally long.
+    """Return closings with one row for adjacent numbers that are remembered for the same time.
 
     Args:
-        closings: Closings that ``folded`` returned; their positions are no longer needed.
-        whenever: Whether all are remembered forever.
+        closings: Closings returned by ``folded``; their positions are no longer needed.
+        whenever: Whether all closings are remembered forever.
     """
     if TO not in closings.schema.names or closings.num_rows < 2:
         return closings
@@ -166,7 +166,7 @@ def collapsed(closings: pa.RecordBatch, *, whenever: bool) -> pa.RecordBatch:
 
 
 def as_stored(closings: pa.RecordBatch) -> pa.RecordBatch:
-    """Return closings without positions and ends of single keys, which nobody asks after their batch."""
+    """Return closings without positions and ends of single keys, which are not needed after their batch."""
     names = closings.schema.names
     closings = closings.set_column(
         names.index(POS), POS, pa.array(np.zeros(closings.num_rows, dtype=np.int64))
@@ -200,7 +200,7 @@ def matching(rows: Segment, own: SideLayout, closings: pa.RecordBatch, *, behind
         rows: Rows of either side of a family, sorted by key.
         own: Their layout.
         closings: Sorted by (key, position).
-        behind: Count only rows whose position is behind the closing.
+        behind: Count only rows whose position is after the closing.
     """
     row, entry = _meeting(rows.key, closings)
     if behind:
@@ -215,11 +215,11 @@ def matching(rows: Segment, own: SideLayout, closings: pa.RecordBatch, *, behind
 
 
 def known(closings: pa.RecordBatch, others: pa.RecordBatch, key_types: Sequence[str]) -> Bools:
-    """Return which closings have a key that one of the others has, too, bool[n].
+    """Return which closings have a key that one of the other closings also has, bool[n].
 
     Args:
         closings: Closings, sorted by key.
-        others: The same.
+        others: Other closings, sorted by key.
         key_types: Common type of each key pair.
     """
     row, entry = _meeting(closings.column(KEY).to_numpy(), others)
@@ -244,9 +244,9 @@ def closed_numbers(keys: Int64s, closings: pa.RecordBatch) -> Bools:
 
 
 def _meeting(keys: Int64s, closings: pa.RecordBatch) -> tuple[Int64s, Int64s]:
-    """Return all pairs of a number and a closing that contains it: places in both.
+    """Return all pairs of a number and a closing that contains it, as places in both.
 
-    Each of the fewer ones is looked up among the others.
+    Each element of the shorter array is looked up in the longer one.
 
     Args:
         keys: int64[n], ascending.
@@ -274,7 +274,7 @@ def _repeated(first: Int64s, counts: Int64s) -> tuple[Int64s, Int64s]:
 
 
 def equal_numbers(keys: Int64s, ascending: Int64s) -> tuple[Int64s, Int64s]:
-    """Return all pairs of equal numbers: places in both arrays, the latter sorted."""
+    """Return all pairs of equal numbers, as places in both arrays; the second array is sorted."""
     first = np.searchsorted(ascending, keys)
     return _repeated(first, np.searchsorted(ascending, keys, side="right") - first)
 
@@ -307,7 +307,7 @@ def ordered_closings(rows: pa.RecordBatch, slack: int) -> pa.RecordBatch:
 
     Args:
         rows: Rows as closings of their own keys, whole numbers, by position.
-        slack: By how much a number may be less than the greatest one before it.
+        slack: How much less a number may be than the greatest number before it.
     """
     key = rows.column(KEY).to_numpy()
     best = np.maximum.accumulate(key) if len(key) else key
@@ -330,16 +330,16 @@ def ordered_closings(rows: pa.RecordBatch, slack: int) -> pa.RecordBatch:
 def clustered_closings(
     rows: pa.RecordBatch, valid: Bools, key_types: Sequence[str]
 ) -> tuple[pa.RecordBatch, Bools, pa.RecordBatch]:
-    """Return the keys whose runs end among the rows of a partition, and its edges.
+    """Return the keys whose runs end among the rows of a partition, and the edges of the partition.
 
     Args:
         rows: Rows as closings of their own keys, by position, at least one.
-        valid: bool[n], which rows have a key; NULL is a run, too, and closes nothing.
+        valid: bool[n], which rows have a key; rows of NULL are a run, too, but close nothing.
         key_types: Common type of each key pair.
 
     Returns:
-        The closings, which of them close a key, and the first and last row; ``_ts`` of an edge is 1 if it has
-        a key.
+        The closings, bool[] which of them close a key, and the first and last row; ``_ts`` of an edge is 1 if
+        it has a key.
     """
     same = _same(rows.slice(0, rows.num_rows - 1), rows.slice(1), key_types)
     same = (same & valid[:-1] & valid[1:]) | (~valid[:-1] & ~valid[1:])
@@ -353,10 +353,10 @@ def clustered_closings(
 def between_edges(
     before: pa.RecordBatch | None, edges: Sequence[pa.RecordBatch], key_types: Sequence[str]
 ) -> tuple[pa.RecordBatch | None, pa.RecordBatch | None]:
-    """Return the keys whose runs end between partitions, and the last row of all.
+    """Return the keys whose runs end between partitions, and the last row of all partitions.
 
     Args:
-        before: Last row of the batches before, as one of the edges; None before the first row.
+        before: Last row of the batches before, in the form of an edge; None before the first row.
         edges: Edges of the partitions, in any order.
         key_types: Common type of each key pair.
 
@@ -368,7 +368,7 @@ def between_edges(
         return None, before
     rows = pa.concat_batches([*(() if before is None else (before,)), *ordered])
     skipped = 1 if before is None else 0
-    # Of "before, first, last, first, last" the pairs (before, first) and (last, first) are looked at.
+    # Of "before, first, last, first, last" the pairs (before, first) and (last, first) are compared.
     left = np.arange(skipped, rows.num_rows - 1, 2)
     lasts, firsts = rows.take(pa.array(left)), rows.take(pa.array(left + 1))
     valid = lasts.column(TS).to_numpy() == 1
@@ -381,7 +381,7 @@ def between_edges(
 
 
 def _same(one: pa.RecordBatch, other: pa.RecordBatch, key_types: Sequence[str]) -> Bools:
-    """Return at which places two batches have one key."""
+    """Return at which places two batches have the same key."""
     same: Bools = one.column(KEY).to_numpy() == other.column(KEY).to_numpy()
     if not is_exact(key_types) and same.any():
         index = np.flatnonzero(same)

@@ -1,7 +1,7 @@
 """SQL expressions over Arrow rows, evaluated by DuckDB.
 
-Filters, residual predicates and select lists arrive as DuckDB texts from the planner; the same library is
-the tests' independent oracle, so that an expression means one thing everywhere. The planner emits only
+Filters, residual predicates and select lists arrive as DuckDB texts from the planner. DuckDB is also the
+tests' independent oracle, so that an expression means the same everywhere. The planner emits only
 texts that turn a failing value into NULL.
 """
 
@@ -20,7 +20,7 @@ from catalog.sql_text import quoted
 from operators.errors import ExpressionFailed
 from operators.filters.limits import FAILURES, TIME_LIMIT_S, limits
 
-#: What one evaluation may hold besides its rows; a batch's rows are Arrow's.
+#: Memory of one evaluation besides its rows; the rows of a batch are Arrow's.
 MEMORY_LIMIT: Final = "1GB"
 
 Bools = np.ndarray[tuple[int], np.dtype[np.bool_]]
@@ -104,8 +104,8 @@ def select_values(
     Args:
         table: n rows, known as ``"rows"``.
         texts: DuckDB texts.
-        predicates: The predicates that they are made of.
-        source: What they are selected from.
+        predicates: The predicates that the texts contain.
+        source: Table expression from which they are selected.
         kind: Type of all values.
 
     Returns:
@@ -177,7 +177,7 @@ def _limited(table: pa.Table, seconds: float) -> Iterator[duckdb.DuckDBPyConnect
 
 
 def _failed(table: pa.Table, predicates: Sequence[str], source: str, error: Exception) -> Exception:
-    """Find the predicate that alone reaches a limit; the error itself if none does."""
+    """Return the error of the predicate that alone reaches a limit, or the given error if none does."""
     for text in predicates:
         try:
             with _limited(table, TIME_LIMIT_S) as cursor:
@@ -196,7 +196,7 @@ def _connection() -> duckdb.DuckDBPyConnection:
         config={
             "threads": 1,
             "memory_limit": MEMORY_LIMIT,
-            # A text reaches no file, no network and no setting, whatever the planner let pass.
+            # Expressions can use no file, no network and no setting, whatever the planner let pass.
             "enable_external_access": False,
             "autoinstall_known_extensions": False,
             "autoload_known_extensions": False,

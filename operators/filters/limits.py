@@ -1,6 +1,6 @@
-"""Limits of an evaluation: it is interrupted when its time is over, and gets no memory beyond its share.
+"""Limits of an evaluation: it is interrupted after its time limit, and gets no memory beyond its share.
 
-DuckDB's own memory limit does not count what functions make on their way: twenty nested ``replace`` of
+DuckDB's own memory limit does not count intermediate values of functions: twenty nested ``replace`` of
 megabytes, 2,048 rows at a time, are 40 GB.
 """
 
@@ -19,14 +19,14 @@ from typing import Final
 
 import duckdb
 
-#: How long one expression may take over the rows of one piece of input: 30 µs for each of a million.
+#: Time limit of one expression over the rows of one piece of input: 30 µs for each of a million rows.
 TIME_LIMIT_S: Final = 30.0
-#: How much the process may grow while it evaluates.
+#: Memory by which the process may grow during an evaluation.
 GROWTH_BYTES: Final = 2 << 30
-#: What DuckDB raises where a limit is reached.
+#: Errors that DuckDB raises if a limit is reached.
 FAILURES: Final = (duckdb.OutOfMemoryException, duckdb.InterruptException, MemoryError)
 
-#: How often somebody looks at the clock.
+#: Interval at which the time limit is checked.
 _LOOK_S: Final = 0.5
 _STATM: Final = Path("/proc/self/statm")
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
@@ -78,10 +78,10 @@ class Limits:
                         cursor.interrupt()
 
     def _end(self) -> None:
-        # A thread that lives on keeps DuckDB's objects, which it reports as leaks when the process ends.
+        # A thread that stays alive keeps DuckDB's objects, which are reported as leaks when the process ends.
         self._ending.set()
         self._thread.join()
 
 
-#: The process's own: a fork takes no threads along.
+#: Limits of this process: a fork does not inherit threads.
 limits = functools.cache(Limits)

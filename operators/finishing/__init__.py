@@ -1,4 +1,4 @@
-"""Finished keys: closed keys of which no later result can come.
+"""Finished keys: closed keys of which no later result is possible.
 
 Doors: waiting_keys.
 """

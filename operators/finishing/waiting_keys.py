@@ -9,7 +9,7 @@ watermark has passed T by w, no later row of b finds a partner in a's window:
                                  |<---- w ------->| k is finished for the query
 
 If b has closed k, too, or a has no such row, k is finished at once. T is fixed once a has closed k. It
-depends on event times, not on the slices in which rows rest, so keys finish in the same batch under every
+depends on event times, not on the slices that store the rows, so keys finish in the same batch under every
 strategy.
 
 Source: PWJoin (Ding et al., CIKM 2004), Theorems 3.1 (both sides) and 4.1 (one side and its window), and
@@ -30,7 +30,7 @@ from operators.kernels.keys import Bools, Int64s, bucket_of
 from operators.segments.row_codec import KEY, POS, TS
 from operators.segments.segment import COLUMN, Segment
 
-#: Time that every watermark has passed, for keys of which there is no row.
+#: Time that every watermark has passed, for keys without rows.
 AT_ONCE_US = -(2**62)
 
 #: Sides by the lowest bit of ``_pos``.
@@ -42,11 +42,11 @@ class WaitingKeys:
     """Keys that are closed and not finished, each with a query and the side that has closed it.
 
     Attributes:
-        columns: Number of key columns that are stored: those of hashed keys.
+        columns: Number of stored key columns: those of hashed keys, else 0.
         segments: The keys, in one segment at most: ``_ts`` is the other side's watermark at which the key is
             finished, ``_pos`` twice the query id, plus 1 for side b.
         entering: Queries that have entered in this batch.
-        closings: Closings since finished keys were last taken out.
+        closings: Closings since finished keys were last emitted.
     """
 
     columns: int
@@ -82,10 +82,10 @@ class WaitingKeys:
 
         Args:
             side: ``a`` or ``b``.
-            closings: The keys, n of them, as ``closing_rows`` has them.
+            closings: The keys, n of them, in the form of ``closing_rows``.
             due_us: int64[n, q], watermark of the other side at which each key is finished for each query.
             queries: int64[q], ids of the queries.
-            known: bool[n], which keys the other side has closed in an earlier batch. If such a key no longer
+            known: bool[n], whether the other side closed the key in an earlier batch. If such a key no longer
                 waits for a query, it is finished for that query.
         """
         rows, count = closings.num_rows, len(queries)
@@ -110,7 +110,7 @@ class WaitingKeys:
 
         Args:
             watermarks: Watermark per side at the end of the batch, µs.
-            together: Whether a key is finished for all queries or for none.
+            together: Whether a key is taken out only if it is finished for all queries.
 
         Returns:
             A row per key: ``_key``, the columns ``0``, ``1`` ... of hashed keys, and ``queries``, the ids of
@@ -150,7 +150,7 @@ class WaitingKeys:
         return select_table({"finished": finished}, text)
 
     def _may_finish(self, watermarks: Mapping[str, int | None]) -> bool:
-        """Return whether a key may be finished, so that a batch in which none is costs no SQL query."""
+        """Return whether a key may be finished, so that a batch without finished keys runs no SQL query."""
         waiting = self.segments[0]
         if waiting.t_min <= AT_ONCE_US:
             return True
@@ -162,7 +162,7 @@ class WaitingKeys:
         return self.has_match()
 
     def has_match(self) -> bool:
-        """Return whether both sides may have closed a key that waits; equal hashes count as equal keys."""
+        """Return whether both sides may have closed a waiting key; equal hashes count as equal keys."""
         if not self.segments:
             return False
         waiting = self.segments[0]

@@ -1,4 +1,4 @@
-"""The groups of a family under one plan version, compiled: partial values, and the SQL that makes them.
+"""The groups of a family, compiled under one plan version: partial values, and the SQL that makes them.
 
     pairs of a batch --> partials: one row per (group, route)          add up in any order
                              plus one per (group, route, sum of doubles, bin)
@@ -120,7 +120,7 @@ class CompiledGroups:
                 )
         none = "'' AS \"of\", CAST(-1 AS BIGINT) AS bin"
         main = f"SELECT {named}, {none}, {', '.join(values)} FROM p GROUP BY ALL"
-        # Times before 1970 are negative, and so is the remainder that DuckDB gives of them.
+        # Times before 1970 are negative, and so is DuckDB's remainder of them.
         end = f"CASE WHEN width = 0 THEN {NEVER_US} ELSE us - (us % width + width) % width + width END"
         text = (
             f'WITH p AS (SELECT r.*, w.width, {end} AS "end" FROM pairs r JOIN widths w USING (route)) '
@@ -133,7 +133,7 @@ class CompiledGroups:
 
         Args:
             part: Partials.
-            keys: The keys: ``_key`` and, of hashed keys, ``0``, ``1`` ...
+            keys: The keys: ``_key`` and, for hashed keys, ``0``, ``1`` ...
             chosen: True for the partials of the keys, False for the others.
         """
         join = "SEMI" if chosen else "ANTI"

@@ -10,7 +10,7 @@ Sums of whole numbers do not depend on the order; carries are resolved at the en
 consecutive limbs by less than 2^29 each, so the sum of 2^34 values fits into 64 bits. Only these three limbs
 are stored, under the number of the first one (``bin``), so sums of values of similar size stay small.
 
-Infinities and NaN are counted in bins of their own.
+Infinities and NaN are counted in separate bins.
 
 Source: the idea of long accumulators is Kulisch's (*Computer Arithmetic and Validity*, 2008, ch. 8).
 """
@@ -34,7 +34,7 @@ _MASK = (1 << _BITS) - 1
 #: Bits of a double's whole number, and the exponent for which the smallest double has shift 0.
 _MANTISSA_BITS = 53
 _LEAST_EXPONENT = 1126
-#: Limbs of a sum: 75 in which values begin, further ones that values and carries reach, and the sign.
+#: Limbs of a sum: 75 limbs in which values begin, further limbs that values and carries reach, and the sign.
 _LIMBS = 84
 #: Bins of values that are not finite.
 NAN, INFINITE, MINUS_INFINITE = 1000, 1001, 1002
@@ -83,7 +83,7 @@ def rounded_sums(groups: int, group: Int64s, added: Limbs) -> Float64s:
         added: The entries; the limbs of an entry may be sums over several values.
 
     Returns:
-        float64[g]; 0.0 for a group without entries, an infinity where the sum is beyond all doubles.
+        float64[g]; 0.0 for a group without entries, an infinity if the sum is beyond all doubles.
     """
     sums: Float64s = _rounded_sums(groups, group, added.bins, added.low, added.middle, added.high)
     return sums

@@ -2,15 +2,15 @@
 
     event time   --|---- 9:00 ----|---- 10:00 ----|---- 11:00 --->
                                   min of both watermarks
-                    closed: comes out now         open
+                    closed: emitted now           open
 
 The event time of a pair is that of its later row. The row that arrives last is not late, so its event time is
 at least its stream's watermark at the start of its batch. So the pair's event time is at least the smaller
 one of the two watermarks. Once this smaller watermark has passed the end of an interval, no later batch adds
-a pair to it, and its groups come out: once for each query, in the same batch under every strategy. A query
+a pair to it, and its groups are emitted: once for each query, in the same batch under every strategy. A query
 that leaves the plan gets its open groups in the batch in which it leaves.
 
-All pairs of a key come to one bucket: families with groups are never replicated.
+All pairs of a key are in one bucket: families with groups are never replicated.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class OpenGroups:
     Attributes:
         compiled: Groups of the family, compiled for the plan version in force.
         segments: Partials, older ones first; ``_ts`` is the end of the group's interval.
-        routes: Routes of the partials; None before the first.
-        given: Number of groups that came out in the last batch, over all queries.
+        routes: Routes of the partials; None before the first partial.
+        given: Number of groups emitted in the last batch, over all queries.
     """
 
     compiled: CompiledGroups
@@ -91,7 +91,7 @@ class OpenGroups:
         """Take out the groups without intervals of finished keys; None if there are none.
 
         Args:
-            finished: The keys: ``_key`` and, of hashed keys, ``0``, ``1`` ...
+            finished: The keys: ``_key`` and, for hashed keys, ``0``, ``1`` ...
 
         Returns:
             As ``CompiledGroups.closed``.
@@ -152,11 +152,11 @@ class OpenGroups:
         return int(np.unique(np.concatenate(places, axis=1), axis=1).shape[1])
 
     def facts(self) -> dict[str, Any]:
-        """Return the facts about the groups for the bucket's manifest, besides their segments."""
+        """Return the facts about the groups for the bucket's manifest, without their segments."""
         return {"routes": None if self.routes is None else b64encode(self.routes.encode()).decode()}
 
     def restore(self, facts: Mapping[str, Any]) -> None:
-        """Restore facts that ``facts`` returned."""
+        """Restore the facts returned by ``facts``."""
         routes = facts["routes"]
         self.routes = None if routes is None else RouteTable.decode(b64decode(routes))
 
@@ -179,7 +179,7 @@ class OpenGroups:
 def group_results(
     parts: Sequence[pa.Table], plan_version: int, batch: int
 ) -> tuple[pa.RecordBatch, RouteCounts] | None:
-    """Return closed groups with the columns of a result file, and their routes; None without any.
+    """Return closed groups with the columns of a result file, and their routes; None if there are none.
 
     Args:
         parts: Results of ``OpenGroups.close`` and ``leave``.

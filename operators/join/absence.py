@@ -4,15 +4,15 @@
     row a  ------o------------------|---------------------------------|-----------> time
                                     no match: absent for (g1, 10 s)   no match: absent for (g1, 30 s)
 
-A row that passes its side's filter is *absent* for a query once no match can come any more: when the
+A row that passes its side's filter is *absent* for a query once no further match is possible: when the
 opposite watermark passes its event time by the query's window on its side (matches have T_b - T_a < W_a, and
-no later row of b is older than b's watermark). The verdict comes in that batch under every strategy, cut and
-slack, since times decide and not the slice in which the row lies. If the other side closes the row's key
-(``operators.closings``), all matches are known at the end of that batch, which decides the row. Rows wait
-where they rest anyway; those whose key is NULL, which match nothing, wait apart. Known matches are kept as
-marks (``join.marks``).
+no later row of b is older than b's watermark). The row is decided in that batch under every strategy, batch
+cut and slack, because times decide and not the slice that holds the row. If the other side closes the row's
+key (``operators.closings``), all matches are known at the end of that batch, which decides the row. Rows wait
+in their slices; rows whose key is NULL match nothing and wait in a list of their own. Known matches are kept
+as marks (``join.marks``).
 
-    1. rows that become due are looked up before the chains of the batch move or drop any
+    1. rows that become due are looked up before the chains of the batch move or drop rows
     2. the pairs of the batch leave marks
     3. due rows without a near enough match are results
 
@@ -53,7 +53,7 @@ from operators.slices.sliced_join import SliceState, compact
 Waiting = tuple[frozenset[int], Iterable[Segment]]
 _NOTHING = np.zeros(0, dtype=np.int64)
 _NO_CLOSINGS: Mapping[str, ClosedOpposite] = MappingProxyType({})
-#: Resting rows are searched for those that leave early once one in this many of them can have got a match.
+#: Search resting rows for rows that leave early once one in this many of them can have got a match.
 _WORTH_A_LOOK = 4
 
 
@@ -85,14 +85,14 @@ class Absence:
     """State of a family's outer, semi and anti joins, beside its chains.
 
     Attributes:
-        family: What is compiled of the plan version in force.
+        family: The family, compiled under the plan version in force.
         compiled: The joins.
         marks: Nearest matches per side.
         keyless: Rows per side whose key is NULL, until they are decided.
-        given: Results of the last batch that are absent rows, per side and over all queries.
+        given: Absent rows that are results of the last batch, per side, summed over all queries.
         unmatched: The same of each outer join, by query id.
         found: Rows of a side that got their first match in the last batch, once for each condition group.
-        unsearched: Marks per side that came since rows were last searched for those that leave early.
+        unsearched: Marks per side added since the last search for rows that leave early.
     """
 
     family: CompiledFamily
@@ -105,7 +105,7 @@ class Absence:
     unsearched: dict[str, int] = field(default_factory=lambda: dict.fromkeys(SIDES, 0))
 
     def states(self) -> Iterator[SliceState]:
-        """Yield what holds its segments, in a set order."""
+        """Yield the slice states that hold its segments, in a fixed order."""
         for side in SIDES:
             yield self.marks[side]
             yield self.keyless[side]
@@ -124,10 +124,10 @@ class Absence:
         row_classes: SegmentClasses,
         closings: Mapping[str, ClosedOpposite] = _NO_CLOSINGS,
     ) -> Due:
-        """Look up the rows on which the batch decides; before its chains run.
+        """Look up the rows that the batch decides, before its chains run.
 
         Args:
-            held: What rested before the batch, per side and join.
+            held: Rows stored before the batch, per side and join.
             fresh: New rows per side.
             keyless: Rows without a key, which wait here from now on.
             before: Watermark per side at the end of the batch before.
@@ -185,7 +185,7 @@ class Absence:
         """Give the verdicts of a batch after its chains have run, and forget decided rows.
 
         Args:
-            due: What ``due`` returned.
+            due: Result of ``due``.
             pairs: The batch's pairs with their matches; takes the results.
             watermarks: Watermark per side at the end of the batch.
             repeated: Sides on which a row may have matches in several segments in this batch.
@@ -237,18 +237,18 @@ class Absence:
         self.marks[side].segments = [segment for segment in kept if len(segment)]
 
     def undecided(self, side: str, held: Iterable[Segment], opposite_us: int | None) -> int:
-        """Count the rows of a side that some window which judges them has not passed.
+        """Count the rows of a side that are not yet decided for every window.
 
         Args:
             side: The side.
-            held: Its resting rows; those without a key are known here.
+            held: Its resting rows that have a key; rows without a key are known here.
             opposite_us: The opposite watermark, µs.
         """
         segments = [s for s in (*held, *self.keyless[side].segments) if len(s)]
         if opposite_us is None:
             return sum(len(s) for s in segments)
         after = opposite_us - self.compiled.reach_us[side]
-        # Only segments that lie across the boundary are looked into.
+        # Only segments that span the boundary are read.
         return sum(
             len(s) if s.t_min > after else int(np.count_nonzero(s.ts > after))
             for s in segments
@@ -256,13 +256,13 @@ class Absence:
         )
 
     def forget_undecided(self, side: str, held: Iterable[Segment]) -> None:
-        """Stop judging the rows of a side that rest now: the opposite watermark goes back.
+        """Stop judging the resting rows of a side, because the opposite watermark goes back.
 
-        Else rows that are decided would be results once more when the watermark passes them again.
+        Otherwise decided rows would be results again when the watermark passes them a second time.
 
         Args:
             side: The side.
-            held: Its resting rows; those without a key are known here.
+            held: Its resting rows that have a key; rows without a key are known here.
         """
         groups = self.compiled.groups[side]
         for segment in (*held, *self.keyless[side].segments):
@@ -271,7 +271,7 @@ class Absence:
         self.keyless[side].segments = []
 
     def is_look_due(self, side: str, held: int) -> bool:
-        """Return whether enough marks came for rows to be searched; restart the count then.
+        """Return whether enough marks were added to search the rows; if so, restart the count.
 
         Args:
             side: Side of the rows.
@@ -285,7 +285,7 @@ class Absence:
     def early(
         self, side: str, opposite_us: int | None, row_classes: SegmentClasses
     ) -> Callable[[Segment], Bools]:
-        """Return what tells which rows of a segment leave early.
+        """Return a function that tells which rows of a segment leave early.
 
         Args:
             side: Side of the rows.
@@ -322,7 +322,7 @@ class Absence:
             ahead, behind = known.at(pos)
             first, last = part.first, part.last
             if given:
-                # A row may rest in several joins.
+                # A row may be stored in several joins.
                 last = np.where(np.isin(pos, np.concatenate(given)), first, last)
             if len(self.family.joins) > 1:
                 given.append(pos)
@@ -332,7 +332,7 @@ class Absence:
             of_classes += runs.rows(starts, ends)
             if len(row):
                 codes, routes = runs.routes(starts, ends)
-                # Each query's result is later by its window, which only its readers add.
+                # Each query's result time is later by its window; only readers of the query add the window.
                 times = segment.ts[row]
                 pairs.add(self._chunk(classes.side, routes, codes, segment, row, times, null=part.null))
         self.given[classes.side] += classes.runs.results(of_classes)
@@ -352,7 +352,7 @@ class Absence:
         """Give the rows whose first match is in this batch; ``known`` has the matches before it.
 
         Args:
-            semi: Who gets them.
+            semi: Queries that get the rows.
             matched: Segments with their rows that have matches in this batch.
             found: Marks of these rows, in the same order.
             known: Marks of the batches before.
@@ -394,7 +394,7 @@ class Absence:
         Args:
             judged: The side.
             routes: Routes of some classes.
-            codes: int64[n], place among them of the class that gets each row.
+            codes: int64[n], index into the routes, by the class that gets each row.
             segment: Segment of the rows.
             rows: int64[n], their places.
             event_time: int64[n], of the results, µs.
@@ -425,7 +425,7 @@ def _nearest_of_all(found: GroupMarks) -> tuple[Int64s, Int64s, Bools]:
     """Return the nearest matches of rows over all segments; a row may be in several of them.
 
     Returns:
-        int64[n] ahead, int64[n] behind, and bool[n], which of the marks of a row is the first.
+        int64[n] ahead, int64[n] behind, and bool[n], whether a mark is the first of its row.
     """
     _, first, place = np.unique(found.pos, return_index=True, return_inverse=True)
     ahead, behind = (np.full(len(first), NO_MATCH, dtype=np.int64) for _ in range(2))
@@ -447,19 +447,19 @@ def _due_rows(
     ended: Int64s = _NOTHING,
     known: ClosedOpposite | None = None,
 ) -> DueRows | None:
-    """Find the rows of a segment that the opposite watermark passes by a window, or that have ended.
+    """Find the rows of a segment that the opposite watermark passes by a window, or whose key was closed.
 
-    None without any.
+    Return None if there are none.
 
     Args:
         classes: The classes whose windows count.
         segment: The segment.
-        then: Opposite watermark up to which its rows have been decided; None: not at all.
+        then: Opposite watermark up to which its rows have been decided; None if none has been.
         now: Opposite watermark up to which they are decided now; None before the first row.
         row_classes: Row classes of segments.
         null: Whether the key of the rows is NULL.
         ended: Places of rows that are decided for all windows, because the other side has closed their key.
-        known: Tells which resting rows were decided so before; None for new rows.
+        known: Tells which resting rows were decided earlier by a closing; None for new rows.
     """
     windows = classes.windows_us
     if not len(segment) or segment.epoch_max < classes.since_version:

@@ -1,4 +1,4 @@
-"""Outer, semi and anti joins of a family, compiled: who matches the same pairs, who gets the same rows.
+"""Compiled outer, semi and anti joins of a family, grouped by the pairs they match and the rows they get.
 
     query                                   condition group      judged class
     q1  A LEFT JOIN B, 10 s                 g1                   (g1, 10 s)
@@ -6,8 +6,8 @@
     q3  A ANTI JOIN B, 30 s                 g1                   (g1, 30 s)
     q4  A ANTI JOIN B, 30 s, B.v < 5        g2                   (g2, 30 s)
 
-Queries of one *condition group* differ in their windows at most. So a row's nearest match ahead and its
-nearest match behind tell, for each of them, whether the row has a match. Queries of a *judged class* get the
+Queries of one *condition group* differ only in their windows. So a row's nearest match ahead and its nearest
+match behind tell, for each of these queries, whether the row has a match. Queries of a *judged class* get the
 same rows, in the same batch.
 """
 
@@ -42,7 +42,7 @@ class ConditionGroup:
     """Queries that match the same pairs, as far as their windows reach.
 
     Attributes:
-        number: int64 that stands for the conditions, the same in every plan version.
+        number: int64 that identifies the conditions, the same in every plan version.
         queries: Set of the queries.
     """
 
@@ -77,10 +77,10 @@ class AbsentClasses:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ClassRuns:
-    """Runs of neighbouring judged classes: a row that all of them get at once is stored once, or a few times.
+    """Runs of neighbouring judged classes.
 
-    No two classes have a query in common. So bits that are summed up to each class give those of a run as a
-    difference.
+    A row that all classes of a run get in one batch is stored once, or a few times. No two classes share a
+    query, so the query bits of a run are the difference of two prefix sums.
 
     Attributes:
         query_ids: Query ids of the family in plan order.
@@ -96,7 +96,7 @@ class ClassRuns:
     windows_b_us: Int64s
     ascending: bool
     digits: int
-    # Of the classes before each one, and of all of them.
+    # Prefix sums: over the classes before each class, and over all of them.
     _numbers: Int64s
     _words: UInt64s
     # Queries of each class.
@@ -125,7 +125,7 @@ class ClassRuns:
     def without_match(
         self, first: Int64s, last: Int64s, ahead: Int64s, behind: Int64s
     ) -> tuple[Int64s, Int64s, Int64s]:
-        """Return rows with the runs of classes that ask about them and by which they have no match.
+        """Return rows with runs of classes that ask about them and for which they have no match.
 
         Args:
             first: int64[n], the first class that asks about each row.
@@ -143,7 +143,7 @@ class ClassRuns:
         return found
 
     def rows(self, starts: Int64s, ends: Int64s) -> Int64s:
-        """Return how many of some runs have each class, int64[k]."""
+        """Count the given runs that contain each class, int64[k]."""
         classes = len(self.windows_a_us)
         began, ended = (np.bincount(part, minlength=classes + 1) for part in (starts, ends))
         return np.cumsum(began - ended)[:classes]
@@ -162,9 +162,9 @@ class ClassRuns:
 
 
 def _digits(classes: int, set_bytes: int) -> int:
-    """Return the most digits of a run's length with which all runs' routes take ``_MOST_ROUTE_BYTES``.
+    """Return how many digits a run length may have so that all routes fit in ``_MOST_ROUTE_BYTES``.
 
-    Runs that begin with one class have 2^(d - 1) lengths of each magnitude with d digits.
+    With d digits, the runs that begin with one class have 2^(d - 1) lengths of each magnitude.
     """
     magnitudes = classes.bit_length()
     lengths = _MOST_ROUTE_BYTES // max(classes * magnitudes * set_bytes, 1)
@@ -175,9 +175,9 @@ def _digits(classes: int, set_bytes: int) -> int:
 class SemiClasses:
     """Semi joins of one condition group and side: each gets a row with its first match.
 
-    A match with an earlier row comes about at the event time of the row that is judged, one with a later row
-    at that row's. So the nearest of either kind are the first ones, and all queries that get a row at one
-    time share one result.
+    A match with an earlier row has the event time of the judged row; a match with a later row has that row's
+    event time. So the nearest match of each kind is the first, and all queries that get a row at one time
+    share one result.
 
     Attributes:
         side: The side whose rows are judged.
@@ -216,7 +216,7 @@ class SemiClasses:
     def first_matches(
         self, ahead: Int64s, behind: Int64s, known_ahead: Int64s, known_behind: Int64s
     ) -> tuple[tuple[Int64s, RouteTable], tuple[Int64s, RouteTable]]:
-        """Tell who gets rows in a batch, by their nearest matches.
+        """Return the queries that get rows in a batch, by the nearest matches of the rows.
 
         Args:
             ahead: int64[n], distance of the nearest match ahead in this batch, µs.
@@ -225,8 +225,8 @@ class SemiClasses:
             known_behind: The same behind.
 
         Returns:
-            With a match that is earlier than the row itself, and with the first later one: int64[n], place
-            of each row's route, -1 where nobody gets it, and the routes.
+            Twice, for queries whose first match is earlier than the row itself and for queries whose first
+            match is later: int64[n], place of each row's route, -1 if no query gets the row, and the routes.
         """
         reached = [
             np.searchsorted(bounds, distance, side="right")
@@ -266,8 +266,8 @@ class CompiledAbsence:
         groups: Condition groups per side, of the queries that judge rows of the side.
         absent: Classes of outer and anti joins per side and condition group.
         semi: Semi joins per side and condition group.
-        silent: Set of the queries that give no pairs: semi and anti joins.
-        reach_us: How far the opposite watermark has passed a row when all is decided, per side, µs.
+        silent: Set of the queries without pairs as results: semi and anti joins.
+        reach_us: How far the opposite watermark has passed a row when all classes are decided, per side, µs.
         needs: Needs of each query, in plan order, for the sides whose rows may leave early.
     """
 
@@ -280,7 +280,7 @@ class CompiledAbsence:
     _of_classes: dict[tuple[str, int], RowNeeds | None] = field(default_factory=dict)
 
     def needs_of(self, side: str, masks: Sequence[int]) -> dict[int, RowNeeds]:
-        """Return the needs of classes of rows that may leave early, by the queries that they may serve."""
+        """Return the needs of row classes that may leave early, by the queries that each may serve."""
         found = {}
         for mask in set(masks):
             if (side, mask) not in self._of_classes:
@@ -293,7 +293,7 @@ class CompiledAbsence:
 
 
 def compile_absence(family: FamilyPlan, keys: Int64s) -> CompiledAbsence | None:
-    """Compile the outer, semi and anti joins of a family; None where it has none.
+    """Compile the outer, semi and anti joins of a family; None if it has none.
 
     Args:
         family: The family.
@@ -302,7 +302,7 @@ def compile_absence(family: FamilyPlan, keys: Int64s) -> CompiledAbsence | None:
     if not family.judges_absence:
         return None
     groups: dict[str, dict[int, int]] = {side: {} for side in SIDES}
-    # By side, group, its plan version and kind the set of queries of each pair of windows.
+    # By side, group, plan version and kind of join: the set of queries of each pair of windows.
     classes: dict[tuple[str, int, int, bool], dict[tuple[int, int], int]] = {}
     reach = dict.fromkeys(SIDES, 0)
     for number, query in enumerate(family.queries):
@@ -357,8 +357,8 @@ def compile_absence(family: FamilyPlan, keys: Int64s) -> CompiledAbsence | None:
 
 
 def _needs(family: FamilyPlan, side: str) -> tuple[QueryNeed, ...]:
-    """Return what each query needs of the rows of a side."""
-    # Held rows tell when a closed key is finished, so a query that asks about that needs them to the end.
+    """Return the needs of each query for rows of a side."""
+    # Held rows tell when a closed key is finished, so a query that needs this keeps its rows to the end.
     return tuple(
         QueryNeed(
             query.w_a_us if side == "a" else query.w_b_us,
@@ -371,7 +371,7 @@ def _needs(family: FamilyPlan, side: str) -> tuple[QueryNeed, ...]:
 
 
 def _group_number(query: PlannedQuery) -> int:
-    """Return what stands for the conditions of a query and for the rows that it is entitled to."""
+    """Return a number that identifies the conditions of a query and the rows that it is entitled to."""
     columns = (query.columns_a, query.columns_b) if query.backfill == "state" else ()
     facts = (query.filter_a, query.filter_b, query.residual, query.since_version, query.backfill, columns)
     return int.from_bytes(hashlib.blake2b(repr(facts).encode(), digest_size=8).digest(), "big") >> 1

@@ -4,12 +4,12 @@
     males of a ->  [ b: slice 1 ] -> [ b: slice 2 ] -> ...      with equal windows both chains read as one
 
 A batch is processed as the paper processes a tuple (State-Slice, VLDB 2006, §4.2, Figure 9): cross-purge,
-probe, insert, propagate, slice by slice. Between batches the chain stands at the watermarks, so a slice holds
-the rows that some query can still use (the minimal state of Theorem 4, §6.1), up to the slack of segments
-that straddle a boundary.
+probe, insert, propagate, slice by slice. Between batches the chain is purged up to the watermarks, so it
+holds the rows that some query can still use (the minimal state of Theorem 4, §6.1), up to the slack of
+segments that straddle a boundary.
 
-Every strategy runs on this chain; they differ in the rows that come to it (``Admissible``) and in where it is
-cut. A chain of one slice that admits every row is selection pull-up (§3.1).
+Every strategy runs on this chain; strategies differ in the rows that enter it (``Admissible``) and in its
+boundaries. A chain of one slice that admits every row is selection pull-up (§3.1).
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ from operators.slices.candidates import Reach
 from operators.slices.sliced_join import SliceCounts, SliceState, compact, count_per_slice, purge
 from operators.steps.expiry import Expiry, leaving
 
-#: A stored segment is written again if at least one in this many of its rows has left on the clock of its
-#: key, or has a closed key.
+#: A stored segment is rewritten if at least one in this many of its rows has left by the clock of its key,
+#: or has a closed key.
 WORTH_A_REWRITE = 4
 
 
@@ -49,14 +49,14 @@ class Chain:
     """Slices of both sides of a join, with their rows.
 
     Attributes:
-        join: What is compiled of the plan version in force.
+        join: The join, compiled under the plan version in force.
         slices: Slices per side.
         classes: Row classes of the family's segments, shared by its joins.
         ends_us: Ends of the slices per side.
-        rings: Rings per side, in which the rows of the last slices lie; None if slices are merged with males.
+        rings: Rings per side, with the rows of the last slices; None if slices are merged with males.
         search: Finds partners of males in the slices.
         dead: Tells per side which rows of a segment have a key that the other side closed before the batch,
-            bool[n]; sides of which no key is closed are left out.
+            bool[n]; sides without closed keys are left out.
     """
 
     join: CompiledJoin
@@ -91,11 +91,11 @@ class Chain:
 
         Args:
             fresh: New rows of the family per side that are not late: the males.
-            resting: Those of them that rest in this bucket: the females; mostly the same segments.
+            resting: The new rows that rest in this bucket: the females; mostly the same segments.
             watermarks: Watermark per side at the end of the batch.
             pairs: Takes the joined pairs.
-            opened: Females per side that came in earlier batches and enter now (``operators.parking``).
-            again: Rows of a that were made again because they do not rest.
+            opened: Females per side that arrived in earlier batches and enter now (``operators.parking``).
+            again: Rows of a that were made again because they are not stored.
         """
         for side in SIDES:
             for state in self.slices[side]:
@@ -109,7 +109,7 @@ class Chain:
         males = {side: [m for m in admitted[side] if m is not None] for side in SIDES}
         self._purge("a", _safe_limit(watermarks["b"], males["b"]))
         self._purge("b", _safe_limit(watermarks["a"], males["a"]))
-        # A pair of the same batch is made by its male of b, wherever its a rests.
+        # A pair within the batch is made by its male of b, wherever its row of a rests.
         self._insert_all("a", females["a"], resting["a"])
         for side, other in (("a", "b"), ("b", "a")):
             for number, probing in enumerate(males[other], 1):
@@ -146,12 +146,12 @@ class Chain:
         """Run one batch through the chain of a family with windows of rows; each side has its own clock.
 
         The join has two directions: newer rows of the other side probe the resting rows of a side on that
-        side's clock. If a stream is not counted, its rows may also come after newer rows of the other side
-        that rest already; they find these rows by event time.
+        side's clock. If a stream is not counted, its rows may also arrive after newer rows of the other side
+        are stored; the late rows find these rows by event time.
 
         Args:
             released: Rows per side whose ranks are now final, with their clocks: the males.
-            resting: Those of them that rest in this bucket: the females; mostly the same segments.
+            resting: The released rows that rest in this bucket: the females; mostly the same segments.
             ranked: Ranks of the family's rows.
             watermarks: Watermark per side at the end of the batch.
             searched: Sides on which segments are searched for rows that have left on the clock of their key.
@@ -193,7 +193,7 @@ class Chain:
     def _admitted(
         self, fresh: Mapping[str, Sequence[Segment]], resting: Mapping[str, Sequence[Segment]]
     ) -> tuple[dict[str, list[Segment | None]], dict[str, list[Segment | None]]]:
-        """Return, per side, the rows that this join admits: those that came, and those that rest here."""
+        """Return, per side, the admitted rows: those that arrived, and those that rest in this bucket."""
         admitted = {side: {id(rows): self.admitted(side, rows) for rows in fresh[side]} for side in SIDES}
         females = {
             side: [
@@ -205,7 +205,7 @@ class Chain:
         return {side: [*of.values()] for side, of in admitted.items()}, females
 
     def _probe_by_time(self, side: str, males: Segment, released_us: int, pairs: PairTable) -> None:
-        """Let late males probe the rows of ``side`` that rest already and are not older than they are.
+        """Let late males probe the resting rows of ``side`` that are not older than the males.
 
         Such rows are in the first slice, because no later male has reached their clock.
         """
@@ -234,25 +234,25 @@ class Chain:
         return found
 
     def admitted(self, side: str, rows: Segment, *, after_us: int | None = None) -> Segment | None:
-        """Return the rows that come to this join, of those after an event time if given; None without any."""
+        """Return the rows that the join admits, after an event time if one is given; None without any."""
         if self.join.admission is None:
             return rows
         return self.classes.serving(side, rows, self.join.admission[side], after_us=after_us)
 
     def reaching(self, side: str, rows: Segment, queries: int) -> Segment | None:
-        """Return those of the join's rows that enter a slice reached by ``queries``; None without any."""
+        """Return the rows that enter a slice reached by ``queries``; None if there are none."""
         if self.join.admission is None:
             return rows
         return self.classes.serving(side, rows, Admissible(queries))
 
     def rows_per_slice(self, side: str, watermark_us: int | None) -> list[int]:
-        """Count the rows of a side by how far the opposite watermark has passed them, wherever they lie."""
+        """Count the rows of a side per slice, by their distance to the opposite watermark."""
         ends_us = self.ends_us[side]
         rows = [0] * len(ends_us)
         for index, state in enumerate(self.slices[side]):
             for segment in state.segments:
                 if watermark_us is None or watermark_us - segment.t_min < state.w_end_us:
-                    # Nothing lies in a slice before it belongs there.
+                    # No row rests deeper than it belongs, so all rows of the segment belong to this slice.
                     rows[index] += len(segment)
                     continue
                 for place, count in enumerate(count_per_slice(ends_us, watermark_us - segment.ts)):
@@ -262,7 +262,7 @@ class Chain:
         return rows
 
     def settle_rings(self) -> None:
-        """Drop rows that were removed from rings from their segments, because clocks go back."""
+        """Drop from segments the rows that rings have removed, because clocks go back."""
         for side, rings in {} if self.rings is None else self.rings.items():
             last = self.slices[side][-1]
             last.segments = rings.settled(last.segments)
@@ -270,7 +270,7 @@ class Chain:
     def _empty_rings(
         self, rings: Rings, side: str, entered: Sequence[Segment | None], reached: int | None
     ) -> None:
-        """Remove rows that expire when others enter, and drop segments that have lost their rows."""
+        """Remove rows that expire when other rows enter, and drop segments without rows."""
         last = self.slices[side][-1]
         for females in (rows for rows in entered if rows is not None):
             rings.entered(last.segments, rings.arrivals(females), reached)
@@ -305,8 +305,8 @@ class Chain:
 
         Args:
             side: Side of the rows.
-            passed: Tells which rows no row can meet that is not below an event time.
-            reached: Event time that no later row of the other side is below.
+            passed: Tells which rows cannot meet any row at or after an event time.
+            reached: Lower bound of the event times of later rows of the other side.
         """
         if reached is None:
             return
@@ -336,7 +336,7 @@ class Chain:
         )
         near = []
         for name, bounds in expiries:
-            # A row that was made before some query asked for the column stays.
+            # A row that was made before a query needed the column stays.
             times = pc.fill_null(layout.read(segment, name).cast(pa.int64()), reached).to_numpy()
             near.append(bounds.classes(reached - times))
         before = np.full(len(segment), reached - 1, dtype=np.int64)
@@ -353,20 +353,20 @@ class Chain:
         return kept
 
     def _propagate(self, side: str, segment: Segment, index: int, watermark_us: int | None = None) -> None:
-        """Let a segment leave a slice for the next one, or for all that the watermark has passed already.
+        """Move a segment to the next slice, or past all slices that the watermark has passed already.
 
         Args:
             side: Side of the rows.
             segment: The rows.
             index: Index of the slice.
-            watermark_us: Opposite watermark; None: the segment goes no further than to the next slice.
+            watermark_us: Opposite watermark; None: the segment moves to the next slice only.
         """
         slices = self.slices[side]
         to = index + 1
         if watermark_us is not None and side not in self.dead:
             ends_us = self.ends_us[side]
             passed = min(bisect_right(ends_us, watermark_us - segment.t_max, to), len(slices) - 1)
-            # Of the queries that reach a slice all reach those before it, too.
+            # Every query that reaches a slice also reaches the slices before it.
             if passed > to and self._all_reach(side, segment, slices[passed].reach):
                 for state in slices[to : passed + 1]:
                     state.counts.moved_in += len(segment)
@@ -381,9 +381,9 @@ class Chain:
             following.segments.append(kept)
 
     def _without_dead(self, side: str, state: SliceState, segment: Segment) -> Segment | None:
-        """Return the rows of a segment that moved, was cut or merged, without those whose key is closed.
+        """Return a segment that was moved, cut or merged, without the rows whose key is closed.
 
-        A segment that no file has is written anyway. Any other one is written again if that pays.
+        A segment without a file is written anyway. Any other segment is rewritten only if that pays.
 
         Args:
             side: Side of the rows.
@@ -391,7 +391,7 @@ class Chain:
             segment: The rows.
 
         Returns:
-            The segment with the other rows; None without any.
+            The segment without these rows; None if no rows are left.
         """
         if side not in self.dead:
             return segment
@@ -426,13 +426,13 @@ class Chain:
             state.segments = staying
 
     def _loses_us(self, side: str, index: int, segment: Segment) -> int:
-        """Return the end of the first slice, from one on, at which a segment is split.
+        """Return the end of the first slice, from ``index`` on, at which a segment is split.
 
-        That is one that is not lazy, or where rows stay behind that no later slice may use although they pass
-        its filters: queries with a longer window came after them.
+        A segment is split if the end is not lazy, or if rows stay behind that pass the filters of later
+        slices but may not be used there: the queries with longer windows are newer than these rows.
         """
         slices = self.slices[side]
-        # The last end is not lazy. Of the queries that reach a slice all reach those before it, too.
+        # The last end is not lazy. Every query that reaches a slice also reaches the slices before it.
         before = range(index, self.join.lazy_ends[side].index(False, index))
         if side in self.join.expiries:
             return slices[before.stop].w_end_us
@@ -452,7 +452,7 @@ class Chain:
             self._insert(side, rows, of)
 
     def _insert(self, side: str, females: Segment | None, came: Segment) -> None:
-        # Every query of the join reaches its first slice: what is admitted needs no further filter.
+        # Every query of the join reaches its first slice, so admitted rows need no further filter.
         first = self.slices[side][0]
         inserted = 0 if females is None else len(females)
         first.counts.inserted += inserted
@@ -464,7 +464,7 @@ class Chain:
 def _safe_limit(watermark_us: int | None, males: Sequence[Segment]) -> int | None:
     """Return how far the opposite side may purge before males of this batch probe.
 
-    No male of the batch is older than its oldest row, no later one than the watermark at its end.
+    No male of the batch is older than its oldest row; no later male is older than the watermark at its end.
     """
     if watermark_us is None:
         return None

@@ -1,10 +1,10 @@
-"""A family under one plan version, compiled: everything about it that no row changes.
+"""A family compiled under one plan version: all facts about it that do not depend on rows.
 
     CompiledFamily   layouts, lineages, held terms                  shared by all joins of the family
       CompiledJoin   queries, admission per side, slices, routes    one per join of the plan
 
-Queries are numbered by their place in the family's plan, also in a join that serves a few of them only: a set
-of queries means the same in every join, so rows are classified once for all.
+Queries are numbered by their place in the family's plan, even in a join that serves only some of them. So a
+set of queries means the same in every join, and rows are classified once for all joins.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from operators.slices.candidates import BandProbe, Reach
 from operators.slices.sliced_join import SliceState
 from operators.steps.expiry import Expiry, expiry_of
 
-#: Segments may straddle a slice boundary by this part of the join's largest window (design: The chain).
+#: Segments may straddle a slice boundary by the join's largest window divided by this (design: The chain).
 SLACK_DIVISOR = 40
 
 Terms = Mapping[int, tuple[Term, ...]]
@@ -42,7 +42,7 @@ Terms = Mapping[int, tuple[Term, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Admissible:
-    """Rows of a side that come to a join, by the queries that they can serve.
+    """Rule by which a join admits rows of a side: the queries that the rows can serve.
 
     Attributes:
         one_of: Set of queries; a row must serve one of them.
@@ -59,15 +59,15 @@ class CompiledJoin:
 
     Attributes:
         plan: The join's part of the plan.
-        admission: Rows that come to the join, per side; None for every row (selection pull-up).
+        admission: Rows that the join admits, per side; None if it admits every row (selection pull-up).
         reaches: Per side and slice the set of the queries that reach it.
         builder: Builds the joined pairs, for the join's queries alone.
         slacks: Span per side, on the clock of the side, below which a segment is never split.
         lazy_ends: Per side and slice whether segments are not split at its end.
         probe: How its slices are searched.
-        band: Finds pairs by a band where there is no key; None: by the key.
-        expiries: When rows leave that are rows of an intermediate, for each side with such rows.
-        again: Builds the pairs that are handed on, from rows that rest already; None where none are.
+        band: Finds pairs by a band if there is no key; None if the key finds them.
+        expiries: When rows of an intermediate leave, for each side that has such rows.
+        again: Builds the pairs that are handed on, from rows that rest already; None if no pairs are.
     """
 
     plan: JoinPlan
@@ -107,12 +107,12 @@ class CompiledFamily:
         lineages: Lineage per side.
         joins: Joins in plan order.
         terms: Held terms per side and query id.
-        fragments: Buckets in which rows rest.
-        absence: Its outer, semi and anti joins; None where all are inner.
+        fragments: Buckets in which rows are stored.
+        absence: Its outer, semi and anti joins; None if all joins are inner.
         contracts: Rules by which keys are closed, for each side whose stream has a contract.
         groups: Groups that are its results; None if its results are pairs.
-        finishing: Numbers of the queries that ask when keys are finished: those with result punctuations, or
-            with groups that wait for them.
+        finishing: Numbers of the queries that ask when keys are finished: queries with result punctuations,
+            or with groups that wait for finished keys.
     """
 
     plan: FamilyPlan
@@ -129,7 +129,7 @@ class CompiledFamily:
 
     @property
     def finishing_ids(self) -> frozenset[int]:
-        """Ids of the queries that ask when keys are finished."""
+        """Ids of the queries that need to know when keys are finished."""
         return frozenset(self.plan.queries[number].id for number in self.finishing)
 
 
@@ -196,7 +196,7 @@ def _compile_join(
     combined = tuple(side for side in SIDES if is_intermediate(streams[side]))
 
     def builder(members: Sequence[int]) -> PairBuilder:
-        """Return what builds the pairs of some of the queries."""
+        """Return a builder of the pairs of some queries."""
         residual = [family.queries[number] for number in members if family.queries[number].residual]
         ends_us = ([s.w_end_us for s in join.chain_a], [s.w_end_us for s in join.chain_b])
         return PairBuilder(
@@ -235,7 +235,7 @@ def _reaches(
     last: list[list[int]] = [[] for _ in (join.chain_a if side == "a" else join.chain_b)]
     for query, slices in family.slices_reached(join, side):
         last[slices - 1].append(numbers[query.id])
-    # From the last slice to the first the queries become more.
+    # From the last slice to the first, the set of queries grows.
     sets = accumulate(map(query_set, reversed(last)), or_)
     return tuple(sets)[::-1]
 

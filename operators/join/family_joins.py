@@ -1,13 +1,13 @@
-"""A family's joins in one bucket: one shared chain, or several beside each other.
+"""A family's joins in one bucket: one shared chain, or several parallel chains.
 
     fresh rows --+--> join 1: chain --+--> pairs of the family
                  +--> join 2: chain --+
                  +--> ...           --+
 
 Every strategy is a set of joins over the same rows (``catalog.values.plan.JoinPlan``). Joins share lineage
-and stored columns; each has its own state. For a query a pair comes out of exactly one of them: a join gives
-its pairs to its own queries only, and where several joins serve a query, a row of the side that is split
-comes to one of them (stream partition, State-Slice, VLDB 2006, §3.2).
+and stored columns; each has its own state. Each pair of a query is made by exactly one join: a join gives
+pairs to its own queries only, and where several joins serve a query, each row of the split side enters only
+one of them (stream partition, State-Slice, VLDB 2006, §3.2).
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ from operators.segments.segment import Segment
 from operators.segments.waiting_rows import WaitingRows
 from operators.slices.sliced_join import SliceState
 
-#: What holds segments.
+#: Objects that hold segments.
 Holder = SliceState | ClosedKeys | OpenGroups | WaitingKeys | Ranking | WaitingRows | ParkedRows
 
-#: Rows rest so long, or longer, where their segments may stay closed.
+#: Segments may stay closed in slices whose rows rest at least this long.
 LONG_US: Final = 3_600_000_000
 
 _OPPOSITES = (("a", "b"), ("b", "a"))
@@ -61,18 +61,18 @@ class FamilyJoins:
     """The joins of a family, with their rows.
 
     Attributes:
-        family: What is compiled of the plan version in force.
+        family: The family, compiled under the plan version in force.
         chains: Chain per join id, in plan order.
         classes: Row classes of their segments.
-        absence: What outer, semi and anti joins keep besides; None where there are none.
+        absence: State of the outer, semi and anti joins; None if there are none.
         closed: Closed keys per side whose stream has a contract; usually empty.
         disordered: Rows of the batch per side that broke the order of their stream; ordered families only.
-        ranked: Ranks of rows, and rows that wait for theirs; None where windows are of time.
-        groups: Open groups; None where the results are pairs.
-        waiting: Closed keys that are not finished; None where no query asks about them.
-        parked: Rows per side that wait on disk; empty unless the family saves memory so.
+        ranked: Ranks of rows, and rows that wait for their ranks; None if windows are of time.
+        groups: Open groups; None if the results are pairs.
+        waiting: Closed keys that are not finished; None if no query needs them.
+        parked: Rows per side that wait on disk; empty unless the family saves memory this way.
         sorting: Rows per side that wait for their place in the order before they are joined. Only a family
-            that sorts has them, and one that sorted until this batch.
+            that sorts, or sorted until this batch, has such rows.
     """
 
     family: CompiledFamily
@@ -136,14 +136,14 @@ class FamilyJoins:
             a: New rows of a that are not late, or None.
             b: New rows of b, or None.
             watermarks: Watermark per side at the end of the batch.
-            females: Those of the rows that rest in this bucket, per side; None for all of them.
-            before: Watermark per side at the end of the batch before; asked by families with absence.
-            keyless: New rows without a key per side, of sides whose absent rows are results.
-            closings: Closings per side that came with the batch; asked by families with absence.
+            females: The new rows that rest in this bucket, per side; None if all of them do.
+            before: Watermark per side at the end of the batch before; read by families with absence.
+            keyless: New rows without a key, for each side whose absent rows are results.
+            closings: Closings per side that arrived with the batch; read by families with absence.
             opened: Rows of earlier batches per side that were parked until now.
-            more: Further rows per side that are joined in this batch, each with those of them that rest in
+            more: Further rows per side that are joined in this batch, each segment with its rows that rest in
                 this bucket; they were packed under other plan versions than ``a`` and ``b``.
-            again: Rows of a that were made again because they do not rest.
+            again: Rows of a that were made again because they are not stored.
 
         Returns:
             The joined pairs of the batch, and absent rows.
@@ -160,8 +160,8 @@ class FamilyJoins:
                 for side, other in _OPPOSITES
                 if other in self.closed
             }
-            # Rows whose key is closed do not rest, and are decided all the same. Rows that are judged take
-            # part in one bucket, so all others rest here.
+            # Rows whose key is closed do not rest, but they are decided as well. Judged rows take part in one
+            # bucket only, so all others rest here.
             judged = {side: fresh[side] if side in met else resting[side] for side in SIDES}
             new = {side: [rows for rows in (judged[side],) if rows is not None] for side in SIDES}
             due = absence.due(held, new, keyless, before, watermarks, self.classes, met)
@@ -185,7 +185,7 @@ class FamilyJoins:
                 slices = [state for chain in self.chains.values() for state in chain.slices[side]]
                 self.closed[other].lose([state.counts.closed for state in slices])
         if absence is not None:
-            # A new row may be in two segments: the one that probes, and the one that rests, which has no rows
+            # A new row may be in two segments: the probing one, and the stored one, which has no rows
             # of closed keys.
             repeated = {
                 side
@@ -200,9 +200,10 @@ class FamilyJoins:
     def in_order(
         self, side: str, rows: Segment | None, limit: int | None, place: tuple[int, int]
     ) -> tuple[Segment | None, Segment | None]:
-        """Return new rows that keep the order of their stream, and those that break it; count the latter.
+        """Split new rows into those that keep the order of their stream and those that break it; count these.
 
-        A row comes to all buckets of its key; if it breaks the order, only one of them returns and counts it.
+        A row is sent to all buckets of its key; only one of them returns and counts a row that breaks the
+        order.
 
         Args:
             side: ``a`` or ``b``.
@@ -230,14 +231,14 @@ class FamilyJoins:
         resting: Callable[[str, Segment], Segment],
         earlier: Mapping[str, Sequence[Ranking]] = _NO_RANKINGS,
     ) -> PairTable:
-        """Run one batch through all joins where windows are of rows.
+        """Run one batch through all joins of a family with windows of rows.
 
         Args:
-            ranked: Ranks of the family's rows, and the rows that wait for theirs.
+            ranked: Ranks of the family's rows, and the rows that wait for their ranks.
             fresh: New rows per side that are not late.
             counted: All new rows of the counted sides that are not late (``operators.ranks.ranking``).
             watermarks: Watermark per side at the end of the batch.
-            resting: Returns those rows of a side that rest in this bucket.
+            resting: Returns the rows of a segment of a side that rest in this bucket.
             earlier: Rankings of earlier families that gave the rows of a side their ranks, by side.
 
         Returns:
@@ -261,7 +262,7 @@ class FamilyJoins:
         return pairs
 
     def opposite_reached(self, watermarks: Mapping[str, int | None]) -> Mapping[str, int | None]:
-        """Return how far the other side has passed the slices of each side, on that side's clock.
+        """Return the opposite watermark of each side, on the clock of that side.
 
         Args:
             watermarks: Watermark per side.
@@ -273,7 +274,7 @@ class FamilyJoins:
     def terms_for(
         self, side: str, opposite_watermark_us: int | None, newest_us: int | None, columns: frozenset[str]
     ) -> tuple[Term, ...]:
-        """Unfold which rows of a side this version holds for a query that the next one activates."""
+        """Return the terms of the rows that this version holds for a query that the next one activates."""
         first = side == "a"
         holders = [
             HolderQuery(
@@ -283,28 +284,28 @@ class FamilyJoins:
                 tuple(self.family.terms[side].get(q.id, ())),
             )
             for q in self.family.plan.queries
-            # Rows with a match may have left: such a query holds none for those that come.
+            # A query that needs one match may have let matched rows leave, so it holds none for new queries.
             if not q.needs_one_match(side)
         ]
         return held_terms(holders, opposite_watermark_us, newest_us, columns)
 
     def slices(self) -> Iterator[tuple[str, str, int, SliceState]]:
-        """Yield (join id, side, slice index, slice) of every slice, in a set order."""
+        """Yield (join id, side, slice index, slice) of every slice, in a fixed order."""
         for join_id, chain in self.chains.items():
             for side in SIDES:
                 for index, state in enumerate(chain.slices[side]):
                     yield join_id, side, index, state
 
     def segments(self) -> Iterator[Segment]:
-        """Yield the segments of every slice; one that two joins took over comes twice."""
+        """Yield the segments of every slice; a segment that two joins share is yielded twice."""
         for _, _, _, state in self.slices():
             yield from state.segments
 
     def lazy_slices(self) -> Iterator[SliceState]:
         """Yield the slices whose large segments stay closed until males may match their rows.
 
-        Rows there rest for long and are found by their keys. Where something else than probing asks for the
-        rows in every batch, they would be read anyway.
+        Rows rest long in these slices and are found by their keys. A family in which other work than probing
+        reads the rows in every batch has none, because that work would open the segments anyway.
         """
         plan = self.family.plan
         asked = self.absence is not None or self.ranked is not None or plan.ordered or plan.probe.has_rings
@@ -332,7 +333,7 @@ class FamilyJoins:
         yield from self.sorting.values()
 
     def stored(self) -> Iterator[Segment]:
-        """Yield the segments of ``states``; one that two joins took over comes twice."""
+        """Yield the segments of ``states``; a segment that two joins share is yielded twice."""
         for state in self.states():
             yield from state.segments
 
@@ -344,7 +345,7 @@ class FamilyJoins:
                 state.segments = []
 
     def forget_undecided(self, stream_id: int) -> None:
-        """Stop judging rows that rest opposite a stream whose watermark goes back."""
+        """Stop judging stored rows whose opposite stream's watermark goes back."""
         plan = self.family.plan
         if stream_id in (plan.stream_a, plan.stream_b):
             for chain in self.chains.values():
@@ -355,7 +356,7 @@ class FamilyJoins:
                 self.absence.forget_undecided(side, held.values())
 
     def leave_behind(self, stream_id: int, horizon_us: int) -> None:
-        """Let the rows of a stream whose event time is below a horizon leave all slices.
+        """Remove the rows of a stream whose event time is below a horizon from all slices.
 
         Queries over such a stream have windows of time and inner joins of two streams
         (``planner.bind.clocks.horizons``), so no other part of the state depends on these rows.
@@ -366,7 +367,7 @@ class FamilyJoins:
             if (plan.stream_a if side == "a" else plan.stream_b) != stream_id:
                 continue
             for segment in state.segments:
-                # Joins that share a segment must go on sharing it.
+                # Joins that share a segment must continue to share it.
                 if id(segment) not in kept and segment.t_max >= horizon_us:
                     begun = segment.t_min < horizon_us
                     kept[id(segment)] = segment.cut(horizon_us, segment.t_max + 1) if begun else segment
@@ -398,7 +399,7 @@ class FamilyJoins:
             self.absence.forget_marks(side, (s for _, segments in self._waiting(side) for s in segments))
 
     def _let_go(self, absence: Absence, watermarks: Mapping[str, int | None]) -> None:
-        """Remove rows that nobody needs after the matches they have, where enough of them may have some."""
+        """Remove rows that no query needs after their matches, once enough rows may have matches."""
         for side, other in _OPPOSITES:
             held = sum(state.rows for chain in self.chains.values() for state in chain.slices[side])
             if absence.is_look_due(side, held):
@@ -417,8 +418,8 @@ class FamilyJoins:
             all_rows: Whether to rewrite every segment that has such rows.
 
         Returns:
-            Each slice with the number of rows removed and of those left although nobody needs them; and the
-            number left in all segments, where a segment that joins share counts once.
+            Each slice with the number of rows removed and the number of unneeded rows left; and the number of
+            unneeded rows left in all segments, where a segment that joins share counts once.
         """
         kept: dict[int, Segment] = {}
         unneeded_rows: dict[int, int] = {}
@@ -428,7 +429,7 @@ class FamilyJoins:
                 remaining = []
                 removed = left = 0
                 for segment in state.segments:
-                    # Joins that share a segment must go on sharing it.
+                    # Joins that share a segment must continue to share it.
                     if id(segment) not in kept:
                         gone = unneeded(segment)
                         count = int(np.count_nonzero(gone))
@@ -446,14 +447,14 @@ class FamilyJoins:
 
     def replace(self, state: Holder, index: int, stored: Segment) -> None:
         """Replace a segment by its stored form; facts about its rows are kept."""
-        # Looked up, not taken out: another join may hold the same segment, and asks next.
+        # Facts are looked up, not removed: another join may hold the same segment, and needs them next.
         classes = self.classes.known(state.segments[index])
         state.segments[index] = stored
         if classes is not None:
             self.classes.put(stored, classes)
 
     def known_classes(self, segment: Segment) -> RowClasses | None:
-        """Return the row classes of a segment where they were needed in this batch."""
+        """Return the row classes of a segment if they were needed in this batch."""
         return self.classes.known(segment)
 
     def remember_classes(self, segment: Segment, classes: RowClasses) -> None:
@@ -462,7 +463,7 @@ class FamilyJoins:
 
 
 def _parked_rows(family: CompiledFamily) -> dict[str, ParkedRows]:
-    """Return empty places for the rows that wait on disk, if the family has such rows."""
+    """Return empty ``ParkedRows`` per side, if rows of the family wait on disk."""
     memory, queries = family.plan.memory, family.plan.queries
     if not memory.parks:
         return {}

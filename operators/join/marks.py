@@ -1,13 +1,13 @@
-"""Marks: how near the nearest matches of rows are, beside the segments that hold the rows.
+"""Marks: distances of the nearest matches of rows, stored apart from the segments that hold the rows.
 
     _key     _pos   _ts   c.ahead   c.behind       the row at this position has for condition group _key
     group 7    4     ..      2 s       none        a match 2 s ahead of it, and none behind
     group 7    9     ..     none       1 s
 
-A mark has the position of its row, so that segments may be cut, merged and filtered without it. Marks rest in
-segments of their own, which are stored as any other. A batch adds one with the matches that are nearer than
-any before: mostly one or two per row, since later partners are farther away. A few of like size become one,
-without rows that are decided for all windows.
+A mark has the position of its row, so segments can be cut, merged and filtered without their marks. Marks
+have segments of their own, which are stored like any other. A batch adds one segment, with the matches that
+are nearer than all before: mostly one or two per row, since later partners are farther away. A few segments
+of similar size are merged into one, without rows that are decided for all windows.
 
 To look marks up they are laid out by position (``PositionTable``), once per batch and condition group.
 """
@@ -31,7 +31,7 @@ AHEAD, BEHIND = "ahead", "behind"
 #: Distance of a match that does not exist, and its stored form: a small number, so that columns are narrow.
 NO_MATCH = 2**62
 _STORED_NO_MATCH = -2
-#: So many neighbours of like size become one.
+#: Number of neighbouring segments of similar size that are merged into one.
 FANIN = 4
 _NOTHING = np.zeros(0, dtype=np.int64)
 
@@ -41,8 +41,8 @@ class NearestMatches:
     """Nearest matches of a side's rows for one condition group.
 
     Attributes:
-        table: Places by position; None where positions are too scattered.
-        known: Positions by place, ascending, where there is no table.
+        table: Places by position; None if positions are too scattered.
+        known: Positions by place, ascending, if there is no table.
         ahead: int64[n], distance of the nearest match ahead in µs by place, ``NO_MATCH`` without one.
         behind: The same behind.
     """
@@ -54,7 +54,7 @@ class NearestMatches:
 
     @classmethod
     def of(cls, marks: Sequence[Segment], group: int, besides: GroupMarks | None) -> NearestMatches:
-        """Lay marks out.
+        """Lay out marks by position.
 
         Args:
             marks: Marks of the side.
@@ -72,7 +72,7 @@ class NearestMatches:
         return found
 
     def add(self, marks: GroupMarks) -> None:
-        """Take in marks at positions that have places; one may come twice."""
+        """Take in marks at positions that have places; a position may occur twice."""
         if self.table is not None:
             self.table.take_nearer(self.ahead, self.behind, marks.pos, marks.ahead, marks.behind)
             return
@@ -92,7 +92,7 @@ class NearestMatches:
         return np.where(inside, self.ahead[place], NO_MATCH), np.where(inside, self.behind[place], NO_MATCH)
 
     def unmatched(self, pos: Int64s, *, once: bool) -> int:
-        """Count the distinct positions without a match; ``once`` says that each occurs once."""
+        """Count the distinct positions without a match; ``once`` means that each occurs once."""
         ahead, behind = self.at(pos)
         none = (ahead == NO_MATCH) & (behind == NO_MATCH)
         return int(np.count_nonzero(none)) if once else len(np.unique(pos[none]))
@@ -114,7 +114,7 @@ class GroupMarks:
     Attributes:
         group: Number of the condition group.
         ts: int64[n], event times of the rows, µs.
-        pos: int64[n], their positions; one may come twice where it rests in several joins.
+        pos: int64[n], their positions; a position occurs twice if its row rests in two joins.
         ahead: int64[n], µs.
         behind: int64[n], µs.
     """
@@ -146,7 +146,7 @@ class GroupMarks:
 
 @dataclass(slots=True, eq=False)
 class BatchMatches:
-    """Matches of one batch, of each row the nearest.
+    """Nearest match of each row in one batch.
 
     Attributes:
         compiled: The joins.
@@ -173,12 +173,12 @@ class BatchMatches:
                     _mark(nearest, segment, index, apart)
 
     def rows_of(self, side: str, group: int) -> list[tuple[Segment, Int64s]]:
-        """Return segments of a side with those of their rows that have matches for a condition group."""
+        """Return segments of a side with their rows that have matches for a condition group."""
         found = self._nearest.get((side, group), {}).values()
         return [(one.rows, np.flatnonzero((one.ahead < NO_MATCH) | (one.behind < NO_MATCH))) for one in found]
 
     def marks_of(self, side: str, group: int, parts: Sequence[tuple[Segment, Int64s]]) -> GroupMarks | None:
-        """Return the marks of rows that ``rows_of`` returned, in their order; None without any."""
+        """Return the marks of rows that ``rows_of`` returned, in their order; None if there are none."""
         if not parts:
             return None
         nearest = self._nearest[side, group]
@@ -225,7 +225,7 @@ def _matching(
 
 
 def satisfied(groups: Sequence[ConditionGroup], rows: Segment) -> Segment:
-    """Return marks that decide rows: each has a match for every group."""
+    """Return marks that decide rows, by giving each row a match for every group."""
     none = np.full(len(rows), -1, dtype=np.int64)
     return marks_segment([GroupMarks(group.number, rows.ts, rows.pos, none, none) for group in groups])
 
@@ -248,8 +248,8 @@ def fold(marks: Sequence[Segment], live: Collection[int], after_us: int | None) 
 
     Args:
         marks: Marks of one side.
-        live: Numbers of the condition groups that there are.
-        after_us: Rows up to this event time are decided for all windows; None: none is.
+        live: Numbers of the existing condition groups.
+        after_us: Rows up to this event time are decided for all windows; None if no row is.
 
     Returns:
         The marks to keep.

@@ -1,7 +1,7 @@
 """Migration of the state from one plan version's joins to the next one's, in place, between batches.
 
-One join becomes one join: every segment goes to the new slice that begins where its former slice did, or to
-the last one that begins earlier. Splits, merges, extensions and truncations of slices are all handled so;
+If one join becomes one join, every segment moves to the new slice that begins where its former slice did, or
+to the last slice that begins earlier. This covers splits, merges, extensions and truncations of slices;
 splits and merges are the paper's (State-Slice, VLDB 2006, §5.3), the others ours.
 
     former   [0s, 10s)  s1 s2     [10s, 30s)  s3          merge of both, split at 5s
@@ -11,12 +11,12 @@ splits and merges are the paper's (State-Slice, VLDB 2006, §5.3), the others ou
     next     [0s, 5s)  s1 s2     [5s, 30s)  s3            moves their rows beyond 5s on
 
 A join that stays keeps its segments where they are. Any other join takes the rows of the side from all former
-joins, each row once; those that the join admits enter its first slice.
+joins, each row once; the rows that the join admits enter its first slice.
 
-Invariant: a row never rests deeper in the chain than the watermarks have come, but it may rest less deep. The
-next cross-purge moves rows on to where they belong and filters them on the way.
+Invariant: a row never rests deeper in the chain than the watermarks allow, but it may rest less deep. The
+next cross-purge filters such rows and moves them to the slices where they belong.
 
-Which rows a query may use is decided by ``lineage.entitlement``, whatever joins the rows rest in.
+``lineage.entitlement`` decides which rows a query may use, whatever joins the rows are in.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def migrated(
         watermarks: Watermark per side at the end of the batch before, None before the first row.
 
     Returns:
-        Joins whose rows lie in slices that start no later than the ones they come from.
+        Joins whose rows are in slices that start no later than their former slices.
     """
     following = FamilyJoins.empty(family)
     kept = [
@@ -78,7 +78,7 @@ def migrated(
     ]
     if following.absence is not None and former.absence is not None:
         for side in former.closed.keys() - set(kept):
-            # With its closings, the family forgets which rows are decided, so these rows go first.
+            # With its closings, the family forgets which rows are decided, so these rows are removed first.
             former.purge_closed("b" if side == "a" else "a", all_rows=True)
         following.absence.take_over(former.absence)
     if following.ranked is not None and former.ranked is not None:
@@ -107,7 +107,7 @@ def migrated(
                 pool = _pooled(segment for rows in held.values() for _, segment in rows)
             passed_us = _passed_us(chain, side, reached)
             for segment in pool:
-                # What all windows of the join have passed would be purged before it meets anybody.
+                # Rows that have passed all windows of the join would be purged before they meet a partner.
                 if passed_us is None or segment.t_max > passed_us:
                     admitted = _admitted(chain, side, segment, passed_us, taken)
                     if admitted is not None:
@@ -121,7 +121,7 @@ def _take_waiting(
     activated: frozenset[int],
     marks: Mapping[str, Mapping[int, Sequence[Term]]],
 ) -> None:
-    """Go on with the rows that wait. Those on disk are opened only if a query asks for rows that are held."""
+    """Take over the waiting rows. Rows on disk are opened only if a query asks for held rows."""
     family = following.family
     asked = any(q.id in activated and q.backfill == "state" for q in family.plan.queries)
 
@@ -149,10 +149,10 @@ def _take_waiting(
 def _admitted(
     chain: Chain, side: str, segment: Segment, passed_us: int | None, taken: Taken
 ) -> Segment | None:
-    """Return the rows that come to a join, the same segment to all joins that want the same rows.
+    """Return the rows that a join admits; joins that want the same rows get the same segment.
 
-    Each row is in the state of every join that it comes to; but their queries have few distinct filters, and
-    rows are gathered, and stored (``bucket.state.store_segments``), once for each of these.
+    Each row is in the state of every join that admits it. But the queries have few distinct filters, and rows
+    are gathered, and stored (``bucket.state.store_segments``), once per distinct filter.
     """
     admission = chain.join.admission
     if admission is None:
@@ -210,13 +210,13 @@ def _pooled(held: Iterable[Segment]) -> list[Segment]:
 
 
 def first_copies(positions: Sequence[Int64s]) -> list[Bools]:
-    """Tell which positions have come in no array before.
+    """Tell which positions occur in no earlier array.
 
     >>> [new.tolist() for new in first_copies([np.array([4, 2]), np.array([2, 7])])]
     [[True, True], [False, True]]
 
     Args:
-        positions: int64[n], positions of rows in their source, each once in an array; any order.
+        positions: int64[n] each, positions of rows in their source, distinct within an array; any order.
 
     Returns:
         bool[n] for each.
@@ -248,9 +248,9 @@ def _held(
     activated: frozenset[int],
     marks: Mapping[int, Sequence[Term]],
 ) -> Mapping[str, Held]:
-    """Return what each former join holds of a side, with the filters that its rows did not know.
+    """Return the rows of a side that each former join holds, with new filters evaluated on them.
 
-    All copies of a row get the same answers, so that it does not matter which of them is taken.
+    All copies of a row get the same answers, so it does not matter which copy is taken.
     """
     states = {join_id: chain.slices[side] for join_id, chain in former.chains.items()}
     before: dict[int, Segment] = {}
@@ -263,8 +263,8 @@ def _held(
     marked = list(before.values())
     if marks:
         marked = [_with_marks(segment, layout.kept(segment), marks) for segment in marked]
-    # What is written again anyhow forgets what only departed queries asked, or rows that stay forever would
-    # gather the filters of all who ever came.
+    # Segments that are rewritten anyway drop the filters of departed queries. Otherwise rows that stay
+    # forever would collect the filters of all queries that ever existed.
     known = {
         id(segment): found if found is segment else found.slimmed(live)
         for segment, found in zip(
@@ -280,7 +280,7 @@ def _held(
 
 
 def _with_marks(segment: Segment, kept: frozenset[str], marks: Mapping[int, Sequence[Term]]) -> Segment:
-    """Mark the rows that are held; where none is, no bit says the same as an unset one."""
+    """Mark the held rows; if none is held, no bit is added, because a missing bit means an unset one."""
     for bit, terms in marks.items():
         rows = rows_of_terms(segment, terms, kept)
         if rows.any():
@@ -297,9 +297,9 @@ def _with_new_filters(
 ) -> list[Segment]:
     """Evaluate new filters on old rows that queries with these filters may use.
 
-    The watermark has passed the rows of a slice by its start, so a query of no longer window finds no partner
-    for them any more: they need no bit, and are not written again. Of all segments at once that lack the same
-    filters: a call of the evaluator takes milliseconds, whatever the number of rows.
+    The watermark has passed the rows of a slice by the slice's start, so a query whose window is not longer
+    finds no more partners for them: they need no bit, and are not rewritten. All segments that lack the same
+    filters are evaluated together: a call of the evaluator takes milliseconds, whatever the number of rows.
     """
     filters = {f.bit: f for f in (family.plan.filters_a if side == "a" else family.plan.filters_b)}
     wanted: dict[int, int] = {}
@@ -323,7 +323,7 @@ def _with_new_filters(
             lacking.setdefault(tuple(missing), []).append(number)
     result = list(segments)
     for lacked, numbers in lacking.items():
-        # Filters that read no column get one besides: the table must have the rows.
+        # Filters that read no column get one anyway: the table must have the rows.
         names = {name for bit in lacked for name in filters[bit].columns} or {layout.event_time}
         parts = {name: [layout.read(segments[n], name) for n in numbers] for name in sorted(names)}
         table = pa.table({name: pa.chunked_array(arrays) for name, arrays in parts.items()})

@@ -1,11 +1,11 @@
-"""Loops about nearest matches, compiled, and tables of distances by position.
+"""Compiled loops over nearest matches, and tables of distances by position.
 
 numpy takes several passes over all values for each of these loops. A position is ``piece of input << 32 |
 row`` (``service.inputs``):
 
     positions   7<<32 | 2,  7<<32 | 4,  8<<32 | 3      places   0  2  4      rows 2 to 4 of pieces 7 and 8
 
-Rows that rest come from few pieces of input and are dense in each, or, of posted events, from one range: a
+Resting rows come from few pieces of input and are dense in each, or from one range if events are posted: a
 look-up in a table of all places is some twenty times as fast as sorting them.
 """
 
@@ -33,7 +33,7 @@ from operators.kernels.keys import (
 NEVER = -(2**62)
 _ROW_BITS = 32
 _ROW = (1 << _ROW_BITS) - 1
-#: A table may have so many places per position, and some besides.
+#: Places that a table may have per position, and the places allowed on top.
 _PLACES_PER_POSITION = 16
 _PLACES_BESIDES = 1 << 20
 
@@ -97,14 +97,14 @@ def take_nearer_at(
 def passed_windows(
     ts: Int64s, windows: Int64s, then: int, now: int, ended: Bools
 ) -> tuple[Int64s, Int64s, Int64s]:
-    """Return the rows that a watermark passes by some windows as it moves on, and which ones, int64[m] each.
+    """Return the rows that an advancing watermark passes by windows, and these windows, int64[m] each.
 
     Args:
         ts: int64[n], event times of the rows.
         windows: int64[k], ascending.
         then: The watermark before; ``NEVER`` if it has passed no row by any window.
         now: The watermark after; ``NEVER`` likewise.
-        ended: bool[n], rows that it counts as having passed by all windows now; empty if there are none.
+        ended: bool[n], rows that count as passed by all windows now; empty if there are none.
 
     Returns:
         Place of the row, the first window by which it is passed, and one more than the last.
@@ -144,11 +144,11 @@ def without_match(
     ascending: bool,
     digits: int,
 ) -> tuple[Int64s, Int64s, Int64s]:
-    """Return rows and the runs of classes by which they have no match, int64[m] each, row by row.
+    """Return rows and the runs of classes for which they have no match, int64[m] each, row by row.
 
-    The runs of a row are as long as they can be, except that the length of each has a few binary digits that
-    are not 0 at its end. So a run of 50 classes is one of 48 and one of 2 with four digits, and of 32, 16 and
-    2 with one digit.
+    The runs of a row are as long as possible, but the binary form of a length has at most ``digits`` digits
+    from its first 1 to its last 1. So a run of 50 classes (110010) becomes runs of 48 and 2 with four digits,
+    and runs of 32, 16 and 2 with one digit.
 
     Args:
         first: int64[n], the first class that asks about each row.
@@ -213,7 +213,7 @@ def nearest_at(
         first: First piece.
         low: First row of each piece.
         width: Places of each piece.
-        none: What is returned of positions without a place.
+        none: Distance returned for positions without a place.
     """
     found_ahead, found_behind = (
         np.full(len(pos), none, dtype=np.int64),
@@ -230,7 +230,7 @@ def nearest_at(
 
 @dataclass(frozen=True, slots=True)
 class PositionTable:
-    """Places for the rows of a range of pieces, of each piece for the same range of rows.
+    """Places for the rows of a range of pieces; the range of rows is the same in every piece.
 
     Attributes:
         first: First piece.
@@ -246,7 +246,7 @@ class PositionTable:
 
     @classmethod
     def covering(cls, positions: Sequence[Int64s]) -> PositionTable | None:
-        """Return a table with places for positions; None where they are too scattered for one.
+        """Return a table with places for positions; None if they are too scattered.
 
         Args:
             positions: int64[n] each, n > 0; at least one array.
@@ -289,6 +289,6 @@ class PositionTable:
             ahead: int64[size], distances ahead by place.
             behind: int64[size], distances behind.
             pos: int64[n], positions.
-            none: What is returned of positions that the table does not cover.
+            none: Distance returned for positions that the table does not cover.
         """
         return nearest_at(ahead, behind, pos, _ROW_BITS, self.first, self.low, self.width, none)

@@ -39,11 +39,11 @@ class PairBuilder:
         columns_b: Columns of b that results carry.
         router: Routes.
         residuals: Distinct residual predicates with the set of their queries.
-        residual_a: Columns of a among which those are that residuals read.
+        residual_a: Columns of a that contain all columns which residuals read.
         residual_b: The same of b.
-        silent: Set of the queries that pairs are not results of: semi and anti joins.
+        silent: Set of the queries whose results are not pairs: semi and anti joins.
         handing: Set of the queries that hand on their pairs to a next step.
-        combines: Sides whose rows are those of an intermediate.
+        combines: Sides whose rows are rows of an intermediate.
         counted: Sides with windows of rows.
     """
 
@@ -175,7 +175,7 @@ class PairBuilder:
         sets: Sequence[int],
         arrays: Sequence[pa.Array],
     ) -> HandedChunk | None:
-        """Return the pairs that go on to a next step; ``arrays`` as in a chunk, without routes."""
+        """Return the pairs handed to a next step; ``arrays`` are as in a chunk, without routes."""
         rows = np.flatnonzero(_serving([mask & self.handing for mask in sets])[codes])
         if not len(rows):
             return None
@@ -222,7 +222,7 @@ class PairBuilder:
             a: Side a of n candidates.
             b: Side b.
             behind: int64[n], distances on b's clock.
-            ties: bool[n], which of the candidates have sides of equal event times.
+            ties: bool[n], candidates whose sides have equal event times.
         """
         counted = [("a", *each) for each in _in_windows(self.router.ranks, self.layout_a, a, b)]
         counted += [("b", *each) for each in _in_windows(self.router.ranks_b, self.layout_b, b, a)]
@@ -272,8 +272,8 @@ class PairBuilder:
         for (_, members), passes in zip(self.residuals, answers, strict=True):
             codes = codes * 2 + passes
             sets = [s for mask in sets for s in (mask & ~members, mask)]
-            # Counted, because np.unique sorts. With it 12 queries over three streams, each with a residual of
-            # its own, took a tenth more CPU time.
+            # Codes are counted, because np.unique sorts. With it 12 queries over three streams, each with its
+            # own residual, took a tenth more CPU time.
             present = np.flatnonzero(np.bincount(codes, minlength=len(sets)))
             places = np.zeros(len(sets), dtype=np.int64)
             places[present] = np.arange(len(present))
@@ -284,14 +284,14 @@ class PairBuilder:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PairChunk:
-    """Pairs that candidates have become.
+    """Pairs that were built from the candidates of one probe.
 
     Attributes:
         arrays: Route, event time, positions, then columns of a and b; n values each.
         chosen: int64[n], ascending, which candidates these are.
-        apart: int64[classes], how many pairs are of each distance class of the router.
-        routes: Their routes; one may come twice.
-        handed: Pairs that go on to a next step; the arrays and routes have the results only.
+        apart: int64[classes], number of pairs in each distance class of the router.
+        routes: Their routes; a route may occur twice.
+        handed: Pairs handed to a next step; ``arrays`` and ``routes`` have the results only.
     """
 
     arrays: list[pa.Array]
@@ -307,7 +307,7 @@ class PairTable:
 
     Attributes:
         family: The family's part of the plan.
-        matches: What the pairs tell of absence; None where no query asks about it.
+        matches: Matches of the pairs, for outer, semi and anti joins; None if there are none.
         chunks: Pairs of each probe.
     """
 
@@ -328,7 +328,7 @@ class PairTable:
         return HandedPairs(self.family, [c.handed for c in self.chunks if c.handed is not None])
 
     def finish(self, plan_version: int, batch: int) -> pa.RecordBatch | None:
-        """Return all pairs with the columns of a result file, or None without any."""
+        """Return all pairs with the columns of a result file; None if there are none."""
         if not self.chunks:
             return None
         parts = [pa.concat_arrays(arrays) for arrays in zip(*(c.arrays for c in self.chunks), strict=True)]
@@ -347,7 +347,7 @@ class PairTable:
 def _times(rows: CandidateSide, layout: SideLayout, name: str, newest: Int64s) -> Int64s:
     """Return event times of one stream in rows of an intermediate, int64[n], given the newest ones."""
     column = rows.read(layout, name)
-    # A row made before some query asked for the column is not for that query.
+    # A row made before a query asked for the column is not for that query.
     filled = pc.coalesce(column.cast(pa.int64()), pa.array(newest)) if column.null_count else column
     times: Int64s = filled.cast(pa.int64()).to_numpy()
     return times
@@ -413,7 +413,7 @@ def _serving(sets: Sequence[int]) -> Bools:
 
 
 def residual_sets(family: FamilyPlan, members: Sequence[int]) -> tuple[tuple[str, int], ...]:
-    """Return the distinct residuals of queries of a family, each with the set of those that have it.
+    """Return the distinct residuals of queries of a family, each with the set of queries that have it.
 
     Args:
         family: The family.

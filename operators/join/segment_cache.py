@@ -24,7 +24,7 @@ from operators.segments.views import opened
 
 @dataclass(slots=True, eq=False)
 class CachedSegment:
-    """A decoded segment and what one plan version made of its rows."""
+    """A decoded segment and the classes of its rows under one plan version."""
 
     segment: Segment
     version: int = -1
@@ -42,7 +42,7 @@ class SegmentCache:
     limit_bytes: int
     _entries: OrderedDict[str, CachedSegment] = field(default_factory=OrderedDict)
     _bytes: int = 0
-    # What views of this batch were made of: many are of the same few values.
+    # Segments from which views of this batch were made: many views share a few of them.
     _whole: dict[str, Segment] = field(default_factory=dict)
     _patches: dict[str, Patch] = field(default_factory=dict)
     # Mapped files of lazy segments: they take no memory of the process.
@@ -75,7 +75,7 @@ class SegmentCache:
             return self._patches[name]
 
         segment = opened(segment_id, whole, patch)
-        # What has an entry need not be kept twice.
+        # A segment with an entry need not be kept twice.
         self._whole.pop(segment_id, None)
         return self.put(segment)
 
@@ -111,12 +111,12 @@ class SegmentCache:
         return entry
 
     def retain(self, prefix: str, held: Collection[str], stored: Collection[str]) -> None:
-        """Forget segments that a bucket no longer holds, including those dropped in batches of other workers.
+        """Forget segments that a bucket no longer holds, including those dropped in batches that others ran.
 
         Args:
             prefix: Beginning of the ids of all segments of the bucket.
             held: Names of the segments in its slices.
-            stored: Ids of all values that these are made of.
+            stored: Ids of all stored values that these segments are made of.
         """
         self._whole.clear()
         self._patches.clear()

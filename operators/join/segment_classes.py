@@ -38,7 +38,7 @@ class SegmentClasses:
     def serving(
         self, side: str, segment: Segment, wanted: Admissible, *, after_us: int | None = None
     ) -> Segment | None:
-        """Return the rows that are admitted, of those after an event time if given; None without any."""
+        """Return the admitted rows, only rows after an event time if given; None if there are none."""
         classes = self.of(side, segment)
         keep = classes.serving(len(segment), wanted.one_of, wanted.none_of)
         if after_us is not None and segment.t_min <= after_us:
@@ -55,7 +55,7 @@ class SegmentClasses:
         return kept
 
     def known(self, segment: Segment) -> RowClasses | None:
-        """Return the classes of a segment where they were needed so far."""
+        """Return the classes of a segment if they were needed so far."""
         known = self._known.get(id(segment))
         return None if known is None else known[1]
 

@@ -1,7 +1,7 @@
 """Search of a join's slices: males of one side probe the slices of the other side one after the other.
 
-    males of b ->  [ a: slice 1 ] -> [ a: slice 2 ] -> ...      a male goes on as long as it may serve a query
-                                                                that reaches the next slice
+    males of b ->  [ a: slice 1 ] -> [ a: slice 2 ] -> ...      a male continues as long as it may serve a
+                                                                query that reaches the next slice
 
 Source: the probe step of State-Slice (VLDB 2006, §4.2, Figure 9).
 """
@@ -43,11 +43,11 @@ class SliceSearch:
     """Search of the slices of both sides of a join.
 
     Attributes:
-        join: What is compiled of the plan version in force.
+        join: The join, compiled under the plan version in force.
         slices: Slices per side.
         classes: Row classes of the family's segments.
         ends_us: Ends of the slices per side.
-        rings: Rings per side, in which the rows of the last slices lie; None if slices are merged with males.
+        rings: Rings per side, with the rows of the last slices; None if slices are merged with males.
     """
 
     join: CompiledJoin
@@ -72,7 +72,7 @@ class SliceSearch:
             males: Rows of the other side.
             pairs: Takes the joined pairs.
             one_way: Direction of a join whose sides have clocks of their own.
-            reached: Watermark of the males at the end of the batch; used where rows lie in rings.
+            reached: Watermark of the males at the end of the batch; used if rows are in rings.
             among: Rows that are probed instead of the slices; None if the slices are probed.
         """
         classes = self.classes.of("b" if side == "a" else "a", males)
@@ -101,7 +101,7 @@ class SliceSearch:
             self.rings[side].counts.scanned += sum(p.scan.scanned for p in probings if p.scan is not None)
 
     def _count_results(self, apart: Int64s) -> None:
-        """Count each pair in the slice whose interval has the distance of its rows, wherever it was made.
+        """Count each pair in the slice that spans the distance of its rows, wherever it was made.
 
         Args:
             apart: int64[classes], number of pairs in each distance class; pairs at distance 0 count on a's
@@ -134,7 +134,7 @@ class SliceSearch:
         keys, times, oldest, newest = males.key, males.ts, males.t_min, males.t_max
         arrivals = None if self.rings is None else self.rings[side].arrivals(males)
         slices = self.slices[side]
-        # Males that come to the first slice were admitted to the join: they reach one of its queries. Each
+        # Males at the first slice were admitted to the join: they reach one of its queries. Each
         # query that reaches a slice also reaches the slices before it.
         all_come = bisect_left(
             slices[1:], True, key=lambda state: classes.serving(len(males), state.reach) is not None

@@ -5,21 +5,22 @@
       row 1, whose position names the fragment at 4     male                   male  female and male
       row 2, whose position names the fragment at 0     female and male        male  male
 
-A row goes to every bucket of its key as a male, which probes there, and rests in one of them as a female.
-Males of a batch probe the females held, and those of b also the females of a that came with them: so each
-pair is made where one of its rows is the female, once.
+A row is sent to every bucket of its key as a male, which probes there, and is stored in one of them as a
+female. Males of a batch probe the stored females, and males of b also the females of a of the same batch. So
+each pair is made once, in the bucket where one of its rows is the female.
 
-Invariant: the buckets of a key of f fragments are its home and the f - 1 after it, so those of fewer
-fragments are among those of more, and a row's female is found again from key, position and the replication
-that was in force when it came. The number of fragments may grow without moving a row; it must not fall while
-rows rest (``catalog.values.plan.Replication``).
+Invariant: the buckets of a key with f fragments are its home and the f - 1 buckets after it. So the buckets
+for fewer fragments are among those for more, and a row's female can be found from the key, the position and
+the replication in force when the row arrived. The number of fragments may grow without moving a row; it must
+not fall while rows are stored (``catalog.values.plan.Replication``).
 
-Where absence is judged, the rows of one side take part in one bucket of their key, and those of the other
-side rest in all of them. So a row meets all its partners in one bucket, which can tell that there are none.
-A new bucket would lack the other side's rows, so such keys have all buckets from the first row on.
+If rows of one side are judged for absence, they take part in one bucket of their key, and rows of the other
+side are stored in all of its buckets. So a row meets all its partners in one bucket, which can tell that
+there are none. A new bucket would lack the other side's rows, so such keys have all buckets from the first
+row on.
 
 Source: the distributed join of that name (see Stamos, Young, IEEE TPDS 1993). Male and female copies of a row
-are State-Slice's (VLDB 2006, §4.2); there both stay in one chain, and nothing is spread over buckets.
+are from State-Slice (VLDB 2006, §4.2); there both stay in one chain, and nothing is spread over buckets.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ class Fragments:
     Attributes:
         every: Fragments of each key that is not heavy.
         heavy: int64[m], ascending: heavy keys.
-        counts: int64[m], fragments of each.
+        counts: int64[m], fragments of each heavy key.
     """
 
     every: int
@@ -65,7 +66,7 @@ class Fragments:
 
         Args:
             key: int64[n], ascending.
-            buckets: Number of buckets, which no key has more fragments than.
+            buckets: Number of buckets, an upper limit of the fragments of a key.
 
         Returns:
             int64[n].
@@ -77,11 +78,11 @@ class Fragments:
         return counts
 
     def sort_into_buckets(self, key: Int64s, valid: Bools, buckets: int) -> tuple[Int64s, Int64s]:
-        """Order copies of rows, one for each bucket that their key has fragments in.
+        """Order copies of rows, one copy for each bucket in which their key has fragments.
 
         Args:
             key: int64[n].
-            valid: bool[n]; other rows are left out.
+            valid: bool[n]; other rows are excluded.
             buckets: Number of buckets.
 
         Returns:
@@ -101,7 +102,7 @@ class Fragments:
         return order, starts.astype(np.int64)
 
     def place(self, key: Int64s, pos: Int64s, bucket: int, buckets: int) -> Placed:
-        """Tell which rows that came to a bucket rest in it.
+        """Tell which rows sent to a bucket are stored in it.
 
         Args:
             key: int64[n], ascending.
@@ -116,7 +117,7 @@ class Fragments:
         return Placed(female=_rest(home, counts, pos, buckets) == bucket, home=home == bucket)
 
     def comes_to(self, key: Int64s, bucket: int, buckets: int) -> Bools:
-        """Return which keys have rows that come to a bucket, stored there or not, bool[n].
+        """Return which keys have rows that are sent to a bucket, stored there or not, bool[n].
 
         Args:
             key: int64[n], ascending.
@@ -127,7 +128,7 @@ class Fragments:
         return found
 
     def rest(self, key: Int64s, pos: Int64s, buckets: int) -> Int64s:
-        """Return the bucket in which each row rests.
+        """Return the bucket that stores each row.
 
         Args:
             key: int64[n], ascending.
@@ -143,7 +144,7 @@ class Fragments:
 
 def _rest(home: Int64s, counts: Int64s, pos: Int64s, buckets: int) -> Int64s:
     """Return the bucket of each row's female, given the home and the fragments of its key."""
-    # By a hash, not in turn: whatever rhythm a source has, its heavy hitters must not follow it.
+    # By a hash, not in turn: the heavy keys of a periodic source must not always meet the same bucket.
     fragment = (mix(np.ascontiguousarray(pos).view(np.uint64)) % counts.view(np.uint64)).view(np.int64)
     found: Int64s = (home + fragment) % buckets
     return found
@@ -151,12 +152,12 @@ def _rest(home: Int64s, counts: Int64s, pos: Int64s, buckets: int) -> Int64s:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Placed:
-    """Role in a bucket of the rows that came to it.
+    """Role in a bucket of the rows that were sent to it.
 
     Attributes:
-        female: bool[n], whether the row rests here; else it only probes. None: all do.
-        home: bool[n], whether the bucket is the home of the row's key, where every row of the key comes.
-            None: it is for all.
+        female: bool[n], whether the row is stored here; otherwise it only probes. None: all rows are stored.
+        home: bool[n], whether the bucket is the home of the row's key, to which every row of the key is sent.
+            None: it is the home of all.
     """
 
     female: Bools | None

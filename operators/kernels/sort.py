@@ -1,11 +1,11 @@
-"""Stable sort of rows into buckets and by key: a radix sort, compiled.
+"""Stable sort of rows into buckets and by key: a compiled radix sort.
 
-Least significant byte first, and no pass for a byte in which all keys agree: keys below five million take
-three passes, hashes eight. Keys move with their rows instead of being looked up by row in every pass.
+Least significant byte first, without a pass for a byte in which all keys agree: keys below five million take
+three passes, hashes eight. Keys move with their rows, so no pass looks them up by row.
 
-Half a million rows of many-keys into two buckets take 6 ms of CPU time, with numpy's stable sort 50; Polars
-and Arrow take 32 and 47 for one bucket alone. A batch of a million rows takes 285 ms in PACK and chain, and
-391 with numpy's sort in PACK (many-keys, medians of three rounds).
+Sorting half a million rows of many-keys into two buckets takes 6 ms of CPU time, and 50 ms with numpy's
+stable sort; Polars and Arrow take 32 and 47 ms for a single bucket. A batch of a million rows takes 285 ms in
+PACK and chain, and 391 ms with numpy's sort in PACK (many-keys, medians of three rounds).
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from operators.kernels.keys import BOOLS_READ, INT64, INT64S_READ, TWO_INT64S, B
 _BYTES = 8
 _DIGITS = 256
 _LAST_DIGIT = np.uint64(_DIGITS - 1)
-#: Turns the order of signed numbers into that of unsigned ones.
+#: Converts the order of signed numbers to that of unsigned ones.
 _SIGN = np.uint64(1 << 63)
 
 
 @numba.njit(nogil=True, cache=True)
 def _sort(keys: Words, rows: Int64s) -> None:
-    """Sort rows in place by their keys, which move with them; those of equal key stay in their order."""
+    """Sort rows in place by their keys, which move with them; rows of equal key stay in their order."""
     n = len(keys)
     differing = np.uint64(0)
     for i in range(1, n):
@@ -60,7 +60,7 @@ def sort_into_buckets(key: Int64s, bucket: Int64s, valid: Bools, buckets: int) -
     Args:
         key: int64[n].
         bucket: int64[n], each in [0, buckets).
-        valid: bool[n]; other rows are left out.
+        valid: bool[n]; other rows are excluded.
         buckets: Number of buckets.
 
     Returns:

@@ -3,9 +3,10 @@
     key  ->  block of 8 words   |  word 0  |  word 1  | ... |  word 7  |
                                 |  bit 17  |  bit 3   |     |  bit 40  |     one bit in each word
 
-A key that is in the filter is always found. A key that is not is found by mistake about once in 12,000 times.
-A look-up reads one cache line. These filters are stored with their segments. That of ``slices.key_filter``
-is another one: it is built in every batch, sets one bit for each key and errs more often.
+A key that is in the filter is always found. A key that is not in it is found by mistake about once in 12,000
+times. A look-up reads one cache line. These filters are stored with their segments. The filter of
+``slices.key_filter`` is another one: it is built in every batch, sets one bit for each key and errs more
+often.
 
 Source: Bloom, "Space/time trade-offs in hash coding with allowable errors", CACM 13(7), 1970; blocks: Putze,
 Sanders, Singler, "Cache-, hash- and space-efficient Bloom filters", JEA 14, 2009. The split-block filter of
@@ -23,9 +24,9 @@ from operators.kernels.keys import INT64S, INT64S_READ, UINT64S, UINT64S_READ, I
 _BITS_PER_KEY = 24
 _WORDS, _WORD_BITS = 8, 64
 _BLOCK_BITS = _WORDS * _WORD_BITS
-#: Multipliers of the finalizer of MurmurHash3, which makes bits that are far apart depend on each other. The
-#: hash of ``kernels.keys`` does not serve: it chooses the bucket of a key, so keys of one bucket have some
-#: bits of it in common.
+#: Multipliers of the finalizer of MurmurHash3, which makes distant bits depend on each other. The hash of
+#: ``kernels.keys`` is unsuitable: it chooses the bucket of a key, so keys of one bucket share some of its
+#: bits.
 _FIRST, _SECOND = np.uint64(0xFF51AFD7ED558CCD), np.uint64(0xC4CEB9FE1A85EC53)
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _ONE, _SIX, _HALF, _MIX, _LAST_BIT = (np.uint64(n) for n in (1, 6, 32, 33, _WORD_BITS - 1))
@@ -65,7 +66,7 @@ def bloom_filter(keys: Int64s) -> Words:
 
 @numba.njit(INT64S(INT64S_READ, UINT64S_READ), nogil=True, cache=True)
 def rows_in_filter(keys: Int64s, words: Words) -> Int64s:
-    """Return the rows whose key may be one of a filter's, int64[m], ascending; all that are, and few others.
+    """Return the rows whose key is in a filter, int64[m], ascending; few of them are false positives.
 
     Args:
         keys: int64[n].

@@ -1,4 +1,4 @@
-"""Lazy segments: stored segments whose rows are read only where a male may match one.
+"""Lazy segments: stored segments whose rows are read only if a male may match one.
 
     manifest    facts: number of rows, least and greatest key, times, filters, columns
     <id>.bloom  filter of the keys                        (``bloom_filter``)
@@ -7,13 +7,13 @@
     males' keys ── between the least and the greatest? ── in the filter? ── in the column of keys? ── rows
                         facts                               <id>.bloom        <id>, binary search
 
-Most segments of an unbounded window have nothing for the few keys of a batch, so they stay closed: they take
-neither time nor memory. If a few males may have a partner, the rows of their keys alone are read from the
-mapped file, and are probed in place of the segment. If many may, or anything else asks for the rows, the
+Most segments of an unbounded window have no match for the few keys of a batch, so they stay closed: they take
+neither time nor memory. If a few males may have a partner, only the rows of their keys are read from the
+mapped file, and are probed in place of the segment. If many males may, or if other code needs the rows, the
 segment is *opened*: it is decoded, as all small segments are.
 
-Invariant: a lazy segment answers every question as the decoded one does. So it changes no result which
-segments are lazy, and which of them are opened.
+Invariant: a lazy segment gives the same answers as the decoded one. So results do not depend on which
+segments are lazy or opened.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ from operators.segments.view_names import CUT, bloom_id, cut_bounds, steps, stor
 
 #: Segments with fewer rows are decoded faster than their facts and filter pay off.
 LEAST_ROWS: Final = 1 << 16
-#: A segment is opened if more males may have a partner there, or more of its rows may be one, than one for so
-#: many of its rows.
+#: A segment is opened if the number of males that may have a partner there, or of its rows that may be one,
+#: is more than one for this many of its rows.
 _OPENED_FROM: Final = 8
-#: Parts that the times of a lazy segment are cut into.
+#: Number of parts into which the times of a lazy segment are divided.
 _PARTS: Final = 16
-#: Rows that are looked at for it, at most about.
+#: Approximate maximum of rows that are read for these parts.
 _SAMPLE: Final = 4096
 
-#: What the rows of a segment are read for.
+#: Attributes of a segment for which its rows are read.
 _OF_ROWS: Final = ("rows", "key", "ts", "times", "pos", "alike", "cells")
-#: What the facts tell.
+#: Attributes that the facts contain.
 _OF_FACTS: Final = (
     "filters",
     "values",
@@ -58,7 +58,7 @@ _OF_FACTS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class SegmentFacts:
-    """Facts about a stored segment for which its rows need not be read.
+    """Facts about a stored segment that are known without its rows.
 
     Attributes:
         filters: As in the segment.
@@ -74,7 +74,7 @@ class SegmentFacts:
         epoch: Plan version of all rows, or None.
         epoch_min: Least plan version of a row.
         epoch_max: Greatest plan version of a row.
-        cuts: Event times that cut the rows into parts of about the same number, ascending.
+        cuts: Event times that divide the rows into parts of about the same number, ascending.
     """
 
     filters: tuple[int, ...]
@@ -119,11 +119,11 @@ class SegmentFacts:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SegmentReader:
-    """Reads what lazy segments are asked for.
+    """Reads parts of lazy segments on demand.
 
     Attributes:
         load: Returns a decoded segment by its name.
-        stored: Returns rows as they are stored, mapped, by their stored id.
+        stored: Returns rows in stored form, mapped, by their stored id.
         bloom: Returns the filter of keys under a stored id.
     """
 
@@ -137,7 +137,7 @@ class LazySegment(Segment):
 
     Args:
         name: Its name (``operators.segments.view_names``).
-        facts: What is known of it.
+        facts: Facts about it.
         reader: Reads its rows.
     """
 
@@ -184,7 +184,7 @@ class LazySegment(Segment):
         return self.facts.first_pos
 
     def probed(self, keys: Int64s) -> Segment | None:
-        """Return the rows that males look through: all, or those of their keys; None if there are none."""
+        """Return the rows that males search: all, or only those with their keys; None if there are none."""
         facts = self.facts
         start, end = np.searchsorted(keys, facts.key_min), np.searchsorted(keys, facts.key_max, "right")
         if start >= end:
@@ -213,9 +213,9 @@ class LazySegment(Segment):
 
 
 def with_filter(segment: Segment, put: Callable[[str, bytes, Segment | None], None]) -> Segment:
-    """Store the filter of the keys of a segment if it is large enough to be lazy, and has none yet.
+    """Store the filter of the keys of a segment if it is large enough to be lazy and has no filter yet.
 
-    A view has the filter of what it is a view of, or none: other views may be made of the same rows.
+    A view has the filter of its origin, or none, because other views may be made of the same rows.
 
     Args:
         segment: A stored segment.
@@ -232,7 +232,7 @@ def with_filter(segment: Segment, put: Callable[[str, bytes, Segment | None], No
 
 
 def encode_facts(segments: Mapping[str, SegmentFacts]) -> dict[str, object]:
-    """Return facts about segments, by name, as JSON has them; what most have in common is there once."""
+    """Return facts about segments, by name, as JSON; values that most segments share are stored once."""
     forms: dict[tuple[tuple[int, ...], tuple[str, ...]], int] = {}
     encoded = {}
     for name, facts in segments.items():
@@ -242,7 +242,7 @@ def encode_facts(segments: Mapping[str, SegmentFacts]) -> dict[str, object]:
 
 
 def decode_facts(document: Mapping[str, Any]) -> dict[str, SegmentFacts]:  # Any: JSON of a known form
-    """Read what ``encode_facts`` returned."""
+    """Read the result of ``encode_facts``."""
     found = {}
     for name, (form, values, *numbers, cuts) in document["segments"].items():
         filters, columns = document["forms"][form]
@@ -253,5 +253,5 @@ def decode_facts(document: Mapping[str, Any]) -> dict[str, SegmentFacts]:  # Any
 
 
 def read_bloom(data: pa.Buffer | bytes) -> Words:
-    """Return a filter of keys of its stored form."""
+    """Return a filter of keys from its stored form."""
     return np.frombuffer(data, dtype="<u8")

@@ -4,9 +4,9 @@
                        q2  ANTI JOIN, 30 s     needed until it has a match, at most for 30 s
                        q3  LEFT JOIN,  5 s     needed for 5 s: every match is a result
 
-A semi or anti join needs a row that it judges only until the first match; then it has given the row, or never
-will. A row whose nearest match is 7 s away is needed by q1 and q2 for 5 s because of q3, and by nobody after
-that. If the nearest match is 12 s away, q1 needs the row for 10 s, and q2 does not need it.
+A semi or anti join needs a row that it judges only until the first match; then it has emitted the row, or
+never will. A row whose nearest match is 7 s away is needed for 5 s by q3, and not needed by q1 and q2. If the
+nearest match is 12 s away, q1 needs the row for 10 s, and q2 does not need it.
 
 Which matches a row has does not depend on when it leaves: a row leaves only if no later match can change an
 answer.
@@ -22,7 +22,7 @@ import numpy as np
 from operators.kernels.keys import Bools, Int64s
 from operators.lineage.lineage import RowClasses
 
-#: Distance of which every match is nearer, and every row without a match as well.
+#: Distance greater than that of every match, and of every row without a match.
 _ANY = np.iinfo(np.int64).max
 
 #: Returns the distances of the nearest matches, ahead and behind, by condition group and positions of rows.
@@ -34,7 +34,7 @@ class QueryNeed:
     """A query's need of the rows of one side.
 
     Attributes:
-        own_us: How far the opposite watermark has passed a row when the query needs it no more, µs.
+        own_us: How far the opposite watermark has passed a row when the query stops needing it, µs.
         group: Condition group of a query that needs a row only until its first match; None for any other.
         w_a_us: Matches ahead count below this distance, µs.
         w_b_us: Matches behind count below this distance, µs.
@@ -52,9 +52,9 @@ class GroupNeeds:
 
     Attributes:
         group: Number of the condition group.
-        windows_us: int64[k], their ``own_us``, ascending.
+        windows_us: int64[k], ``own_us`` of these needs, ascending.
         least_a_us: int64[k + 1]: if the opposite watermark has passed a row by n of these windows, then a
-            match ahead below ``least_a_us[n]`` counts for all that still need the row.
+            match ahead below ``least_a_us[n]`` counts for all queries that still need the row.
         least_b_us: The same for matches behind.
     """
 
@@ -70,7 +70,7 @@ class RowNeeds:
 
     Attributes:
         keeps_us: A row is needed until the opposite watermark has passed it by this, µs, matched or not.
-        until_us: No window reaches further, µs: the slices end there, and rows leave them anyway.
+        until_us: Longest window, µs: the slices end there, and rows leave them anyway.
         groups: Needs that end with a match.
     """
 
@@ -80,7 +80,7 @@ class RowNeeds:
 
     @classmethod
     def of(cls, needs: Iterable[QueryNeed]) -> RowNeeds | None:
-        """Return the needs of some queries together; None if a match ends none of them early."""
+        """Return the needs of some queries together; None if a match ends no need early."""
         keeps_us, by_group = 0, dict[int, list[QueryNeed]]()
         for need in needs:
             if need.group is None:
@@ -98,7 +98,7 @@ class RowNeeds:
         Args:
             age_us: int64[n], how far the opposite watermark has passed each row.
             pos: int64[n], positions of the rows.
-            nearest: Looks matches up.
+            nearest: Looks up matches.
         """
         ended: Bools = (age_us >= self.keeps_us) & (age_us < self.until_us)
         some = np.flatnonzero(ended)
@@ -123,7 +123,7 @@ def ended_needs(
         classes: Classes of the rows.
         age_us: int64[n], how far the opposite watermark has passed each row.
         pos: int64[n], positions of the rows.
-        nearest: Looks matches up.
+        nearest: Looks up matches.
     """
     ended = np.zeros(len(pos), dtype=np.bool_)
     for mask in needs:
@@ -148,7 +148,7 @@ def _group_needs(group: int, needs: list[QueryNeed]) -> GroupNeeds:
 
 
 def _least_of_rest(values: list[int]) -> Int64s:
-    """Return the least of all values from each place on; ``_ANY`` behind the last.
+    """Return the least of all values from each place on; ``_ANY`` after the last.
 
     >>> _least_of_rest([3, 9, 5])[:3].tolist()
     [3, 5, 5]

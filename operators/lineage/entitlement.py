@@ -1,15 +1,16 @@
-"""Rows from before its activation that a query may use (design: Activation).
+"""Rows from before the activation of a query that it may use (design: Activation).
 
-A query with ``backfill: none`` is entitled to the rows processed since its activation. With ``backfill:
-state`` it is entitled besides to rows *held* then: rows that some query of the plan before, itself entitled
-to them, passes through its filter and whose window still reaches the opposite watermark. Unfolding the
-recursion gives an OR of terms over facts that every row carries (lineage, event time, plan version), so
-nothing is written per row, and slack in the state (rows kept a little too long) cannot leak into answers.
+A query with ``backfill: none`` is entitled to the rows processed since its activation. A query with
+``backfill: state`` is also entitled to rows *held* at its activation. A row is held if it passes the filter
+of a query of the plan before which is itself entitled to it, and whose window still reaches from the opposite
+watermark to the row. Unfolding this recursion gives an OR of terms over facts that every row carries
+(lineage, event time, plan version), so nothing is written per row, and slack in the state (rows kept too
+long) cannot leak into answers.
 
-Each way on which a row can have been handed on, from query to query, is a term. A term goes with the last row
-that it can hold; but where queries with ever other filters come and go faster than their rows, there are as
-many ways as a Fibonacci number of their generation. Beyond ``MOST_TERMS`` the answer is written down after
-all, as one more lineage bit of the rows (``settled``).
+Each way in which a row can have been handed on, from query to query, is a term. A term is dropped with the
+last row that it can hold. But if queries with new filters come and go faster than their rows, the number of
+ways grows as the Fibonacci numbers with the generations. Beyond ``MOST_TERMS`` the answer is stored instead,
+as one more lineage bit of the rows (``settled``).
 """
 
 from __future__ import annotations
@@ -23,26 +24,26 @@ from operators.kernels.keys import Bools
 from operators.segments.segment import Segment
 
 NO_TIME_BOUND = -(2**62)
-#: Newest row of a term of which it is not known.
+#: Newest row of a term for which it is unknown.
 NO_NEWEST = 2**62
 
-#: Terms of one query and side. With so many, asking all of a row costs as much as writing a bit for it.
+#: Most terms of one query and side. With this many, checking a row costs as much as writing a bit for it.
 MOST_TERMS = 32
-#: Lineage bits of settled terms begin here, one per query id; filters count theirs up from 0.
+#: Lineage bits of settled terms begin here, one per query id; bits of filters count up from 0.
 SETTLED_BITS = 2**40
 
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """One reason why a row was held: all of its conditions hold.
+    """One reason why a row was held, if the row meets all conditions of the term.
 
     Attributes:
         bits: Lineage bits that the row needs, all of them.
         epoch_min: Plan version from which the row was processed.
         t_min_us: Event time from which the row still mattered, µs.
         columns: Columns that must have been kept for the row.
-        t_max_us: No row that it holds is newer, µs. Not asked of rows: it tells when the term has done its
-            service.
+        t_max_us: No row that it holds is newer, µs. Rows are not checked for it: it tells when the term can
+            be dropped.
     """
 
     bits: frozenset[int]
@@ -52,7 +53,7 @@ class Term:
     t_max_us: int = NO_NEWEST
 
     def implies(self, other: Term) -> bool:
-        """Return whether every row of this term is also one of ``other``."""
+        """Return whether every row of this term is also a row of ``other``."""
         return (
             other.bits <= self.bits
             and other.epoch_min <= self.epoch_min
@@ -68,7 +69,7 @@ class Term:
 
 @dataclass(frozen=True, slots=True)
 class HolderQuery:
-    """Facts that decide on one side whether a query of the plan before held a row."""
+    """Facts about a query of the plan before that decide, on one side, whether it held a row."""
 
     filter_bit: int | None
     since_version: int
@@ -82,17 +83,17 @@ def held_terms(
     newest_us: int | None,
     columns: frozenset[str],
 ) -> tuple[Term, ...]:
-    """Unfold what is held on one side when a query with ``backfill: state`` is activated.
+    """Return the terms of the rows held on one side when a query with ``backfill: state`` is activated.
 
     Args:
         holders: Queries of the plan in force before, on this side.
         opposite_watermark_us: Watermark of the other stream at the end of the batch before; None before
             its first row.
         newest_us: Newest event time of this side's stream until then; None before its first row.
-        columns: Columns the new query needs of a row of this side.
+        columns: Columns that the new query needs of a row of this side.
 
     Returns:
-        Terms of which a held row satisfies at least one; none implies another.
+        Terms of which a held row satisfies at least one; no term implies another.
     """
     if newest_us is None:
         return ()
@@ -117,9 +118,9 @@ def held_terms(
 
 
 def _weakest(terms: Iterable[Term]) -> tuple[Term, ...]:
-    """Return the terms that imply no other one, in a set order."""
+    """Return the terms that imply no other term, in a fixed order."""
     weakest: list[Term] = []
-    # In this order a term comes after every one that it implies.
+    # In this order a term follows every term that it implies.
     for term in sorted(terms, key=_strength):
         if not any(term.implies(other) for other in weakest):
             weakest.append(term)
@@ -132,11 +133,11 @@ def _strength(term: Term) -> tuple[object, ...]:
 
 
 def settled(query_id: int, terms: Sequence[Term]) -> Term:
-    """Return the one term of a query whose held rows are marked by a lineage bit of its own.
+    """Return the one term of a query whose held rows are marked by a lineage bit.
 
     Args:
         query_id: The query.
-        terms: What held its rows; ``rows_of_terms`` tells which get the bit.
+        terms: Terms that held its rows; ``rows_of_terms`` tells which rows get the bit.
     """
     newest = max(term.t_max_us for term in terms)
     return Term(frozenset({SETTLED_BITS + query_id}), 0, NO_TIME_BOUND, frozenset(), newest)
@@ -147,8 +148,8 @@ def rows_of_terms(segment: Segment, terms: Sequence[Term], kept: frozenset[str])
 
     Args:
         segment: n rows.
-        terms: What held them.
-        kept: Columns that can be read of the segment, derived ones included.
+        terms: Terms that held them.
+        kept: Columns that can be read from the segment, including derived ones.
 
     Returns:
         bool[n].

@@ -9,11 +9,11 @@
 
 PACK evaluates every distinct filter once per row and stores the answer as one bit; the segment says which bit
 belongs to which filter (``segments.segment``). Queries of a family are numbered by their place in the plan; a
-set of queries is an int with a bit per query. Rows that answer all filters alike are of one *kind*
-(``segments.row_kinds``), and rows of one kind can serve the same queries: they are a *class*. There are few
-classes, so every decision about queries is taken per class and not per row. A kind is split into several
-classes only where the rows of a segment lie on both sides of an event time up to which a query may use rows
-from before its activation (``lineage.entitlement``).
+set of queries is an int with a bit per query. Rows with the same answers to all filters are of one *kind*
+(``segments.row_kinds``). Rows of one kind can serve the same queries: they are a *class*. There are few
+classes, so every decision about queries is made per class and not per row. A kind is split into several
+classes only if a segment has rows on both sides of an event time up to which a query may use rows from before
+its activation (``lineage.entitlement``).
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ from operators.segments.segment import WORD_BITS, Segment
 K = TypeVar("K")
 V = TypeVar("V")
 
-#: Answers kept of each sort: a plan version may stay for weeks.
+#: Answers kept of each sort: a plan version may be in force for weeks.
 MAX_KEPT = 1 << 12
 #: Largest product of class counts kept without renumbering the classes.
 MAX_CLASSES = 1 << 16
-#: So many kinds are taken for classes as they are; of more, those that serve the same queries are one class.
+#: Up to this many kinds are used as classes; beyond, kinds that serve the same queries become one class.
 MAX_KINDS = 64
 
 
 def keep(answers: dict[K, V], question: K, answer: V) -> None:
-    """Keep an answer; all others are forgotten when there are too many, so the dict does not grow forever."""
+    """Keep an answer; if there are too many answers, forget all others, so the dict does not grow forever."""
     if len(answers) >= MAX_KEPT:
         answers.clear()
     answers[question] = answer
@@ -55,20 +55,20 @@ class RowClasses:
     """Classes of a segment's rows.
 
     Attributes:
-        codes: int64[n] or uint8[n], class of each row; None when all rows are of class 0.
-        masks: Queries that the rows of each class may serve; classes may serve the same.
+        codes: int64[n] or uint8[n], class of each row; None if all rows are of class 0.
+        masks: Queries that the rows of each class may serve; two classes may serve the same queries.
     """
 
     codes: Codes | None
     masks: tuple[int, ...]
 
     def serving(self, rows: int, queries: int, none_of: int = 0) -> Bools | None:
-        """Tell which rows serve one of ``queries``: bool[rows], or None when all of them do.
+        """Tell which rows serve one of ``queries``: bool[rows], or None if all of them do.
 
         Args:
             rows: Number of rows.
             queries: Set of queries.
-            none_of: Set of queries; rows that serve one of these are left out.
+            none_of: Set of queries; rows that serve one of these are excluded.
         """
         wanted = [mask & queries != 0 and mask & none_of == 0 for mask in self.masks]
         if all(wanted):
@@ -84,13 +84,13 @@ class RowClasses:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PlacedFilters:
-    """Places of the filters in force in segments that know the same filters.
+    """Places of the filters in force, for segments that know the same filters.
 
     Attributes:
         places: Place of each filter that these rows know.
         candidates: Queries without a filter, or with one that these rows know.
-        lives: Places of the filters in force, and of those that held rows passed, by lineage word.
-        queries: The queries of each filter in force, by its place.
+        lives: Places of the filters in force, and of filters that held rows have passed, by lineage word.
+        queries: Queries of each filter in force, by its place.
     """
 
     places: Mapping[int, int]
@@ -122,8 +122,8 @@ class EpochEntitlement:
     """Queries that rows processed under one plan version may serve.
 
     Attributes:
-        queries: Queries that came no later, and later ones that may use some of these rows.
-        held: The latter: sets of queries by their activation and by the terms that hold their rows.
+        queries: Queries activated by this version or earlier, and later ones that may use some of these rows.
+        held: These later queries: sets by their activation and by the terms that hold their rows.
     """
 
     queries: int
@@ -136,9 +136,9 @@ class Settled:
 
     Attributes:
         queries: Queries that may use some of them.
-        passing: Sets of these that may use only rows that pass all filters of one of some sets, which are
-            given by their places, as bits, in each lineage word.
-        undecided: Groups for which it is the event time that decides.
+        passing: Sets of these queries that may use only rows that pass all filters of one of several sets;
+            these are given by their places, as bits, in each lineage word.
+        undecided: Groups that depend on the event time.
     """
 
     queries: int
@@ -176,10 +176,10 @@ class SideLineage:
     Attributes:
         queries: The family's queries, in plan order.
         bits: Each query's filter bit on this side, None without a filter.
-        terms: What each ``backfill: state`` query holds from before its activation, by query id.
+        terms: Terms of the rows that each ``backfill: state`` query holds from before its activation, by id.
         columns: Each query's needed columns.
-        live: Lineage bits that this version may ask rows about, also those of who held them before. What a
-            later version asks of rows that rest now follows from these: bits of other filters are dead.
+        live: Lineage bits that this version may read, including those of the queries that held rows before.
+            All that a later version reads of stored rows follows from these: bits of other filters are dead.
         newest: Plan version that activated the youngest query.
         bounds_us: Event times from which terms hold rows, ascending, each once.
     """
@@ -191,10 +191,10 @@ class SideLineage:
     live: frozenset[int] = field(init=False)
     newest: int = field(init=False)
     bounds_us: tuple[int, ...] = field(init=False)
-    # One entry per set of filters that resting rows know: at most one per plan version they came under.
+    # One entry per set of filters that stored rows know: at most one per plan version of their arrival.
     _placed: dict[tuple[int, ...], PlacedFilters] = field(default_factory=dict)
     _entitled: dict[tuple[int, frozenset[str]], EpochEntitlement] = field(default_factory=dict)
-    # Most segments have the same kinds: the classes of a version are found for all of them at once.
+    # Most segments have the same kinds: the classes of a version are found for all of them together.
     _settled: dict[tuple[object, ...], Settled] = field(default_factory=dict)
     _found: dict[tuple[object, ...], Found] = field(default_factory=dict)
 
@@ -216,14 +216,14 @@ class SideLineage:
 
         Args:
             segment: n rows.
-            kept: Columns that can be read of it.
+            kept: Columns that can be read from it.
 
         Returns:
             Classes; at least one even without rows.
         """
         placed = self._places(segment.filters)
         alike = segment.kinds(placed.lives)
-        # Of the bounds so many are passed by all rows, and so many by some.
+        # Numbers of bounds that all rows have passed, and that some rows have passed.
         early = late = len(self.bounds_us)
         if self.newest > segment.epoch_min:
             early = bisect_right(self.bounds_us, segment.t_min)
@@ -232,7 +232,7 @@ class SideLineage:
         found = self._found.get(question) if len(alike.kinds) <= MAX_KINDS else None
         if found is None:
             found = self._classes_of(placed, alike.kinds, kept, early, late)
-            # Of many kinds no two segments have the same, and answers about them would take gigabytes.
+            # If there are many kinds, no two segments have the same, and caching would take gigabytes.
             if len(alike.kinds) <= MAX_KINDS:
                 keep(self._found, question, found)
         codes = alike.codes
@@ -247,7 +247,7 @@ class SideLineage:
         return classes
 
     def _only(self, serves: Bools, members: int) -> RowClasses:
-        """Return the classes of rows of which some serve certain queries; the others may serve all."""
+        """Return the classes of rows that may serve all queries, but ``members`` only if ``serves``."""
         without = self.all_queries & ~members
         if serves.all():
             return RowClasses(None, (self.all_queries,))
@@ -258,7 +258,7 @@ class SideLineage:
     def _classes_of(
         self, placed: PlacedFilters, kinds: tuple[Kind, ...], kept: frozenset[str], early: int, late: int
     ) -> Found:
-        """Find the queries that rows of some kinds may serve, by what all rows of the segment share."""
+        """Find the queries that rows of some kinds may serve, by facts common to all rows of a segment."""
         settled = {kind[0]: self._settle(placed, kind[0], kept, early, late) for kind in kinds}
         masks = [placed.passed_by(kind) & settled[kind[0]].serves(kind) for kind in kinds]
         undecided = {group: m for one in settled.values() for group, m in one.undecided.items()}
@@ -296,11 +296,11 @@ class SideLineage:
         """Determine the queries for which rows of one plan version are held.
 
         Args:
-            placed: Where filters stand in these rows.
+            placed: Places of the filters in these rows.
             epoch: The plan version.
-            kept: Columns that can be read of the rows.
+            kept: Columns that can be read from the rows.
             early: Number of bounds that all rows have passed.
-            late: Number of bounds that some have.
+            late: Number of bounds that some rows have passed.
         """
         question = (tuple(placed.places), epoch, kept, early, late)
         known = self._settled.get(question)

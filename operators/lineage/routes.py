@@ -1,17 +1,17 @@
 """Routes: the queries that a joined pair belongs to.
 
-They stand for the per-query unions of State-Slice (VLDB 2006, §5.1) and the routers of merged slices (§5.2).
+Routes replace the per-query unions of State-Slice (VLDB 2006, §5.1) and the routers of merged slices (§5.2).
 
-The physical slice never decides an answer. With d = T_b - T_a a pair with d >= 0 is routed by a's windows,
-one with d < 0 by b's, and by the lineage of both rows. A route's number derives from its query ids alone
-(``route_numbers``): it is the same in every bucket, on replay and in every plan version, and never reused for
-another set.
+The physical slice never decides an answer. With d = T_b - T_a, a pair with d >= 0 is routed by a's windows
+and a pair with d < 0 by b's, and both by the lineage of both rows. A route's number derives only from its
+query ids (``route_numbers``): it is the same in every bucket, on replay and in every plan version, and never
+reused for another set.
 
-A set's number is made as Zobrist hashes positions ("A new hashing method", 1970): each query id has a key, 63
-bits of its hash, and the number is the xor of the members' keys. So it depends on the ids alone, in whatever
-order a plan version has them, and two sets have the same number with a chance of 2^-63. Measured on 22,000
-sets of 450 queries of 1,000: 2 ms, and 7 ms for the integers to become arrays; to hash the ids of each as
-text takes a second.
+A set's number is computed as Zobrist hashes positions ("A new hashing method", 1970): each query id has a
+key, 63 bits of its hash, and the number is the xor of the members' keys. So it depends on the ids alone,
+whatever their order in a plan version, and two sets have the same number with a chance of 2^-63. Measured on
+22,000 sets of 450 queries of 1,000: 2 ms, and 7 ms to convert the integers to arrays; hashing the ids of each
+set as text takes a second.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from operators.lineage.lineage import RowClasses, query_set
 MAX_DIRECT_COMBINATIONS = 1 << 20
 
 
-# Every plan version asks again, for almost the same queries.
+# Every plan version needs them again, for almost the same queries.
 @lru_cache(maxsize=1 << 14)
 def query_key(query_id: int) -> int:
     """Return the 63-bit key of a query id.
@@ -47,18 +47,18 @@ def query_key(query_id: int) -> int:
 
 
 def query_keys(query_ids: Sequence[int]) -> Int64s:
-    """Return the keys of queries, int64: one for each bit of the words that a set of them takes."""
+    """Return the keys of queries, int64: one for each bit of the words of a set."""
     keys = np.zeros(words_of(len(query_ids)) * WORD_BITS, dtype=np.int64)
     keys[: len(query_ids)] = [query_key(query_id) for query_id in query_ids]
     return keys
 
 
 def route_numbers(sets: QuerySets, keys: Int64s) -> Int64s:
-    """Return the number of each set, int64[n]; 0 for the empty one.
+    """Return the number of each set, int64[n]; 0 for the empty set.
 
     Args:
         sets: Sets of queries.
-        keys: What ``query_keys`` gives for the queries.
+        keys: Result of ``query_keys`` for the queries.
     """
     numbers: Int64s = _xor_of_members(sets.words, keys)
     return numbers
@@ -111,14 +111,14 @@ class RouteCounts:
 
     Attributes:
         table: The routes.
-        pairs: int64[n], pairs of each, at least one.
+        pairs: int64[n], number of pairs of each route, at least one.
     """
 
     table: RouteTable
     pairs: Int64s
 
     def query_rows(self) -> dict[int, int]:
-        """Return pairs by query id; queries without any are missing."""
+        """Return pairs by query id; queries without pairs are missing."""
         rows = rows_per_query(self.table.sets, self.pairs).tolist()
         return {query_id: n for query_id, n in zip(self.table.sets.queries, rows, strict=True) if n}
 
@@ -149,9 +149,9 @@ def add_up(queries: tuple[int, ...], parts: Sequence[RouteCounts]) -> RouteCount
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TimeBounds:
-    """Bounds of queries on how much later a row may be than one of a combination on the other side.
+    """Bounds of queries on how much later a row may be than a row of a combination on the other side.
 
-    They are in time or in rows.
+    The bounds are in time or in rows.
 
     Attributes:
         ends_us: Distinct bounds, inclusive, ascending, int64.
@@ -168,15 +168,15 @@ class TimeBounds:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Activations:
-    """Queries that take earlier rows, but only in pairs with a row that came after their activation.
+    """Queries that take earlier rows, but only in pairs with a row that arrived after their activation.
 
-    Two earlier rows meet after the activation of a query only if one of them has waited for its place in the
+    Two earlier rows can meet after the activation of a query only if one of them waited for its place in the
     order of its stream.
 
     Attributes:
         versions: Distinct plan versions that activated such queries, ascending, int64.
         entered: Sets of queries that take a pair, by the version of its later row: all other queries, and
-            such queries up to each version. The first set is for rows before all versions.
+            the queries activated up to that version. The first set is for rows before all versions.
     """
 
     versions: Int64s
@@ -200,8 +200,8 @@ class Router:
         within: Queries whose window covers a distance class: first ``len(bounds_a) + 1`` classes for d >= 0,
             then ``len(bounds_b) + 1`` for d < 0.
         expiries: Bounds on rows of an intermediate, by the column of a that has the event time.
-        expiries_b: The same by the column of b, for how much later a is.
-        ranks: The same by the column of a that has the rank of a row: how many rows of its stream may come
+        expiries_b: The same by the column of b, for how much later a's row is.
+        ranks: The same by the column of a that has the rank of a row: how many rows of its stream may arrive
             after it, up to the event time of b.
         ranks_b: The same by the column of b, up to the event time of a.
         activations: Queries that need a later row in each pair; None if every pair has one.
@@ -219,7 +219,7 @@ class Router:
     activations: Activations | None = None
 
     def numbered(self, sets: Sequence[int]) -> tuple[Int64s, QuerySets]:
-        """Return the routes of sets of queries, int64[n], 0 for the empty one, and the sets as arrays."""
+        """Return the routes of sets of queries, int64[n], 0 for the empty set, and the sets as arrays."""
         found = QuerySets.of(self.query_ids, sets)
         return route_numbers(found, self.keys), found
 
@@ -243,7 +243,7 @@ class Router:
         Args:
             codes: int64[n].
             within: Sets of queries.
-            parts: Classes of n things that belong to the pairs, such as their rows.
+            parts: Classes of n objects that belong to the pairs, such as their rows.
         """
         sets = list(within)
         for classes in parts:
@@ -264,16 +264,16 @@ class Router:
     def one_way(
         self, side: str, ahead: Int64s, behind: Int64s, ties: Bools
     ) -> tuple[Int64s, Int64s, list[int]]:
-        """Find the queries whose windows hold pairs, in one direction of a join with a clock per side.
+        """Find the queries whose windows contain pairs, in one direction of a join with a clock per side.
 
-        A pair with equal event times is in both directions and belongs to the queries of either one. The
-        direction of b gives it only to queries to which the direction of a does not.
+        A pair with equal event times is in both directions and belongs to the queries of both. The direction
+        of b gives it only to queries that do not get it from the direction of a.
 
         Args:
             side: Side whose windows count, ``a`` or ``b``; its row is never the newer one.
             ahead: int64[n], distances of the pairs on a's clock.
             behind: int64[n], distances on b's clock.
-            ties: bool[n], which pairs have equal event times.
+            ties: bool[n], pairs that have equal event times.
 
         Returns:
             Distance classes, codes and the set of queries of each code.
@@ -303,9 +303,9 @@ def router(
 
     Args:
         family: The family.
-        members: Numbers of the join's queries: its pairs go to none of the others, whoever else they serve.
-        keys: Keys of the family's queries where they are known, as of another join.
-        ends_us: Ends of the slices of a and of b, so that each distance class lies in one slice.
+        members: Numbers of the join's queries; its pairs go to no other query, even if they would serve it.
+        keys: Keys of the family's queries if they are known, for example from another join.
+        ends_us: Ends of the slices of a and of b, so that each distance class is in one slice.
     """
     query_ids = tuple(q.id for q in family.queries)
     queries = [(number, family.queries[number]) for number in members]
@@ -360,7 +360,7 @@ def _expiries(queries: Sequence[tuple[int, PlannedQuery]], side: str) -> tuple[t
 
 
 def _bounds(windows_us: Sequence[int], ends_us: Sequence[int]) -> list[int]:
-    """Return windows and those ends of slices that are below the largest, ascending, each once.
+    """Return windows, and ends of slices below the largest window, ascending, each once.
 
     >>> _bounds([30, 10], [10, 20, 40])
     [10, 20, 30]
@@ -390,12 +390,12 @@ def _compact(codes: Int64s, sets: Sequence[int], masks: Sequence[int]) -> tuple[
     Args:
         codes: int64[n], place of the set times the number of masks, plus place of the mask.
         sets: Sets of queries.
-        masks: Queries that may remain of one.
+        masks: Queries that may remain of a set.
     """
     combinations = len(sets) * len(masks)
     direct = combinations <= MAX_DIRECT_COMBINATIONS
     present = np.flatnonzero(np.bincount(codes, minlength=combinations)) if direct else np.unique(codes)
-    # Few combinations occur: of 1,000 distances, 20 classes of a and 20 of b there are 400,000.
+    # Few combinations occur, of many: 1,000 distances, 20 classes of a and 20 of b make 400,000.
     of_set, of_mask = (places.tolist() for places in np.divmod(present, len(masks)))
     numbering: dict[int, int] = {}
     new = np.array(

@@ -1,10 +1,10 @@
-"""Progress of a stream in its order: the value at or before which no later row stands.
+"""Progress of a stream in its order: the value at or below which no later row is expected.
 
 In a stream with scrambling factor k, rows s and s' with s.A <= s'.A have places PI(s) - k <= PI(s') (WO-Join,
-§2.2). So once n rows have come, each later row has a value above the greatest of the first n - k. This
-greatest value is the *passed* one, a watermark on the column. Rows that come at or below it break the order.
+§2.2). So once n rows have arrived, each later row has a value above the greatest of the first n - k. This
+greatest value is the *passed* one, a watermark on the column. Later rows at or below it break the order.
 
-The values of the last k rows are kept in blocks of neighbouring rows. A block leaves as a whole, so the
+The values of the last k rows are kept in blocks of neighbouring rows. Only whole blocks are removed, so the
 passed value is at most one block, a 64th of k, behind the exact one.
 
 If k is not declared, it is *monitored*: it is ``MARGIN`` times the greatest factor of the last
@@ -24,16 +24,16 @@ from catalog.values.stream import Order
 from operators.kernels.keys import Int64s
 from operators.orders.order_clock import MOST
 
-#: Number of blocks, about, in which the last k rows are kept.
+#: Approximate number of blocks in which the last k rows are kept.
 _BLOCKS: Final = 64
 #: Most and fewest rows of a block if k is monitored, and the most blocks of one partition. A factor is known
-#: up to two blocks. With 64 rows in each block, a join of three streams of 50 rows/s held 1.17 times the
-#: optimum, with 8 rows 1.08 times (``tests.bench.oblivious``, two runs).
+#: up to an error of two blocks. With 64 rows in each block, a join of three streams of 50 rows/s held 1.17
+#: times the optimum, with 8 rows 1.08 times (``tests.bench.oblivious``, two runs).
 _MONITORED_ROWS: Final = 64
 _LEAST_MONITORED_ROWS: Final = 8
 _MOST_MONITORED: Final = 1024
 
-#: A monitored k is MARGIN times the greatest factor of so many times k rows, at least the last.
+#: A monitored k is MARGIN times the greatest factor in this many times k rows, at least the last rows.
 MARGIN: Final = 1.5
 SEEN_FACTORS: Final = 20
 LEAST_MONITORED: Final = 64
@@ -68,13 +68,13 @@ def scrambling_factor(values: Int64s) -> int:
     """
     if not len(values):
         return 0
-    # A row is compared with the first row of at least its value, where the running maximum reaches it.
+    # A row is compared with the first row that has at least its value, where the running maximum reaches it.
     first = np.searchsorted(np.maximum.accumulate(values), values, side="left")
     return int((np.arange(len(values)) - first).max())
 
 
 def block_rows(scramble: int) -> int:
-    """Return how many rows a block has at most."""
+    """Return the maximum number of rows in a block."""
     return max(scramble // _BLOCKS, 1)
 
 
@@ -86,7 +86,7 @@ def ordered_rows(values: Int64s, scramble: int | None) -> OrderedRows:
 
     Args:
         values: int64[n].
-        scramble: Scrambling factor, from which the size of blocks follows. None: it is monitored.
+        scramble: Scrambling factor, which determines the size of blocks. None: it is monitored.
     """
     if scramble is None:
         # A partition has few blocks unless it has many rows.
@@ -109,7 +109,7 @@ class OrderProgress:
 
     Attributes:
         scramble: Scrambling factor, as it was declared or last monitored.
-        monitored: Whether the scrambling factor is found from the rows.
+        monitored: Whether the scrambling factor is derived from the rows.
         blocks: Blocks of the last rows, in order of arrival.
         passed: Greatest value of the rows before them; None before there are any.
         newest: Greatest value of all rows; None before the first.
@@ -130,7 +130,7 @@ class OrderProgress:
 
     @property
     def limit(self) -> int | None:
-        """Least value of a later row that keeps the order, as watermark of families; None for any value."""
+        """Least value of a later row that keeps the order, as watermark of families; None if all do."""
         return None if self.passed is None else min(self.passed + 1, MOST)
 
     def after_rows(self, came: OrderedRows) -> OrderProgress:
@@ -168,8 +168,8 @@ class OrderProgress:
     def declared(self, scramble: int | None) -> OrderProgress:
         """Return the progress under another scrambling factor; passed values stay passed.
 
-        A factor greater by d passes nothing more until d more rows have come. A smaller factor passes, with
-        the next rows, the rows that are no longer among the last k.
+        After an increase by d, no further value is passed until d more rows have arrived. After a decrease,
+        the next rows also pass the rows that are no longer among the last k.
 
         Args:
             scramble: The new factor k; None: it is monitored, starting from the present one.
@@ -181,7 +181,7 @@ class OrderProgress:
         return replace(self, scramble=max(self.scramble, LEAST_MONITORED), monitored=True, factors=())
 
     def _monitored(self, came: OrderedRows) -> tuple[int, tuple[tuple[int, int], ...]]:
-        """Return the scrambling factor after more rows, and the factors from which it follows."""
+        """Return the scrambling factor after more rows, and the factors from which it is derived."""
         factor = max(came.factor, self._behind_kept(came))
         factors = [*self.factors, (sum(rows for rows, *_ in came.blocks), factor)]
         if len(factors) > 1 and factors[-2][0] + factors[-1][0] <= self.scramble // _PARTS:
@@ -194,7 +194,7 @@ class OrderProgress:
         return max(LEAST_MONITORED, math.ceil(MARGIN * greatest)), tuple(factors)
 
     def _behind_kept(self, came: OrderedRows) -> int:
-        """Return the most rows between a new row and an earlier kept row that it belongs before."""
+        """Return the most rows between a new row and an earlier kept row that should follow it."""
         if not self.blocks:
             return 0
         kept, new = np.array(self.blocks), np.array(came.blocks)

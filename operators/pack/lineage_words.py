@@ -19,12 +19,12 @@ from operators.pack.threshold_filters import Thresholds, thresholds
 from operators.segments.row_codec import NUMBERED
 from operators.segments.segment import WORD_BITS
 
-#: Words of at most so many values are given by number, a byte each.
+#: Words with at most this many values are replaced by numbers of one byte.
 _MOST_VALUES = 1 << 8
 
 
 def evaluate_lineage(table: pa.Table, filters: Sequence[Sequence[PlannedFilter]]) -> list[list[pa.Array]]:
-    """Evaluate several lists of filters over the bare columns of a table, each distinct one once.
+    """Evaluate several lists of filters over the bare columns of a table, each distinct filter once.
 
     Comparisons of a number with a constant are counted (``pack.threshold_filters``). DuckDB evaluates the
     other predicates and packs their answers into words: a column per predicate took twice as long for 12.
@@ -35,8 +35,8 @@ def evaluate_lineage(table: pa.Table, filters: Sequence[Sequence[PlannedFilter]]
 
     Returns:
         For each list a column of n words for every ``WORD_BITS`` predicates, by place; NULL counts as False.
-        Rows answer many filters in few ways: mostly the words are numbered (``row_codec.NUMBERED``), for a
-        byte is sorted and written sooner than a word is; else they are uint64.
+        Rows answer many filters in few ways, so the words are mostly numbered (``row_codec.NUMBERED``),
+        because a byte is sorted and written faster than a word; otherwise they are uint64.
     """
     counted = [
         [t for t in thresholds(tuple(f.threshold for f in group)) if t.answerable(table)] for group in filters
@@ -52,7 +52,7 @@ def evaluate_lineage(table: pa.Table, filters: Sequence[Sequence[PlannedFilter]]
 
 
 def _word_texts(predicates: Sequence[str], counted: Sequence[Thresholds]) -> list[str]:
-    """Return what DuckDB is asked for each word; nothing where all of it is counted."""
+    """Return the SQL that DuckDB evaluates for each word; empty if the whole word is counted."""
     known = {place for some in counted for place in some.places}
     asked = [(place, text) for place, text in enumerate(predicates) if place not in known]
     return [
@@ -64,7 +64,7 @@ def _word_texts(predicates: Sequence[str], counted: Sequence[Thresholds]) -> lis
 def _with_counted(
     table: pa.Table, words: Sequence[Words | None], counted: Sequence[Thresholds]
 ) -> list[pa.Array]:
-    """Return the words with the places that are counted, as columns."""
+    """Return the words, with the counted places filled in, as columns."""
     counts = [some.count(table) for some in counted]
     complete = []
     for number, word in enumerate(words):
@@ -96,7 +96,7 @@ def passing_some(lineage: Sequence[pa.Array], rows: int) -> Bools:
 
 
 def count_passing(lineage: Sequence[pa.Array], filters: int) -> list[int]:
-    """Return how many rows pass each of so many filters, by place."""
+    """Return how many rows pass each of ``filters`` filters, by place."""
     counts: list[int] = []
     for number, (codes, values) in enumerate(map(_numbered, lineage)):
         rows = np.bincount(codes, minlength=len(values))

@@ -1,9 +1,10 @@
-"""PACK: one partition's rows become one payload per bucket, decided as far as rows alone can decide.
+"""PACK: one partition's rows become one payload per bucket, after all decisions that need only the rows.
 
-Every distinct filter is evaluated once per row and gives the row its lineage; keys are normalised, hashed to
-a bucket and sorted; a row without a key, or that no query of a family takes, goes no further. Lateness is not
-decided here: the watermark belongs to the buckets. But the listing of the input gives a bound that no
-watermark of this batch exceeds, and rows below the bound travel once more, whole, as suspects.
+Every distinct filter is evaluated once per row and gives the row its lineage. Keys are normalised, hashed to
+a bucket and sorted. A row without a key, or that no query of a family takes, is dropped. Lateness is not
+decided here, because the watermark belongs to the buckets. But the listing of the input gives a bound that no
+watermark of this batch exceeds, and rows below the bound are sent a second time, with all columns, as
+suspects.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ from operators.segments.segment import COLUMN, LINEAGE
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PackedSide:
-    """One side of a family as PACK sees it: its distinct filters, however many queries have them.
+    """One side of a family as needed by PACK: its distinct filters, however many queries have them.
 
     Attributes:
         family: Id of the family.
@@ -49,8 +50,8 @@ class PackedSide:
         layout: Columns of the side.
         filters: Filters by their places in the words: by bit, as in the plan.
         takes_all: Whether some query takes every row of this side, or a join does (selection pull-up).
-        fragments: Buckets that the rows of a key go to.
-        keyless: Whether rows without a key go on, to any bucket.
+        fragments: Buckets to which the rows of a key are sent.
+        keyless: Whether rows without a key are sent, too, to any bucket.
         contract: Rules by which keys of the side are closed; None: they are never closed.
         clock: Clock that measures its windows.
     """
@@ -81,7 +82,7 @@ class Packer:
     buckets: int
 
     def columns(self) -> frozenset[str]:
-        """Return the columns that must be read of the input."""
+        """Return the columns that must be read from the input."""
         names = {self.stream.event_time}
         for part in self.sides:
             names |= {name for f in part.filters for name in f.columns}
@@ -106,7 +107,7 @@ class Packer:
             table: Rows of the stream in canonical Arrow types, with ``_pos``.
             order: Number of the partition in its batch.
             batch: Batch number.
-            late_bound_us: No watermark of this stream exceeds it in this batch; None: there is none yet.
+            late_bound_us: No watermark of this stream exceeds it in this batch; None if there is none yet.
 
         Returns:
             One payload per bucket, by bucket.
@@ -162,11 +163,12 @@ class Packer:
         return payloads
 
     def _timed(self, found: Parted) -> tuple[pa.Table, Int64s, Bools | None]:
-        """Return a partition, the event times of its rows, and which of them take part; None for all.
+        """Return a partition, the event times of its rows, and which of them take part; None if all do.
 
-        A row without an event time takes no part, nor does a punctuation. They are left out at once only if
-        the rows are looked at for more than their keys and times, or if a punctuation has a time. Otherwise
-        that would cost more than all the rest of punctuations that nobody uses; those have the least time.
+        A row without an event time takes no part, nor does a punctuation. They are removed at once only if
+        the rows are read for more than their keys and times, or if a punctuation has a time. Otherwise
+        removing them would cost more than all other work for punctuations that no family uses; these get the
+        least time.
         """
         table, taken = found.table, found.rows
         times = table.column(self.stream.event_time)
@@ -184,7 +186,7 @@ class Packer:
 
     @property
     def _looks_at_rows(self) -> bool:
-        """Return whether rows are filtered, counted or put in order, or close keys themselves."""
+        """Return whether rows are filtered, counted or ordered, or close keys themselves."""
         return self.stream.order is not None or any(
             part.filters
             or part.clock in ("rows", "key rows")
@@ -200,9 +202,10 @@ class Packer:
         return clock, placed, ordered_rows(clock[placed], self.stream.order.scramble)
 
     def _counted(self, table: pa.Table, ts: Int64s) -> list[dict[tuple[str, str], pa.RecordBatch]]:
-        """Return the rows that windows of rows count, also filtered ones, for each bucket.
+        """Return the rows that windows of rows count, including filtered ones, for each bucket.
 
-        Every bucket gets all rows if all are counted together; if they count by key, each goes to its bucket.
+        Every bucket gets all rows if all are counted together; if they count by key, each row goes to its
+        bucket.
         """
         counted: list[dict[tuple[str, str], pa.RecordBatch]] = [{} for _ in range(self.buckets)]
         pos = np.ascontiguousarray(_chunk(table.column("_pos")).to_numpy())
@@ -222,7 +225,7 @@ class Packer:
     def _closings(
         self, table: pa.Table, ts: Int64s, promises: Sequence[Promise]
     ) -> tuple[list[dict[tuple[str, str], pa.RecordBatch]], dict[tuple[str, str], pa.RecordBatch]]:
-        """Return the closings for each bucket, that of the rows of their key, and edges for all buckets."""
+        """Return the closings for each bucket, by the bucket of their key, and edges for all buckets."""
         edges: dict[tuple[str, str], pa.RecordBatch] = {}
         closings: list[dict[tuple[str, str], pa.RecordBatch]] = [{} for _ in range(self.buckets)]
         for part in self.sides:
@@ -254,7 +257,7 @@ class Packer:
         return sort_into_buckets(key, bucket_of(key, self.buckets), valid, self.buckets)
 
     def _count(self, rows: int, lineages: Sequence[Sequence[pa.Array]]) -> tuple[FilterCounters, ...]:
-        """Count per lineage bit; no rows, nothing to count."""
+        """Count per lineage bit; without rows there is nothing to count."""
         if not rows:
             return ()
         return tuple(
@@ -271,7 +274,7 @@ class Packer:
         lineage: Sequence[pa.Array],
         placed: Bools | None = None,
     ) -> tuple[list[pa.RecordBatch], list[pa.RecordBatch]]:
-        """Return the rows of each bucket, and those without a key where they are wanted."""
+        """Return the rows of each bucket, and those without a key if they are needed."""
         key, valid = join_key(table, part.layout.key, part.layout.key_types)
         null = ~valid if part.keyless and not valid.all() else None
         if placed is not None:
@@ -292,13 +295,13 @@ class Packer:
         columns += lineage
         columns += [_chunk(table.column(name)) for name in part.layout.stored]
         whole = pa.RecordBatch.from_arrays(columns, names=names)
-        # Positions ascend in the table: in the order of (key, row) rows are sorted by (key, position).
+        # Positions ascend in the table, so rows in the order of (key, row) are sorted by (key, position).
         order, starts = self._into_buckets(part, key, valid)
         ordered = whole.take(pa.array(order))
         with_key = [ordered.slice(start, end - start) for start, end in pairwise(starts.tolist())]
         if null is None:
             return with_key, []
-        # The value behind a NULL may be anything: a set one, so that rows are sorted by position.
+        # The value behind a NULL may be anything: a fixed value makes the rows sorted by position.
         apart = whole.set_column(0, KEY, pa.array(np.zeros(len(ts), dtype=np.int64)))
         bucket = table.column("_pos").to_numpy() % self.buckets
         return with_key, [apart.filter(pa.array(null & (bucket == b))) for b in range(self.buckets)]
@@ -337,7 +340,7 @@ def control_payloads(
         order: Number of the partition in the batch.
         batch: Batch number.
         buckets: Number of buckets.
-        senders: Buckets that have sent pairs to others in the batch before.
+        senders: Buckets that sent pairs to others in the batch before.
     """
     return [
         Payload(order, batch, control=tuple(texts), place=(b, buckets), senders=senders)
@@ -358,7 +361,7 @@ def _below(ts: Int64s, bound_us: int, taken: Bools | None) -> Int64s:
 
 
 def _int64(column: pa.ChunkedArray) -> Int64s:
-    """Return event times, µs; any number where there is none."""
+    """Return event times, µs; any number if a row has none."""
     chunk = _chunk(column).cast(pa.timestamp("us")).cast(pa.int64())
     values = pa.Array.from_buffers(pa.int64(), len(chunk), [None, chunk.buffers()[1]], offset=chunk.offset)
     return np.ascontiguousarray(values.to_numpy())

@@ -1,7 +1,7 @@
-"""Instructions to PACK for a stream: all that a plan version asks of its rows, and no more.
+"""Instructions to PACK for a stream: exactly what a plan version needs of its rows.
 
-Whoever hands out the input knows it without loading what packs (``operators.pack.pack``), and it is small:
-distinct filters, however many queries have them.
+Code that distributes the input can read it without loading the packing code (``operators.pack.pack``). It is
+small: it has the distinct filters, however many queries have them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class SidePlan:
         family: The family, without queries and joins.
         side: ``a`` or ``b``.
         takes_all: Whether some query takes every row of this side, or a join does (selection pull-up).
-        keyless: Whether rows without a key go on, since they can be results (absence).
+        keyless: Whether rows without a key are sent, too, since they can be results (absence).
         contract: Part of the stream's contract that the side can use; None if there is none.
     """
 
@@ -53,7 +53,7 @@ class PackPlan:
 
 
 def pack_plan(plan: Plan, stream: Stream, buckets: int) -> PackPlan:
-    """Return what a plan version asks of one of its streams."""
+    """Return the instructions of a plan version for one of its streams."""
     sides = []
     for family in plan.families:
         for side, fed_by in (("a", family.stream_a), ("b", family.stream_b)):

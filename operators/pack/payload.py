@@ -1,12 +1,13 @@
-"""Payloads: what PACK sends to one bucket, from one partition of the input.
+"""Payloads: the data that PACK sends to one bucket from one partition of the input.
 
     | length of header | header (JSON) | Arrow IPC of family side | Arrow IPC of ... | Arrow IPC of suspects |
 
-Rows of a family side may stay behind in a file that the header names (``operators.segments.segment_files``).
+Rows of a family side may be in a file that the header names (``operators.segments.segment_files``).
 
-The header goes to every bucket, also to those that get no row: so every bucket learns of every stream's
-newest event time and of every control record at the same batch. What must be counted once travels to one
-bucket alone: suspects, which are rows that may be late, whole and once per stream, and PACK's own counters.
+The header is sent to every bucket, even to buckets that get no rows. So every bucket learns of every stream's
+newest event time and of every control record in the same batch. Data that must be counted once are sent to
+one bucket only: suspects, which are rows that may be late, with all columns and once per stream, and PACK's
+counters.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ from operators.segments.row_codec import TS, decode_rows, encode_rows
 from operators.segments.segment import ArrivedFile
 
 _LENGTH = struct.Struct("<I")
-#: Rows begin at a multiple of so many bytes, as Arrow lays out its buffers: their columns are views of the
-#: payload, and numpy gathers from unaligned ones so much slower that a batch costs 13-28% more.
+#: Rows begin at a multiple of this many bytes, as in Arrow's buffers: their columns are views of the
+#: payload, and numpy gathers so much more slowly from unaligned ones that a batch costs 13-28% more.
 ALIGNMENT = 64
 
 
@@ -38,7 +39,7 @@ class StreamHeader:
 
     Attributes:
         stream_id: The stream.
-        rows: Rows read, whatever became of them.
+        rows: Rows read, including those dropped later.
         rejected_rows: Rows without an event time.
         max_event_time_us: Newest event time, or None without rows.
         order: Summary of the rows by the column that orders the stream; None without an order.
@@ -65,32 +66,32 @@ _MALFORMED = (
     pa.ArrowException,
 )
 
-#: Given family id, side and rows: writes these to a file, or returns None to have them in the payload.
+#: Given family id, side and rows: writes the rows to a file, or returns None to leave them in the payload.
 WriteRows = Callable[[str, str, pa.RecordBatch], ArrivedFile | None]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Payload:
-    """One partition's part for one bucket.
+    """Part of one partition for one bucket.
 
     Attributes:
-        order: Number of the partition, so that payloads have an order.
+        order: Number of the partition, by which payloads are ordered.
         batch: Batch number.
         streams: Headers of the streams that the partition read.
         control: Encoded control records, in order; only one partition carries them.
         rows: Packed rows per (family id, side), sorted by key.
-        keyless: Packed rows without a key per (family id, side), where they can be results.
+        keyless: Packed rows without a key per (family id, side), if they can be results.
         suspects: Rows per stream id that may be late, all columns, with ``_ts`` and ``_pos``.
         filters: Counters per distinct filter of the partition, in one of its payloads.
-        pack_us: CPU time that the partition took, µs, in one of its payloads.
-        began_us: Wall clock when its task began, µs UTC, in the same one.
-        place: Number of the bucket and of all buckets, where PACK made the payload.
-        files: Files that rows came in, by family id and side; the others came with the payload.
+        pack_us: CPU time of the partition, µs, in one of its payloads.
+        began_us: Wall clock when its task began, µs UTC, in the same payload.
+        place: Number of the bucket and of all buckets, if PACK made the payload.
+        files: Files in which rows arrived, by family id and side; the other rows are in the payload.
         closings: Closed keys per (family id, side), sorted by key (``operators.closings.closing_rows``).
-        edges: First and last row of clustered sides per (family id, side) (see there).
+        edges: First and last row of clustered sides per (family id, side) (``closing_rows``).
         received: Counts of the partition's punctuations, in one of its payloads.
-        senders: Numbers of the buckets that have sent pairs to others in the batch before
-            (``operators.steps.exchange``), in the payload that brings control records.
+        senders: Numbers of the buckets that sent pairs to others in the batch before
+            (``operators.steps.exchange``), in the payload with the control records.
         counted: All rows that windows of rows count, per (family id, side) (``operators.ranks.ranking``).
     """
 
@@ -116,7 +117,7 @@ class Payload:
         """Return the payload as bytes.
 
         Args:
-            write: Writes rows to files that whoever decodes the payload can read; None: they stay in it.
+            write: Writes rows to files that the decoding process can read; None: they stay in the payload.
         """
         bodies: list[bytes] = []
         parts: list[list[object]] = []
@@ -169,8 +170,8 @@ class Payload:
         """Read a payload; columns of its rows may be views of ``data``.
 
         Args:
-            data: What ``encode`` returned.
-            read: Returns the bytes of a file; needed where rows came in one.
+            data: Result of ``encode``.
+            read: Returns the bytes of a file; needed if rows arrived in one.
 
         Raises:
             CorruptPayload: The bytes are not a payload.
@@ -195,7 +196,7 @@ class Payload:
         start: int,
         read: Callable[[str], pa.Buffer] | None,
     ) -> Payload:
-        """Read what follows a header; its bytes begin at ``start``."""
+        """Read the data after a header; its bytes begin at ``start``."""
 
         def taken(size: int) -> pa.RecordBatch:
             nonlocal start
@@ -249,7 +250,7 @@ def _header(stream: StreamHeader) -> list[object]:
 
 
 def _valid(rows: pa.RecordBatch) -> pa.RecordBatch:
-    """Return rows whose buffers are as long as their columns say, else reading them could crash."""
+    """Return rows whose buffers are checked to be long enough, because reading shorter ones could crash."""
     rows.validate()
     return rows
 
@@ -257,7 +258,7 @@ def _valid(rows: pa.RecordBatch) -> pa.RecordBatch:
 def arrivals(
     payloads: Sequence[Payload], family: str, side: str
 ) -> list[tuple[pa.RecordBatch, ArrivedFile | None]]:
-    """Return the rows of one family side from all payloads and the files they came in, in partition order."""
+    """Return the rows of one family side from all payloads and their files, in the order of partitions."""
     part = family, side
     ordered = sorted(payloads, key=lambda p: p.order)
     return [(p.rows[part], p.files.get(part)) for p in ordered if part in p.rows]
@@ -266,7 +267,7 @@ def arrivals(
 def counted_rows(
     payloads: Sequence[Payload], family: str, side: str, late_limit_us: int | None
 ) -> list[pa.RecordBatch]:
-    """Return the rows of a family side that windows of rows count, of all payloads, without late ones."""
+    """Return the rows of a family side that windows of rows count, from all payloads, without late ones."""
     found = [p.counted[family, side] for p in payloads if (family, side) in p.counted]
     if late_limit_us is not None:
         found = [rows.filter(pa.array(rows.column(TS).to_numpy() >= late_limit_us)) for rows in found]

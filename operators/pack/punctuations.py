@@ -1,7 +1,7 @@
 """Punctuations among the rows of a partition, and the keys that they close.
 
 Rows in which the contract's column is true, and events that carry a pattern (``PUNCTUATION_COLUMN``), are
-punctuations only. They are separated before rows are processed, so they need no event time, advance no
+only punctuations. They are separated before rows are processed, so they need no event time, advance no
 watermark and join nothing.
 """
 
@@ -29,7 +29,7 @@ class Parted(NamedTuple):
 
     Attributes:
         table: Rows and punctuations, without the column of patterns.
-        rows: bool[n], which of them are rows; None: all.
+        rows: bool[n], whether each is a row; None if all are.
         promises: The punctuations; none if no family uses any of them.
         received: Number of the punctuations.
         ignored: Number of punctuations that no family uses.
@@ -50,7 +50,7 @@ def parted(
     Args:
         stream: The stream.
         contract: Its contract.
-        table: All that was read, in one chunk.
+        table: All rows that were read, in one chunk.
         used: Sets of columns of the punctuations that a family uses.
     """
     if PUNCTUATION_COLUMN in table.column_names:
@@ -116,7 +116,7 @@ def closings_of_side(
 
 
 def _rows_by_position(layout: SideLayout, rows: pa.Table, ts: Int64s) -> tuple[pa.RecordBatch, Bools]:
-    """Return rows as closings of their own keys, by position, and which have a key."""
+    """Return rows as closings of their own keys, by position, and which of them have a key."""
     pos = _positions(rows)
     own, valid = closing_rows(layout, rows, ts[: rows.num_rows], pos)
     if (pos[1:] >= pos[:-1]).all():

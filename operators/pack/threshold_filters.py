@@ -1,13 +1,13 @@
-"""Filters that compare a number with a constant, all of one column and operator at once.
+"""Filters that compare a number with a constant, evaluated together for one column and operator.
 
-Many queries ask the same of a column and differ in the constant. Whoever passes one such filter passes all
-that ask less, so a row's answers are a number: how many it passes.
+Many queries compare the same column with different constants. A row that passes one such filter passes all
+wider ones, so its answers are one number: how many filters it passes.
 
     v < 7   v < 3   v < 1     the widest first
     row v=2: passes 2         -> passes the first two of them
 
-DuckDB compares value by value and answers every filter on its own: half a million rows took it 12 ms of CPU
-time for six such filters, 31 ms for twenty; counted here they take 1.3 and 2.3.
+DuckDB evaluates each filter on every value separately: for half a million rows it took 12 ms of CPU time for
+six such filters, and 31 ms for twenty; counting takes 1.3 and 2.3 ms.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ import pyarrow as pa
 from catalog.values.plan import Threshold
 from operators.kernels.keys import Bools, Words
 
-#: Rows that are compared at once.
+#: Number of rows that are compared together.
 _AT_ONCE = 1 << 14
 
-#: Of any type of number.
+#: Numbers of any type.
 Numbers = np.ndarray[tuple[int], np.dtype[Any]]
 
 #: NaN is greater than every number, as it is in DuckDB, and less than none.
@@ -47,7 +47,7 @@ class Thresholds:
         operator: ``<``, ``<=``, ``>`` or ``>=``.
         bounds: The constants, the widest first.
         places: Places of the filters, likewise.
-        whole: Whether all constants are whole numbers, which alone an integer is compared with.
+        whole: Whether all constants are whole numbers; an integer column is compared only with these.
     """
 
     column: str
@@ -57,7 +57,7 @@ class Thresholds:
     whole: bool
 
     def answerable(self, table: pa.Table) -> bool:
-        """Return whether ``count`` judges this table as the filters do; DuckDB judges what fails."""
+        """Return whether ``count`` can answer the filters for a table; if not, DuckDB evaluates them."""
         if self.column not in table.schema.names:
             return False
         column = table.column(self.column)
@@ -65,13 +65,13 @@ class Thresholds:
         return known and not column.null_count
 
     def count(self, table: pa.Table) -> Numbers:
-        """Return how many of the filters each row passes, uint8[n], or uint16[n] where they are many."""
+        """Return how many filters each row passes, uint8[n], or uint16[n] if there are many filters."""
         values = table.column(self.column).to_numpy()
         whole = np.issubdtype(values.dtype, np.integer)
         passes = _PASSES[self.operator]
         counts: Numbers = np.zeros(len(values), dtype=np.uint8 if len(self.bounds) < 256 else np.uint16)
         bounds = [int(bound) if whole else bound for bound in self.bounds]
-        # So few rows at a time that they are still in the processor's cache for the next bound.
+        # Few rows at a time, so that they are still in the processor's cache for the next bound.
         for start in range(0, len(values), _AT_ONCE):
             some = slice(start, start + _AT_ONCE)
             for bound in bounds:
@@ -79,14 +79,14 @@ class Thresholds:
         return counts
 
     def answers(self, first: int, places: int) -> Words | None:
-        """Return what each count means in some places, bit 0 for the first; None if none is there.
+        """Return the lineage bits of each count in a range of places; None if no filter is in it.
 
         Args:
             first: First place.
-            places: So many of them, at most 64.
+            places: Number of places, at most 64.
 
         Returns:
-            uint64[filters + 1], by what ``count`` gives.
+            uint64[filters + 1], by result of ``count``; bit 0 is the first place.
         """
         masks = np.zeros(len(self.bounds) + 1, dtype=np.uint64)
         for number, place in enumerate(self.places, 1):
@@ -97,14 +97,14 @@ class Thresholds:
 
 @lru_cache(maxsize=1 << 8)
 def thresholds(filters: tuple[Threshold | None, ...]) -> tuple[Thresholds, ...]:
-    """Return the filters that compare a number with a constant, those of one column and operator together.
+    """Return the filters that compare a number with a constant, grouped by column and operator.
 
     >>> three = (Threshold("v", "<", 1), Threshold("v", "<", 2.5), None)
     >>> [(t.operator, t.bounds, t.places) for t in thresholds(three)]
     [('<', (2.5, 1), (1, 0))]
 
     Args:
-        filters: The filters by place, None for one that is something else.
+        filters: The filters by place, None for a filter of another form.
     """
     found: dict[tuple[str, str], list[tuple[float, int, bool]]] = {}
     for place, each in enumerate(filters):

@@ -1,4 +1,4 @@
-"""Rows of a leading stream that wait on disk until their partners may come (Disk-Buffer First, DBF).
+"""Rows of a leading stream that wait on disk until partners may arrive (Disk-Buffer First, DBF).
 
     a leads b           newest of b
                              |
@@ -6,21 +6,21 @@
                  slices      | closed      closed      closed      tail
                  (memory)    | (manifest)  (manifest)  (manifest)  (memory)
 
-A row of a whose clock is beyond the newest value of b has no partner so far. It probes when it comes, finds
+A row of a whose clock is beyond the newest value of b has no partner so far. It probes when it arrives, finds
 nothing, and is then *parked*. Once enough rows are parked, they are written as segments that cover
 consecutive ranges of the clock. Such a segment is *closed*: the manifest has its name, its number of rows and
 its range, and its rows are neither read nor kept in memory. It is opened in the batch in which a row of b
 reaches its range. Then its rows enter the first slice, before the rows of b probe.
 
-A closed segment has half of the C rows that may be in memory besides: as many are read ahead when it is
-opened, and as many of the newest rows are not written yet.
+Besides rows with partners, C rows may be in memory. A closed segment has C/2 rows, which are read ahead when
+it is opened; another C/2 are the newest rows, which are not written yet.
 
-Invariant: no row of the other stream that has come can be a partner of a parked row. So parking changes no
-result and delays none.
+Invariant: no row of the other stream that has arrived can be a partner of a parked row. So parking neither
+changes nor delays results.
 
 Source: Window-Oblivious Join (Wu, Tan, Zhou), §4.2. There a row of the lagging stream triggers the reading of
-    rows. We differ: rows are read segment by segment. A parked row stays closed for one batch at least, which
-    takes longer than the three disk accesses from which on the paper parks rows.
+    rows. We differ: rows are read segment by segment. A parked row stays closed for at least one batch, which
+    takes longer than the three disk accesses that are the paper's threshold for parking rows.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from operators.segments.merge import concat_alike
 from operators.segments.segment import Segment
 from operators.segments.waiting_rows import WaitingRows
 
-#: Most segments into which the rows that are parked in one batch are cut.
+#: Most segments into which the rows parked in one batch are cut.
 _MOST_PIECES: Final = 64
 
 
@@ -76,9 +76,9 @@ class ParkedRows:
     """Parked rows of one side of a family in one bucket.
 
     Attributes:
-        reach: Window of the other side: its rows are partners of rows that are less than that ahead.
+        reach: Window of the other side: its rows are partners of rows that are less than this ahead.
         read_ahead: Rows that may be in memory besides those that have partners (C).
-        closed: Closed segments, in no set order.
+        closed: Closed segments, in no fixed order.
         segments: Segments to be closed once they are stored.
         tail: Rows that are too few to be written.
         load: Opens a closed segment.
@@ -104,7 +104,7 @@ class ParkedRows:
         return sum(segment.rows for segment in self.closed)
 
     def due(self, newest: int | None) -> list[Segment]:
-        """Take out the rows that a row of the other stream may have as a partner from now on.
+        """Take out the rows that can have a row of the other stream as a partner from now on.
 
         Args:
             newest: Greatest clock of the other stream's rows; None before the first.
@@ -124,10 +124,10 @@ class ParkedRows:
         return [*opened, *self.tail.released(beyond)]
 
     def park(self, rows: Segment | None, newest: int | None) -> Segment | None:
-        """Take in those of some new rows that are beyond the reach of the other stream; return the rest.
+        """Park the new rows that are beyond the reach of the other stream; return the rest.
 
         Args:
-            rows: New rows that rest in this bucket.
+            rows: New rows that are stored in this bucket.
             newest: Greatest clock of the other stream's rows; None before the first.
         """
         if rows is None or not len(rows):
@@ -147,7 +147,7 @@ class ParkedRows:
 
         Args:
             buckets: Number of buckets, which share the rows in memory.
-            live: Lineage bits that somebody may still ask about.
+            live: Lineage bits that a query may still need.
         """
         rows = self.tail.rows
         enough = max(self.read_ahead // (2 * buckets), 1)
@@ -156,7 +156,7 @@ class ParkedRows:
             return
         parts = sorted(self.tail.segments, key=lambda s: int(s.pos[0]))
         self.tail.segments = []
-        # Rows that were evaluated under other plan versions keep what is known of them.
+        # Rows evaluated under other plan versions keep their known filters.
         for whole in concat_alike(parts, live):
             self.segments += _pieces(whole, min(len(whole) // enough, _MOST_PIECES))
 

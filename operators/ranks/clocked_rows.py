@@ -2,17 +2,17 @@
 
 The *own* clock of a row measures its window: it is the row's rank, or its event time. The *cross* clock of a
 row is its place on the own clock of the other side: the number of rows of that side up to the row's event
-time, or the event time again. So whatever the clock is, a is in its window of n when b comes if
+time, or the event time again. So on any clock, a is in its window of n when b arrives if
 0 <= cross(b) - own(a) < n.
 
-    resting     _ts  own        _time  event time    _cross                   stored in this form
+    stored      _ts  own        _time  event time    _cross                   stored in this form
     as males    _ts  cross      _time                _cross     _own
     by time     _ts  event time _time                _cross     _own
 
 So code that reads ``_ts``, such as slices and probes, works on the clock of its direction.
 
-A row that meets combinations of rows has besides, for each of their streams that has a window of rows, the
-number of rows of that stream up to its event time (``_upto0``, ...) and before it (``_below0``, ...).
+A row that meets combinations of rows also has, for each of their streams with a window of rows, the number of
+rows of that stream up to its event time (``_upto0``, ...) and before it (``_below0``, ...).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ BELOW = "_below"
 
 
 def clocked(rows: Segment, own: Int64s, cross: Int64s) -> Segment:
-    """Return rows as they rest.
+    """Return rows in their stored form.
 
     Args:
         rows: Rows under their event times.
@@ -43,12 +43,12 @@ def clocked(rows: Segment, own: Int64s, cross: Int64s) -> Segment:
 
 
 def as_males(rows: Segment) -> Segment:
-    """Return resting rows as they probe the other side."""
+    """Return stored rows in the form in which they probe the other side."""
     return _under(rows, cross_clock(rows), {OWN: own_clock(rows)})
 
 
 def by_time(rows: Segment) -> Segment:
-    """Return resting rows, or males, under their event times."""
+    """Return stored rows, or males, under their event times."""
     return _under(rows, rows.times, {OWN: own_clock(rows)})
 
 

@@ -1,4 +1,4 @@
-"""Binary search in rows that are sorted by key, event time and position, compiled."""
+"""Compiled binary search in rows that are sorted by key, event time and position."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ def ranks_up_to(
         ts: int64[n], event times of the rows, µs.
         pos: int64[n], positions of the rows.
         rank: int64[n], their ranks in their key.
-        keys: int64[m], the keys asked about, in any order.
-        times: int64[m], the times asked about, inclusive.
-        positions: int64[m], the positions asked about at that time, inclusive.
+        keys: int64[m], keys to look up, in any order.
+        times: int64[m], times to look up, inclusive.
+        positions: int64[m], positions at these times, inclusive.
 
     Returns:
-        0 where all rows of a key are later, ``NO_SUCH_KEY`` where there are none.
+        0 if all rows of a key are later, ``NO_SUCH_KEY`` if there are none.
     """
     found = np.empty(len(keys), dtype=np.int64)
     for number in range(len(keys)):

@@ -1,10 +1,10 @@
-"""Rows of a family with windows of rows, until their ranks are final.
+"""Rows of a family with windows of rows, which wait until their ranks are final.
 
     new rows --> waiting --(watermarks of the counted streams pass)--> released with both clocks --> chains
 
-The rows that stand between the two rows of a pair decide whether it is a result. So rows wait until the
-watermark of each counted stream has passed them. Then all rows of both sides before that time are released
-together. After that, only a stream that is not counted can still bring a row before that time.
+The rows between the two rows of a pair decide whether it is a result. So rows wait until the watermark of
+each counted stream has passed them. Then all rows of both sides before that time are released together. After
+that, only a stream that is not counted can still bring a row before that time.
 
 In a join of more than two streams, a side may be an intermediate whose rows already have ranks, one for each
 of their streams with a window of rows. Then rows of the other side also wait for the watermark of the
@@ -33,11 +33,11 @@ from operators.segments.waiting_rows import WaitingRows
 
 @dataclass(slots=True, eq=False)
 class RankedRows:
-    """Ranks of a family's rows, and the rows that wait for theirs.
+    """Ranks of a family's rows, and the rows that wait for their ranks.
 
     Attributes:
         clocks: Clock that measures the windows of each side.
-        follows: Sides whose rows are those of an intermediate and have ranks.
+        follows: Sides whose rows are rows of an intermediate and have ranks.
         rankings: Ranks of the sides with windows of rows.
         waiting: Rows that wait, per side.
         released_us: All rows before this event time have been released, except later ones of streams that are
@@ -63,7 +63,7 @@ class RankedRows:
         self.released_us = former.released_us
 
     def restart(self) -> None:
-        """Forget all rows: a watermark goes back, so rows may come before rows already counted."""
+        """Forget all rows: a watermark goes back, so new rows may be before rows already counted."""
         self.rankings = {s: Ranking(c == "key rows") for s, c in self.clocks.items() if c != "time"}
         self.waiting = {side: WaitingRows() for side in SIDES}
         self.released_us = None
@@ -100,11 +100,11 @@ class RankedRows:
     def end_batch(
         self, watermarks: Mapping[str, int | None], following: Sequence[Mapping[str, int | None]] = ()
     ) -> None:
-        """Note up to which event time no later row needs ranks.
+        """Record the event time up to which no later row needs ranks.
 
         Args:
             watermarks: Watermark per side at the end of the batch.
-            following: The same for each later family whose rows need ranks of this one.
+            following: The same for each later family whose rows need ranks of this family.
         """
         before_us = self._release_before_us(watermarks)
         if before_us is not None:
@@ -130,7 +130,7 @@ class RankedRows:
         return int(reached[0])
 
     def reached_by(self, side: str, key: Int64s, watermarks: Mapping[str, int | None]) -> Int64s | None:
-        """Return the same for the rows of some keys, int64[n], where rows count by key; None if unknown."""
+        """Return the same for the rows of some keys, int64[n], if rows count by key; None if unknown."""
         least_us = self._least_male_us(side, watermarks)
         if least_us is None:
             return None
@@ -143,7 +143,7 @@ class RankedRows:
         return min(known) if len(known) == len(passed) else None
 
     def _least_male_us(self, side: str, watermarks: Mapping[str, int | None]) -> int | None:
-        """Return the least event time of rows of the other side not released yet or still to come."""
+        """Return the least event time of rows of the other side that are not released yet or still arrive."""
         opposite, before_us = watermarks["b" if side == "a" else "a"], self._release_before_us(watermarks)
         return None if opposite is None or before_us is None else min(opposite, before_us)
 
@@ -160,6 +160,6 @@ class RankedRows:
 
 
 def _counting(rows: Segment, earlier: Sequence[Ranking]) -> Segment:
-    """Return clocked rows with the numbers of rows of the streams that are ranked elsewhere."""
+    """Return clocked rows with the numbers of rows of the streams that earlier families rank."""
     counts = [(of.up_to(rows.key, rows.times), of.up_to(rows.key, rows.times - 1)) for of in earlier]
     return counting(rows, counts)

@@ -1,12 +1,12 @@
 """Ranks of the rows of a stream in one bucket, among all rows or by key.
 
 Rows are ordered by (event time, position) and numbered from 1. A rank is final once the stream's watermark
-has passed the row: no later row can stand before it. Only differences of ranks matter. So rows whose ranks no
-query needs are dropped, except the last one of each key, whose rank stays as an anchor.
+has passed the row: no later row can be before it. Only differences of ranks matter. So rows whose ranks no
+query needs are dropped, except the last row of each key, whose rank stays as an anchor.
 
-    forgotten    kept: anchor |  rows that may be asked about
+    forgotten    kept: anchor |  rows whose ranks may be needed
     1 2 ... 41        42      |  43 44 45
-                              ^ no later question is about an earlier time
+                              ^ no earlier time will be looked up
 
 There may be millions of keys, and a batch has few of them. The kept rows of these keys are copied from older
 segments, numbered together with the new rows, and stored as a new segment, as in a log-structured merge tree
@@ -27,14 +27,14 @@ from operators.ranks.rank_kernel import NO_SUCH_KEY, ranks_up_to
 from operators.segments.row_codec import KEY, POS, TS
 from operators.segments.segment import Segment
 
-#: Key of all rows if they are counted whatever their key.
+#: Key of all rows if they are counted regardless of their key.
 ANY_KEY = 0
 RANK = "_rank"
 _NAMES = (KEY, TS, POS, RANK)
 _LAST = np.iinfo(np.int64).max
 #: Two segments are merged unless the older one has more than this many times the rows of the newer one.
 _MERGED_RATIO = 2
-#: Resting rows are searched for rows that have left once one in this many of them can have left.
+#: Stored rows are searched for rows that have left once one in this many can have left.
 _WORTH_A_LOOK = 4
 
 
@@ -59,11 +59,11 @@ class Ranking:
     """Ranks of the rows of one side.
 
     Attributes:
-        by_key: Whether rows count among those of their key.
+        by_key: Whether rows are counted by key.
         segments: The rows that are kept, sorted by (key, event time, position). The newest segment is the
             last one; of each key only the rows in its newest segment count.
-        before_us: Event time before which no rank will be asked for.
-        added: Rows that came since the resting rows were last searched for rows that have left.
+        before_us: Event time before which no rank will be needed.
+        added: Rows added since the stored rows were last searched for rows that have left.
     """
 
     by_key: bool
@@ -84,7 +84,7 @@ class Ranking:
         self._append(_numbered(rows.take(pa.array(order))))
 
     def take_over(self, rows: pa.RecordBatch) -> None:
-        """Take in the ranking of another bucket, or a part of it; this one must not know any key yet."""
+        """Take in the ranking of another bucket, or a part of it; this ranking must not have its keys yet."""
         if rows.num_rows:
             self._append(rows)
 
@@ -103,16 +103,16 @@ class Ranking:
         """Return how many rows there are up to some times, int64[n].
 
         Args:
-            key: int64[n], keys; asked only where rows count by key.
+            key: int64[n], keys; used only if rows count by key.
             times: int64[n], event times, inclusive, µs.
         """
         return self._ranks(key, times, np.full(len(times), _LAST, dtype=np.int64))
 
     def is_look_due(self, held: int) -> bool:
-        """Return whether enough rows have come for resting rows to be searched; restart the count then.
+        """Return whether enough rows were added to search the stored rows; if so, restart the count.
 
         Args:
-            held: Number of the resting rows.
+            held: Number of the stored rows.
         """
         if self.added * _WORTH_A_LOOK < held:
             return False
@@ -152,7 +152,7 @@ class Ranking:
             self.segments[-1] = Segment(self._needed(merged.rows), 0, ())
 
     def _needed(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """Return the rows whose ranks may be asked for, and the last row of each key before these."""
+        """Return the rows whose ranks may be needed, and the last row of each key before these."""
         key, ts = rows.column(KEY).to_numpy(), rows.column(TS).to_numpy()
         keep: Bools = ts >= self.before_us
         keep[:-1] |= (key[1:] != key[:-1]) | keep[1:]
@@ -170,7 +170,7 @@ def _merged(older: Segment, newer: Segment) -> Segment:
 
 
 def _numbered(rows: pa.RecordBatch) -> pa.RecordBatch:
-    """Number the rows of each key, from the rank of its first row on, or from 1 if that has none."""
+    """Number the rows of each key, from the rank of its first row, or from 1 if that has none."""
     key, rank = rows.column(KEY).to_numpy(), rows.column(RANK).to_numpy()
     first = np.flatnonzero(np.append(True, key[1:] != key[:-1]))
     lengths = np.diff(np.append(first, len(key)))

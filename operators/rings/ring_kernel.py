@@ -1,4 +1,4 @@
-"""Inner loops of rings, compiled: where the live rows of each ring begin, and which rows males match.
+"""Compiled inner loops of rings: the first live row of each ring, and the rows that males match.
 
 A segment has a part of every ring, in the order of time. In each segment, the head of a ring is its first row
 that has not been removed.
@@ -21,7 +21,7 @@ def heads_behind(times: Int64s, offsets: Int64s, gone: Int64s) -> Int64s:
 
     Args:
         times: int64[n], ascending in each cell.
-        offsets: int64[cells + 1], where cells begin and end.
+        offsets: int64[cells + 1], begin and end of each cell.
         gone: int64[cells], time up to which the rows of a ring have been removed.
     """
     heads = np.empty(len(gone), dtype=np.int64)
@@ -56,22 +56,22 @@ def remove_expired(
     first: Int64s,
     counts: Int64s,
 ) -> None:
-    """Move the heads of rings in one segment past the rows that have expired when each of m rows comes.
+    """Move the heads of rings in one segment past the rows that have expired when each of m rows arrives.
 
     Call it for the segments in the order of their oldest rows. Once the head of a ring was found in a
-    segment, later segments whose oldest row has not expired are not looked at.
+    segment, later segments whose oldest row has not expired are not searched.
 
     Args:
         times: int64[n], times of the segment's rows, ascending in each cell.
         oldest: Least of them.
-        offsets: int64[cells + 1], where cells begin and end.
+        offsets: int64[cells + 1], begin and end of each cell.
         heads: int64[cells], updated.
-        cells: int64[m], ring of each row that comes.
-        limits: int64[m], time up to which rows have expired when it comes.
+        cells: int64[m], ring of each arriving row.
+        limits: int64[m], time up to which rows have expired when it arrives.
         every: Whether each row empties all rings; otherwise it empties its own.
         looked: bool[m], or bool[m * cells] if ``every``: whether the head of the ring was found; updated.
-        first: int64[m], filled with the head of the row's ring when it comes.
-        counts: int64[2], increased by the heads that were looked at and stayed, and by the removed rows.
+        first: int64[m], filled with the head of the row's ring when the row arrives.
+        counts: int64[2], increased by the heads that were examined and stayed, and by the removed rows.
     """
     rings = len(heads)
     for row in range(len(cells)):
@@ -125,15 +125,15 @@ def scan_rings(
     Args:
         keys: int64[n], keys of a segment's rows by cell and time.
         times: int64[n], their times.
-        offsets: int64[cells + 1], where cells begin and end.
+        offsets: int64[cells + 1], begin and end of each cell.
         male_keys: int64[m], keys of the males.
         male_times: int64[m], their times.
         cells: int64[m], rings that they scan.
-        first: int64[m], where each begins.
-        behind_us: How far a female may lie behind a male, exclusive.
-        ahead_us: How far she may lie ahead of him, exclusive.
-        state: int64[4], all 0 at first; updated. Male to go on with, 1 + row that is next for him if he has
-            begun, rows scanned, and pairs of equal key so far.
+        first: int64[m], row at which each scan begins.
+        behind_us: How far a female may be behind a male, exclusive.
+        ahead_us: How far a female may be ahead of a male, exclusive.
+        state: int64[4], all 0 at first; updated. Next male, 1 + his next row if he has begun, rows scanned,
+            and pairs of equal key so far.
         female_rows: int64[size], filled with i.
         male_rows: int64[size], filled with j.
 

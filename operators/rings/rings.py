@@ -4,19 +4,19 @@
     segments     [x x 4 7 9]    []             [x 8]          x: removed; 4 and 8 are heads
                  [11 12]        [10]           []
 
-A male looks at the head of its ring, removes the rows that have expired, and scans those behind it. Which
-other rings lose their expired rows when a row comes is the *invalidation*
-(``catalog.values.policies.probe.Probe``). Nested loops are one ring.
+A male looks at the head of its ring, removes the rows that have expired, and scans the rows behind it. The
+*invalidation* (``catalog.values.policies.probe.Probe``) says which other rings lose their expired rows when a
+row arrives. Nested loops are one ring.
 
 A ring remembers ``gone``, the time up to which its rows were removed. Its head in every segment follows from
 this time, also after a restart, so the bucket's manifest keeps nothing else. A segment is dropped once all of
 its rows are removed, and rewritten once half of them are.
 
 Invariant: a row is removed only if no later male is near enough, so the invalidation changes no result. Males
-come in the order of their clock. A male's own time counts as a limit only up to the watermark.
+arrive in the order of their clock. A male's own time limits rows only up to the watermark.
 
-Source: WNL and WHJ (Kostowski, Claypool), §2, Figures 2 and 3, and §3.2. There a stream comes in order and a
-    ring is a circular buffer. We differ: rows may come out of order, so each segment keeps its own order.
+Source: WNL and WHJ (Kostowski, Claypool), §2, Figures 2 and 3, and §3.2. There a stream arrives in order and
+a ring is a circular buffer. We differ: rows may arrive out of order, so each segment keeps its own order.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from operators.segments.segment import Segment
 NOTHING: Final = -(2**63)
 #: A segment is rewritten once at least one in this many of its rows has been removed.
 WORTH_A_REWRITE = 2
-#: Most pairs of a row and a ring that are looked at together; bounds memory where each row empties all rings.
+#: Most pairs of a row and a ring that are processed together; bounds memory if each row empties all rings.
 _LOOKED_AT_ONCE = 1 << 22
 
 
@@ -54,10 +54,10 @@ class RingCounts:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Arrivals:
-    """Rows that come to rings, in the order of their clock.
+    """Rows that arrive at rings, in the order of their clock.
 
     Attributes:
-        rows: int64[m], which row of their segment each is.
+        rows: int64[m], place of each row in its segment.
         keys: int64[m], their keys.
         times: int64[m], their clock, ascending.
         cells: int64[m], their rings.
@@ -82,7 +82,7 @@ class Arrivals:
         return cls(order, keys, times[order], keys % cells)
 
     def only(self, kept: Bools) -> Arrivals:
-        """Return those rows of a segment that are kept, bool[rows of the segment]."""
+        """Return the rows of a segment for which ``kept`` is true, bool[rows of the segment]."""
         own = kept[self.rows]
         return Arrivals(self.rows[own], self.keys[own], self.times[own], self.cells[own])
 
@@ -99,7 +99,7 @@ class Scan:
     Attributes:
         index: The segment by rings.
         males: The males.
-        first: int64[m], where each of them begins.
+        first: int64[m], row at which each male begins.
     """
 
     index: CellIndex
@@ -149,7 +149,7 @@ class Rings:
     """Rings of one side of a join in one bucket.
 
     Attributes:
-        probe: How many they are, and their invalidation.
+        probe: Number of rings, and their invalidation.
         w_end_us: Window of the side: an older row has expired.
         gone: int64[cells], time up to which the rows of each ring have been removed.
         counts: Counts of this batch.
@@ -168,19 +168,19 @@ class Rings:
         return Arrivals.of(rows.key, rows.ts, self.probe.cells)
 
     def whole(self, segment: Segment, males: Arrivals) -> Scan:
-        """Let males scan their cells of a segment of which no row can have expired."""
+        """Let males scan their cells of a segment in which no row can have expired."""
         index = segment.in_cells(self.probe.cells)
         return Scan(index, males, index.offsets[males.cells])
 
     def probed(
         self, segments: Sequence[Segment], males: Arrivals, reached: int | None
     ) -> list[tuple[Segment, Scan]]:
-        """Remove rows that have expired when males come, and let the males scan the rest.
+        """Remove rows that have expired when males arrive, and let the males scan the rest.
 
         Args:
             segments: Segments of the side.
             males: Rows of the other side.
-            reached: How far the other side has come at the end of the batch; None before its first row.
+            reached: Progress of the other side at the end of the batch; None before its first row.
         """
         every = self.probe.invalidation in ("probe-all", "optimal")
         self.counts.probes += len(males.cells)
@@ -191,12 +191,12 @@ class Rings:
         return scans
 
     def entered(self, segments: Sequence[Segment], females: Arrivals, reached: int | None) -> None:
-        """Remove rows that have expired when others enter, if the invalidation says so.
+        """Remove rows that have expired when other rows enter, if the invalidation says so.
 
         Args:
-            segments: Segments of the side, those of the rows included.
-            females: The rows.
-            reached: How far the other side has come at the end of the batch, all of whose males have probed.
+            segments: Segments of the side, including those of the entering rows.
+            females: The entering rows.
+            reached: Progress of the other side at the end of the batch; all of its males have probed.
         """
         self.counts.inserted += len(females.cells)
         if self.probe.invalidation in ("probe+insert", "optimal"):
@@ -206,7 +206,7 @@ class Rings:
                 pass
 
     def dropped(self, segments: Sequence[Segment]) -> tuple[list[Segment], int]:
-        """Return segments, without removed rows where there are enough, and how many rows were dropped."""
+        """Return segments, rewritten if many of their rows are removed, and how many rows were dropped."""
         staying, dropped = [], 0
         for segment in segments:
             gone = self.removed(segment)
@@ -245,7 +245,7 @@ class Rings:
     def _emptied(
         self, indexes: Sequence[CellIndex], rows: Arrivals, reached: int | None, *, every: bool
     ) -> Iterator[tuple[Arrivals, list[Int64s]]]:
-        """Remove rows that have expired when others come; yield parts of those, and where rings begin."""
+        """Remove rows that expire when others arrive; yield parts of the others, and heads of their rings."""
         cells = self.probe.cells
         at_once = max(1, _LOOKED_AT_ONCE // cells) if every else max(1, len(rows.cells))
         for begin in range(0, len(rows.cells), at_once):
@@ -274,7 +274,7 @@ class Rings:
                     counts,
                 )
                 found.append(first)
-            # An empty ring is looked at, too.
+            # An empty ring counts as examined, too.
             self.counts.looked += int(counts[0]) + int(np.count_nonzero(~looked))
             self.counts.removed += int(counts[1])
             if every:

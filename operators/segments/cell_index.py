@@ -3,7 +3,7 @@
 cells      0        1     2
 offsets    0        3     3        5          cell 1 is empty
 times      4  7  9        2  8                ascend in each cell
-rows       6  0  2        5  1                which rows of the segment they are
+rows       6  0  2        5  1                their places in the segment
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class CellIndex:
     """Rows of a segment by cell and time.
 
     Attributes:
-        rows: int64[n], which row of the segment each is.
+        rows: int64[n], place in the segment of each row.
         keys: int64[n], their keys.
         times: int64[n], their clock, ascending in each cell.
         offsets: int64[cells + 1], where the cells begin and end.

@@ -18,7 +18,7 @@ from catalog.values.stream import Stream
 from operators.kernels.keys import RECOVERABLE, Int64s, is_exact, recover_column
 from operators.segments.segment import Segment, timestamps
 
-#: Both sides of a family, in the order in which everything is done.
+#: Both sides of a family, in the order in which all code handles them.
 SIDES = ("a", "b")
 
 
@@ -32,7 +32,7 @@ class SideLayout:
         key: Key columns of this side.
         key_types: Common type of each key pair.
         stored: Columns stored as such, sorted.
-        derived_key: The column that ``_key`` gives back, or None.
+        derived_key: The column that ``_key`` restores, or None.
         timed: Whether ``_ts`` is the event time.
     """
 
@@ -51,7 +51,7 @@ class SideLayout:
         return is_exact(self.key_types)
 
     def kept(self, segment: Segment) -> frozenset[str]:
-        """Return the columns that can be read of a segment."""
+        """Return the columns that can be read from a segment."""
         kept = self._kept.get(segment.columns)
         if kept is None:
             derived = ({self.event_time} if self.timed else set()) | (
@@ -61,7 +61,7 @@ class SideLayout:
         return kept
 
     def derived(self, name: str, ts: Callable[[], Int64s], key: Callable[[], Int64s]) -> pa.Array | None:
-        """Return a column that event times or keys give, None for any other.
+        """Return a column that follows from event times or keys, None for any other.
 
         Args:
             name: Name of the column.
@@ -73,7 +73,7 @@ class SideLayout:
         return recover_column(key(), self.types[name]) if name == self.derived_key else None
 
     def read(self, segment: Segment, name: str, index: Int64s | None = None) -> pa.Array:
-        """Return a stream column of the rows at ``index`` (all rows without); NULLs where it was not kept."""
+        """Return a stream column of the rows at ``index`` (None: all rows); NULLs if it was not kept."""
         derived = self.derived(
             name,
             lambda: segment.times if index is None else segment.times[index],

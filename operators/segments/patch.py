@@ -2,13 +2,13 @@
 
     | length of header | header (JSON) | kept rows of part 0 | of part 1 | ... | lineage of segments |
 
-A bucket writes at most one patch per batch, under an id of its own beside its segments. Its parts are named
-by the views that are made of them (``segments.view_names``), in two kinds with numbers of their own:
+A bucket writes at most one patch per batch, under its own id beside its segments. The views that are made of
+a patch name its parts (``segments.view_names``). There are two kinds of parts, each numbered separately:
 
-* *kept rows*: one bit per row of what they are chosen from. Many queries choose alike, so equal parts are
-  written once.
-* *lineage*: filters and words for every row, as after one more filter was evaluated. Segments that know the
-  same filters follow each other in one column, narrowed as a segment's own (``segments.row_codec``).
+* *kept rows*: one bit per row of the value from which they are chosen. Many queries choose alike, so equal
+  parts are written once.
+* *lineage*: filters and words for every row, as after the evaluation of another filter. Segments that know
+  the same filters follow each other in one column, narrowed as in a segment (``segments.row_codec``).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class PatchWriter:
 
         Args:
             index: int64[k], ascending, rows that are kept.
-            rows: Number of rows that they are chosen from.
+            rows: Number of rows from which they are chosen.
 
         Returns:
             The number of the part.
@@ -98,10 +98,10 @@ class Patch:
     _lineage: dict[int, tuple[tuple[int, ...], list[Words]]]
 
     def kept(self, number: int, rows: int) -> Bools:
-        """Return which of so many rows a part keeps, bool[rows].
+        """Return which of ``rows`` rows a part keeps, bool[rows].
 
         Raises:
-            CorruptSegment: The part chooses from another number of rows, or is not there.
+            CorruptSegment: The part is for another number of rows, or does not exist.
         """
         if number >= len(self._kept) or self._kept[number][0] != rows:
             raise CorruptSegment(f'patch "{self.id}" has no selection {number} of {rows} rows')
@@ -113,7 +113,7 @@ class Patch:
         """Return the filters and words of a part for this many rows.
 
         Raises:
-            CorruptSegment: The part is of another number of rows, or is not there.
+            CorruptSegment: The part is for another number of rows, or does not exist.
         """
         filters, words = self._lineage.get(number, ((), []))
         if not words or len(words[0]) != rows:

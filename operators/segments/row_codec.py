@@ -3,10 +3,11 @@
     _ts   1_700_000_000_000_000 ... +5_000_000     ->  uint32 0 ... 5_000_000, "from": 1_700_000_000_000_000
     _l0   0b0 | 0b1 << 19 | 0b11 << 18 | ...       ->  uint8 0 ... 20, "values": 21 words
 
-Keys, event times, positions and lineage words of a batch or segment lie close together, and they are most of
-what travels to a bucket and rests in its state: half as many bytes to shuffle and to store, for two passes
-over an array (frame of reference encoding; Goldstein, Ramakrishnan, Shaft, ICDE 1998). Rows answer many
-filters in few ways, so that lineage words are mostly numbered instead (dictionary encoding).
+Keys, event times, positions and lineage words of a batch or segment are close to each other, and they are
+most of the bytes that are sent to a bucket and stored in its state. Narrowing halves the bytes to shuffle and
+to store, for two passes over an array (frame of reference encoding; Goldstein, Ramakrishnan, Shaft, ICDE
+1998). Rows answer many filters in few ways, so lineage words are mostly numbered instead (dictionary
+encoding).
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ NUMBERED = pa.dictionary(pa.uint8(), pa.uint64())
 _FROM, _VALUES = b"from", b"values"
 _WIDE = ("int64", "uint64")
 _NARROWER = (np.uint8, np.uint16, np.uint32)
-#: Words of at most so many values are numbered.
+#: Words with at most this many values are numbered.
 _MOST_VALUES = 1 << 8
-#: Bytes that a value takes in the metadata, and rows from which on that is less than what it saves.
+#: Bytes of a value in the metadata, and number of rows from which numbering saves more than that.
 _VALUE_BYTES = 20
 
 
@@ -55,7 +56,7 @@ def write_rows(rows: pa.RecordBatch, sink: pa.NativeFile) -> None:
 
 
 def decode_rows(data: bytes | pa.Buffer) -> pa.RecordBatch:
-    """Read what ``encode_rows`` wrote; columns that were not narrowed stay views of ``data``.
+    """Read the result of ``encode_rows``; columns that were not narrowed stay views of ``data``.
 
     Raises:
         EOFError: There is no record batch.
@@ -66,7 +67,7 @@ def decode_rows(data: bytes | pa.Buffer) -> pa.RecordBatch:
 
 
 def narrow_rows(data: bytes | pa.Buffer) -> pa.RecordBatch:
-    """Read what ``encode_rows`` wrote as it is stored; all columns are views of ``data``.
+    """Read the result of ``encode_rows`` in stored form; all columns are views of ``data``.
 
     Raises:
         EOFError: There is no record batch.
@@ -76,7 +77,7 @@ def narrow_rows(data: bytes | pa.Buffer) -> pa.RecordBatch:
         try:
             return reader.read_next_batch()
         except StopIteration as end:
-            # Left alone it would end the generator around us without a word.
+            # A StopIteration would silently end the generator that calls this.
             raise EOFError("the stream ends before its record batch") from end
 
 
@@ -102,7 +103,7 @@ def rows_with(narrow: pa.RecordBatch, name: str, values: Int64s) -> Int64s:
 
 
 def widened(narrow: pa.RecordBatch) -> pa.RecordBatch:
-    """Return stored rows, or some of them, with numbers of their own width.
+    """Return stored rows, or some of them, with numbers of their original width.
 
     Raises:
         ValueError: Their metadata is not what ``encode_rows`` writes.
@@ -129,7 +130,7 @@ def _narrowed(field: pa.Field, column: pa.Array) -> tuple[pa.Field, pa.Array]:
             return _with_values(field, pa.array(few[0].astype(np.uint8)), few[1])
     if width is None:
         return field, column
-    # "from" has the type besides, in which the numbers are given back.
+    # "from" also has the original type of the numbers.
     facts = {**(field.metadata or {}), _FROM: f"{field.type} {smallest}"}
     narrow = pa.array((values - smallest).astype(width))
     return pa.field(field.name, narrow.type, field.nullable, facts), narrow

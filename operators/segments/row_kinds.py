@@ -1,4 +1,4 @@
-"""Kinds of rows: rows of a segment that answer all filters alike and came under the same plan version.
+"""Kinds of rows: rows of a segment with equal answers to all filters and the same plan version.
 
     epoch  _l0          kinds, with live places 0b11         codes
       7    0b101        ((7, 0b01), (7, 0b11), (8, 0b01))      0
@@ -6,8 +6,8 @@
       7    0b001                                               0
       8    0b101                                               2
 
-What a row may serve follows from its kind, its event time and the plan. So a new plan version decides on a
-few kinds, and what is known of each row stays as it is: which rows are alike does not depend on the queries.
+The queries that a row may serve follow from its kind, its event time and the plan. So a new plan version
+decides about a few kinds, and the codes of the rows stay valid, because they do not depend on the queries.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ Kind = tuple[int, ...]
 
 @dataclass(slots=True, eq=False)
 class RowKinds:
-    """Kinds of a segment's rows, as found last.
+    """Kinds of a segment's rows, as last computed.
 
     Attributes:
         lives: Live places of each lineage word; None before the first look.
         codes: Kind of each row, int64[n], or uint8[n] if there are few kinds; None if all rows have one kind.
-        kinds: The kinds that occur; one of version 0 without rows.
+        kinds: The kinds that occur; one kind of version 0 if there are no rows.
     """
 
     lives: tuple[int, ...] | None = None
@@ -38,13 +38,13 @@ class RowKinds:
     kinds: tuple[Kind, ...] = ()
 
     def tells(self, lives: tuple[int, ...]) -> bool:
-        """Return whether rows are told apart by these live places already."""
+        """Return whether the kinds already distinguish rows by these live places."""
         return self.lives is not None and not any(
             live & ~before for live, before in zip(lives, self.lives, strict=True)
         )
 
     def tell_apart(self, lives: tuple[int, ...], epochs: int | Int64s, words: Mapping[int, Words]) -> None:
-        """Find out which rows are alike.
+        """Compute the kind of each row.
 
         Args:
             lives: Live places of each lineage word, as bits.
@@ -60,7 +60,7 @@ class RowKinds:
 
 
 def _by_epoch(epochs: int | Int64s) -> tuple[Int64s | None, tuple[Kind, ...]]:
-    """Tell rows apart by the plan versions under which they were processed, ascending."""
+    """Divide rows by the plan versions under which they were processed, ascending."""
     if isinstance(epochs, int):
         return None, ((epochs,),)
     distinct, inverse = np.unique(epochs, return_inverse=True)
@@ -71,7 +71,7 @@ def _by_epoch(epochs: int | Int64s) -> tuple[Int64s | None, tuple[Kind, ...]]:
 def _alike(values: Words, live: int) -> tuple[Codes | None, tuple[int, ...]]:
     """Number the values that rows have in the live places of a word; no codes if it is one value."""
     codes, distinct = numbered(values, live)
-    # They are kept as long as the segment, and looked up in no order.
+    # The codes are kept as long as the segment, and looked up in no order.
     narrow = codes.astype(np.uint8) if len(distinct) <= 1 << 8 else codes
     return narrow if len(distinct) > 1 else None, tuple(distinct.tolist()) or (0,)
 
@@ -79,7 +79,7 @@ def _alike(values: Words, live: int) -> tuple[Codes | None, tuple[int, ...]]:
 def _combined(
     codes: Codes | None, kinds: tuple[Kind, ...], more: Codes | None, values: tuple[int, ...]
 ) -> tuple[Codes | None, tuple[Kind, ...]]:
-    """Tell the rows of each kind apart by one more word."""
+    """Divide the rows of each kind by one more word."""
     if more is None:
         return codes, tuple((*kind, values[0]) for kind in kinds)
     if codes is None:

@@ -5,17 +5,17 @@
      3     ..                            sorted by (_key, _pos)
      8     ..
 
-``_epoch`` is the plan version under which a row was processed; while it is the same for all rows it stays in
-the metadata. ``_l<word>`` are the lineage words, 64 places each; ``filters`` in the metadata says which
-filter stands in which place:
+``_epoch`` is the plan version under which a row was processed; if it is the same for all rows, only the
+metadata has it. ``_l<word>`` are the lineage words, 64 places each; ``filters`` in the metadata says which
+filter has which place:
 
-    filters  (4, 17, 90)      _l0 = 0b101: passes 4 and 90, fails 17, of all others nothing is known
+    filters  (4, 17, 90)      _l0 = 0b101: passes 4 and 90, fails 17; other filters are unknown
 
-A filter's number (``PlannedFilter.bit``) is given once and grows forever; places are given again with every
-plan version, densely, and mean nothing outside their segment. So the bits of filters that have gone are used
-again at once, and no row can pass a filter that it never met: neither resting, nor backfilled, nor replayed
-does a word part from the numbers it was written with. A row's words grow with the filters in force, not with
-those that ever were.
+A filter's number (``PlannedFilter.bit``) is given once, and numbers only grow. Places are given again with
+every plan version, without gaps, and are valid only inside their segment. So the places of departed filters
+are reused at once, and no row can seem to pass a filter that was never evaluated on it: the words of stored,
+backfilled and replayed rows stay together with the numbers they were written with. A row's words grow with
+the filters in force, not with all filters that ever existed.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ WORD_BITS = 64
 COLUMN = "c."
 #: Event time of rows whose ``_ts`` is another clock (``operators.ranks.clocked_rows``).
 TIME = "_time"
-#: Version of the encoding, kept in every segment. In 1 a filter's number was its place, in 2 keys, times and
-#: positions were 64 bits wide.
+#: Version of the encoding, stored in every segment. In 1 a filter's place was its number; in 2 keys, times
+#: and positions were 64 bits wide.
 FORMAT = 3
 
 
 @dataclass(frozen=True, slots=True)
 class ArrivedFile:
-    """A file in which rows came from PACK, in the stored form of a segment (``segments.segment_files``).
+    """A file in which rows arrived from PACK, in the stored form of a segment (``segments.segment_files``).
 
     Attributes:
         name: Its name.
@@ -66,7 +66,7 @@ class Origin:
 
     Attributes:
         segment: A stored segment or a view.
-        index: int64[n], ascending, which rows of it; None for all of them.
+        index: int64[n], ascending, rows of that segment; None for all of them.
         relabelled: Whether only their lineage has changed.
     """
 
@@ -75,7 +75,7 @@ class Origin:
     relabelled: bool
 
     def picked(self, index: Int64s) -> Origin:
-        """Return where those rows come from that a segment of this origin has at an index."""
+        """Return the origin of the rows at an index of a segment with this origin."""
         return Origin(self.segment, index if self.index is None else self.index[index], self.relabelled)
 
 
@@ -86,10 +86,10 @@ class Segment:
     Attributes:
         rows: The columns, as pictured above.
         key: int64[n], ascending.
-        ts: int64[n], event time, µs UTC; with windows of rows another clock.
+        ts: int64[n], event time, µs UTC; in a family with windows of rows another clock.
         times: int64[n], event time, µs UTC.
         pos: int64[n], position in the source.
-        epoch: Plan version of all rows, or None where rows carry their own (``_epoch``).
+        epoch: Plan version of all rows, or None if rows carry their own (``_epoch``).
         filters: Numbers of the filters that were evaluated on these rows, by their place in the words.
         t_min: Smallest event time (0 without rows).
         t_max: Largest event time (0 without rows).
@@ -97,13 +97,13 @@ class Segment:
         epoch_max: Largest plan version of a row.
         columns: Names of the stream columns kept.
         id: Stored id (``operators.segments.view_names``); empty until it is stored.
-        values: Stored id and length of every stored value that it is made of, its rows' first; and of the
-            filter of its keys if there is one (``operators.lazy``).
-        stored_rows: Number of rows in the first of these, of which a view has some; 0 until it is stored.
+        values: Stored id and length of every stored value that it is made of, first that of its rows; also of
+            the filter of its keys if there is one (``operators.lazy``).
+        stored_rows: Number of rows in the first value, of which a view has some; 0 until it is stored.
         origin: Stored rows of which these are a part; None if there are none, and once it is stored.
-        arrived: File that has these very rows already; None if there is none, and once it is stored.
-        alike: Which rows answer filters alike, as far as anybody asked.
-        cells: Indexes of the rows by cell, by the number of cells; those that were asked for.
+        arrived: File that already has exactly these rows; None if there is none, and once it is stored.
+        alike: Kinds of the rows, as far as they were needed.
+        cells: Indexes of the rows by cell, by the number of cells, as far as they were needed.
     """
 
     rows: pa.RecordBatch
@@ -146,12 +146,12 @@ class Segment:
 
     @property
     def known_bits(self) -> frozenset[int]:
-        """Lineage bits evaluated on these rows: a missing one must not be taken for a failed one."""
+        """Lineage bits evaluated on these rows: a missing bit must not be taken for a failed filter."""
         return frozenset(self.filters)
 
     @property
     def stored_bytes(self) -> int:
-        """Length of the stored rows, of a view its share; 0 until it is stored."""
+        """Length of the stored rows, for a view its share; 0 until it is stored."""
         return round(self.values[0][1] * len(self) / max(self.stored_rows, 1)) if self.values else 0
 
     @property
@@ -166,12 +166,12 @@ class Segment:
 
     @property
     def bloom(self) -> tuple[str, int] | None:
-        """Stored id and length of the filter of the keys of its stored rows; None without one."""
+        """Stored id and length of the filter of the keys of its stored rows; None if there is none."""
         last = self.values[-1] if len(self.values) > 1 else None
         return last if last is not None and last[0] == bloom_id(self.id) else None
 
     def probed(self, keys: Int64s) -> Segment | None:
-        """Return the rows that males look through; None if none of them can have a partner.
+        """Return the rows that males search; None if none of them can have a partner.
 
         Args:
             keys: int64[n], n > 0, ascending, keys of the males.
@@ -193,7 +193,7 @@ class Segment:
         return values
 
     def kinds(self, lives: tuple[int, ...]) -> RowKinds:
-        """Return which rows are alike, told apart by the live places at least; what is found is kept.
+        """Return the kinds of rows, distinguished at least by the live places; the result is kept.
 
         Args:
             lives: Live places of each lineage word, as bits.
@@ -205,7 +205,7 @@ class Segment:
         return self.alike
 
     def has_bit(self, bit: int) -> Bools:
-        """Tell which rows pass the filter of that lineage bit, bool[n]; none where it was not evaluated."""
+        """Tell which rows pass the filter of a lineage bit, bool[n]; none if it was not evaluated."""
         if bit not in self.filters:
             return np.zeros(len(self), dtype=np.bool_)
         word, place = divmod(self.filters.index(bit), WORD_BITS)
@@ -220,19 +220,19 @@ class Segment:
         return found
 
     def column(self, name: str) -> pa.Array | None:
-        """Return a kept stream column, or None where it was not kept."""
+        """Return a kept stream column, or None if it was not kept."""
         full = COLUMN + name
         return self.rows.column(full) if full in self.rows.schema.names else None
 
     def filter(self, keep: Bools) -> Segment:
-        """Return the rows where ``keep`` holds, as a segment not stored yet."""
+        """Return the rows for which ``keep`` is true, as a segment not stored yet."""
         return self.take(np.flatnonzero(keep))
 
     def cut(self, t_start: int, t_end: int) -> Segment:
         """Return the rows with ``t_start <= T < t_end``.
 
         The cut of a stored segment is a view of it: a split at a slice boundary writes nothing, and the
-        stored bytes go when the last view of them has gone.
+        stored bytes are removed with the last view of them.
         """
         part = self.filter((self.ts >= t_start) & (self.ts < t_end))
         return part.stored_as_view(cut_name(self.id, t_start, t_end)) if self.id else part
@@ -254,20 +254,20 @@ class Segment:
         return self.with_lineage((*self.filters, bit), words)
 
     def knowing(self, bits: Collection[int]) -> Segment:
-        """Return the same rows without the bits of all other filters."""
+        """Return the same rows with only the bits of these filters."""
         return self.placed(tuple(bit for bit in self.filters if bit in bits))
 
     def slimmed(self, live: Collection[int]) -> Segment:
-        """Return the same rows with dead filters forgotten, if that makes them narrower."""
+        """Return the same rows without dead filters, if that makes them narrower."""
         known = sum(bit in live for bit in self.filters)
         return self.knowing(live) if _words(known) < _words(len(self.filters)) else self
 
     def placed(self, filters: tuple[int, ...]) -> Segment:
-        """Return the same rows with these filters, all of them known, in this order, and no others."""
+        """Return the same rows with exactly these filters, all of them known, in this order."""
         if filters == self.filters:
             return self
         places = {bit: place for place, bit in enumerate(self.filters)}
-        # Filters that move together, from one word to another and equally far, move at once.
+        # Filters that move from one word to another by the same distance are moved together.
         moves: dict[tuple[int, int, int], int] = {}
         for new, bit in enumerate(filters):
             (from_word, from_place), (to_word, to_place) = (divmod(p, WORD_BITS) for p in (places[bit], new))
@@ -302,7 +302,7 @@ class Segment:
         )
 
     def stored_as(self, segment_id: str, stored_bytes: int) -> Segment:
-        """Return the same segment under the name and with the length of a stored value of its own."""
+        """Return the same segment under the name and with the length of its own stored value."""
         values = ((segment_id, stored_bytes),)
         return self._with(id=segment_id, values=values, stored_rows=len(self), origin=None, arrived=None)
 
@@ -311,7 +311,7 @@ class Segment:
 
         Args:
             segment_id: The name.
-            patch: Stored id and length of the patch that it names besides what its origin is made of.
+            patch: Stored id and length of the patch that it names, in addition to the values of its origin.
         """
         assert self.origin is not None, "only stored rows can be viewed"
         lengths = dict(self.origin.segment.values)
@@ -325,11 +325,11 @@ class Segment:
         )
 
     def with_bloom(self, length: int) -> Segment:
-        """Return the same stored segment, whose keys have a filter of so many bytes."""
+        """Return the same stored segment, with a filter of its keys of this many bytes."""
         return self._with(values=(*self.values, (bloom_id(self.id), length)))
 
     def _with(self, **given: object) -> Segment:
-        """Return a segment with the same keys, times and versions that differs in the fields given."""
+        """Return a segment with the same keys, times and versions, and new values of the given fields."""
         # Not made again: finding the first and last times again would cost as much as a state write.
         other = object.__new__(Segment)
         for name in Segment.__slots__:
@@ -349,7 +349,7 @@ class Segment:
             segment_id: Its stored id.
 
         Raises:
-            CorruptSegment: If it is not a segment, or of an unknown format.
+            CorruptSegment: It is not a segment, or has an unknown format.
         """
         try:
             rows = decode_rows(data)
@@ -364,15 +364,15 @@ class Segment:
 
 
 def labelled(rows: pa.RecordBatch, epoch: int | None, filters: tuple[int, ...]) -> pa.RecordBatch:
-    """Return rows as the stored form of a segment has them, with format, epoch and filters as metadata."""
+    """Return rows in the stored form of a segment, with format, epoch and filters as metadata."""
     return rows.replace_schema_metadata(_label(epoch, filters))
 
 
 def unlabelled(rows: pa.RecordBatch, name: str, epoch: int, filters: tuple[int, ...]) -> pa.RecordBatch:
-    """Return the rows of a file that was ``labelled`` so.
+    """Return the rows of a file that was ``labelled`` in this way.
 
     Raises:
-        CorruptSegment: It was labelled otherwise: linked to a slice it would answer other filters.
+        CorruptSegment: It has another label: linked to a slice, its rows would answer other filters.
     """
     if rows.schema.metadata != {key.encode(): text.encode() for key, text in _label(epoch, filters).items()}:
         raise CorruptSegment(
@@ -387,9 +387,9 @@ def _label(epoch: int | None, filters: tuple[int, ...]) -> dict[str, str]:
 
 
 def _taken(rows: pa.RecordBatch, index: Int64s) -> pa.RecordBatch:
-    """Return the rows at an ascending index, where numpy takes 64-bit numbers twice as fast as Arrow does.
+    """Return the rows at an ascending index; numpy takes 64-bit numbers twice as fast as Arrow does.
 
-    In any other order Arrow is the faster one.
+    For an index in any other order Arrow is faster.
     """
     where = pa.array(index)
     columns = [
@@ -399,14 +399,14 @@ def _taken(rows: pa.RecordBatch, index: Int64s) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=rows.schema)
 
 
-# Segments have few sets of columns; each is one object, whose hash is computed once.
+# Segments have few distinct sets of columns; each is one object, whose hash is computed once.
 @lru_cache(maxsize=1 << 10)
 def _columns(names: tuple[str, ...]) -> frozenset[str]:
     return frozenset(name[len(COLUMN) :] for name in names if name.startswith(COLUMN))
 
 
 def _words(filters: int) -> int:
-    """Return the number of lineage words of so many filters."""
+    """Return the number of lineage words for this many filters."""
     return -(-filters // WORD_BITS)
 
 

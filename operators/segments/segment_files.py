@@ -1,22 +1,23 @@
 """Stored values of the buckets as files: segments, patches and plans, written once under their ids.
 
-    checkpoint/segments/<id>              whole or not at all; never rewritten with other bytes
-                       /rows.<batch>...   rows on their way from PACK, as a segment is stored
+    checkpoint/segments/<id>              written completely or not at all; never rewritten with other bytes
+                       /rows.<batch>...   rows in transit from PACK, in the stored form of a segment
 
     | value | "SLC1" | CRC-32C of the value | length of the value |      the seal, checked on each read
 
-The manifest in the state store names them, so a value counts once a manifest that names it is committed.
-What a batch no longer needs stays for two batches: a replay of the batch, or of the one before, starts from
-the manifests before (``service.recovery.checkpoint``). Every process maps the same file, so what one
-worker wrote another one reads without a copy.
+The manifest in the state store names them, so a value is valid once a manifest that names it is committed.
+A value that a batch no longer needs stays for two batches: a replay of the batch, or of the one before,
+starts from earlier manifests (``service.recovery.checkpoint``). Every process maps the same file, so a worker
+reads values of another worker without a copy.
 
-In the state store itself each megabyte went through a socket, a pickle and several copies in the JVM, some
-8 ms each (many-keys, 2 cores).
+In the state store itself, each megabyte went through a socket, a pickle and several copies in the JVM, at
+some 8 ms each (many-keys, 2 cores).
 
-Rows take the same way from PACK to CHAIN where both run on one machine: through Spark they are copied some
-twelve times, by sockets, Arrow, shuffle and sort. And mostly rows that came in a file are a segment as they
-are: then it gets the segment's id for a second name, and nothing is written. The first name goes with what
-else the batch drops; what a crash leaves of these names is swept, for a replayed batch writes them again.
+Rows are sent from PACK to CHAIN in the same way if both run on one machine: through Spark they are copied
+some twelve times, by sockets, Arrow, shuffle and sort. Usually the rows of a file are a complete segment:
+then the file gets the segment's id as a second name, and nothing is written. The first name is removed with
+the other values that the batch drops; names left by a crash are swept, because a replayed batch writes them
+again.
 """
 
 from __future__ import annotations
@@ -50,10 +51,10 @@ from operators.storage.folder import (
 )
 from operators.storage.writeback import begin_writeback
 
-#: What names of rows on their way begin with; those of stored values begin with the checkpoint's id.
+#: Prefix of the names of rows in transit; names of stored values begin with the checkpoint's id.
 _ARRIVING = "rows."
 
-#: What names of stored values begin with: the checkpoint's id and the number of the bucket.
+#: Beginning of the names of stored values: the checkpoint's id and the number of the bucket.
 _STORED = re.compile(r"[0-9a-f]{12}\.\d+\.")
 
 _MAGIC = b"SLC1"
@@ -62,7 +63,7 @@ _SEAL = struct.Struct("<4sIQ")
 
 @dataclass(frozen=True, slots=True)
 class Fence:
-    """The epoch of the one engine whose workers may write, in a file beside what they write.
+    """The epoch of the one engine whose workers may write, in a file beside the values.
 
     Attributes:
         path: The file.
@@ -73,7 +74,7 @@ class Fence:
     epoch: int
 
     def announce(self) -> None:
-        """Let the workers of this epoch write, and no others."""
+        """Allow only the workers of this epoch to write."""
         partial = self.path.with_name(f".{self.path.name}.{uuid.uuid4().hex[:8]}")
         partial.write_text(str(self.epoch), encoding="utf-8")
         partial.replace(self.path)
@@ -98,8 +99,8 @@ class SegmentFiles:
 
     Attributes:
         directory: Folder of the files, one for all workers of the job.
-        fence: Looked at before anything is written or removed; None where nobody else can write.
-        sealed: Whether every file has a seal; those of an older version have none.
+        fence: Checked before anything is written or removed; None if no other process can write.
+        sealed: Whether every file has a seal; files of an older version have none.
     """
 
     directory: Folder
@@ -107,24 +108,24 @@ class SegmentFiles:
     sealed: bool = True
 
     def write(self, stored_id: str, data: bytes) -> None:
-        """Write a value; again, for a replayed batch, it is the same one.
+        """Write a value; a replayed batch writes the same value again.
 
         Raises:
-            OSError: It cannot be written; then there is no such value.
+            OSError: It cannot be written; then the value does not exist.
         """
         with self._whole(stored_id) as partial, partial.open("wb") as file:
             file.write(data)
             file.write(_SEAL.pack(_MAGIC, google_crc32c.value(data), len(data)))
 
     def send(self, batch: int, order: int, bucket: int, part: int, rows: pa.RecordBatch) -> ArrivedFile:
-        """Write rows that go to a bucket; a replayed batch sends the same ones.
+        """Write rows that are sent to a bucket; a replayed batch sends the same rows.
 
         Args:
             batch: Number of the batch.
             order: Number of the partition in the batch.
             bucket: Number of the bucket.
             part: Number of the family side among those of the partition.
-            rows: What is written, ``labelled`` as a segment.
+            rows: The rows, ``labelled`` as a segment.
 
         Raises:
             OSError: They cannot be written.
@@ -141,10 +142,10 @@ class SegmentFiles:
         return ArrivedFile(name, size)
 
     def link(self, arrived: ArrivedFile, stored_id: str) -> None:
-        """Make the rows that came in a file a value; again, for a replayed batch, it is the same one.
+        """Make the rows of an arrived file a value; a replayed batch makes the same value again.
 
         Raises:
-            OSError: There is no such file, or it cannot be done.
+            OSError: There is no such file, or it cannot be linked or copied.
         """
         self._check_fence()
         source, target = self.directory / arrived.name, self.directory / stored_id
@@ -152,7 +153,7 @@ class SegmentFiles:
             target.unlink(missing_ok=True)
             target.hardlink_to(source)
         except OSError:
-            # Not every file system gives a file two names.
+            # Not every file system supports two names for a file.
             with self._whole(stored_id) as partial:
                 shutil.copyfile(source, partial)
 
@@ -160,7 +161,7 @@ class SegmentFiles:
         """Return the bytes of a value, mapped.
 
         Raises:
-            CorruptSegment: There is no such file, it cannot be mapped, or it is not what was written.
+            CorruptSegment: There is no such file, it cannot be mapped, or its bytes have changed.
         """
         try:
             if not stored_id.startswith(_ARRIVING):
@@ -181,10 +182,10 @@ class SegmentFiles:
         return value
 
     def publish(self, stored_ids: Collection[str]) -> None:
-        """Make values that were written here those of all workers, before a manifest names them.
+        """Make values that were written here available to all workers, before a manifest names them.
 
         Raises:
-            StorageDown: The object store does not take one.
+            StorageDown: The object store does not accept a value.
         """
         publish(self.directory, stored_ids)
 
@@ -192,19 +193,19 @@ class SegmentFiles:
         """Remove values that no valid manifest names; a value that does not exist is skipped."""
         self._check_fence()
         stored_ids = list(stored_ids)
-        # Rows on their way are files of this machine, whatever the folder is.
+        # Rows in transit are files of this machine, wherever the folder is.
         remove(directory_here(self.directory), (name for name in stored_ids if name.startswith(_ARRIVING)))
         remove(self.directory, (name for name in stored_ids if not name.startswith(_ARRIVING)))
 
     def sizes(self) -> dict[str, int]:
-        """Return the bytes of all values by id, those of rows on their way left out."""
+        """Return the bytes of all values by id, without rows in transit."""
         found = contents(self.directory).items()
         return {name: size - _SEAL.size for name, size in found if not name.startswith(_ARRIVING)}
 
     def sweep(self, checkpoint_id: str) -> None:
-        """Remove what writers that died left half written or on its way, while nothing writes.
+        """Remove values that crashed writers left half written or in transit, while no process writes.
 
-        So go the values of checkpoints that were given up, which no manifest names any more.
+        Values of abandoned checkpoints, which no manifest names any more, are removed, too.
 
         Args:
             checkpoint_id: Id of the checkpoint whose values stay.
@@ -219,17 +220,17 @@ class SegmentFiles:
 
     @contextmanager
     def _whole(self, name: str) -> Iterator[Path]:
-        """Give a path to write to, which gets its name once it is written."""
+        """Yield a path to write to; the file gets its name once it is written completely."""
         self._check_fence()
         prepare(self.directory)
-        # Of two machines that share the directory, and of two processes of one id.
+        # Two machines may share the directory, and two processes may have one id.
         partial = self.directory / f".{name}.{socket.gethostname()}.{os.getpid()}.{uuid.uuid4().hex[:8]}"
         try:
             yield partial
             begin_writeback(partial)
             partial.replace(self.directory / name)
         except OSError:
-            # A disk that is full should not stay so for a file that nobody can use.
+            # A full disk should not stay full because of a file that is of no use.
             partial.unlink(missing_ok=True)
             raise
 

@@ -1,4 +1,4 @@
-"""Views: what the names of ``operators.segments.view_names`` stand for, made of what is stored."""
+"""Views: segments for the names of ``operators.segments.view_names``, made from stored values."""
 
 from __future__ import annotations
 

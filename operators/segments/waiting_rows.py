@@ -8,7 +8,7 @@ from typing import Final
 from operators.segments.merge import concat, mergeable
 from operators.segments.segment import Segment
 
-#: Number of waiting segments at which they are merged, except those that hold most of the rows.
+#: Number of waiting segments at which they are merged, except segments that hold most of the rows.
 _MOST_WAITING: Final = 8
 
 
@@ -46,7 +46,7 @@ class WaitingRows:
         return going
 
     def merge(self) -> None:
-        """Merge small segments where there are many."""
+        """Merge small segments if there are many."""
         if len(self.segments) < _MOST_WAITING:
             return
         half = self.rows // 2

@@ -1,13 +1,13 @@
-"""Candidate pairs of one side of a join, gathered over all of its segments before any is looked at closer.
+"""Candidate pairs of one side of a join, gathered over all of its segments before any is examined further.
 
     slices of a          slice 1              slice 2
     segments          s1      s2      s3      s4      s5
     candidates     [ ......|.......|.......|.......|...... ]   one run per segment, in order
     males of b     [ ..................................... ]   rows of one segment throughout
 
-A pair is found segment by segment, but its queries, its residuals and its columns are worked out for all
-candidates at once: a call of numpy or Arrow costs some 10 µs however few rows it has. Measured on
-three queries of the State-Slice paper (§7.2): 102-260 ms a batch segment by segment, 32-50 ms gathered.
+Pairs are found segment by segment, but their queries, residuals and columns are computed for all candidates
+together: a call of numpy or Arrow costs some 10 µs however few rows it has. Measured on three queries of the
+State-Slice paper (§7.2): 102-260 ms per batch segment by segment, 32-50 ms gathered.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from operators.slices.overlaps import Doubles, overlapping_pairs
 
 _Array = TypeVar("_Array", Int64s, Codes)
 
-#: Candidate pairs expanded at once; bounds memory when one key has very many rows.
+#: Candidate pairs expanded together; bounds memory if one key has very many rows.
 MAX_PAIRS_AT_ONCE = 2_000_000
-#: Room for so many pairs whatever the rows, since each chunk of pairs costs some 0.1 ms: with 4 keys and
-#: batches of 100 rows a batch took 169 ms in chunks of as many pairs as rows, and takes 30 ms.
+#: Minimum number of pairs in a chunk, since each chunk costs some 0.1 ms: with 4 keys and batches of 100
+#: rows, a batch took 169 ms in chunks of as many pairs as rows, and takes 30 ms.
 MIN_PAIRS_AT_ONCE = 1 << 15
-#: A gallop of a male past so many rows takes about as long as asking the filter for each of them.
+#: A gallop of a male past this many rows takes about as long as testing each of them with the filter.
 FILTERED_PER_MALE = 16
-#: Part of the numbers in a sum that rounding may be off by: a few units in the last place of a double.
+#: Maximum relative rounding error of a sum: a few units in the last place of a double.
 _ROUNDED = 2.0**-50
 
 
@@ -73,7 +73,7 @@ class CandidateSide:
         return self.gathered(_times)
 
     def gathered(self, values: Callable[[Segment], Int64s]) -> Int64s:
-        """Return the values that the segments have for the rows, int64[n]."""
+        """Return a value of each row, int64[n], given a function that returns the values of a segment."""
         return _joined([values(run.rows)[run.index] for run in self.runs])
 
     def pos(self) -> Int64s:
@@ -87,7 +87,7 @@ class CandidateSide:
     def classes(self) -> RowClasses:
         """Return the classes of the rows, n of them, under one numbering."""
         numbers: dict[int, int] = {}
-        # Most segments have the same classes, in the same order: then there is nothing to renumber.
+        # Most segments have the same classes in the same order, and then need no renumbering.
         renumbered: dict[tuple[int, ...], Int64s | None] = {}
         codes: list[Codes] = []
         for run in self.runs:
@@ -104,7 +104,7 @@ class CandidateSide:
         return RowClasses(_joined(codes) if len(numbers) > 1 else None, tuple(numbers))
 
     def select(self, keep: Bools) -> CandidateSide:
-        """Return the side of the pairs where ``keep``, bool[n], holds."""
+        """Return the side of the pairs for which ``keep``, bool[n], is true."""
         runs, start = [], 0
         for run in self.runs:
             kept = run.index[keep[start : start + len(run.index)]]
@@ -124,12 +124,12 @@ class CandidateSide:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Candidates:
-    """Candidate pairs: of equal int64 key, and not too far apart for the largest windows.
+    """Candidate pairs: pairs of equal int64 key that are not too far apart for the largest windows.
 
     Attributes:
         females: Rows of the slices.
         males: Rows that probed them.
-        slices: Number of the slice that each run of ``females`` lies in.
+        slices: Number of the slice that has each run of ``females``.
     """
 
     females: CandidateSide
@@ -137,7 +137,7 @@ class Candidates:
     slices: tuple[int, ...]
 
     def per_slice(self, chosen: Int64s) -> Iterator[tuple[int, int]]:
-        """Yield the number of a slice and how many of the candidates chosen lie in it, run by run.
+        """Yield the number of a slice and how many of the chosen candidates it has, run by run.
 
         Args:
             chosen: int64[m], ascending, numbers of candidates.
@@ -172,18 +172,18 @@ class Probing:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ranges:
-    """Ranges of n rows, of which those of a pair overlap; one side's are points.
+    """Ranges of n rows; the ranges of a pair overlap, and the ranges of one side are points.
 
     Attributes:
-        low: float64[n], where they begin.
-        high: float64[n], where they end, inclusive; below ``low`` where a row has no range.
+        low: float64[n], begins of the ranges.
+        high: float64[n], ends, inclusive; below ``low`` if a row has no range.
     """
 
     low: Doubles
     high: Doubles
 
     def take(self, rows: Int64s) -> Ranges:
-        """Return those of some rows."""
+        """Return the ranges of some rows."""
         return Ranges(self.low[rows], self.high[rows])
 
 
@@ -200,7 +200,7 @@ class BandProbe:
     layouts: Mapping[str, SideLayout]
 
     def ranges(self, side: str, rows: Segment) -> Ranges:
-        """Return the ranges of rows of a side, never too narrow for what DuckDB compares."""
+        """Return the ranges of rows of a side, never narrower than those that DuckDB compares."""
         if side == self.band.side:
             low, high = self._ends(side, rows, Bound(self.band.column))
             return Ranges(low, high)
@@ -212,15 +212,15 @@ class BandProbe:
         return Ranges(low, high)
 
     def _ends(self, side: str, rows: Segment, bound: Bound) -> tuple[Doubles, Doubles]:
-        """Return the least and the greatest that a column with an offset may be; +inf and -inf for NULL."""
+        """Return the least and greatest possible values of a column plus an offset; +inf, -inf for NULL."""
         layout = self.layouts[side]
         column, kind = layout.read(rows, bound.column), layout.types[bound.column]
         null = column.is_null().to_numpy(zero_copy_only=False)
         if kind in ("date", "timestamp"):
             column = column.cast(pa.int32() if kind == "date" else pa.int64())
         value = pc.fill_null(column.cast(pa.float64(), safe=False), 0.0).to_numpy(zero_copy_only=False)
-        # NaN is greater than any number, as DuckDB has it. Integers become doubles in their order; sums and
-        # decimals are rounded, here and in DuckDB.
+        # NaN is greater than any number, as in DuckDB. Conversion of integers to doubles keeps their order;
+        # sums and decimals are rounded, here and in DuckDB.
         value = np.where(np.isnan(value), np.inf, value)
         exact = bound.offset == 0 and not kind.startswith("decimal")
         pad = 0.0 if exact else (np.abs(value) + abs(bound.offset)) * _ROUNDED
@@ -350,18 +350,18 @@ def find_candidates(
     """Find the candidate pairs between segments and the males that reach them.
 
     Args:
-        segments: Segments of the slices of a side, in the order in which the males come by.
+        segments: Segments of the slices of a side, in the order in which males pass them.
         males: Probing rows of the opposite stream.
         classes: Classes of the males.
-        reach: How far apart candidates may be.
-        touched: int64[slices], counted on by the pairs of equal key, or in the band, in each slice, near or
-            far in time.
+        reach: Largest distances between candidates.
+        touched: int64[slices], increased by the pairs of equal key, or in the band, in each slice, whatever
+            their distance in time.
         side: Side of the segments.
         band: Finds pairs by a band instead of a key.
 
     Yields:
-        Candidates of all segments; in several pieces when there are more than fit at once. A piece is to be
-        used before the next is asked for.
+        Candidates of all segments; in several pieces if there are more than fit into one. Use a piece before
+        requesting the next.
     """
     held = sum(len(probing.rows) for probing in segments)
     size = min(MAX_PAIRS_AT_ONCE, max(MIN_PAIRS_AT_ONCE, held + len(males)))
@@ -400,14 +400,14 @@ def find_candidates(
 
 
 def _with_partners(probing: Probing, wanted: Words | None) -> tuple[Int64s, Int64s, Int64s | None]:
-    """Return keys and event times of a segment, of those rows that males may meet where these are few.
+    """Return keys and event times of a segment; only of rows that males may meet, if these are few.
 
     Args:
         probing: The segment.
         wanted: Filter of the keys of all males.
 
     Returns:
-        int64[m] and int64[m], and of which rows they are, int64[m]; None: of all.
+        int64[m] and int64[m], and the places of these rows, int64[m]; None if they are all rows.
     """
     keys, times = probing.rows.key, probing.rows.ts
     if wanted is None or len(keys) > FILTERED_PER_MALE * len(probing.keys):

@@ -1,13 +1,13 @@
-"""The inner loop of a probe without a key: pairs of overlapping ranges, near enough in time, compiled.
+"""The compiled inner loop of a probe without a key: pairs of overlapping ranges, near enough in time.
 
-One side's ranges are points and the other's are those that a band lets them lie in, whichever of them rests:
+The ranges of one side are points; those of the other are its bands. Either side may be the stored one:
 
     females      [----]        *        a point is a range of no length
-    males         |--*------------|     in the order of their beginnings; the longest is so long
-                  from                  a female looks at those that begin no earlier than that
-                  to                    length before she does, and not behind her end
+    males         |--*------------|     in the order of their begins; ``longest`` bounds their length
+                  from                  a female looks at males that begin at most ``longest``
+                  to                    before she begins, and not after she ends
 
-The males of a batch are few against the females that rest, so it is they who are sorted, batch by batch.
+The males of a batch are few compared with the stored females, so the males are sorted, batch by batch.
 """
 
 from __future__ import annotations
@@ -55,17 +55,17 @@ def overlapping_pairs(
         male_low: float64[m], ascending, beginnings of the males' ranges.
         male_high: float64[m], their ends, inclusive.
         male_ts: int64[m], event times, µs.
-        male: int64[m], which row each male is.
+        male: int64[m], row number of each male.
         longest: No range of a male is longer.
-        behind_us: How far a female may lie behind a male.
-        ahead_us: How far she may lie ahead of him.
-        state: int64[4], all 0 at first; updated. Female row to go on with, 1 + male that is next for her if
-            she has begun, nothing, and the overlapping pairs so far, near or far.
+        behind_us: How far a female may be behind a male.
+        ahead_us: How far a female may be ahead of a male.
+        state: int64[4], all 0 at first; updated. Next female row, 1 + her next male if she has begun, an
+            unused number, and the overlapping pairs so far, near or far.
         female_rows: int64[size], filled with i.
         male_rows: int64[size], filled with ``male[j]``.
 
     Returns:
-        Number of pairs written; less than ``size`` only when there are no more.
+        Number of pairs written; less than ``size`` only if there are no more.
     """
     count, size, males = 0, len(female_rows), len(male)
     i, begun = state[0], state[1]
@@ -73,7 +73,7 @@ def overlapping_pairs(
         low, high = female_low[i], female_high[i]
         j = begun - 1
         if not begun:
-            # The first male that begins behind this: what begins before it ends before her beginning.
+            # The first male that begins after this; males that begin earlier end before she begins.
             start = np.nextafter(low - longest, -np.inf)
             first, end = -1, males
             while end - first > 1:

@@ -1,22 +1,22 @@
 """Sliced window joins (State-Slice, VLDB 2006, §4).
 
-A slice [w_start, w_end) of a holds the rows of a that far behind b's watermark:
+A slice [w_start, w_end) of a holds the rows of a at that distance behind b's watermark:
 
       b's watermark                     wm - w_1            wm - w_2
           |  slice 1 [0, w_1)              | slice 2 [w_1, w_2) |  purged
     ------+--------------------------------+--------------------+---------> older
 
 An arriving male of b cross-purges, probes, then propagates to the next slice; a female of a is inserted into
-slice 1. Out of order a row rests in slice 1 until the opposite watermark has passed it by w_1, so the slice
-that holds a row tells a lower bound of its distance to every row still to come: rows of slice i have been
-passed by w_(i-1). That bound, not an answer, is what the slice's filter rests on.
+slice 1. A row that arrives out of order stays in slice 1 until the opposite watermark has passed it by w_1.
+So the slice of a row gives a lower bound of its distance to every later row: the watermark has passed rows of
+slice i by w_(i-1). The slice's filter relies on that bound, and results never do.
 
-Invariant: a row rests in exactly one slice of its chain, so no pair is made twice.
+Invariant: a row is in exactly one slice of its chain, so no pair is made twice.
 
 Source: Definitions 1 to 3, Lemma 1, Figure 9. A row leaves at a distance of w_end, as in the definitions;
 Figure 9 prints "> W^end". We differ: rows move by segment. A segment whose span is below the slack moves as a
 whole, a wider one is split. A *lazy* boundary (``FamilyPlan.lazy_ends``) is one at which the filters stop
-neither a row nor a male: a segment is not split there, but passes when all of it may.
+neither a row nor a male: a segment is not split there, but moves when all of its rows may move.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from operators.kernels.keys import Int64s
 from operators.segments.merge import concat, mergeable
 from operators.segments.segment import Segment
 
-#: A run of neighbouring segments is merged when it is so long and no member holds most of its rows, so
-#: that every row is rewritten about log_4(rows / rows of a batch) times.
+#: A run of neighbouring segments of this length is merged if no member holds most of its rows, so that
+#: every row is rewritten about log_4(rows / rows of a batch) times.
 COMPACTION_FANIN = 4
-#: Distances are compared with so many boundaries one after the other; sorting them pays beyond that.
+#: Distances are compared with up to this many boundaries one by one; for more, sorting the distances pays.
 FEW_BOUNDARIES = 16
-#: A segment of so many rows is merged no more: it is stored as one value.
+#: A segment of this many rows is not merged any more: it is stored as one value.
 MAX_MERGED_ROWS = 1_000_000
 
 
@@ -63,13 +63,13 @@ class SliceCounts:
 
 @dataclass(slots=True)
 class SliceState:
-    """One sliced window of one side: its segments and what it did in this batch.
+    """One sliced window of one side: its segments and its counters of this batch.
 
     Attributes:
         w_start_us: Start of the window, inclusive.
         w_end_us: End, exclusive.
         reach: Set of the queries whose window on this side goes beyond ``w_start_us``.
-        segments: Rows held, in no set order.
+        segments: Rows held, in no fixed order.
         counts: Counters of this batch.
     """
 
@@ -81,7 +81,7 @@ class SliceState:
 
     @property
     def rows(self) -> int:
-        """Rows lying here, by definition its own or not."""
+        """Rows held here, whether they belong into this window or not."""
         return sum(len(segment) for segment in self.segments)
 
 
@@ -98,13 +98,13 @@ def purge(
     Args:
         state: The slice; its segments change.
         watermark_us: Opposite watermark.
-        slack_us: A segment that spans at most so much stays until all of it has been passed.
-        end_of: Gives the window end at which a segment is split, the slice's or a later one; by default the
+        slack_us: A segment that spans at most this much stays until all of it has been passed.
+        end_of: Returns the window end at which a segment is split, the slice's or a later one; by default the
             slice's.
-        drop: Whether leaving rows go nowhere. Usually most of a segment leaves at once, and is then not
+        drop: Whether leaving rows are discarded. Usually most of a segment leaves at once, and is then not
             copied.
 
-    Returns:
+    Segments whose rows all satisfy T + w_end <= watermark; empty if ``drop``.
         Segments whose rows all satisfy T + w_end <= watermark; none to ``drop``.
     """
     limit = watermark_us - state.w_end_us
@@ -127,11 +127,11 @@ def purge(
 
 
 def count_per_slice(ends_us: Sequence[int], distance: Int64s) -> list[int]:
-    """Count distances by the slices in whose interval they lie; those beyond the last one count there.
+    """Count distances by the slices whose interval contains them; the last slice also counts greater ones.
 
     Args:
         ends_us: Ends of the slices, ascending.
-        distance: int64[n], n > 0; one below 0 counts in the first slice.
+        distance: int64[n], n > 0; a distance below 0 counts in the first slice.
 
     >>> count_per_slice([10, 30], np.array([-5, 9, 10, 29, 30]))
     [2, 3]
@@ -162,13 +162,13 @@ def compact(
 ) -> None:
     """Merge runs of small neighbouring segments as long as the merged span stays within the slack.
 
-    What never leaves the chain has no boundary to straddle: in an unbounded slice only size stops a merge.
+    Rows that never leave the chain cross no boundary: in an unbounded slice only size stops a merge.
 
     Args:
         state: The slice; its segments change.
         slack_us: Longest span of a merged segment.
         live: Lineage bits that a query may still need; removed filters do not prevent a merge.
-        without_dead: Returns those of merged rows that stay, None without any; by default all do.
+        without_dead: Returns the merged rows that stay, None if no row does; by default all stay.
     """
     if len(state.segments) < COMPACTION_FANIN:
         return
@@ -179,7 +179,7 @@ def compact(
     run: list[Segment] = []
 
     def close() -> None:
-        # Leave out, largest first, what would make up most of the merged rows.
+        # Leave out, largest first, segments that would be most of the merged rows.
         small = sorted(run, key=len)
         while small and (
             len(small[-1]) >= MAX_MERGED_ROWS or 2 * len(small[-1]) > sum(len(segment) for segment in small)

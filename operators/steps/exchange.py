@@ -5,14 +5,14 @@
     batch n + 1            every bucket reads its part of all files                              ...
 
 Each bucket writes one file with a part for each family and bucket. The manifest of the batch names the
-buckets that have written one. So what the next batch reads is decided when this batch is committed, and a
-repeated batch reads the same rows again.
+buckets that have written a file. So the input of the next batch is decided when this batch is committed, and
+a repeated batch reads the same rows again.
 
     | length of header | header (JSON) | Arrow IPC of a part | Arrow IPC of ... |
 
-The plan may change between the two batches. Therefore a part names the queries that its lineage bits stand
-for, and ``arrived`` translates them into the bits of the plan that is then in force. Pairs of queries that
-have gone are left out.
+The plan may change between the two batches. Therefore a part names the queries for which its lineage bits
+stand, and ``arrived`` translates these bits into the bits of the plan that is then in force. Pairs of
+departed queries are left out.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from operators.segments.segment import COLUMN, LINEAGE, WORD_BITS, Segment
 from operators.steps.handed_pairs import HandedPairs
 
 _LENGTH = struct.Struct("<I")
-#: Parts begin at a multiple of so many bytes, as Arrow lays out its buffers.
+#: Parts begin at a multiple of this many bytes, as in Arrow's buffers.
 _ALIGNMENT = 64
 
 
@@ -48,8 +48,8 @@ class ExchangedRows:
 
     Attributes:
         family: Family that takes them as rows of a side.
-        members: Columns of the intermediate that the lineage bits stand for, by place in the words.
-        bucket: Number of the bucket that they are for.
+        members: Columns of the intermediate for which the lineage bits stand, by place in the words.
+        bucket: Number of the receiving bucket.
         rows: Packed rows, sorted by (key, position).
         side: The side.
     """
@@ -69,7 +69,7 @@ def set_out(
     Args:
         handed: Pairs of the step before.
         family: Family of the next step.
-        layout: Layout of its side that takes them.
+        layout: Layout of the side that takes them.
         buckets: Number of buckets.
         side: That side.
     """
@@ -77,7 +77,7 @@ def set_out(
     found = handed.taken(family, (*layout.stored, *key_columns), side)
     if found is None:
         return []
-    # In the order of positions, so that rows of equal key stay in it.
+    # In the order of positions, so that rows of equal key stay in that order.
     found = found.take(pa.array(np.argsort(found.column(POS).to_numpy(), kind="stable")))
     given = pa.table({name: found.column(COLUMN + name) for name in layout.key})
     key, valid = join_key(given, layout.key, layout.key_types)
@@ -98,7 +98,7 @@ def arrived(
     """Return pairs of the batch before as rows of a side of a family; None if no query takes any.
 
     Args:
-        parts: What the buckets have sent.
+        parts: Pairs that the buckets have sent.
         family: The family, under the plan in force.
         layout: Layout of the side.
         version: Version of the plan.
@@ -111,7 +111,7 @@ def arrived(
 
 
 def _translated(part: ExchangedRows, family: FamilyPlan, layout: SideLayout, version: int) -> Segment:
-    """Return the rows of a part with the lineage bits and columns that a plan asks for."""
+    """Return the rows of a part with the lineage bits and columns that a plan needs."""
     places = {name: place for place, name in enumerate(part.members)}
     before = [part.rows.column(f"{LINEAGE}{word}").to_numpy() for word in range(_words(len(part.members)))]
     rows, filters = part.rows.num_rows, family.filters(part.side)
@@ -126,7 +126,7 @@ def _translated(part: ExchangedRows, family: FamilyPlan, layout: SideLayout, ver
     kept = set(part.rows.schema.names)
     for name in layout.stored:
         names.append(COLUMN + name)
-        # A column that only newer queries read: these pairs are not theirs.
+        # Only newer queries read this column, and these pairs are not for them.
         missing = COLUMN + name not in kept
         arrays.append(
             pa.nulls(rows, arrow_type(layout.types[name])) if missing else part.rows.column(COLUMN + name)
@@ -143,7 +143,7 @@ def _words(filters: int) -> int:
 
 
 def encode_exchange(parts: Sequence[ExchangedRows]) -> bytes:
-    """Return all that one bucket sends in a batch as bytes."""
+    """Return as bytes all pairs that one bucket sends in a batch."""
     bodies = []
     facts: list[list[object]] = []
     for part in parts:
@@ -157,7 +157,7 @@ def encode_exchange(parts: Sequence[ExchangedRows]) -> bytes:
 
 
 def rehashed_exchange(parts: Sequence[ExchangedRows], buckets: int) -> list[ExchangedRows]:
-    """Return pairs on their way for another number of buckets."""
+    """Return pairs in transit for another number of buckets."""
     found = []
     for part in parts:
         places = bucket_of(np.ascontiguousarray(part.rows.column(KEY).to_numpy()), buckets)
@@ -168,10 +168,10 @@ def rehashed_exchange(parts: Sequence[ExchangedRows], buckets: int) -> list[Exch
 
 
 def decode_exchange(data: pa.Buffer, bucket: int | None = None) -> list[ExchangedRows]:
-    """Return what a bucket has sent to another one, or to all.
+    """Return the pairs that a bucket has sent to another one, or to all.
 
     Args:
-        data: What ``encode_exchange`` returned; columns may be views of it.
+        data: Result of ``encode_exchange``; columns may be views of it.
         bucket: Number of the bucket that reads; None for all.
 
     Raises:

@@ -4,8 +4,8 @@
     a2 b2   oldest 10:00:50, newest 10:00:50                                    up to 10:01:49.999999
 
 A slice follows the newest event time, by which both rows would stay up to 10:01:50. So rows leave their
-slices earlier, each at its own time, and a segment is rewritten now and then. Which segments are rewritten
-depends on the rows and the watermark alone, so a repeated batch does the same.
+slices earlier, each at its own time, and segments are rewritten from time to time. The choice of segments
+depends only on the rows and the watermark, so a repeated batch makes the same choice.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from catalog.values.query import OLDEST, UNBOUNDED_US
 from operators.kernels.keys import Bools, Codes, Int64s
 from operators.segments.segment import Segment
 
-#: At the end of a batch at most one in so many of the held rows has expired.
+#: At the end of a batch, at most one in this many of the held rows has expired.
 MOST_EXPIRED = 25
 
 
-#: Class of each row, None where all rows are of one, and for each class a set of queries.
+#: Class of each row, None if all rows have one class, and for each class a set of queries.
 Classes = tuple[Codes | None, Sequence[int]]
 
 
@@ -34,8 +34,8 @@ class Expiry:
     """Times up to which the queries of a family need the rows of a side that is an intermediate.
 
     Attributes:
-        alike_us: How much later than the oldest event time of a row it is still needed, by the set of the
-            one query that says so; other queries need the column ``expires``.
+        alike_us: How long a row is still needed after its oldest event time, for each query that declares
+            this, as a set of one; other queries need the column ``expires``.
     """
 
     alike_us: Mapping[int, int]
@@ -45,9 +45,9 @@ class Expiry:
 
         Args:
             rows: Rows held.
-            classes: Class of each row, None where all rows are of one, and for each class the set of queries
+            classes: Class of each row, None if all rows have one class, and for each class the set of queries
                 that may use its rows.
-            reached: Event time that no later row of the other side is below.
+            reached: Lower bound of the event times of later rows of the other side.
         """
         return self._needed_until(rows, *classes) < reached
 
@@ -69,7 +69,7 @@ class Expiry:
 
 
 def leaving(segments: Sequence[Segment], gone: Sequence[Bools]) -> list[Bools | None]:
-    """Return which rows of segments are to leave now, bool[n]; None: all of them stay for now.
+    """Return the rows of segments that should leave now, bool[n]; None: all of them stay for now.
 
     Args:
         segments: Rows held.
@@ -78,7 +78,7 @@ def leaving(segments: Sequence[Segment], gone: Sequence[Bools]) -> list[Bools | 
     counts = [int(np.count_nonzero(each)) for each in gone]
     left, most = sum(counts), sum(map(len, segments))
     found: list[Bools | None] = [None] * len(segments)
-    # Rewriting pays most where most rows go.
+    # Rewriting pays most if most rows of a segment leave.
     for place in sorted(range(len(segments)), key=lambda p: -counts[p] / max(len(segments[p]), 1)):
         if left * MOST_EXPIRED <= most - left:
             break

@@ -4,9 +4,9 @@
     a1 b1                 3, 7                                key  newer time  position  _l0 = 0b11
     a1 b2                 7                                   key  newer time  position  _l0 = 0b10
 
-A pair goes on once for all queries, with a lineage bit for each query that has it. Its position is computed
-from the positions of its two rows. So it is the same on replay, in every bucket and however the input is cut
-into batches.
+A pair is handed on once for all queries, with a lineage bit for each query that has it. Its position is
+computed from the positions of its two rows. So it is the same on replay, in every bucket and however the
+input is cut into batches.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from operators.segments.layout import SideLayout
 from operators.segments.row_codec import KEY, POS, TS
 from operators.segments.segment import COLUMN, LINEAGE, WORD_BITS, Segment
 
-#: Added between the two positions of a pair, so that (1, 2) and (2, 1) are told apart.
+#: Added between the two positions of a pair, so that (1, 2) and (2, 1) differ.
 _ODD = np.uint64(0x9E3779B97F4A7C15)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HandedChunk:
-    """Pairs of one probe that go on.
+    """Pairs of one probe that are handed on.
 
     Attributes:
         key: int64[n].
@@ -52,7 +52,7 @@ class HandedChunk:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HandedPairs:
-    """Pairs of one family and batch that go on.
+    """Pairs of one family and batch that are handed on.
 
     Attributes:
         family: The family.
@@ -85,11 +85,11 @@ class HandedPairs:
         return Segment(found.take(pa.array(np.lexsort((pos, key)))), version, bits)
 
     def taken(self, following: FamilyPlan, columns: Sequence[str], side: str) -> pa.RecordBatch | None:
-        """Return the pairs that some query of a next step takes, in no order; None without any.
+        """Return the pairs that some query of a next step takes, in no order; None if there are none.
 
         Args:
             following: Family of that step.
-            columns: Columns of the intermediate that the rows have besides.
+            columns: Further columns of the intermediate that the rows have.
             side: Side of that step that takes them.
         """
         filters = following.filters(side)
@@ -122,9 +122,9 @@ class HandedPairs:
         return pa.RecordBatch.from_arrays(arrays, names=names)
 
     def _until(self, chunk: HandedChunk, rows: Int64s, following: FamilyPlan, side: str) -> Int64s:
-        """Return the event time up to which some query of a next step needs pairs, int64[m]."""
+        """Return the event time up to which a query of a next step needs each pair, int64[m]."""
         places = {query.id: number for number, query in enumerate(self.family.queries)}
-        # Most queries say the same.
+        # Most queries have the same rule.
         saying: dict[tuple[tuple[tuple[str, int], ...], int], int] = {}
         for query in following.queries:
             expires = query.expires(side)

@@ -1,11 +1,11 @@
-"""Folders: where segments, results, late rows and dead letters are kept.
+"""Folders: the places of segments, results, late rows and dead letters.
 
     directory          the files themselves, on one machine or on a mount that all machines share
-    ObjectFolder       an object store has the files, a directory on each machine is written first and caches
+    ObjectFolder       an object store has the files; a directory on each machine is written first, and caches
 
     write folder / name  ->  publish  ->  name it in a manifest  ->  fetch on any machine  ->  remove
 
-A directory needs neither ``publish`` nor ``fetch``: there they do nothing.
+For a directory, ``publish`` and ``fetch`` do nothing.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Folder: TypeAlias = Path | ObjectFolder
 
 
 def prepare(folder: Folder) -> None:
-    """Make the directory on this machine where it is a cache; others are made with the data directory."""
+    """Make the directory on this machine if it is a cache; others are made with the data directory."""
     if isinstance(folder, ObjectFolder):
         folder.prepare()
 
@@ -34,7 +34,7 @@ def directory_here(folder: Folder) -> Path:
 
 
 def place_of(folder: Folder) -> str:
-    """Return what people call the place."""
+    """Return the name of the place for messages."""
     return folder.url if isinstance(folder, ObjectFolder) else str(folder)
 
 
@@ -56,24 +56,24 @@ def folder_of(text: str) -> Folder:
 
 
 def publish(folder: Folder, names: Collection[str]) -> dict[str, str]:
-    """Make files that were written on this machine those of all machines; they are durable then.
+    """Make files that were written on this machine durable and available to all machines.
 
     Files of a directory are synced by the engine before it commits (``service.commit.sync``).
 
     Returns:
-        ETags of the files by name, where the store gives any.
+        ETags of the files by name, if the store gives any.
 
     Raises:
-        StorageDown: The object store does not take one.
-        OSError: One cannot be read here.
+        StorageDown: The object store does not accept a file.
+        OSError: A file cannot be read here.
     """
     return folder.publish(names) if isinstance(folder, ObjectFolder) else {}
 
 
 def fetch(folder: Folder, names: Collection[str]) -> list[Path]:
-    """Return the paths of files on this machine, downloaded where they are not here yet.
+    """Return the paths of files on this machine, after downloading those that are missing.
 
-    The path of a file that is nowhere is returned, too; opening it fails.
+    The path of a file that does not exist anywhere is returned, too; opening it fails.
 
     Raises:
         StorageDown: The object store cannot be reached.
@@ -96,7 +96,7 @@ def stored(folder: Folder, names: Collection[str]) -> dict[str, Stored]:
 
 
 def contents(folder: Folder) -> dict[str, int]:
-    """Return the bytes of all files by name, without those that are half written.
+    """Return the bytes of all files by name, without half-written files.
 
     Raises:
         StorageDown: The object store cannot be reached.
@@ -138,7 +138,7 @@ def written_before(folder: Folder, when_us: int) -> list[str]:
 
 
 def create(folder: Folder, name: str, data: bytes) -> bool:
-    """Create a file atomically; return False if there is one of that name.
+    """Create a file atomically; return False if a file of that name exists.
 
     Raises:
         StorageDown: The object store cannot be reached.
@@ -156,7 +156,7 @@ def create(folder: Folder, name: str, data: bytes) -> bool:
 
 
 def read(folder: Folder, name: str) -> bytes | None:
-    """Return the present bytes of a file as all machines see them, None if there is none.
+    """Return the present bytes of a file as all machines see them, None if it does not exist.
 
     Raises:
         StorageDown: The object store cannot be reached.
@@ -184,11 +184,11 @@ def remove(folder: Folder, gone: Iterable[str]) -> None:
 
 
 def check_writable(folders: Iterable[Folder]) -> None:
-    """Refuse folders that cannot be written, before something is lost there.
+    """Refuse folders that cannot be written, before data is lost there.
 
     Raises:
-        StorageDown: The object store does not take a file.
-        OSError: A directory does not.
+        StorageDown: The object store does not accept a file.
+        OSError: A directory does not accept a file.
     """
     name = f"look-{uuid.uuid4().hex}"
     for folder in folders:

@@ -1,13 +1,13 @@
-"""A folder in an object store, with a directory on each machine that is written first and caches.
+"""A folder in an object store; a directory on each machine is written first and is a cache.
 
     worker     directory/name  --PUT-->   s3://bucket/prefix/name
     engine                     <--GET--   directory/name (of its own machine)
 
-An object is written once under a name that nobody writes with other bytes, so a cached file never is out of
-date. The path of a batch neither lists nor renames: object stores do both slowly. Files of a batch go side by
-side, each in one request if it is small.
+An object is written once, under a name that is never used for other bytes, so a cached file is never out of
+date. A batch neither lists nor renames objects: object stores do both slowly. Files of a batch are sent in
+parallel, each in one request if it is small.
 
-Which store it is the URL says; credentials and addresses come from the environment of each process, in the
+The URL names the store; credentials and addresses come from the environment of each process, in the
 variables that the store's own tools read, such as AWS_ACCESS_KEY_ID (docs/operations.md).
 """
 
@@ -27,13 +27,13 @@ from typing import Any, NamedTuple, TypeVar
 
 from operators.errors import StorageDown
 
-#: Requests of one batch at a time: as many as hide the way to the store, few enough for its limits.
+#: Parallel requests of one batch: enough to hide the latency of the store, few enough for its limits.
 _SIDE_BY_SIDE = 16
-#: A request is repeated so often, with growing pauses (4 s in all where nobody answers), and for so long at
-#: most; then it has failed, and the job is started again.
+#: Retries of a request, with growing pauses (4 s in all if the store does not answer), and their maximum
+#: duration; then the request has failed, and the job is started again.
 _MOST_RETRIES = 10
 _RETRIED_FOR = timedelta(seconds=30)
-#: A cache is looked through once so many bytes were added, and emptied to this part of its size.
+#: A cache is checked once this many bytes were added, and trimmed to this part of its size.
 _LOOK_BYTES = 64 << 20
 _TRIMMED_TO = 0.8
 
@@ -45,14 +45,14 @@ class Stored(NamedTuple):
 
     Attributes:
         bytes: Its length.
-        etag: Tag that the store gives each content (an ETag), None if it gives none, as a directory.
+        etag: Tag that the store gives each content (an ETag), None if it has none, like a directory.
     """
 
     bytes: int
     etag: str | None
 
 
-#: Bytes that this process has added to each cache since it last looked through it.
+#: Bytes that this process has added to each cache since it last checked it.
 _added: dict[Path, int] = {}
 
 
@@ -63,7 +63,7 @@ class ObjectFolder:
     Attributes:
         directory: Directory on this machine; made when it is first needed.
         url: URL of the folder in the store, such as ``s3://bucket/prefix/results``.
-        cache_bytes: Bytes that the directory may have; the files used longest ago go first.
+        cache_bytes: Maximum bytes of the directory; least recently used files are removed first.
     """
 
     directory: Path
@@ -78,7 +78,7 @@ class ObjectFolder:
         """Make the directory on this machine.
 
         Raises:
-            StorageDown: It is, or is in, a directory of another user, who could replace what is in it.
+            StorageDown: It is, or is in, a directory of another user, who could replace its files.
         """
         self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         for directory in (self.directory, *self.directory.parents[:2]):
@@ -116,7 +116,7 @@ class ObjectFolder:
         self._trim(sum(sizes_here(self.directory, missing).values()))
 
     def stored(self, names: Collection[str]) -> dict[str, Stored]:
-        """Return the metadata of those of some objects that are there."""
+        """Return the metadata of those objects that exist."""
         store = _store(self.url)
 
         def head(name: str) -> tuple[str, Stored] | None:
@@ -148,7 +148,7 @@ class ObjectFolder:
         """Remove objects."""
         store = _store(self.url)
         with _translated(self.url):
-            # Not every store says of many at once which of them were there.
+            # Not every store reports, for many objects at once, which of them existed.
             try:
                 store.delete(list(names))
             except FileNotFoundError:
@@ -159,7 +159,7 @@ class ObjectFolder:
                         continue
 
     def create(self, name: str, data: bytes) -> bool:
-        """Make an object unless there is one of that name; return whether it was made."""
+        """Create an object unless one of that name exists; return whether it was created."""
         from obstore.exceptions import AlreadyExistsError
 
         with _translated(f"{self.url}/{name}"):
@@ -170,7 +170,7 @@ class ObjectFolder:
         return True
 
     def read(self, name: str) -> bytes | None:
-        """Return the bytes of an object as they are in the store now, None if there is none."""
+        """Return the present bytes of an object in the store, None if it does not exist."""
         with _translated(f"{self.url}/{name}"):
             try:
                 return bytes(_store(self.url).get(name).bytes())
@@ -178,7 +178,7 @@ class ObjectFolder:
                 return None
 
     def _get(self, name: str) -> None:
-        # Readers in other processes see the whole file or none.
+        # Readers in other processes see either the whole file or no file.
         partial = self.directory / f".{name}.{socket.gethostname()}.{os.getpid()}.{uuid.uuid4().hex[:8]}"
         try:
             with _translated(f"{self.url}/{name}"):
@@ -194,9 +194,9 @@ class ObjectFolder:
             partial.unlink(missing_ok=True)
 
     def _trim(self, added: int) -> None:
-        """Remove the files used longest ago where there are more bytes than the cache may have.
+        """Remove the least recently used files if the cache has more bytes than it may have.
 
-        Processes that have a file mapped keep it; what is removed is downloaded again when it is needed.
+        Processes that have mapped a file keep it; a removed file is downloaded again when it is needed.
         """
         _added[self.directory] = _added.get(self.directory, self.cache_bytes) + added
         if _added[self.directory] < min(_LOOK_BYTES, self.cache_bytes):
@@ -220,7 +220,7 @@ class ObjectFolder:
 
 
 def sizes_here(directory: Path, names: Collection[str]) -> dict[str, int]:
-    """Return the bytes of those of some files that are in a directory."""
+    """Return the bytes of those files that are in a directory."""
     found = {}
     for name in names:
         try:
@@ -231,7 +231,7 @@ def sizes_here(directory: Path, names: Collection[str]) -> dict[str, int]:
 
 
 def _side_by_side(request: Callable[[str], _Answer], names: Collection[str]) -> list[_Answer]:
-    """Make a request for each name; the first that fails fails all, once the others have ended."""
+    """Make a request for each name in parallel; if one fails, raise its error after the others have ended."""
     if len(names) < 2:
         return [request(name) for name in names]
     with ThreadPoolExecutor(min(_SIDE_BY_SIDE, len(names)), thread_name_prefix="storage") as threads:

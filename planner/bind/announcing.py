@@ -4,8 +4,8 @@
       ordinary result       7     2.50   NULL
       result punctuation    NULL  NULL   {"item":7}       no later result has 7 as its item
 
-A result punctuation is stored like a pair. It has no event time, so it stands behind the results of its
-batch. Its only columns are those of the key.
+A result punctuation is stored like a pair. It has no event time, so it follows the results of its batch. It
+has values only in the columns of the key.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _JSON: Mapping[str, str] = {
 
 
 def refuse_announcement(statement: Statement, sides: Sequence[SideScope], construct: str) -> None:
-    """Refuse a query that asks for result punctuations and cannot have them.
+    """Refuse a query that requests result punctuations and cannot have them.
 
     Args:
         statement: The query.
@@ -43,7 +43,7 @@ def refuse_announcement(statement: Statement, sides: Sequence[SideScope], constr
         construct: Kind of queries that it belongs to.
 
     Raises:
-        UnsupportedCql: The query asks for them.
+        UnsupportedCql: The query requests result punctuations.
     """
     for node in statement.select:
         if is_announcement(node, sides):
@@ -116,7 +116,7 @@ def _json_text(name: str) -> str:
 
 
 def _json_value(output: Output) -> str:
-    """Return SQL that gives the value of a result column as JSON."""
+    """Return SQL for the value of a result column as JSON."""
     value = f"TRY_CAST({output.sql} AS {output.type})"
     text = _JSON.get(output.type.partition("(")[0], "CAST(to_json({0}) AS VARCHAR)")
     return f"coalesce({text.format(value)}, 'null')"

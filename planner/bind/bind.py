@@ -1,4 +1,4 @@
-"""Binding: a CQL text and the registered streams give a ``Query``.
+"""Binding: from a CQL text and the registered streams to a ``Query``.
 
 Every conjunct of ON and WHERE becomes one of four things (d = T_b - T_a):
 
@@ -15,9 +15,9 @@ A query without a key is a theta join: every pair of rows inside the windows is 
 A condition in ON of an outer or anti join on the side whose rows are kept is a residual, too: a row that
 fails it has no partner, but stays. ``bind.unmatched.absence`` decides which join it is.
 
-Filters and residual are brought into canonical form (``bind.canonical``): what is always true vanishes. A
-query that never has results is legal: both of its filters are FALSE, so that no row is kept for it. Where
-rows without a partner are results, the other side's filter alone is FALSE.
+Filters and residual are brought into canonical form (``bind.canonical``): conditions that are always true are
+dropped. A query that never has results is legal: both of its filters are FALSE, so that no row is kept for
+it. If rows without a partner are results, only the filter of the other side is FALSE.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class _Conditions:
     bounds_at: Location | None = None
     filters: dict[SideName, list[Typed]] = field(default_factory=lambda: {"a": [], "b": []})
     residuals: list[Typed] = field(default_factory=list)
-    #: Those of the filters and residuals that compare the event times.
+    #: Filters and residuals that compare the event times.
     no_bounds: list[exp.Expr] = field(default_factory=list)
 
 
@@ -99,8 +99,8 @@ def bind(
         name: Name of the query.
         query_id: Its id.
         backfill: Whether rows held from before the activation take part.
-        choose: Chooses the order in which more than two streams are joined; None joins those of one key
-            first, else in the order of FROM.
+        choose: Chooses the order in which more than two streams are joined; None joins streams of one key
+            first, and otherwise keeps the order of FROM.
 
     Raises:
         InvalidInput: The text is not a query over these streams; subclasses are in ``planner.errors``.
@@ -120,7 +120,8 @@ def refuse_backfill(query: Query, backfill: Backfill) -> None:
     """Refuse ``backfill: state`` for a query that cannot take rows from before its activation.
 
     Raises:
-        UnsupportedCql: Such rows are asked for, and it joins more than two streams or has a window of rows.
+        UnsupportedCql: ``backfill`` is ``state``, and the query joins more than two streams or has a window
+            of rows.
     """
     if backfill == "none":
         return
@@ -201,7 +202,7 @@ def _bind(
 
 
 def _never(meaning: JoinMeaning, filters: Mapping[SideName, Typed]) -> tuple[dict[SideName, Typed], Typed]:
-    """Return filters and residual of a query without any match: no row is kept that no result needs."""
+    """Return filters and residual of a query without any match: it keeps only rows that are results."""
     never = Typed(NEVER, "boolean")
     if not meaning.keeps_absent:
         return dict.fromkeys(filters, never), canonical([])
@@ -242,7 +243,7 @@ def _classified(statement: Statement, scope: Scope, meaning: JoinMeaning) -> _Co
     found = _Conditions()
     for identifier in statement.using:
         _add_using(scope, found, identifier)
-    # A row that fails a condition in ON has no partner; it must not be filtered away before it is known so.
+    # A row that fails a condition in ON has no partner; it must not be filtered out before that is known.
     kept = meaning.preserved if meaning.keeps_absent else ()
     for conjunct in meaning.on:
         _classify(conjunct, scope, found, kept)
@@ -253,7 +254,7 @@ def _classified(statement: Statement, scope: Scope, meaning: JoinMeaning) -> _Co
 
 
 def _classify(conjunct: exp.Expr, scope: Scope, found: _Conditions, kept: Sequence[SideName]) -> None:
-    """Add a conjunct to what it is; on a side that is kept whole it is a residual."""
+    """Add a conjunct to its kind; on a side whose rows are all kept it is a residual."""
     pair = key_columns(conjunct, scope)
     bounds = time_bounds(conjunct, scope)
     if pair is not None and bounds is not None:
@@ -424,7 +425,7 @@ def _refuse_no_bound(compared: Sequence[exp.Expr], scope: Scope) -> None:
     """Refuse a comparison of the event times that was meant to be a window.
 
     Raises:
-        InvalidWindow: There is one; beside windows in FROM it would be a condition like others.
+        InvalidWindow: There is such a comparison; beside windows in FROM it would be an ordinary condition.
     """
     for node in compared:
         months = months_in(node)
@@ -445,7 +446,7 @@ def _refuse_no_bound(compared: Sequence[exp.Expr], scope: Scope) -> None:
 
 
 def _days(months: exp.Interval) -> int:
-    """Return about how many days an interval of months has."""
+    """Return the approximate number of days in an interval of months."""
     return abs(int(months.meta["duration"].months)) * 365 // 12
 
 
@@ -461,7 +462,7 @@ def _given_windows(statement: Statement, scope: Scope) -> dict[SideName, int | N
 
 
 def _distance(scope: Scope, low: int, high: int) -> list[Typed]:
-    """Return what is left to test when the distances begin above or end below zero."""
+    """Return the residuals left to test if the distances begin above or end below zero."""
     a, b = scope.a.stream.event_time, scope.b.stream.event_time
     text = f"TRY(epoch_us({qualified('b', b)}) - epoch_us({qualified('a', a)}))"
     columns: frozenset[tuple[SideName, str]] = frozenset({("a", a), ("b", b)})

@@ -3,17 +3,17 @@
 ``A.v > 10``, ``10 < A.v``, ``A.v > 10 AND TRUE``, ``NOT (A.v <= 10)`` and ``A.v > 10 AND A.v > 5`` are one
 filter, so they are evaluated once per row and take one lineage bit (after State-Slice, VLDB 2006, §6.1).
 
-Three steps lead there: ``normalize`` pushes NOT inwards and multiplies AND over OR out with sqlglot's
+It takes three steps: ``normalize`` pushes NOT inwards and multiplies AND over OR out with sqlglot's
 optimizer; the expression compiler gives every operand one typed text; ``simplify`` then reasons about the
 values for which the parts are TRUE.
 
-Most of sqlglot's ``simplify`` is not used, because it is not sound here: x + 1 > 3 is not x > 2 where x + 1
-overflows to NULL, literals are not folded as DuckDB folds them (decimals, doubles, integers that overflow),
-``v > 1 OR v <= 1`` is not TRUE for NULL, and comparisons of one column are merged without regard to the type
-in which DuckDB compares them (2^53 and 2^53 + 1 are one double and two integers).
+Most of sqlglot's ``simplify`` is not used, because it is not sound here. It turns x + 1 > 3 into x > 2, which
+is wrong where x + 1 overflows to NULL. It does not fold literals as DuckDB does (decimals, doubles, integers
+that overflow). It takes ``v > 1 OR v <= 1`` for TRUE, also for NULL. It merges comparisons of one column
+without regard to the type in which DuckDB compares them (2^53 and 2^53 + 1 are one double and two integers).
 
 Not every equivalence is found. A plan shows the constants as written, so ``i > 10`` and ``i >= 11`` are two
-filters even of integers. Conditions whose normal form is very long are not normalized.
+filters even for integers. Conditions whose normal form is very long are not normalized.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from planner.sql.normalize import conjuncts, distributed
 from planner.sql.scope import ResolvedColumn
 from planner.sql.statement import parse_condition
 
-#: Canonical texts of a filter that every row passes, and of one that none does.
+#: Canonical texts of a filter that every row passes, and of a filter that no row passes.
 ALWAYS, NEVER = "TRUE", "FALSE"
 
 
@@ -46,8 +46,8 @@ def canonical(parts: Sequence[Typed]) -> Typed:
         parts: Compiled conditions.
 
     Returns:
-        TRUE for the same rows, not always NULL for the same others; ``ALWAYS`` without conditions. It reads
-        those columns alone that are left.
+        A text that is TRUE for the same rows, but not always NULL for the same other rows; ``ALWAYS`` without
+        conditions. Its columns are only those that the text still reads.
     """
     if not parts:
         return Typed(ALWAYS, "boolean")
@@ -56,20 +56,20 @@ def canonical(parts: Sequence[Typed]) -> Typed:
 
 
 def canonical_filter(predicate: str, streams: Mapping[str, Stream]) -> tuple[int, str]:
-    """Return what filter of which stream a predicate is, to find it among those of the queries.
+    """Return the stream and the canonical text of a filter, to find it among the filters of the queries.
 
     Args:
         predicate: CQL condition on the columns of one stream, under its own name: ``A.v < 0.2``. The name may
-            be left out where only one stream has all columns.
+            be omitted if only one stream has all columns.
         streams: Registered streams by name.
 
     Returns:
-        The id of the stream, and the text that ``Side.filter`` has where a query is bound with the predicate
-        (``ALWAYS`` or ``NEVER`` where it is decided without a row).
+        The id of the stream, and the text of ``Side.filter`` in a query with the predicate (``ALWAYS`` or
+        ``NEVER`` if it is decided without a row).
 
     Raises:
         CqlSyntaxError, UnsupportedCql, TypeMismatch, UnknownFunction: As in a query.
-        UnknownStream, UnknownColumn, AmbiguousColumn: A name means nothing, or more than one thing.
+        UnknownStream, UnknownColumn, AmbiguousColumn: A name is unknown or ambiguous.
         UnsupportedCql: It reads no column, or columns of two streams.
     """
     node = parse_condition(predicate)
@@ -87,7 +87,7 @@ def _filter(node: exp.Expr, names: _StreamNames) -> str:
     for part in conjuncts([node]):
         pieces = distributed(part)
         if pieces != [part]:
-            compile_condition(part, names)  # What the optimizer drops has to be right, too.
+            compile_condition(part, names)  # Parts that the optimizer drops are type-checked, too.
         parts += [compile_condition(piece, names, bare) for piece in pieces]
     return canonical(parts).sql
 
@@ -108,7 +108,7 @@ class _StreamNames:
         self.stream = self._common(columns)
 
     def _common(self, columns: Sequence[exp.Column]) -> Stream:
-        """Return the stream that all columns are of."""
+        """Return the stream to which all columns belong."""
         named = {column.args["table"].name.lower(): column for column in columns if column.args.get("table")}
         if len(named) > 1:
             _, second, *_ = named.values()

@@ -1,6 +1,6 @@
 """Distances between the event times of a query's streams: windows, bounds on pairs, and implied bounds.
 
-    a, b within 5 s, b, c within 3 s      a, c within 8 s, whatever the windows of a and c say beyond that
+    a, b within 5 s, b, c within 3 s      a, c within 8 s, even if the windows of a and c are wider
 
 Each bound says how much later one stream's row may be than another's, ``T_j - T_i <= us``. The bounds that
 they imply together are shortest paths (Floyd and Warshall; difference constraints, Cormen et al.,
@@ -21,11 +21,11 @@ _ANY_US = UNBOUNDED_US - 1
 
 @dataclass(frozen=True, slots=True)
 class TimeBound:
-    """Bound on how much later the row of one stream may be than that of another one.
+    """Bound on how much later a row of stream ``later`` may be than a row of stream ``earlier``.
 
     Attributes:
-        earlier: The other stream.
-        later: The one stream.
+        earlier: Position of the one stream.
+        later: Position of the other stream.
         most_us: ``T_later - T_earlier <= most_us``.
     """
 
@@ -39,15 +39,15 @@ class Distances:
     """Bounds on the event times of n streams.
 
     Attributes:
-        streams: How many there are.
-        most_us: By (i, j), how much later a row of j may be than one of i, µs; other pairs have no bound.
+        streams: Number of streams.
+        most_us: By (i, j), how much later a row of j may be than a row of i, µs; missing pairs have no bound.
     """
 
     streams: int
     most_us: dict[tuple[int, int], int] = field(default_factory=dict)
 
     def bound(self, earlier: int, later: int, most_us: int | None) -> None:
-        """Add ``T_later - T_earlier <= most_us``; None says nothing."""
+        """Add ``T_later - T_earlier <= most_us``; None adds nothing."""
         if most_us is not None:
             known = self.most_us.get((earlier, later), _ANY_US)
             self.most_us[earlier, later] = min(most_us, known)
@@ -58,7 +58,7 @@ class Distances:
             self.bound(i, j, 0)
 
     def close(self) -> bool:
-        """Add all bounds that follow; tell whether any rows can keep all of them.
+        """Add all implied bounds; return whether any rows can satisfy all of them.
 
         >>> close = Distances(3, {(0, 1): 5, (1, 2): 3, (2, 0): 1})
         >>> close.close(), close.most_us[0, 2], close.most_us[1, 0]
@@ -77,17 +77,17 @@ class Distances:
         return next((pair for pair in pairs if pair[0] != pair[1] and pair not in self.most_us), None)
 
     def windows_us(self, left: tuple[int, ...], right: tuple[int, ...]) -> tuple[int, int]:
-        """Return the windows of a step: on the newest row of the streams of each of its two sides.
+        """Return the windows of a step, each measured from the newest row of one side.
 
-        The newest row of one side is a row of some stream, which may be later than all rows of the other
-        side by its bounds.
+        The newest row of a side is a row of one of its streams. The bounds of that stream limit how much
+        later it may be than all rows of the other side.
         """
         ahead = max(min(self.most_us[i, j] for i in left) for j in right)
         behind = max(min(self.most_us[j, i] for j in right) for i in left)
         return _window_us(ahead), _window_us(behind)
 
     def ahead(self, left: tuple[int, ...], right: tuple[int, ...]) -> dict[int, int]:
-        """Return how much later the newest row of some streams may be than that of each other stream.
+        """Return how much later the newest row of ``right`` may be than the row of each stream of ``left``.
 
         Streams without such a bound are left out.
         """
@@ -95,7 +95,7 @@ class Distances:
         return {i: us for i, us in most.items() if us < _ANY_US}
 
     def alike(self, left: tuple[int, ...], right: tuple[int, ...]) -> int | None:
-        """Return the bound on how much later it may be than each of them; None if these bounds differ."""
+        """Return the bound that all streams of a group have in ``ahead``; None if their bounds differ."""
         ahead = self.ahead(left, right)
         if len(left) == 1 or len(ahead) < len(left) or len(set(ahead.values())) > 1:
             return None
@@ -104,9 +104,9 @@ class Distances:
     def unsaid(
         self, left: tuple[int, ...], right: tuple[int, ...], counted: Collection[int] = ()
     ) -> list[TimeBound]:
-        """Return the bounds between the streams of two sides that neither windows nor ``ahead`` says.
+        """Return the bounds between the streams of two sides that neither windows nor ``ahead`` express.
 
-        A side of several streams has ``ahead``, a side of one stream its window.
+        A side of several streams is bounded by ``ahead``, a side of one stream by its window.
 
         Args:
             left: Streams of side a.

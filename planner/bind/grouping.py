@@ -39,7 +39,7 @@ from planner.sql.locate import at_expression
 from planner.sql.scope import ResolvedColumn, Scope, SideName
 from planner.sql.statement import Statement
 
-#: Result column that says why the group came out.
+#: Result column that says what closed the group.
 CLOSED_BY_COLUMN = "_closed_by"
 #: Most digits of summed decimals; the sum has 38 digits, which only 10^10 pairs could exceed.
 _MOST_SUMMED_DIGITS = 28
@@ -224,7 +224,7 @@ def _placeholder(node: exp.Expr, name: str, type_: str) -> exp.Expr:
 
 
 def _name(node: exp.Expr, position: int) -> str:
-    """Return the name of a result column without AS: that of the key column, or one by position."""
+    """Return the name of a result column without AS: the name of the key column, or one by position."""
     plain = node.unnest()
     return plain.name if isinstance(plain, exp.Column) else f"col{position}"
 
@@ -293,7 +293,7 @@ def _tumble(
     if not (scope.a.stream.closes_keys(key_a) or scope.b.stream.closes_keys(key_b)):
         raise UnsupportedCql(
             "GROUP BY without TUMBLE is not supported",
-            detail="Nothing would tell when a group is complete: no contract of "
+            detail="It is not known when a group is complete: no contract of "
             f'"{scope.a.stream.name}" or "{scope.b.stream.name}" lets punctuations close the key.',
             hint=f"Write the length of the intervals of event time: {_example(scope, names.keys)}; or give a "
             "stream a contract of punctuations on its key.",

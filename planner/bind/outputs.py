@@ -22,7 +22,7 @@ from planner.sql.locate import at_expression
 from planner.sql.scope import Scope, SideName, SideScope
 from planner.sql.statement import Statement
 
-#: Columns that results have anyway.
+#: Columns that all results have.
 RESERVED = frozenset({"_event_time"})
 #: Value of the column of result punctuations before the key is known (``planner.bind.announcing``).
 _ANNOUNCED = Typed("NULL", "string")
@@ -50,7 +50,7 @@ def bind_outputs(
         null_side: Side that is NULL in every result.
 
     Raises:
-        InvalidOutput: A column has a name that another one has, a reserved one, or no type.
+        InvalidOutput: Two columns have one name, or a column has a reserved name or no type.
     """
     items: list[OutputItem] = []
     for node in statement.select:
@@ -65,7 +65,7 @@ def outputs_of(items: Sequence[OutputItem]) -> tuple[Output, ...]:
     """Return result columns from items that have their final names.
 
     Raises:
-        InvalidOutput: A column has a name that another one has, or a reserved one.
+        InvalidOutput: Two columns have one name, or a column has a reserved name.
     """
     seen: dict[str, str] = {}
     for item in items:

@@ -12,7 +12,7 @@ from planner.sql.scope import Scope
 
 
 def pieces(conditions: Iterable[exp.Expr], scope: Scope) -> list[exp.Expr]:
-    """Return the conjuncts of conditions; what the optimizer drops from them is type-checked."""
+    """Return the conjuncts of conditions; parts that the optimizer drops are type-checked, too."""
     found = []
     for written in conjuncts(conditions):
         parts = distributed(written)
@@ -23,7 +23,7 @@ def pieces(conditions: Iterable[exp.Expr], scope: Scope) -> list[exp.Expr]:
 
 
 def key_columns(node: exp.Expr, scope: Scope) -> tuple[str, str] | None:
-    """Return (column of a, column of b) if a conjunct equates one with the other, else None."""
+    """Return (column of a, column of b) if a conjunct equates two columns, else None."""
     if not isinstance(node, exp.EQ):
         return None
     left, right = node.this.unnest(), node.expression.unnest()

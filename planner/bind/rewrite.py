@@ -4,11 +4,11 @@ The text is taken apart and written again in one form, whatever its own form was
 
     SELECT <list> FROM A [RANGE 30 SECONDS] AS a, B [NOW] AS b WHERE <condition> AND <condition> ...
 
-Outer, semi and anti joins are written as JOIN ... ON, or as [NOT] EXISTS where they were.
+Outer, semi and anti joins are written as JOIN ... ON, or as [NOT] EXISTS if they were written so.
 
-Windows stand behind the streams; bounds on event times that only say a window are gone, others stay
-conditions. Conditions are those that ``bind.bind`` sees: NOT inwards, AND taken apart. That nothing else
-has changed is checked by binding both texts, so a text that this cannot rewrite is refused, never bent.
+Windows follow the streams. Bounds on event times that only express a window are dropped, others stay
+conditions. Conditions are those that ``bind.bind`` sees: NOT pushed inwards, AND taken apart. Both texts are
+bound to check that nothing else has changed, so a text that cannot be rewritten is refused, never altered.
 """
 
 from __future__ import annotations
@@ -51,11 +51,11 @@ _ENDS = frozenset({TokenType.FROM, TokenType.WHERE, TokenType.JOIN, TokenType.WI
 
 @dataclass(frozen=True, slots=True)
 class _Pieces:
-    """The conditions of a query, without bounds on event times that only say a window.
+    """The conditions of a query, without bounds on event times that only express a window.
 
     Attributes:
-        filters: Conditions on one side alone that are its filter, where no rows are judged for absence.
-        on: Other conditions; in ON or inside EXISTS all of them.
+        filters: Conditions on one side alone that are its filter, if no rows are judged for absence.
+        on: Other conditions; all conditions that are in ON or inside EXISTS.
         where: Conditions in WHERE, where rows are judged for absence.
     """
 
@@ -76,7 +76,7 @@ def rewrite(cql: str, streams: Mapping[str, Stream], parts: QueryParts) -> str:
         A text that means the same except in these parts.
 
     Raises:
-        InvalidInput: A part is invalid, or not by itself; ``path`` says which.
+        InvalidInput: A part is invalid, or cannot be replaced by itself; ``path`` says which part.
     """
     before = bind(cql, streams)
     if before.left is not None:
@@ -142,8 +142,8 @@ def _asked(
 ) -> str:
     """Return FROM and WHERE of an outer, semi or anti join.
 
-    The filter of a side whose rows are kept is in WHERE, and that of the other one in ON; of a semi join the
-    former may be in both.
+    The filter of a side whose rows are kept is in WHERE, and the filter of the other side in ON; in a semi
+    join, the filter of the kept side may be in both.
     """
     on, where = list(given.on), list(given.where)
     for side, conditions in filters.items():
@@ -270,7 +270,7 @@ def _filter(scope: Scope, side: SideScope, text: str) -> list[exp.Expr]:
 
 
 def _side_named(scope: Scope, name: str) -> SideScope:
-    """Return the side of an alias or, where it means one side only, of a stream."""
+    """Return the side of an alias or, if only one side reads it, of a stream."""
     for by in ("alias", "stream"):
         found = [
             side
@@ -284,7 +284,7 @@ def _side_named(scope: Scope, name: str) -> SideScope:
 
 
 def _select_list(select: str | tuple[str, ...]) -> str:
-    """Return a select list that is nothing but one."""
+    """Return a select list, after checking that the text contains nothing else."""
     items = [select] if isinstance(select, str) else list(select)
     texts = []
     for i, item in enumerate(items):
@@ -373,7 +373,7 @@ def _bracket(window_us: int, clock: Clock = "time", key: Sequence[str] = ()) -> 
 
 
 def _name(name: str) -> str:
-    """Return a name as it can be written, quoted where it is a keyword."""
+    """Return a name as it can be written, quoted if it is a keyword."""
     tokens = tokens_of(name)
     plain = len(tokens) == 1 and tokens[0].token_type == TokenType.VAR and tokens[0].text == name
     return name if plain else quoted(name)

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 from planner.errors import UnsupportedCql
 
-#: Most conditions of a query, those of its select list included.
+#: Most conditions of a query, including its select list.
 MAX_CONDITIONS = 512
 
 #: Connectors of conditions, outside of string literals.

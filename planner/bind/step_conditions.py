@@ -1,4 +1,4 @@
-"""Conditions of a join of more than two streams: what joins them, and what is tested besides.
+"""Conditions of a join of more than two streams: equal columns and bounds, and conditions that are tested.
 
 WHERE a.k = b.k AND b.k = c.k AND c.ts <= a.ts + INTERVAL '1' MINUTE AND a.v > 1 AND a.w < c.w
 
@@ -45,7 +45,7 @@ class StepConditions:
     Attributes:
         equal: Pairs of equal columns of two streams, each with the node that equates them.
         conditions: All other conditions on rows.
-        linked: Positions of the streams in each condition and bound on several.
+        linked: Positions of the streams in each condition and bound on several streams.
         distances: Bounds on event times.
         bounds_at: Where the last bound is written.
     """
@@ -176,7 +176,7 @@ def common_key(scope: StepScope, equal: Sequence[Equals]) -> list[tuple[str, ...
 
 
 def refuse_key(scope: StepScope, found: StepConditions, equal: Sequence[Equals]) -> NoReturn:
-    """Raise the error for a query with a stream that nothing joins to those before it."""
+    """Raise the error for a query with a stream that no condition joins to the streams before it."""
     compared = [frozenset(p for p, _ in columns) for columns in equal] + found.linked
     for position, this in enumerate(scope.written):
         if not any(position in positions and len(positions) > 1 for positions in compared):

@@ -6,14 +6,15 @@
     step 2   (a, b) join c   k   ─┘
     step 3   (a, b, c) join d   j   another key: the pairs go to other buckets
 
-A step whose stream no equal column joins has no key, but a condition: each pair meets all rows of the stream.
+A step has no key, only a condition, if no equal column joins its stream: each pair meets all rows of the
+stream.
 
-Steps that follow each other with the same key are a *run*. Between two runs the pairs are exchanged
+Consecutive steps with the same key are a *run*. Between two runs the pairs are exchanged
 (``catalog.steps``), which delays them by one batch. Runs are as long as they can be, so there are as few
 exchanges as the order of the streams allows. Equal columns that are not in the key of a step are conditions.
 
-A step whose two sides are pairs goes on with the runs of both sides if they have a set of columns in common,
-else with that of side a, else with that of side b. So the pairs of one side can be exchanged alone.
+A step whose two sides are pairs continues the runs of both sides if they share a set of columns, else the run
+of side a, else the run of side b. So the pairs of one side can be exchanged alone.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class StepKey:
 
     Attributes:
         parts: Equal columns: of a stream of side a, and of a stream of side b.
-        exchanged: Sides with pairs whose key differs from that of the step that makes them. None without a
+        exchanged: Sides with pairs whose key differs from that of the step that makes them; empty without a
             key.
         run: Number of its run.
         joined: Positions of the streams of both sides.
@@ -50,7 +51,7 @@ class StepKey:
 
 @dataclass(frozen=True, slots=True)
 class JoinShape:
-    """Parts of a query that decide in which order its streams are joined best.
+    """Parts of a query that decide the best order of joining its streams.
 
     Attributes:
         streams: Its streams, as in FROM.
@@ -74,8 +75,8 @@ class Joining:
     """Order in which the streams of a query are joined.
 
     Attributes:
-        positions: Positions in FROM, in the order in which they are joined; those of a group stand together.
-        again: Sets of streams whose combinations do not rest in the step that joins one more stream
+        positions: Positions in FROM, in the order in which they are joined; a group is a tuple of its own.
+        again: Sets of streams whose combinations are not stored in the step that joins one more stream
             (``may_be_made_again``).
     """
 
@@ -102,9 +103,9 @@ def equal_columns(pairs: Iterable[tuple[Origin, Origin]]) -> tuple[Equals, ...]:
 def joining_order(
     streams: int, equal: Sequence[Equals], linked: Sequence[frozenset[int]] = ()
 ) -> tuple[int, ...] | None:
-    """Return the order of FROM, except that streams which continue the key of those before come first.
+    """Return the order of FROM, but with streams that continue the key of earlier streams first.
 
-    Streams that only a condition joins come last.
+    Streams that only a condition joins are last.
 
     >>> k, j = frozenset({(0, "k"), (2, "k"), (3, "k")}), frozenset({(1, "j"), (2, "j")})
     >>> joining_order(4, [k, j])
@@ -113,9 +114,9 @@ def joining_order(
     (1, 2, 0)
 
     Args:
-        streams: How many there are.
+        streams: Number of streams.
         equal: Result of ``equal_columns``.
-        linked: Positions of the streams in each condition on several.
+        linked: Positions of the streams in each condition on several streams.
 
     Returns:
         Positions in FROM; None if neither an equal column nor a condition joins some stream to the others.
@@ -141,17 +142,17 @@ def joining_order(
 
 
 def spine(one: tuple[Item, ...], other: tuple[Item, ...], ids: Sequence[int]) -> tuple[Item, ...]:
-    """Return the order that joins two sets of streams, each joined in an order before.
+    """Return the order that joins two sets of streams, each of which has an order already.
 
-    Of two groups the one with the smaller ids is side a, so that queries which name the streams in another
-    order share the step.
+    Of two groups, the group with the smaller ids is side a, so that queries which name the streams in
+    another order share the step.
 
     >>> spine((2,), (0, 1), [7, 8, 9]), spine((0, 1), (2, 3), [7, 8, 5, 6])
     ((0, 1, 2), (2, 3, (0, 1)))
 
     Args:
         one: Positions of some streams in FROM, in the order in which they are joined.
-        other: Those of other ones.
+        other: Positions of the other streams, likewise.
         ids: Ids of all streams, as in FROM.
     """
     if len(one) == 1 and len(other) > 1:
@@ -168,7 +169,7 @@ class NextKey:
 
     Attributes:
         columns: Its sets of equal columns; empty if nothing joins the two sides.
-        exchanged: Sides whose pairs come from the buckets of another key.
+        exchanged: Sides whose pairs are sent from the buckets of another key.
     """
 
     columns: frozenset[Equals]
@@ -182,7 +183,7 @@ def next_key(
     key_a: frozenset[Equals] | None,
     key_b: frozenset[Equals] | None = None,
 ) -> NextKey:
-    """Return the key of a step, which goes on with the runs of both sides if it can, or with that of one.
+    """Return the key of a step: it continues the runs of both sides if possible, or the run of one side.
 
     Args:
         left: Positions of the streams of side a.
@@ -208,7 +209,7 @@ class _Run:
     Attributes:
         columns: Sets of columns in the key; fewer with every step.
         order: Place of each set in the key.
-        owners: Column of side a of its first step in each set.
+        owners: For each set, its column on side a of the run's first step.
     """
 
     columns: frozenset[Equals]
@@ -229,7 +230,7 @@ class _Run:
 
 @dataclass(slots=True, eq=False)
 class _Joined:
-    """A step: the positions of its sides, the runs that these end with, and its own."""
+    """A step: the positions of its two sides, the runs that end with these sides, and its own run."""
 
     left: tuple[int, ...]
     right: tuple[int, ...]
@@ -240,7 +241,7 @@ class _Joined:
 
 
 def step_keys(order: tuple[Item, ...], ids: Sequence[int], equal: Sequence[Equals]) -> tuple[StepKey, ...]:
-    """Return the key of each step; the steps of a group come before the one that joins it.
+    """Return the key of each step; the steps of a group come before the step that joins the group.
 
     Args:
         order: Positions of the streams in FROM, in the order in which they are joined.
@@ -265,7 +266,7 @@ def step_keys(order: tuple[Item, ...], ids: Sequence[int], equal: Sequence[Equal
 
 
 def _join(order: tuple[Item, ...], ids: Sequence[int], equal: Sequence[Equals], found: list[_Joined]) -> _Run:
-    """Add the steps that join streams and groups in an order; return the run that they end with."""
+    """Add the steps that join streams and groups in an order; return the run of the last step."""
     run: _Run | None = None
     for place, item in enumerate(order[1:], 1):
         left, right = flat(order[:place]), flat((item,))
@@ -292,7 +293,7 @@ def _join(order: tuple[Item, ...], ids: Sequence[int], equal: Sequence[Equals], 
 
 
 def _owner(columns: Equals, positions: Sequence[int], run: _Run | None) -> Origin:
-    """Return the column of a side in a set: that of the side's run, or that of its first stream."""
+    """Return the column of a side in a set: the column of the side's run, or that of its first stream."""
     if run is not None and columns in run.columns:
         return run.owners[columns]
     place, name = _first(columns, positions)
@@ -305,10 +306,10 @@ def _first(columns: Equals, positions: Sequence[int]) -> tuple[int, str]:
 
 
 def may_be_made_again(distances: Distances, before: tuple[int, ...], position: int) -> bool:
-    """Return whether the pairs of some streams can be made again for the rows of one that joins them.
+    """Return whether the pairs of some streams can be made again for the rows of a stream that joins them.
 
-    The rows that they are made of rest as long as they can meet each other. So a later row of the stream must
-    not be in the windows of one of them for longer than that.
+    The rows of these pairs are stored as long as they can meet each other. So a later row of the joining
+    stream must not find one of them in its windows for longer than that.
 
     Args:
         distances: Bounds on the event times of the query's streams.
@@ -325,7 +326,7 @@ def implied(keys: Sequence[StepKey]) -> tuple[Equals, ...]:
 
 
 def _joining(left: Collection[int], right: Collection[int], equal: Sequence[Equals]) -> frozenset[Equals]:
-    """Return the sets that have a column of some streams and a column of some other ones."""
+    """Return the sets that have a column of a stream in ``left`` and a column of a stream in ``right``."""
     return frozenset(
         columns
         for columns in equal

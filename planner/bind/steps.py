@@ -7,12 +7,12 @@
 
 A combination of rows is a result if every pair of rows in it is within the windows of both streams. An
 intermediate has the newest event time of its rows, and the narrowest window of its streams, so no combination
-is lost. Besides, it carries the oldest event time of its rows, if their windows are equally long, or else the
-event time of each of them (``Side.expires``). These say how much later another row may be. How much earlier
-it may be is a residual if a bound is narrower than the window (``Distances.unsaid``). If an intermediate kept
-one time only, results would depend on the order of the steps (Kostowski, Claypool).
+is lost. It also carries the oldest event time of its rows if their windows are equally long, otherwise the
+event time of each row (``Side.expires``). These times limit how much later another row may be. The limit on
+how much earlier another row may be is a residual if it is narrower than the window (``Distances.unsaid``). If
+an intermediate kept one time only, results would depend on the order of the steps (Kostowski, Claypool).
 
-Steps with one key find their rows in the same bucket and batch. Where a step has another key than the step
+Steps with one key find their rows in the same bucket and batch. If a step has another key than the step
 before, the pairs between them are exchanged (``planner.bind.step_keys``).
 """
 
@@ -133,7 +133,7 @@ def bind_steps(
 
 
 def _every_step(scope: StepScope) -> Iterator[StepScope]:
-    """Yield the names at each step, of groups before those at the step that joins the group."""
+    """Yield the names at each step; the steps of a group come before the step that joins the group."""
     for step in range(1, len(scope.order)):
         here = scope.at(step)
         if here.group is not None:
@@ -152,7 +152,7 @@ def _step(
     distances: Distances | None,
     counted: Mapping[int, Window],
 ) -> BoundStep:
-    """Compile the conditions of a step: those whose columns are all known at this step, not before.
+    """Compile the conditions of a step: those whose columns are first all known at this step.
 
     Args:
         scope: Names at the step.
@@ -165,7 +165,7 @@ def _step(
     read: set[Origin] = set()
     for node, columns in conditions:
         positions = {position for position, _ in columns}
-        # Conditions on the rows of one side are tested where these are joined.
+        # Conditions on the rows of one side are tested where the streams of that side are joined.
         if not positions <= scope.known or any(positions <= {*joined} for joined in _joined_before(scope)):
             continue
         if len(positions) == 1:

@@ -2,9 +2,10 @@
 
     queries ── families ── filters (bits) ── strategy (joins) ── replication ── check_plan ── Plan
 
-A plan depends on its queries, on the plan before it and, where the strategy weighs costs, on the statistics
-given; never on the order of any. Bits, activations and replication are carried over from the plan before,
-everything else derives from content. So the same arguments give the same bytes in every process.
+A plan depends on its queries, on the plan before it and, if the strategy weighs costs, on the given
+statistics, but never on the order of any of these. Bits, activations and replication are carried over from
+the plan before; everything else derives from content. So the same arguments give the same bytes in every
+process.
 """
 
 from __future__ import annotations
@@ -91,11 +92,11 @@ def build_plan(
         queries: All running queries, bound; any order.
         streams: Streams by id; at least those that the queries use.
         previous: Plan version in force until now; None for the first one.
-        objective: Strategies, pinned chains, cost model and partitioning. Names of no family are allowed,
-            since a family's queries may all be gone; a pinned family has one shared chain, whatever its
-            strategy.
+        objective: Strategies, pinned chains, cost model and partitioning. It may name families that do not
+            exist, since all queries of a family may have left; a pinned family has one shared chain, whatever
+            its strategy.
         calibration: Constants of the calibrated cost model.
-        profile: Statistics that ``cpu-opt`` weighs; what it does not say is assumed (``costs.rates``).
+        profile: Statistics that ``cpu-opt`` weighs; missing values are assumed (``costs.rates``).
         left: Boundaries that stay in the chains of families that are not pinned, although no query has such a
             window any more.
         keep: Ids of families whose joins are not chosen again while their queries are the same.
@@ -143,14 +144,14 @@ def build_plan(
         sides = (members[0].a.stream_id, members[0].b.stream_id)
         promised = any(streams[i].has_contract for i in sides if i in streams)
         if not is_theta(family_id) and not family.spreads and promised:
-            # Buckets that a key later spreads to would not know that it is closed.
+            # Buckets to which a key spreads later would not know that it is closed.
             asked = HASHED
         hands_on = any(q.hands_on for q in members)
         if is_theta(family_id) and members[0].left is not None:
-            # Pairs of the step before lie in any bucket, so the rows that they may meet go to all.
+            # Pairs of the step before are in any bucket, so the rows that they may meet go to all buckets.
             asked = Replication(ALL_BUCKETS)
         elif members[0].ordered and may_sort(objective, old):
-            # Rows that wait have come to the buckets that their keys had then.
+            # Rows that wait are in the buckets that their keys had when they arrived.
             asked = HASHED
         elif (
             (members[0].counts_rows and not is_theta(family_id))
@@ -158,9 +159,9 @@ def build_plan(
             or any(map(is_exchanged, sides))
             or members[0].right is not None
         ):
-            # All rows of a key are counted, and wait for their ranks, in one bucket. Pairs that are made in
-            # the bucket of a new fragment would not meet the rows that already rest in a next step. Pairs on
-            # their way to other buckets would not come to the new ones.
+            # All rows of a key are counted in one bucket, and wait there for their ranks. Pairs made in the
+            # bucket of a new fragment would not meet the stored rows of a next step. Pairs on their way to
+            # other buckets would not reach the new ones.
             asked = HASHED
         policy = policies.get(family_id, PunctuationPolicy())
         replication = replications.get(family_id, HASHED).grown(asked)
@@ -245,7 +246,7 @@ def _family(
     since: Mapping[int, int],
     version: int,
 ) -> Family:
-    """Give the members of a family their bits and activations; counts ``next_bit`` on."""
+    """Assign bits and activations to the members of a family; advances ``next_bit``."""
     filters_a = _filters([q.a for q in members], old.filters_a if old else (), f"{family_id}/a", next_bit)
     filters_b = _filters([q.b for q in members], old.filters_b if old else (), f"{family_id}/b", next_bit)
     bits_a = {f.sql: f.bit for f in filters_a}
@@ -257,7 +258,7 @@ def _family(
         filter_b = None if q.b.filter is None else bits_b[q.b.filter]
         was = former.get(q.id)
         if was is not None and (was.filter_a, was.filter_b) == (filter_a, filter_b) and _is_whole(was):
-            planned.append(was)  # of an id nothing else changes: of ten thousand queries few are new
+            planned.append(was)  # the same id has the same properties: of ten thousand queries few are new
             continue
         planned.append(planned_query(q, filter_a, filter_b, since.get(q.id, version)))
     return Family(family_id, tuple(planned), filters_a, filters_b)
@@ -291,14 +292,14 @@ def _probe(
 
 
 def _is_whole(query: PlannedQuery) -> bool:
-    """Return whether a planned query has all that this version says of one."""
+    """Return whether a planned query has all properties that this version stores."""
     return all(output.columns is not None for output in query.outputs)
 
 
 def _kept(
     family: Family, chosen: tuple[JoinPlan, ...], pinned: Boundaries | None, left: Boundaries
 ) -> tuple[JoinPlan, ...]:
-    """Put what is pinned in the place of what the strategy chose, or what was left beside it."""
+    """Return the pinned chain if there is one, else the chosen joins with the boundaries that were left."""
     if pinned is not None:
         return pinned_chain(family, pinned, left)
     return with_retained(family, chosen, left) if left else chosen
@@ -307,7 +308,7 @@ def _kept(
 def _filters(
     sides: Iterable[Side], old: Sequence[PlannedFilter], scope: str, next_bit: dict[str, int]
 ) -> tuple[PlannedFilter, ...]:
-    """Assign the bits of one side of one family and count ``next_bit[scope]`` on."""
+    """Assign the bits of one side of one family; advances ``next_bit[scope]``."""
     wanted = {s.filter: tuple(sorted(s.filter_columns)) for s in sides if s.filter is not None}
     filters, next_bit[scope] = assign_bits(wanted, old, first_bit(next_bit, scope))
     return filters
@@ -361,7 +362,7 @@ def chooses_band(
         replanned: Ids of families that are planned again.
     """
     settled = set() if previous is None else {f.id for f in previous.families} - set(replanned)
-    # The other queries, perhaps ten thousand, belong to families with a key.
+    # The other queries, which may be ten thousand, belong to families with a key.
     keyless = families(q for q in queries if not q.key or q.left is not None)
     return any(
         len(candidate_bands((q.residual for q in members), _types(members, streams))) > 1
@@ -380,7 +381,7 @@ def _types(members: Sequence[Query], streams: Mapping[int, Stream]) -> Types:
 def _streams(
     queries: Sequence[Query], streams: Mapping[int, Stream], previous: Plan | None
 ) -> tuple[Stream, ...]:
-    """Return every stream used so far; one that flows already stays as it was when it was first used."""
+    """Return every stream used so far; a stream that was used before keeps its first definition."""
     used = {} if previous is None else {s.id: s for s in previous.streams}
     for query in queries:
         for side in stream_sides(query):

@@ -1,10 +1,10 @@
-"""The joins of a family: every query answered, every pair made once, every slice with the rows that it needs.
+"""Checks of a family's joins: every query is answered, every pair made once, every slice has its rows.
 
-How joins may divide the work is one of three forms, and each is checked as a whole:
+The joins divide the work in one of three forms, and each form is checked as a whole:
 
     one join        all queries, all rows (its boundaries may be given: pinned, or left by departed queries)
     a join each     one query per join (unshared)
-    partition       classes of rows of one side: class j serves a query of rank j, and none above j
+    partition       classes of rows of one side: class j serves queries of rank j and below, none above j
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def check_joins(family: FamilyPlan) -> None:
 
 
 def _check_partition(family: FamilyPlan, where: str) -> None:
-    """Classes in rank order: none_of of each is all of the classes above, queries are it and those below."""
+    """Check that ``none_of`` is all classes above, and ``queries`` the class and all below, in rank order."""
     parts = [join.partition for join in family.joins if join.partition is not None]
     _require(len(parts) == len(family.joins), f"{where}: some joins take a part of the rows, some take all")
     _require(len({p.side for p in parts}) == 1, f"{where}: both sides are split")
@@ -67,7 +67,7 @@ def _check_partition(family: FamilyPlan, where: str) -> None:
     _require(bool(used), f"{where}: side {parts[0].side} is split, but has no filter")
     everyone = {q.id for q in family.queries}
     above: set[int] = set()
-    # The highest class excludes nothing, each lower one all that stand above it.
+    # The highest class excludes nothing, each lower class all classes above it.
     for join in sorted(family.joins, key=lambda j: len(j.partition.none_of) if j.partition else 0):
         part = join.partition
         assert part is not None
@@ -97,13 +97,13 @@ def _check_chain(
         _require(piece.w_start_us < piece.w_end_us, f"{where}: a slice ends where it starts")
     ends = {s.w_end_us for s in chain}
     if family.given:
-        # Boundaries that somebody asked for or left behind: any are right, in the one chain of all queries.
+        # Boundaries that were asked for or left behind are all right, in the one chain of all queries.
         alone = len(family.joins) == 1 and join.partition is None and not join.pulled_up
         _require(alone, f"{where}: given boundaries are of a chain that all queries share")
     elif family.strategy == "mem-opt":
         _require(ends == windows, f"{where}: Mem-Opt has a slice per distinct window")
     elif family.strategy == "cpu-opt":
-        # Another boundary would be right, too, but a slice that serves nobody apart is waste.
+        # Another boundary would be correct, too, but a slice that serves no additional query is waste.
         _require(ends <= windows, f"{where}: a boundary is not the window of a query")
     else:
         _require(len(chain) == 1, f"{where}: {family.strategy} has one slice")
@@ -113,7 +113,7 @@ def _check_chain(
 def _check_slices(
     family: FamilyPlan, join: JoinPlan, queries: list[PlannedQuery], side: SideName, where: str
 ) -> None:
-    """Check what each slice keeps, from the last slice to the first: the queries that reach it only grow."""
+    """Check what each slice keeps, from the last slice to the first, so the set of queries only grows."""
     weaker = weaker_filters(family, side)
     split = join.partition is not None and join.partition.side == side
     filtering = set(join.partition.one_of) if join.partition is not None and split else set(join.queries)

@@ -1,7 +1,7 @@
-"""The last step of planning: changes nothing, refuses a plan that cannot run or would answer wrongly.
+"""The last step of planning: it refuses a plan that cannot run or would answer wrongly, and changes nothing.
 
-A plan that passes goes into the control log, and applying a logged plan never raises. So everything that the
-chain takes for granted is asserted here, in the driver, before the version exists for anybody.
+A plan that passes goes into the control log, and applying a logged plan never raises. So all assumptions of
+the chain are checked here, in the driver, before any process can see the version.
 """
 
 from __future__ import annotations
@@ -161,7 +161,7 @@ def _check_family(family: FamilyPlan, streams: dict[int, Stream]) -> None:
 
 
 def _check_resting(plan: Plan, previous: Plan | None, made: Collection[int]) -> None:
-    """Rows that do not rest are made again: of all rows of the step before, which rest in one bucket."""
+    """Check rows that are made again: all rows of the step before must be stored in one bucket."""
     unrested = [family for family in plan.families if not family.rests]
     for family in unrested:
         kept = family.stream_a in made and not is_exchanged(family.stream_a) and bool(family.key)
@@ -202,7 +202,7 @@ def _check_filters(plan: Plan, family: FamilyPlan, side: SideName) -> None:
 
 
 def _check_history(plan: Plan, previous: Plan | None) -> None:
-    """Bits, activations, streams and fragments may only grow: rows rest as earlier versions put them."""
+    """Check that bits, activations, streams and fragments only grow: stored rows follow earlier versions."""
     if previous is None:
         previous = Plan(0, plan.strategy, (), ())
     lost = {s.id for s in previous.streams} - {s.id for s in plan.streams}
@@ -237,7 +237,7 @@ def _check_history(plan: Plan, previous: Plan | None) -> None:
     for query, means in came:
         expected = since.get(query.id, plan.version)
         _require(query.since_version == expected, f'query "{query.name}": active since {expected}')
-        # An id stands for one meaning: rows and routes of earlier batches are read by it.
+        # An id has one meaning: rows and routes of earlier batches are interpreted by it.
         _require(
             means in meaning.get(query.id, {means}),
             f'query "{query.name}": key, window or filter changed under the same id {query.id}',

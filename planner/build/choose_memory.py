@@ -1,11 +1,11 @@
-"""Choice of where the rows of a join without windows wait: the first way whose rows are expected to fit.
+"""Choice of where the rows of a join without windows wait: the first place in which they are expected to fit.
 
     plain     k_i + r_i k_j / r_j + L_ij             every row in memory
-    dbf       k_i + r_i k_j / r_j + C                rows that lead wait on disk; C rows are read ahead
-    hybrid    k_i + Mul_i + r_i Mul_j / r_j + C      besides, the last k_i rows wait for their place
-    msf       k_i + Mul_i + r_i Mul_j / r_j + L'     the same without the disk; only if it is asked for
+    dbf       k_i + r_i k_j / r_j + C                leading rows wait on disk; C rows are read ahead
+    hybrid    k_i + Mul_i + r_i Mul_j / r_j + C      like dbf, and the last k_i rows wait for their place
+    msf       k_i + Mul_i + r_i Mul_j / r_j + L'     like hybrid without the disk; only if requested
 
-Sorting makes results come k rows late, so it is not chosen if the limit can be kept without it.
+Sorting delays results by k rows, so it is not chosen if the limit can be kept without it.
 
 Source: Window-Oblivious Join (Wu, Tan, Zhou), §4 and §4.2. We differ as in ``planner.orders.buffers``.
 """
@@ -19,7 +19,7 @@ from planner.costs.rates import FamilyRates, memory_rows
 from planner.families.families import SIDES
 
 _BYTES_PER_MB = 1_000_000
-#: In the order in which they are tried.
+#: The policies in the order in which they are tried.
 _CHOICES = (Memory(), Memory("dbf"), Memory("hybrid"))
 
 
@@ -27,13 +27,13 @@ def choose_memory(family: FamilyPlan, objective: Objective, rates: FamilyRates) 
     """Return where the rows of a family wait.
 
     Args:
-        family: The family; one with windows has all its rows in memory.
+        family: The family; a family with windows has all its rows in memory.
         objective: The requested memory policy, and the limit.
-        rates: What is known of the family.
+        rates: Known or assumed rates of the family.
 
     Returns:
-        What is asked for. If the planner chooses: the first way that is expected to fit into the limit, or
-            the last one if none is.
+        The requested policy. If the planner chooses: the first policy that is expected to fit into the limit,
+            or the last one if none fits.
     """
     if not family.ordered:
         return Memory()

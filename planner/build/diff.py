@@ -1,14 +1,14 @@
 """Migration primitives that turn the joins of one plan version into those of the next.
 
     v:    [0, 10) [10, 30)            q1 10s, q2 30s
-          Extend 30 -> 60             q3 60s comes
+          Extend 30 -> 60             q3 60s enters
           Merge at 30                 q2 leaves
     v+1:  [0, 10) [10, 60)            q1, q3
 
-A migration is the list of primitives between two versions; the engine carries it out on the state in place,
-between two batches. Steps say where slices lie, not their numbers, so that none depends on those before.
-Invariant: primitives, applied in order to the joins of the former version, give those of the next; the
-inverses of those that have one, applied in reverse order, lead back.
+A migration is the list of primitives between two versions; the engine applies it to the state in place,
+between two batches. Primitives name positions in time, not slice numbers, so none depends on earlier ones.
+Invariant: primitives, applied in order to the joins of the former version, give those of the next. The
+inverses, of the primitives that have one, lead back if they are applied in reverse order.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ JoinKey = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class MovedPiece:
-    """A slice while it is worked on.
+    """A slice during a migration.
 
     Attributes:
         w_start_us: Start of its window.
@@ -57,7 +57,7 @@ class MovedPiece:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """A join as primitives see it.
+    """Facts of a join that primitives change.
 
     Attributes:
         a: Slices of a, contiguous from 0; empty for a join that was just opened.
@@ -81,17 +81,16 @@ class Shape:
 def diff(old: Plan | None, new: Plan) -> tuple[Primitive, ...]:
     """Return the steps from one plan version to the next.
 
-    Joins of the same id are changed in place; where the rows that come to a join are others (a stream is
-    split in another way), it is closed and opened again. Selections pulled up are filters that let all in.
+    Joins of the same id are changed in place. A join that admits other rows than before (because a stream is
+    split in another way) is closed and opened again. Pulled-up selections are filters that admit every row.
 
     Args:
         old: Version in force; None before the first.
         new: Version that follows.
 
     Returns:
-        Primitives by family and join: closed joins first, whose rows are there for the opened ones; in a
-        join the ends of its chains slice by slice, then boundaries that go, boundaries that come, filters
-        and routes.
+        Primitives by family and join: first closed joins, whose rows opened joins take over; in a join first
+        the ends of its chains slice by slice, then removed boundaries, added boundaries, filters and routes.
 
     Source: State-Slice §5.3 for splitting (rows stay in the first part, whose purging moves them on) and
         merging (states are concatenated). We differ: steps are taken between two batches, when no row waits
@@ -106,16 +105,16 @@ def diff(old: Plan | None, new: Plan) -> tuple[Primitive, ...]:
 
 
 def shapes(plan: Plan | None) -> dict[JoinKey, Shape]:
-    """Return the joins of a plan as primitives see them, without rows."""
+    """Return the joins of a plan as shapes without rows."""
     families = () if plan is None else plan.families
     return {(f.id, j.id): _shape(j) for f in families for j in f.joins}
 
 
 def rows_moved(before: Mapping[JoinKey, Shape], steps: Iterable[Primitive]) -> float:
-    """Return how many rows change their slice when primitives are carried out, at most.
+    """Return the maximum number of rows that change their slice when primitives are carried out.
 
-    A split moves the older part of its slice, a merge the later slice's rows, and every row of a closed join
-    is looked at again. Where a slice is unbounded it is not known where its rows lie, and all are counted.
+    A split moves the older part of its slice, and a merge moves the rows of the later slice. Every row of a
+    closed join counts. All rows of an unbounded slice count, because their distribution is unknown.
 
     Args:
         before: Joins before, with the rows they hold.
@@ -179,7 +178,7 @@ def _chain_steps(
             take(Split(family, join, side, after, piece.keep))
     while (last := pieces()[-1]).w_end_us > after:
         take(Truncate(family, join, side, last.w_end_us, last.w_start_us, last.keep))
-    # From here on the chain is not gone through again for each step: it may have thousands of slices.
+    # From here on the chain is not searched again for each step: it may have thousands of slices.
     inner = [s.w_end_us for s in new]
     ends = set(inner)
     merged: list[MovedPiece] = []
@@ -203,7 +202,7 @@ def _chain_steps(
 
 
 def apply_primitive(joins: dict[JoinKey, Shape], step: Primitive) -> None:
-    """Carry out a primitive on the shapes of joins, as if rows lay evenly in their slice.
+    """Carry out a primitive on the shapes of joins, as if rows were evenly spread over their slice.
 
     Raises:
         InvariantBroken: The step does not fit the joins it meets.
@@ -246,7 +245,7 @@ def _changed(
 
 
 def _merged(pieces: tuple[MovedPiece, ...], at_us: int) -> tuple[MovedPiece, ...]:
-    """Put together the two slices that meet; what may enter the first may enter both."""
+    """Merge the two slices that meet at a boundary; rows that may enter the first may enter both."""
     merged: list[MovedPiece] = []
     for piece in pieces:
         if piece.w_start_us == at_us:
@@ -257,7 +256,7 @@ def _merged(pieces: tuple[MovedPiece, ...], at_us: int) -> tuple[MovedPiece, ...
 
 
 def _cut(piece: MovedPiece, at_us: int, keep: Keep) -> tuple[MovedPiece, MovedPiece]:
-    """Cut a slice in two, its rows by length; ``keep`` is the later one's filter."""
+    """Cut a slice in two, dividing its rows by length; ``keep`` is the filter of the later part."""
     older = piece.rows * (piece.w_end_us - at_us) / (piece.w_end_us - piece.w_start_us)
     return (
         replace(piece, w_end_us=at_us, rows=piece.rows - older),

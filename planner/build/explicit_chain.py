@@ -1,4 +1,4 @@
-"""A chain given by its boundaries, to be costed beside those that strategies choose."""
+"""A chain given by its boundaries, to be costed beside the chains that strategies choose."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ def explicit_chain(
 
     Args:
         family: The family.
-        boundaries_a_us: Where the slices of a end, µs, ascending; the last is a's largest window. A boundary
-            that is not the window of a query is allowed: it divides rows that the same queries use.
+        boundaries_a_us: Ends of the slices of a, µs, ascending; the last one is a's largest window. A
+            boundary that is not the window of a query is allowed: it divides rows that the same queries use.
         boundaries_b_us: The same for b.
-        names: What errors call the sides.
+        names: Names of the sides in errors.
 
     Returns:
         The one join that all queries share.

@@ -2,7 +2,7 @@
 
 strategy            cpu-opt              families without a strategy of their own
 family_strategies   A.k = B.k: mem-opt   that family
-pinned              <family id>: 15 s    that family has the chain given, whatever its strategy
+pinned              <family id>: 15 s    that family has the given chain, whatever its strategy
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ _NO_PROBES: Mapping[str, AskedProbe | None] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class Objective:
-    """Strategies, pinned chains, cost model and partitioning that plans are built for.
+    """Strategies, pinned chains, cost model and partitioning for which plans are built.
 
     Attributes:
-        strategy: Strategy of families that have none of their own.
+        strategy: Strategy of families without their own strategy.
         family_strategies: Strategies by family id or key (``A.k = B.k``).
         cost_model: Model whose CPU cost decides.
         c_sys: System overhead C_sys of the paper's model, comparisons per row and slice.
         pinned: Boundaries of the families whose chain is cut by hand, by family id.
-        on_leave: When chains give up what departed queries left.
+        on_leave: When chains drop boundaries that departed queries left.
         partitioning: Who chooses over how many buckets the rows of a key spread.
-        probe: How the slices of families without a way of their own are searched.
+        probe: How slices are searched in families without their own setting.
         family_probes: How slices of single families are searched, by id or key.
         family_punctuations: When single families act on closed keys, by id or key.
         oblivious_memory: Where the rows of joins without windows wait.
@@ -97,12 +97,12 @@ class Objective:
         strategy: Strategy | None = None,
         family_strategies: Mapping[str, Strategy | None] = _NO_OWN,
     ) -> tuple[Objective, frozenset[str]]:
-        """Set strategies: families that get one give up their pinned chains and what departed queries left.
+        """Set strategies; families that get one lose their pinned chains and departed queries' boundaries.
 
         Args:
             queries: Queries that run.
-            strategy: Of families without one of their own; None leaves it.
-            family_strategies: Of single families by name; None takes a family's own one away.
+            strategy: Strategy of families without their own; None leaves it unchanged.
+            family_strategies: Strategies of single families by name; None removes a family's own strategy.
 
         Returns:
             The objective, and the ids of the families that got a strategy.
@@ -130,11 +130,11 @@ class Objective:
 
         Args:
             queries: Queries that run.
-            probe: Of families without a way of their own; None leaves it.
-            family_probes: Of single families by name; None removes a family's own setting.
+            probe: Setting of families without their own; None leaves it unchanged.
+            family_probes: Settings of single families by name; None removes a family's own setting.
 
         Returns:
-            The objective, and the ids of the families for which it may name another way.
+            The objective, and the ids of the families whose setting it may change.
         """
         known = tuple(queries)
         named = by_family(family_probes, known, strict=False)
@@ -152,15 +152,15 @@ class Objective:
         return replace(self, family_punctuations=_set(self.family_punctuations, policies, tuple(queries)))
 
     def probes_by_family(self, queries: Iterable[Query]) -> dict[str, AskedProbe]:
-        """Return how the slices of families with a way of their own are searched, by id."""
+        """Return how the slices of families with their own setting are searched, by id."""
         return by_family(self.family_probes, queries, strict=False)
 
     def policies_by_family(self, queries: Iterable[Query]) -> dict[str, PunctuationPolicy]:
-        """Return when families with a policy of their own act on closed keys, by id."""
+        """Return when families with their own policy act on closed keys, by id."""
         return by_family(self.family_punctuations, queries, strict=False)
 
     def by_family(self, queries: Iterable[Query]) -> dict[str, Strategy]:
-        """Return the families' own strategies by id; names that no family of the queries has wait for one."""
+        """Return the families' own strategies by id, without names of families that no query has."""
         return by_family(self.family_strategies, queries, strict=False)
 
     def is_of(self, plan: Plan, queries: Iterable[Query]) -> bool:
@@ -176,12 +176,12 @@ class Objective:
         )
 
     def left(self, previous: Plan | None, queries: Iterable[Query], clean: Collection[str] = ()) -> ByFamily:
-        """Return the boundaries that departed queries left and that stay.
+        """Return the boundaries of departed queries that stay.
 
         Args:
             previous: Plan in force.
             queries: Queries that run in the version to come.
-            clean: Ids of families that give them up now.
+            clean: Ids of families that drop these boundaries now.
         """
         if not self.on_leave.keeps:
             return NO_BOUNDARIES
@@ -196,7 +196,7 @@ class Objective:
     def weighs_keys(
         self, previous: Plan | None, queries: Iterable[Query], replanned: Collection[str] = ()
     ) -> bool:
-        """Return whether the next plan depends on the keys of a family, which comes or is planned again.
+        """Return whether the next plan depends on the keys of a family that is new or planned again.
 
         Args:
             previous: Plan in force.
@@ -207,7 +207,7 @@ class Objective:
             return False
         kept = kept_families(previous, replanned)
         plan = () if previous is None else previous.families
-        # Who is in a kept family already asks for no other one; and there may be a thousand of them.
+        # Queries in a kept family need no other family; and there may be a thousand of them.
         known = {q.id for f in plan if f.id in kept for q in f.queries}
         return not families(q for q in queries if q.id not in known).keys() <= kept
 
@@ -221,9 +221,9 @@ class Objective:
 
 
 def _set(present: Mapping[str, T], changes: Mapping[str, T | None], queries: Sequence[Query]) -> dict[str, T]:
-    """Return what families have of their own after changes; None removes a family's own."""
+    """Return families' own settings after changes; None removes a family's own setting."""
     named = by_family(changes, queries, strict=False)
-    # The same family may go by another name, which would rule on.
+    # The same family may have an entry under another name, which would stay in force.
     own = {
         name: kept
         for name, kept in present.items()

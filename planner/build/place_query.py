@@ -1,4 +1,4 @@
-"""Place of a query that enters: its family, and the buckets in which the rows that it judges rest.
+"""Place of a query that enters: its family, and the buckets of the rows that it judges.
 
 An inner join belongs to the family of its streams and key. For an outer, semi or anti join, one of three
 families is chosen:
@@ -7,7 +7,7 @@ families is chosen:
     absence of one side       with ``partitioning: replicate``, the buckets of a key share the judged rows
     absence                   shares slices with other outer, semi and anti joins; every key has one bucket
 
-The first one is chosen where the keys of the inner joins have one bucket each anyway. A query never changes
+The first family is chosen if the keys of the inner joins have one bucket each anyway. A query never changes
 its family, so the family is chosen when the query enters.
 """
 
@@ -25,7 +25,8 @@ from planner.build.replication import HASHED, chosen_replication
 from planner.costs.rates import family_rates
 from planner.families.families import Family, family_of, planned_query
 
-#: Joins with windows of this length keep their segments closed (``operators.lazy``). Verdicts open them all.
+#: Joins with windows of this length keep their segments closed (``operators.lazy``). Verdicts open all of
+#: them.
 LONG_US: Final = 3_600_000_000
 
 
@@ -38,9 +39,9 @@ class QueryPlaces:
         streams: Registered streams by name.
         previous: Plan version in force; None before the first.
         profile: Returns the statistics of the streams and keys of some queries, including frequent keys; None
-            where nothing is sampled.
+            if nothing is sampled.
         hashed: Whether the keys of inner joins that do not run yet would have one bucket each, by family.
-            Filled when needed.
+            Filled on demand.
     """
 
     partitioning: Partitioning
@@ -50,7 +51,7 @@ class QueryPlaces:
     hashed: dict[str, bool] = field(default_factory=dict)
 
     def placed(self, query: Query) -> Query:
-        """Return a query that enters, or enters again, with ``spreads`` and ``beside_inner`` set."""
+        """Return a query that enters or re-enters, with ``spreads`` and ``beside_inner`` set."""
         if query.kind == "inner":
             return query
         found = spread_query(replace(query, beside_inner=False), self.partitioning, self.streams)
@@ -86,8 +87,8 @@ class QueryPlaces:
 def spread_query(query: Query, partitioning: Partitioning, streams: Mapping[str, Stream]) -> Query:
     """Return a query that enters; ``spreads`` is set if buckets are to share the rows that it judges.
 
-    Such rows are spread from the first row on or never. A bucket to which a key spreads later would lack the
-    rows of the other side, which rest in all buckets of their key.
+    Such rows are spread from the first row on, or never. A bucket to which a key spreads later would lack the
+    rows of the other side, which are stored in all buckets of their key.
 
     Args:
         query: The query.
@@ -102,8 +103,9 @@ def spread_query(query: Query, partitioning: Partitioning, streams: Mapping[str,
 
 
 def _takes_verdicts(family: FamilyPlan, query: Query) -> bool:
-    """Return whether an outer, semi or anti join may enter a family of inner joins that runs."""
+    """Return whether an outer, semi or anti join may enter a running family of inner joins."""
     longest_us = max(max(member.w_a_us, member.w_b_us) for member in family.queries)
     closed = longest_us >= LONG_US and longest_us > max(query.a.window_us, query.b.window_us)
-    # Rows in rings cannot be judged. Rows whose pairs are made again must stay until these have been made.
+    # Rows in rings cannot be judged. Rows whose pairs are made again must stay until the pairs have been
+    # made.
     return family.judges_absence or not (closed or family.probe.has_rings or family.hands_on)

@@ -2,21 +2,21 @@
 
     hash        one bucket per key                            many keys
     replicate   all buckets for every key                     whatever is known
-    auto        as many as a key's work asks for              few keys, skewed keys
+    auto        as many as the work of a key requires         few keys, skewed keys
 
-``auto`` plays the buckets' work through with the hash that places them:
+``auto`` simulates the work of the buckets, with the hash that places the keys:
 
-    work of a key in each of its f buckets  =  (resting rows + pairs) / f  +  male copies of all its rows
+    work of a key in each of its f buckets  =  (stored rows + pairs) / f  +  male copies of all its rows
 
-The last term is what replicating costs. In one bucket, a key may have at most a certain fraction of a
-bucket's mean work. Of several fractions, from none to a thirty-second, the one is chosen that leaves the
-hottest bucket the least work. Keys that are not frequent are taken to spread evenly.
+The last term is the cost of replication. The work of a key in one bucket is limited to a fraction of a
+bucket's mean work. Several fractions, from no limit to a thirty-second, are tried; the one that leaves the
+hottest bucket the least work is chosen. Keys that are not frequent are assumed to spread evenly.
 
 This is not in the State-Slice paper; its male and female copies (§4.2) make it possible, see
 ``operators.kernels.fragments``.
 
-Whoever chooses, a family's fragments only grow (``catalog.values.plan.Replication``): what a version has
-given a key, later ones leave it.
+Whoever chooses, a family's fragments only grow (``catalog.values.plan.Replication``): later versions keep the
+fragments that a version has given a key.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ from planner.families.families import SIDES, Family, family_streams, is_theta, s
 
 HASHED = Replication()
 
-#: The hottest bucket may have so many times the mean work: less would cost copies for what chance brings.
+#: The hottest bucket may have this many times the mean work: a lower limit would pay copies for chance.
 EVEN = 1.2
-#: Parts of the mean work of a bucket that no key is to exceed in one bucket.
+#: Parts of the mean work of a bucket that the work of a key in one bucket must not exceed.
 PARTS = (1.0, 0.5, 0.25, 0.125, 0.0625, 0.03125)
-#: More copies must take so much off the hottest bucket.
+#: More copies must reduce the work of the hottest bucket by this factor.
 WORTH = 1.05
-#: CPU of a row in the bucket where it rests, of a male copy in each, and of a pair with three columns.
+#: CPU of a row in the bucket that stores it, of a male copy in each bucket, and of a pair with three columns.
 _ROW_S = SHIPPED.per_inserted_row
 _COPY_S = SHIPPED.per_packed_row
 _PAIR_S = SHIPPED.per_match + SHIPPED.per_result + 3 * SHIPPED.per_result_value
@@ -54,18 +54,18 @@ _Ints = np.ndarray[tuple[int], np.dtype[np.int64]]
 def asked_replication(
     partitioning: Partitioning, family: Family, rates: FamilyRates, *, choose: bool
 ) -> Replication:
-    """Return the replication that a user or the planner asks for.
+    """Return the replication that a user or the planner requests.
 
     Args:
         partitioning: Who chooses.
         family: The family.
-        rates: What is known of it.
-        choose: Whether the planner may choose; else it asks for nothing.
+        rates: Known or assumed rates of the family.
+        choose: Whether the planner may choose; otherwise it requests no replication.
     """
     if family.spreads:
         return Replication(ALL_BUCKETS)
     if any(q.kind != "inner" or q.grouping is not None for q in family.queries):
-        # All partners of a row must come to one bucket, which tells that there are none, or adds them up.
+        # One bucket must have all partners of a row, to find that there are none, or to add them up.
         return HASHED
     if partitioning == "replicate" or is_theta(family.id):
         return Replication(ALL_BUCKETS)  # without a key any row may join any other
@@ -73,11 +73,11 @@ def asked_replication(
 
 
 def chosen_replication(family: Family | FamilyPlan, rates: FamilyRates) -> Replication:
-    """Return the fragments that even out the work of the buckets.
+    """Return the fragments that balance the work of the buckets.
 
     Args:
         family: The family.
-        rates: What is known of it; nothing is replicated where no frequent keys are known.
+        rates: Known or assumed rates of the family; without frequent keys nothing is replicated.
     """
     work = KeyWork.of(family, rates)
     hashed = np.ones(len(rates.frequent), dtype=np.int64)
@@ -89,7 +89,7 @@ def chosen_replication(family: Family | FamilyPlan, rates: FamilyRates) -> Repli
         np.clip(np.ceil(work.shared / (part * even_s)), 1, rates.buckets).astype(np.int64) for part in PARTS
     ]
     hottest = [float(work.loads(fragments).max()) for fragments in tried]
-    # The first is the one of fewest copies.
+    # The first one has the fewest copies.
     fragments = next(f for f, load in zip(tried, hottest, strict=True) if load <= WORTH * min(hottest))
     heavy = [(k.key, int(f)) for k, f in zip(rates.frequent, fragments, strict=True) if f > 1]
     return Replication(1, tuple(sorted(heavy)))
@@ -105,13 +105,13 @@ def predicted_imbalance(family: Family | FamilyPlan, rates: FamilyRates, replica
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KeyWork:
-    """CPU that frequent keys and all others cost, per second of event time, as predicted.
+    """Predicted CPU for frequent keys and for all others, per second of event time.
 
     Attributes:
-        rest_s: Of the other keys, in each bucket.
-        home: int64[m], the frequent keys' first buckets.
+        rest_s: CPU for the other keys, in each bucket.
+        home: int64[m], first bucket of each frequent key.
         shared: float64[m], work of each that its buckets divide.
-        copies: float64[m], work that each of its buckets has.
+        copies: float64[m], work of each that is repeated in each of its buckets.
         buckets: Number of buckets.
     """
 
@@ -155,19 +155,19 @@ class KeyWork:
 
 
 def former_replications(previous: Plan | None) -> Mapping[str, Replication]:
-    """Return what families have been given so far, by id; hashed ones may miss."""
+    """Return the replications of families so far, by id; hashed families may be missing."""
     return {} if previous is None else previous.replications()
 
 
 def departed_replications(
     former: Mapping[str, Replication], present: Collection[str], streams: Collection[Stream]
 ) -> tuple[tuple[str, Replication], ...]:
-    """Return the kept facts of families without queries, for their return.
+    """Return the replications of families without queries, kept for their return.
 
     Args:
-        former: Of all families so far, by id.
+        former: Replications of all families so far, by id.
         present: Ids of the families that have queries.
-        streams: Streams of the plan; families of others cannot come back.
+        streams: Streams of the plan; families over other streams cannot return.
     """
     flowing = {stream.id for stream in streams}
     return tuple(
@@ -186,7 +186,7 @@ def refuse_spread_pairs(families: Sequence[FamilyPlan]) -> None:
         families: Families of the next plan.
 
     Raises:
-        UnsupportedCql: There is such a step.
+        UnsupportedCql: A step of the plan is of this kind.
     """
     for family, _ in spread_pairs(families):
         raise UnsupportedCql(
@@ -201,7 +201,7 @@ def refuse_spread_pairs(families: Sequence[FamilyPlan]) -> None:
 def spread_pairs(families: Sequence[FamilyPlan]) -> Iterator[tuple[FamilyPlan, FamilyPlan]]:
     """Yield each family that joins pairs with pairs, with a family that has rows of a key in several buckets.
 
-    The second is the family itself, or one that hands its pairs to it within a bucket.
+    The second family is the family itself, or one that hands its pairs to it within a bucket.
     """
     joining = [family for family in families if is_intermediate(family.stream_b)]
     made_in = makers(families) if joining else {}

@@ -1,11 +1,11 @@
-"""Chains whose boundaries are not, or not only, those that a strategy chose.
+"""Chains with boundaries that no strategy chose.
 
     pinned    an operator split and merged slices by hand     their boundaries below the end, and the end
     left      departed queries left them (on_leave: manual)    the strategy's boundaries and these
 
-A chain always ends where its largest window ends, or where a departed one did. What lies beyond every window
-keeps no row and serves no query. Everything else about a slice (who reaches it, which rows it keeps) follows
-from the queries, as in every chain.
+A chain always ends at its largest window, or where a departed one ended. The part beyond every window keeps
+no rows and serves no query. All other properties of a slice (which queries reach it, which rows it keeps)
+follow from the queries, as in every chain.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def is_one_chain(joins: Sequence[JoinPlan]) -> bool:
 
 
 def boundaries_of(family: FamilyPlan) -> Boundaries:
-    """Return where the slices of a family's one chain end; nothing for a family of several joins."""
+    """Return the ends of the slices of a family's one chain; empty for a family of several joins."""
     if not is_one_chain(family.joins):
         return Boundaries()
     a, b = (tuple(s.w_end_us for s in side_chain(family.joins[0], side)) for side in SIDES)
@@ -48,7 +48,7 @@ def kept_families(previous: Plan | None, replanned: Collection[str]) -> frozense
 
 
 def given_families(previous: Plan | None) -> frozenset[str]:
-    """Return the ids of the families in force whose boundaries are not just those of their strategy."""
+    """Return the ids of the families in force that have boundaries besides those of their strategy."""
     return frozenset() if previous is None else frozenset(f.id for f in previous.families if f.given)
 
 
@@ -60,7 +60,7 @@ def retained_boundaries(previous: Plan | None, queries: Iterable[Query]) -> dict
         queries: Queries that run in the version to come.
 
     Returns:
-        Boundaries by family id, families without any left out.
+        Boundaries by family id, without families that have none.
     """
     found: dict[str, Boundaries] = {}
     members = families(queries)
@@ -77,12 +77,12 @@ def retained_boundaries(previous: Plan | None, queries: Iterable[Query]) -> dict
 
 
 def pinned_chain(family: Family, pinned: Boundaries, left: Boundaries) -> tuple[JoinPlan, ...]:
-    """Cut a family's chains where they are pinned.
+    """Cut a family's chains at their pinned boundaries.
 
     Args:
         family: The family.
-        pinned: Where slices end; what lies beyond the largest window waits for a query that comes so far.
-        left: What departed queries left.
+        pinned: Ends of slices; ends beyond the largest window are used once a query reaches that far.
+        left: Boundaries that departed queries left.
 
     Returns:
         The one join that all queries share.
@@ -98,12 +98,12 @@ def pinned_chain(family: Family, pinned: Boundaries, left: Boundaries) -> tuple[
 
 
 def with_retained(family: Family, joins: tuple[JoinPlan, ...], left: Boundaries) -> tuple[JoinPlan, ...]:
-    """Add the boundaries of queries that have left to the chain that a strategy chose.
+    """Add the boundaries of departed queries to the chain that a strategy chose.
 
     Args:
         family: The family.
-        joins: What its strategy chose; several joins, and one of pulled-up selections, stay as they are.
-        left: What departed queries left.
+        joins: Joins of its strategy; several joins, and one with pulled-up selections, stay unchanged.
+        left: Boundaries that departed queries left.
     """
     if not is_one_chain(joins):
         return joins

@@ -2,13 +2,13 @@
 
     load ── Work (how often each thing is done per second) ── times Calibration ── Terms
 
-The engine works on columns, so much of its cost is paid per batch, slice and segment, not per row: a
-plan of few rows and many slices is dear in a way that no count of comparisons tells. ``sluice calibrate``
-fits the constants; the same ``Work`` is counted for the fit and for the prediction.
+The engine works on columns, so much of its cost is paid per batch, slice and segment, not per row. A plan of
+few rows and many slices is therefore expensive, and a count of comparisons does not show it. ``sluice
+calibrate`` fits the constants; the same ``Work`` is counted for the fit and for the prediction.
 
 Two things that the paper counts cost nothing here. Union: pairs of all slices and joins are written once, as
-they come, with their route, and a query is a view of them. Comparing keys that differ: segments are sorted by
-key and are merged with the males.
+they are made, with their route, and a query is a view of them. Comparing different keys: segments are sorted
+by key and are merged with the males.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Work:
         filtered_sides: Batches times sides that have filters.
         filter_texts: Batches times distinct filters.
         slices: Batches times buckets times one-way slices.
-        segments: The same times segments of each.
+        segments: The same times segments of each slice.
         builds: Segments in which a batch's males find partners.
         build_columns: The same times result columns.
         packed_rows: Rows read.
@@ -86,13 +86,13 @@ class CalibratedModel:
     """Prices loads in CPU seconds.
 
     Attributes:
-        constants: Of the machine and engine.
+        constants: Constants of the machine and engine.
     """
 
     constants: Calibration
 
     def slice_terms(self, load: SliceLoad) -> Terms:
-        """Return what a slice costs."""
+        """Return the cost of a slice."""
         c, w = self.constants, slice_work(load)
         return Terms(
             probe=c.per_male * w.males + c.per_male_segment * w.male_segments + c.per_match * w.matches,
@@ -109,7 +109,7 @@ class CalibratedModel:
         )
 
     def input_terms(self, load: JoinInput) -> Terms:
-        """Return what a family costs before its slices."""
+        """Return the cost of a family before its slices."""
         c, w = self.constants, input_work(load)
         return Terms(
             filter=c.per_filtered_side * w.filtered_sides
@@ -123,7 +123,7 @@ class CalibratedModel:
     def verdict_terms(self, load: VerdictLoad) -> Terms:
         """Return the cost of verdicts on rows, at the prices of similar work.
 
-        A mark is a stored row. A verdict looks a row up among the marks, as a male is looked up in a segment.
+        A mark is a stored row. A verdict looks up a row among the marks, as a male is looked up in a segment.
         """
         c = self.constants
         return Terms(
@@ -137,12 +137,12 @@ def slice_work(load: SliceLoad) -> Work:
     """Count the work of a slice.
 
     Args:
-        load: Of one slice, or of many at once as arrays.
+        load: Load of one slice, or of many slices at once as arrays.
     """
     turns = load.buckets / load.batch_s
     segments = turns * load.segments
     matches = load.matches_per_s * (1.0 + batch_overlap(load))
-    # Partners are spread over the segments like raindrops: so many stay without any (Poisson).
+    # Partners fall on the segments at random (Poisson), so this many segments have none.
     builds = -segments * np.expm1(-matches / np.maximum(segments, _LEAST))
     return Work(
         slices=turns,
@@ -175,9 +175,9 @@ def input_work(load: JoinInput) -> Work:
 
 
 def batch_overlap(load: SliceLoad) -> float:
-    """Return by how much more pairs the engine looks at than tuple by tuple, as a fraction.
+    """Return how many more pairs the engine looks at than processing tuple by tuple would, as a fraction.
 
-    All males of a batch meet all rows of it, whichever came first, and those that the batch's end purges:
-    rows of half a batch on either side.
+    All males of a batch meet all rows of the batch, whichever came first, and also the rows that are purged
+    at its end: rows of half a batch on either side.
     """
     return load.first * load.batch_s / (2.0 * (load.w_end_s - load.w_start_s))

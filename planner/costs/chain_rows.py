@@ -38,10 +38,10 @@ class Reaching:
     """Rows of a side that reach the slices of a chain.
 
     Attributes:
-        rows: Rows that come to the join.
-        ends: For each filter of these rows, the largest window on the chain's side of its queries.
+        rows: Rows that the join admits.
+        ends: For each filter of these rows, the largest window of its queries on the chain's side.
         per_s: Rows per second that reach a slice, by the boundary where it starts.
-        keeps: Filters of which a row that reaches a slice passes at least one, by the same boundary.
+        keeps: For each such boundary, the filters of which a row that reaches the slice passes at least one.
     """
 
     rows: RowClass
@@ -57,12 +57,12 @@ class ChainRows:
     Attributes:
         side: Side whose rows the chain holds.
         boundaries_us: 0, every distinct window of the join's queries, and other ends of the chain, ascending.
-        seconds: The boundaries in seconds; an unbounded one is the horizon.
+        seconds: The boundaries in seconds; an unbounded boundary is at the horizon.
         left: Fraction of rows that are still held at the age of each boundary.
         lasting: Integral of ``left`` from 0 to each boundary.
         keep: Number that stands for the filters of a slice that starts at each boundary; equal filters have
             equal numbers.
-        own: Rows of the side, as if none had left.
+        own: Rows of the side, as if no row had left early.
         other: Rows of the other side, which probe.
         storage: Segments of the slices.
     """
@@ -81,7 +81,7 @@ class ChainRows:
         """Return the work of searching the slices of a chain.
 
         Args:
-            ends_us: Where its slices end, ascending.
+            ends_us: Ends of its slices, ascending.
             selectivity: Fraction of all pairs of rows that have equal keys.
         """
         places = np.searchsorted(self.boundaries_us, [0, *ends_us])
@@ -132,9 +132,9 @@ def chain_rows(
 
     Args:
         family: The family.
-        join: One of its joins; its chain's ends are boundaries, and so are all windows of its queries.
+        join: One of its joins; boundaries are the ends of its chain and all windows of its queries.
         side: Side whose rows the chain holds.
-        rates: What is known of the family.
+        rates: Known or assumed rates of the family.
         queries: The join's queries, at least those of ``unlike``.
 
     Returns:

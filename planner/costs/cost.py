@@ -2,7 +2,7 @@
 
     Profile ── rates ── FamilyRates ── loads ── SliceLoad, JoinInput ── CostModel ── Terms ── Cost
 
-A load is what is expected to happen, in events per second of event time: it does not depend on the model. A
+A load is the expected work, in events per second of event time: it does not depend on the model. A
 model gives each event its price: comparisons in the paper's model, CPU seconds in the calibrated one.
 """
 
@@ -25,10 +25,10 @@ class Terms:
     Attributes:
         probe: Looking for partners in the slices.
         purge: Finding and moving the rows that have left a slice.
-        route: Deciding to which query a pair belongs, and giving it out.
+        route: Deciding to which queries a pair belongs, and emitting it.
         union: Merging a query's pairs from several slices or joins.
         filter: Judging rows and pairs by selections; splitting a stream is one, too.
-        system: What each operator costs, whatever it does.
+        system: Fixed cost of each operator.
     """
 
     probe: float = 0.0
@@ -51,38 +51,37 @@ class Terms:
 class SliceLoad:
     """Expected work of one slice of one side; rates are per second of event time.
 
-    Everything in it follows from where the slice starts and ends, never from the slices beside it: that is
-    what makes a chain's cost the length of a path. Hence the filter between two slices counts where rows
-    leave.
+    All values depend on the start and end of the slice, never on neighbouring slices. So the cost of a chain
+    is the length of a path, and the filter between two slices counts in the slice that rows leave.
 
     The amounts (floats and counts) may be arrays of equal shape: ``cpu_opt`` prices all slices that start at
-    one boundary at once. So a model computes by arithmetic and ``np.maximum``, and branches on ``side``,
-    ``first`` and ``last`` alone.
+    one boundary at once. So a model computes by arithmetic and ``np.maximum``, and branches only on
+    ``side``, ``first`` and ``last``.
 
     Attributes:
         side: Whose rows the slice holds.
         w_start_s: Start of its window, seconds.
         w_end_s: End of its window, seconds; capped for unbounded windows.
-        first: Whether rows enter the join here (inserted), or come from the slice before (moved).
+        first: Whether rows enter the join here (inserted), or move from the slice before (moved).
         last: Whether rows leave the chain after it (purged).
-        judged_per_s: Rows judged on their way out, where the slice after has another filter, and on their way
-            in, where the first slice has one.
+        judged_per_s: Rows judged as they leave, if the next slice has another filter, and as they enter, if
+            the first slice has one.
         entering_per_s: Rows that enter.
         held_rows: Rows held.
         held_bytes: Encoded bytes of them.
         chain_males_per_s: Opposite rows that enter the join.
         males_per_s: Opposite rows that probe the slice.
-        candidates_per_s: Males times rows held: what nested loops compare.
+        candidates_per_s: Males times rows held: the comparisons of nested loops.
         matches_per_s: Candidates of equal key.
         results_per_s: Matches that serve at least one query (before residuals).
         boundaries: Distinct windows that end strictly inside the slice, so that pairs must be routed.
-        judged_results_per_s: Evaluations of queries' selections on matches (what pulling up costs).
+        judged_results_per_s: Evaluations of queries' selections on matches (the cost of selection pull-up).
         unions: Queries that end here and are fed by earlier slices of the side, too.
         batch_s: Event time that a batch covers, seconds.
         buckets: Buckets of the job.
         segments: Segments held in one bucket (``planner.costs.segments``): the engine probes them one by one.
-        stored_segments_per_s: New segments encoded and stored: of rows that come, of filtered and of merged
-            ones.
+        stored_segments_per_s: New segments encoded and stored: of arriving rows, of filtered rows and of
+            merged segments.
         stored_bytes_per_s: Bytes of them.
         result_columns: Columns that a joined pair carries.
     """
@@ -167,15 +166,15 @@ class CostModel(Protocol):
     """Prices loads."""
 
     def slice_terms(self, load: SliceLoad) -> Terms:
-        """Return what a slice costs."""
+        """Return the cost of a slice."""
         ...
 
     def input_terms(self, load: JoinInput) -> Terms:
-        """Return what a family costs before its slices."""
+        """Return the cost of a family before its slices."""
         ...
 
     def verdict_terms(self, load: VerdictLoad) -> Terms:
-        """Return what the verdicts on rows without a match cost."""
+        """Return the cost of the verdicts on rows without a match."""
         ...
 
 
@@ -203,7 +202,7 @@ class CostModels:
     Attributes:
         paper: Comparisons per second.
         calibrated: CPU seconds per second on this machine.
-        objective: The one that decides.
+        objective: The model that decides.
     """
 
     paper: CostModel

@@ -10,11 +10,11 @@ from planner.costs.verdicts import verdict_load
 
 
 def family_cost(family: FamilyPlan, rates: FamilyRates, paper: CostModel, calibrated: CostModel) -> Cost:
-    """Return the expected cost of a planned family: the sum of its slices and of what goes with them.
+    """Return the expected cost of a planned family: the sum over its slices, its input and its verdicts.
 
     Args:
         family: The family, with joins of any strategy.
-        rates: What is known of it.
+        rates: Known or assumed rates of the family.
         paper: Comparisons per second.
         calibrated: CPU seconds per second.
 

@@ -1,4 +1,4 @@
-"""Expected work of slices and joins, from rates and selectivities alone: the loads that models price.
+"""Expected work of slices and joins, from rates and selectivities alone, to be priced by cost models.
 
     rows of a ── λ_a P(some query can use it) ──> [0, w1) ── those that pass cond'_2 ──> [w1, w2) ──> purged
                                                      ^                                      ^
@@ -42,12 +42,12 @@ from planner.families.families import (
 
 
 def slice_loads(family: Family | FamilyPlan, join: JoinPlan, rates: FamilyRates) -> tuple[SliceLoad, ...]:
-    """Return what each slice of a join is expected to do.
+    """Return the expected load of each slice of a join.
 
     Args:
         family: The family.
         join: One of its joins, of any strategy; boundaries may be no query's window.
-        rates: What is known of the family.
+        rates: Known or assumed rates of the family.
 
     Returns:
         The slices of a in order, then those of b.
@@ -68,7 +68,7 @@ def search_loads(
     Args:
         family: The family.
         join: One of its joins.
-        rates: What is known of the family.
+        rates: Known or assumed rates of the family.
     """
     queries = unlike(queries_of(family.queries, join.queries))
 
@@ -81,12 +81,12 @@ def search_loads(
 
 
 def join_input(family: Family | FamilyPlan, joins: Sequence[JoinPlan], rates: FamilyRates) -> JoinInput:
-    """Return what comes to a family's joins, and what leaves them to be merged.
+    """Return the load of a family's rows before its joins, and of the pairs merged after them.
 
     Args:
         family: The family.
         joins: All of its joins.
-        rates: What is known of the family.
+        rates: Known or assumed rates of the family.
 
     Returns:
         The load.
@@ -132,7 +132,7 @@ def _counted(ids: Iterable[int]) -> dict[int, int]:
 
 
 def _is_private(join: JoinPlan) -> bool:
-    """Return whether one query has the join to itself, and has its rows filtered before it."""
+    """Return whether the join serves one query alone, with rows filtered before the join."""
     return join.id != SHARED_JOIN and join.partition is None
 
 
@@ -140,31 +140,31 @@ def _is_private(join: JoinPlan) -> bool:
 class ChainLoads:
     """Loads of every slice that one side of a join can have, by the boundaries of its ends.
 
-    Arrays are by boundary. An integral counts seconds of distance from 0 to the boundary, so that a slice's
-    part is a difference. A second counts as much as rows are left at this distance: a slice [s, e) holds
-    λ ∫ P(R > t) dt rows, R being the time until the other side closes a row's key.
+    Arrays are indexed by boundary. An integral counts seconds of distance from 0 to the boundary, so the part
+    of a slice is a difference. A second counts by the fraction of rows that are left at this distance: a
+    slice [s, e) holds λ ∫ P(R > t) dt rows, R being the time until the other side closes a row's key.
 
     Attributes:
         side: Side whose rows the chain holds.
         boundaries_us: 0, every distinct window of the join's queries, and other ends of the chain, ascending.
-        seconds: The same in seconds; unbounded is the horizon.
+        seconds: The same in seconds; an unbounded boundary is at the horizon.
         left: Fraction of rows that are left at this age.
         lasting: Integral of ``left``.
-        entering: Rows per second that would enter a slice starting here if all were left.
+        entering: Rows per second that would enter a slice starting here if no row had left.
         males: Opposite rows per second that probe a slice starting here.
         keep: Number of the filter of a slice starting here; equal for equal filters.
         first_judged: Rows per second that the first slice's filter judges.
-        judged: Integral of the distinct filters that pairs have to be judged by, of both sides.
+        judged: Integral of the number of distinct filters, of both sides, that pairs are judged by.
         guaranteed: Ends of filters in ``judged`` that all pairs of a slice starting here pass anyway, as
             values of ``lasting``.
-        residuals: Integral of residuals' evaluations per pair of rows per second.
+        residuals: Integral of the evaluations of residuals per pair of rows per second.
         results: Integral of the fraction of equal-key pairs that serve a query.
         windows_below: Distinct windows smaller than the boundary.
         windows_upto: Distinct windows not greater than it.
         queries_upto: Queries with a window not greater than it.
         storage: Segments of the slices.
         result_columns: Columns that a joined pair carries.
-        rates: What is known of the family.
+        rates: Known or assumed rates of the family.
     """
 
     side: SideName
@@ -193,7 +193,7 @@ class ChainLoads:
         return self._load(start, end, last=end == len(self.boundaries_us) - 1)
 
     def inner_slices(self, start: int) -> SliceLoad:
-        """Return, as arrays, the loads of all slices from boundary number ``start`` but the last."""
+        """Return, as arrays, the loads of all slices that start at boundary number ``start`` but the last."""
         return self._load(start, np.arange(start + 1, len(self.boundaries_us) - 1), last=False)
 
     def last_slice(self, start: int) -> SliceLoad:
@@ -253,9 +253,9 @@ def chain_loads(
 
     Args:
         family: The family.
-        join: One of its joins; its chain's ends are boundaries, and so are all windows of its queries.
+        join: One of its joins; boundaries are the ends of its chain and all windows of its queries.
         side: Side whose rows the chain holds.
-        rates: What is known of the family.
+        rates: Known or assumed rates of the family.
 
     Returns:
         The loads, by boundaries.
@@ -301,8 +301,8 @@ def chain_loads(
 
 
 def _result_columns(family: Family | FamilyPlan) -> int:
-    """Return how many columns of its rows a pair carries."""
-    if isinstance(family, FamilyPlan):  # knows them; without sharing it is asked once per query
+    """Return the number of columns that a pair carries."""
+    if isinstance(family, FamilyPlan):  # has them; without sharing it is asked once per query
         return sum(len(family.carried(side)) for side in SIDES)
     return sum(len(result_columns(family.queries, side)) for side in SIDES)
 
@@ -314,7 +314,7 @@ def _alive(ends: Mapping[int | None, int], boundaries: Sequence[int]) -> Floats:
 
 
 def _integral(beyond: Floats, seconds: Floats) -> Floats:
-    """Integrate what holds from each boundary to the next: 0 at the first boundary."""
+    """Integrate values that hold from each boundary to the next; the integral is 0 at the first boundary."""
     return np.concatenate([[0.0], np.cumsum(beyond[:-1] * np.diff(seconds))])
 
 
@@ -325,7 +325,7 @@ def _residuals(
     own: RowClass,
     other: RowClass,
 ) -> Floats:
-    """Return how often a pair at each distance is judged by residuals: once per query that it passes."""
+    """Return how many residuals judge a pair at each distance: one per query that the pair passes."""
     own_share, other_share = own.single_shares(), other.single_shares()
     judging = [
         (side_window_us(q, side), own_share(side_filter(q, side)) * other_share(_mate_filter(q, side)))

@@ -2,10 +2,10 @@
 
     P(some q: a passes σ_a(q) and b passes σ_b(q))
 
-is exact where one side has few filters: its rows are told apart by which of them they pass, and for each
-kind the other side's rows need one of some filters. With more kinds than are worth it, queries with different
-filters of this side are taken as independent, which counts some pairs twice where they share filters of the
-other.
+is exact if one side has few filters: the rows of this side are divided into kinds by the filters that they
+pass, and for each kind the row of the other side needs one of some filters. If there are too many kinds,
+queries with different filters of this side are taken as independent. That counts some pairs twice if these
+queries share filters of the other side.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from catalog.values.plan import PlannedQuery
 from planner.costs.row_classes import Bits, Floats, RowClass
 from planner.families.families import SideName, other_side, side_filter, side_window_us
 
-#: Filters of a side whose rows are told apart: 2^6 kinds.
+#: Most filters of a side whose rows are divided into kinds: 2^6 kinds.
 _MOST_FILTERS = 6
 
 
@@ -40,7 +40,7 @@ def pair_selectivities(
         other: Rows of the other side.
 
     Returns:
-        float64, one per boundary: of all pairs of rows of both streams, whatever row class they are of.
+        float64, one per boundary: fraction of all pairs of rows of both streams, in any row class.
     """
     mate_side = other_side(side)
     filters = [{side_filter(q, s) for q in queries} - {None} for s in (side, mate_side)]
@@ -63,7 +63,7 @@ def pair_selectivities(
 
 
 class _Served:
-    """The pairs of filters that queries have so far, and how many pairs of rows they let through together."""
+    """Pairs of filters of the queries so far, and the fraction of pairs of rows that pass one of them."""
 
     def __init__(
         self, first: RowClass, second: RowClass, kinds: Mapping[frozenset[int], float] | None
@@ -74,7 +74,7 @@ class _Served:
         self._shares: dict[int | None, float] = {}
 
     def add(self, pairs: Iterable[tuple[int | None, int | None]]) -> bool:
-        """Take in pairs of filters; tell whether any of them is new."""
+        """Add pairs of filters; return whether any of them is new."""
         changed: dict[int | None, None] = {}  # in order, so that sums round alike in every process
         for bit, mate in pairs:
             known = self._mates.get(bit, frozenset())
@@ -88,7 +88,7 @@ class _Served:
         return bool(changed)
 
     def fraction(self) -> float:
-        """Return the fraction of pairs of rows that some pair of filters lets by."""
+        """Return the fraction of pairs of rows that pass some pair of filters."""
         mates = self._mates
         all_mates: Bits = frozenset().union(*mates.values())
         most = _share(self._first, frozenset(mates)) * _share(self._second, all_mates)
@@ -109,7 +109,7 @@ def _share(rows: RowClass, bits: Bits) -> float:
 
 
 def _kinds(rows: RowClass, filters: Iterable[int | None]) -> dict[frozenset[int], float]:
-    """Return the fraction of rows by the filters that they pass, of those given.
+    """Return the fraction of rows for each set of the given filters that a row can pass.
 
     P(passes just S of U) is the sum over subsets T of S of (-1)^|T| P(passes none of (U - S) + T).
     """
@@ -119,7 +119,7 @@ def _kinds(rows: RowClass, filters: Iterable[int | None]) -> dict[frozenset[int]
         frozenset(bit for place, bit in enumerate(bits) if number >> place & 1)
         for number in range(1 << len(bits))
     ]
-    # First the rows that pass none outside of S; then, filter by filter, less those that fail one inside.
+    # First the rows that pass none outside of S; then, for each filter in S, subtract those that fail it.
     passing = [everyone - rows.share(frozenset(bits) - kind, whole=False) for kind in sets]
     for place in range(len(bits)):
         for number in range(len(sets)):

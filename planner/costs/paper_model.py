@@ -4,19 +4,19 @@ The cost of a slice of side a, with λ_b' the males of b that enter the join, λ
 query of the slice, and R the rows of a that it holds (the other side's slices likewise):
 
     probe    λ_b'' R              nested loops: every male is compared with every row held
-    purge    λ_b'                 each male once per slice, also one that no query of it needs: see Eq. 3
+    purge    λ_b'                 each male once per slice, even if no query of the slice needs it: see Eq. 3
     filter   rows that leave it towards a slice with another filter (and enter the first, if that has one)
-             + pairs times the selections that they must be judged by: those of queries that reach the slice
-             and that its rows have not all passed
+             + pairs times the selections that must judge them: selections of queries that reach the slice,
+             except those that all rows of the slice have passed
     route    pairs times the windows that end inside it (merged slices, §5.2)
-    union    λ_b' per query that ends in it, unless it is the first: males of a query's last slice are the
-             punctuations by which its union merges
+    union    λ_b' per query that ends in it, unless it is the first slice: males of a query's last slice are
+             the punctuations by which its union merges
     system   C_sys λ_b'           §5.2
 
-and before the slices: splitting a stream costs a comparison per row and distinct filter, filters of a query's
-own join one per row; merging what several joins give to a query one per pair.
+and outside the slices: splitting a stream costs a comparison per row and distinct filter; the filters of a
+query's own join cost one per row; merging the pairs of several joins for a query costs one per pair.
 
-How Equations 1-3 come out of it, for Q1: A[W1] join B[W1] and Q2: σ(A)[W2] join B[W2], rates λ, S = S_σ and
+How Equations 1-3 follow, for Q1: A[W1] join B[W1] and Q2: σ(A)[W2] join B[W2], rates λ, S = S_σ and
 D = W2 - W1:
 
     Eq. 1, one slice per side of W2, unfiltered: probe 2 λ λ W2; purge 2 λ; pairs 2 λ² W2 S_1, each compared
@@ -30,14 +30,15 @@ D = W2 - W1:
         judged by σ' for Q2, 2 λ² W1 S_1, those of slice 2 have all passed (filter). Q2 alone has two slices:
         union 2 λ.
 
-Where we add to the paper: both sides have their own windows, rates and filters; a selection is counted once
-per pair and distinct filter, however many queries share it, up to the largest of their windows; residuals
-cost a comparison per pair that they judge. §6.2 has no formula: it says that a slice merged across a
-selection holds more rows and probes more, which the terms above count.
+Where we add to the paper: both sides have their own windows, rates and filters. A selection is counted once
+per pair and distinct filter, up to the largest window of the queries that share it. Residuals cost a
+comparison per pair that they judge. §6.2 has no formula: it says that a slice merged across a selection holds
+more rows and probes more, which the terms above count.
 
-Where we differ from §5.2: merging k slices saves the overhead of k - 1 operators, where the paper prints k
-(``merge_difference`` in ``tests/planner/costs/paper.py``), and merging from 0 saves unions, where the paper
-says that their costs stay the same: a query whose slices are merged into one needs none, as in Equation 1.
+Where we differ from §5.2: merging k slices saves the overhead of k - 1 operators; the paper prints k
+(``merge_difference`` in ``tests/planner/costs/paper.py``). Merging from 0 saves unions, because a query whose
+slices are merged into one needs none, as in Equation 1; the paper says that the costs of unions stay the
+same.
 
 Source: State-Slice (VLDB 2006) §3.1 Eq. 1, §3.2 Eq. 2 (as ``tests/planner/costs/paper.py`` derives it), §4.3
     Eq. 3, §5.2.
@@ -65,7 +66,7 @@ class PaperModel:
             raise ValueError(f"c_sys is {self.c_sys}, but must not be negative")
 
     def slice_terms(self, load: SliceLoad) -> Terms:
-        """Return what a slice costs."""
+        """Return the cost of a slice."""
         return Terms(
             probe=load.candidates_per_s,
             purge=load.chain_males_per_s,
@@ -76,9 +77,9 @@ class PaperModel:
         )
 
     def input_terms(self, load: JoinInput) -> Terms:
-        """Return what a family costs before and after its slices."""
+        """Return the cost of a family before and after its slices."""
         return Terms(filter=load.split_per_s + load.private_filters_per_s, union=load.merged_per_s)
 
     def verdict_terms(self, load: VerdictLoad) -> Terms:
-        """Return what the verdicts on rows cost: one comparison each, and one for each mark."""
+        """Return the cost of the verdicts on rows: one comparison for each verdict and one for each mark."""
         return Terms(purge=load.verdicts_per_s, route=load.marks_per_s)

@@ -1,17 +1,17 @@
-"""Rates of a family's streams, as far as they are known: the numbers that costs are computed from.
+"""Rates of a family's streams, known or assumed: the numbers from which costs are computed.
 
     Profile (given > measured > sampled) ──┐
-    assumptions, where it is silent ───────┴── FamilyRates ── loads
+    assumptions, where it has no value ────┴── FamilyRates ── loads
 
 Filters are taken as independent: of n filters 1 - (1 - S_1) ... (1 - S_n) of the rows pass at least one.
-Those known to imply another are so among the rows that pass it:
+Filters that imply a common filter are independent among the rows that pass that filter:
 
     g ─┬─ f1       P(f1 or f2) = P(g) (1 - (1 - P(f1) / P(g)) (1 - P(f2) / P(g)))
        └─ f2       P(f1 or g) = P(g)
 
-Where the other stream closes keys, a row leaves before its window ends. The time R until then is taken as
-exponential with the mean τ, so of the rows that are t seconds old exp(-t/τ) are left. A row that only semi
-and anti joins need leaves with its match (``Unmatched``).
+If the other stream closes keys, a row leaves before its window ends. The time R until then is assumed to be
+exponential with the mean τ, so a fraction exp(-t/τ) of the rows that are t seconds old is left. A row that
+only semi and anti joins need leaves with its match (``Unmatched``).
 """
 
 from __future__ import annotations
@@ -58,11 +58,11 @@ Floats = np.ndarray[tuple[int], np.dtype[np.float64]]
 #: Streams of a and b, and pairs of key columns.
 FamilyKey = tuple[int, int, tuple[tuple[str, str], ...]]
 
-#: Where nothing is known: a plain middle of what the benchmarks see, so that plans do not depend on luck.
+#: Assumed if nothing is known: a middle value of the benchmarks, so that plans do not depend on luck.
 ASSUMED_RATE_PER_S = Measure(1000.0, "assumed")
-#: Key, event time, position, lineage and two numbers.
+#: Bytes of key, event time, position, lineage and two numbers.
 ASSUMED_ROW_BYTES = Measure(64.0, "assumed")
-#: A filter that nobody has measured: neither useless nor decisive.
+#: Selectivity of a filter that nobody has measured: neither useless nor decisive.
 ASSUMED_SELECTIVITY = Measure(0.5, "assumed")
 #: A thousand keys, evenly used.
 ASSUMED_JOIN_SELECTIVITY = Measure(1e-3, "assumed")
@@ -70,7 +70,7 @@ ASSUMED_JOIN_SELECTIVITY = Measure(1e-3, "assumed")
 EVERY_PAIR = Measure(1.0, "given")
 #: Scrambling factor of a stream whose factor is monitored: the least possible one (``operators.orders``).
 ASSUMED_SCRAMBLE = Measure(64.0, "assumed")
-#: Lag where nothing is known: ordered streams keep pace with each other.
+#: Lag if nothing is known: ordered streams keep pace with each other.
 ASSUMED_LAG = Measure(0.0, "assumed")
 ASSUMED_BATCH_S = Measure(1.0, "assumed")
 #: Event time for which an unbounded window is costed: the rows of a day.
@@ -79,12 +79,12 @@ HORIZON_S = 86_400.0
 
 @dataclass(frozen=True, slots=True)
 class Unmatched:
-    """Ages at which a row is held only if it has had no match: semi and anti joins need it no longer.
+    """Ages at which a row without a match is still held, because only semi and anti joins need it.
 
-    Matches come as a Poisson process, so the share of rows without one at age t is exp(-r (t + w)).
+    Matches arrive as a Poisson process, so the share of rows without one at age t is exp(-r (t + w)).
 
     Attributes:
-        from_s: First of the ages, up to those of the next one, seconds.
+        from_s: First of these ages, seconds; they end where those of the next ``Unmatched`` begin.
         per_s: Matches of a row per second: r.
         behind_s: Reach of the window over earlier rows of the other side, seconds: w.
     """
@@ -109,10 +109,10 @@ class SideRates:
         lag: Rows by which the stream leads the other one in the order, else None.
         ordered_rows: Rows that equality of the order is expected to hold (Window-Oblivious Join, Eq. 7), else
             None.
-        open_s: Mean seconds until the other stream closes the key of a row; None if it closes none, or if
-            nothing is known of it.
-        unmatched: From which ages on rows are held only until their first match, ascending; empty if all are
-            held for their whole window.
+        open_s: Mean seconds until the other stream closes the key of a row; None if it closes no keys, or if
+            the time is unknown.
+        unmatched: Ages from which rows are held only until their first match, ascending; empty if all rows
+            are held for their whole window.
     """
 
     rate: Measure
@@ -125,7 +125,7 @@ class SideRates:
     ordered_rows: float | None = None
     open_s: Measure | None = None
     unmatched: tuple[Unmatched, ...] = ()
-    #: Fraction of rows that pass each filter: no more than pass what it implies.
+    #: Fraction of rows that pass each filter, at most the fraction that passes the filters it implies.
     _fractions: Mapping[int, float] = field(init=False, repr=False, compare=False)
     #: The strongest of the filters that each filter implies.
     _above: Mapping[int, int] = field(init=False, repr=False, compare=False)
@@ -135,7 +135,7 @@ class SideRates:
         fractions = {bit: min([value[bit], *(value[b] for b in self.weaker.get(bit, ()))]) for bit in value}
         above = {}
         for bit in self.weaker:
-            # One that implies it back is the same filter: one of the two stands above the other.
+            # If the filters imply each other, they are the same filter: one of the two is above the other.
             implied = [b for b in self.weaker[bit] if bit not in self.weaker.get(b, ()) or b < bit]
             if implied:
                 above[bit] = min(implied, key=lambda b: (fractions[b], -b))
@@ -143,7 +143,7 @@ class SideRates:
         object.__setattr__(self, "_above", above)
 
     def passing_any(self, bits: Iterable[int | None]) -> float:
-        """Return the fraction of rows that pass at least one of the filters; None among them takes every row.
+        """Return the fraction of rows that pass at least one of the filters; None stands for no filter.
 
         >>> side = SideRates(Measure(1), Measure(1), {0: Measure(0.5), 1: Measure(0.5)})
         >>> side.passing_any([0, 1, 0]), side.passing_any([0, None]), side.passing_any([])
@@ -163,12 +163,12 @@ class SideRates:
         return self._either(None, below, frozenset(weakest))
 
     def left(self, age_s: Floats) -> Floats:
-        """Return the fractions of rows that are still held at these ages: P(R > t)."""
+        """Return the fractions of rows that are still held at some ages: P(R > t)."""
         place, rates, offsets = self._decay(age_s)
         return np.asarray(np.exp(-offsets[place] - rates[place] * age_s))
 
     def lasting_s(self, age_s: Floats) -> Floats:
-        """Return for how many seconds rows are in the state up to these ages, on average: ∫ P(R > t) dt.
+        """Return how many seconds a row is in the state up to some ages, on average: ∫ P(R > t) dt.
 
         >>> side = SideRates(Measure(1), Measure(1), {}, open_s=Measure(10))
         >>> side.lasting_s(np.array([0.0, 10.0, 1000.0])).round(2).tolist()
@@ -191,7 +191,7 @@ class SideRates:
         return np.asarray(whole[place] + within(place, age_s))
 
     def _decay(self, age_s: Floats) -> tuple[Any, Floats, Floats]:
-        """Return the place of each age among those where rows leave at one rate, and rates and offsets.
+        """Return the phase of each age, and rate and offset of each phase, in which rows leave at one rate.
 
         Of the rows that are t seconds old, exp(-offset - rate t) are held.
         """
@@ -210,13 +210,13 @@ class SideRates:
             return passing
         shares = [min(self._either(b, below, wanted) / passing, 1.0) for b in sorted(below.get(above, ()))]
         if len(shares) == 1:
-            return passing * shares[0]  # as exact as the number itself, however small
+            return passing * shares[0]  # as exact as the share itself, however small
         return passing * (1.0 - math.prod(1.0 - share for share in shares))
 
 
 @dataclass(frozen=True, slots=True)
 class FamilyRates:
-    """Rates of a family, known or assumed; every number with its origin.
+    """Rates of a family, known or assumed; every number has its origin.
 
     Attributes:
         a: Side a.
@@ -241,10 +241,10 @@ class FamilyRates:
         return self.a if side == "a" else self.b
 
     def seconds(self, window_us: int, side: SideName) -> float:
-        """Return a window of a side in seconds; an unbounded one is as long as the horizon.
+        """Return a window of a side in seconds; an unbounded window is as long as the horizon.
 
-        On the clock of the order, the first step of a window holds as many rows as equality of the order, and
-        each later step one row.
+        If the order is the clock, the first step of a window holds as many rows as equality of the order
+        does, and each later step one row.
         """
         own = self.side(side)
         counted_s = own.counted_s
@@ -256,7 +256,7 @@ class FamilyRates:
         return self.horizon_s if window_us >= UNBOUNDED_US else window_us / _US_PER_S
 
     def lasting_s(self, window_us: int, side: SideName) -> float:
-        """Return for how many seconds a row of a side is in a window, on average."""
+        """Return how many seconds a row of a side is in a window, on average."""
         window_s = np.array([self.seconds(window_us, side)], dtype=np.float64)
         return float(self.side(side).lasting_s(window_s)[0])
 
@@ -269,7 +269,7 @@ def family_rates(
     *,
     horizon_s: float = HORIZON_S,
 ) -> FamilyRates:
-    """Look a family up in a profile, and assume what the profile does not say.
+    """Look up a family in a profile, and assume values that the profile does not have.
 
     Args:
         family: The family.
@@ -279,7 +279,7 @@ def family_rates(
         horizon_s: Length for which an unbounded window is costed, seconds; longer if a bounded one is longer.
 
     Returns:
-        Its rates; measures of origin ``assumed`` where the profile is silent: 1,000 rows per second, 64 bytes
+        Its rates; measures of origin ``assumed`` if the profile has no value: 1,000 rows per second, 64 bytes
         per row, half of the rows pass a filter, one pair in a thousand has equal keys.
     """
     streams = {s.stream_id: s for s in profile.streams}
@@ -293,7 +293,7 @@ def family_rates(
         stream = streams.get(ids[side])
         row_bytes = None if stream is None else stream.row_bytes
         rate = ASSUMED_RATE_PER_S if stream is None else stream.rate_per_s
-        # Of n rows about n times the join selectivity have the key of a row.
+        # Of n rows, about n times the join selectivity have the key of a given row.
         scramble = None
         if clocks[side] == "order":
             scramble = ASSUMED_SCRAMBLE if stream is None or stream.scramble is None else stream.scramble
@@ -334,10 +334,10 @@ def family_rates(
 
 
 def _unmatched(family: Family | FamilyPlan, side: SideName, rates: FamilyRates) -> tuple[Unmatched, ...]:
-    """Return from which ages on rows of a side are held only until their first match.
+    """Return the ages from which rows of a side are held only until their first match.
 
-    Up to the longest window of a query that needs all of its rows, rows stay. A later row stays as long as
-    one of the queries that still reach it needs it: the one with the fewest matches is taken.
+    Rows stay for the longest window of the queries that need all rows of the side. After that, a row stays as
+    long as one of the queries that still reach it needs it; the query with the fewest matches is assumed.
     """
     mates = other_side(side)
     of_mates = rates.side(mates)
@@ -361,7 +361,7 @@ def _unmatched(family: Family | FamilyPlan, side: SideName, rates: FamilyRates) 
 
 
 def _lag(side: SideName, known: FamilyProfile | None) -> Measure:
-    """Return the rows by which a side leads the other one in the order of both."""
+    """Return the rows by which a side leads the other side in their common order."""
     lag = None if known is None else known.lag_a if side == "a" else known.lag_b
     return ASSUMED_LAG if lag is None else lag
 
@@ -380,7 +380,7 @@ def _with_rows_held(own: SideRates, other: SideRates) -> SideRates:
 
 
 def memory_rows(memory: Memory, own: SideRates, other: SideRates) -> float | None:
-    """Return the rows of a side in the order of its stream that are expected in memory; None for others."""
+    """Return the rows of an ordered side that are expected in memory; None if a side is not ordered."""
     if own.scramble is None or other.scramble is None or own.lag is None:
         return None
     one = OrderedStream(own.scramble.value, own.rate.value)
@@ -459,7 +459,7 @@ def with_open_times(
     for family, (stream_a, stream_b, key) in keys.items():
         if set(family_clocks(family)) != {"time"}:
             continue
-        # Rows of a wait for b's closings, and the other way round.
+        # Rows of a wait for closings of b, and the other way round.
         open_a_s = _declared_s(streams.get(stream_b), frozenset(b for _, b in key))
         open_b_s = _declared_s(streams.get(stream_a), frozenset(a for a, _ in key))
         if open_a_s is not None or open_b_s is not None:
@@ -480,7 +480,7 @@ def _declared_s(stream: Stream | None, key: frozenset[str]) -> Measure | None:
 
 
 def with_plan(profile: Profile, plan: Plan) -> Profile:
-    """Add what a plan tells: declared open times, and expected rates of pairs that are handed on."""
+    """Add facts of a plan: declared open times, and expected rates of pairs that are handed on."""
     keys = {family.id: (family.stream_a, family.stream_b, family.key) for family in plan.families}
     profile = with_open_times(profile, keys, {stream.id: stream for stream in plan.streams})
     taken = taken_intermediates(plan.families)

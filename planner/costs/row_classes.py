@@ -1,10 +1,10 @@
-"""Classes of a side's rows that come to a join: all of them, or one class of a stream that is split.
+"""Classes of a side's rows that a join admits: all rows, or one class of a stream that is split.
 
     all rows of the side ─┬─ pass a filter of the join's queries          state-slice chains, unshared joins
                           ├─ all                                          selection pull-up
                           └─ pass one of O, none of N                     stream partition, one class
 
-Everything is a fraction of the side's rows; filters are as independent as ``planner.costs.rates`` says.
+All sizes are fractions of the side's rows; filters are as independent as in ``planner.costs.rates``.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from planner.families.filters import keep_bits
 
 Floats = np.ndarray[tuple[int], np.dtype[np.float64]]
 
-#: Filters of queries; None for a query without one.
+#: Filters of queries; None stands for a query without a filter.
 Bits = frozenset[int | None]
 
 
 @dataclass(frozen=True, slots=True)
 class RowClass:
-    """The rows of one side that may come to a join: all, or one class of a split stream.
+    """Rows of one side that a join may admit: all rows, or one class of a split stream.
 
     Attributes:
         rates: The side.
         one_of: Filters; a row of the class passes at least one of them. None among them passes every row.
         none_of: Filters of which it passes none.
-        whole: Whether rows come that serve no query, too (selection pull-up).
+        whole: Whether the join also admits rows that serve no query (selection pull-up).
         split: Whether it is a class of a split stream.
     """
 
@@ -46,17 +46,17 @@ class RowClass:
 
     @property
     def is_plain(self) -> bool:
-        """Return whether the rows are neither split nor let in unjudged."""
+        """Return whether the rows are neither split nor admitted unfiltered."""
         return not self.whole and not self.split
 
     def share(self, bits: Bits, *, whole: bool = True) -> float:
-        """Return the fraction of the side's rows that are of the class and pass one of ``bits``.
+        """Return the fraction of the side's rows that belong to the class and pass one of ``bits``.
 
         With O = one_of, N = none_of: P(O and F and not N) = P(O or N) - P(N) - P(O or N or F) + P(N or F).
 
         Args:
-            bits: F; None among them is passed by all.
-            whole: Whether rows that pass none count where they come, too.
+            bits: F; every row passes None.
+            whole: Whether to count rows that pass none of ``bits``, if the join admits such rows.
         """
         if self.whole and whole:
             return 1.0
@@ -77,9 +77,9 @@ class RowClass:
         return cache(lambda bit: self.share(frozenset({bit}), whole=False))
 
     def kept(self, reaching: Sequence[Bits]) -> list[Bits]:
-        """Return filters of which every row in a slice passes one, given those of the queries there.
+        """Return, per slice, filters of which every row passes one, given those of the queries that reach it.
 
-        Of a split side only the class comes: its filters say more than those of the queries.
+        If the side is split, only the class enters the join, and its filters are stricter than the queries'.
         """
         if self.whole:
             return [frozenset({None})] * len(reaching)
@@ -88,7 +88,7 @@ class RowClass:
     def guaranteed_ends(
         self, keeps: Sequence[Bits], ends: Mapping[int | None, int]
     ) -> Iterator[tuple[int, ...]]:
-        """Yield, per slice start, the ends of the filters that every row kept there passes anyway."""
+        """Yield, per slice start, the ends of the filters that every row kept in the slice passes anyway."""
         known: dict[Bits, tuple[int, ...]] = {}
         for keep in keeps:
             if keep not in known:
@@ -105,7 +105,7 @@ class RowClass:
 def row_classes_of(
     family: Family | FamilyPlan, join: JoinPlan, side: SideName, rates: FamilyRates
 ) -> RowClass:
-    """Return the rows of one side that may come to a join of its family."""
+    """Return the rows of one side that a join of the family may admit."""
     if join.partition is None or join.partition.side != side:
         return RowClass(rates.side(side), whole=join.pulled_up)
     split = join.partition

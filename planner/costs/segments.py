@@ -1,13 +1,13 @@
-"""Number of segments in the slices of a chain, on which the engine's cost per batch rests.
+"""Number of segments in the slices of a chain, which determines the engine's cost per batch.
 
-A batch's rows come as one segment, and every segment is probed, looked after and named once per batch. How
-their number goes on depends on how much event time a batch covers, against the slack within which segments
-may straddle a boundary and are merged (1/40 of the join's largest window):
+The rows of a batch arrive as one segment, and every segment is probed, maintained and named once per batch.
+How their number develops depends on the event time that a batch covers, compared with the slack within which
+segments may straddle a boundary and are merged (1/40 of the join's largest window):
 
     batch > slack      never merged; cut by each boundary that takes rows or males, except pieces within slack
     batch <= slack     never cut; merged once four neighbours span no more than the slack
 
-Source: ``purge`` and ``compact`` of ``operators.slices.sliced_join``, whose rules are applied to spans here.
+Source: ``purge`` and ``compact`` of ``operators.slices.sliced_join``; here their rules are applied to spans.
 """
 
 from __future__ import annotations
@@ -22,31 +22,31 @@ import numpy as np
 
 _Floats = np.ndarray[tuple[int], np.dtype[np.float64]]
 _Ints = np.ndarray[tuple[int], np.dtype[np.int64]]
-#: First batch and end of a segment.
+#: First batch and end of a segment, in batches.
 _Span = tuple[int, int]
 
-#: As in ``operators.join.compiled_family`` and ``operators.slices.sliced_join``; a test holds them together.
+#: As in ``operators.join.compiled_family`` and ``operators.slices.sliced_join``; a test compares them.
 SLACK_DIVISOR = 40
 COMPACTION_FANIN = 4
 
-#: Batches per slack from which the picture repeats itself, four times as coarse.
+#: Batches per slack from which the pattern repeats itself, four times as coarse.
 _MOST_BATCHES = 64
-#: On their way to full size, segments of age x are so many per x: about a merge of four by four.
+#: Before they have full size, there are this many segments of age x per x: about a merge of four by four.
 _YOUNG = 1.2
-#: Part of a batch within which two cuts are one: about as far as the watermark stands before a batch's end.
+#: Part of a batch within which two cuts are one: about the time from the watermark to a batch's end.
 _NEAR = 1e-3
-#: Part of the cuts that last: merging takes back the others (mean over random chains of up to 20 slices).
+#: Part of the cuts that last: merging undoes the others (mean over random chains of up to 20 slices).
 _KEPT = 0.85
 
 
 @dataclass(frozen=True, slots=True)
 class SegmentRule:
-    """Rules by which one chain's segments come, are cut and are merged.
+    """Rules by which the segments of one chain are created, cut and merged.
 
     Attributes:
         batch_s: Event time that a batch covers, seconds.
-        slack_s: Span within which segments are merged and not cut, seconds; infinite if nothing bounds it.
-        filled: Fraction of batches that bring a bucket any row.
+        slack_s: Span within which segments are merged and not cut, seconds; infinite if there is no limit.
+        filled: Fraction of batches that have rows for a bucket.
     """
 
     batch_s: float
@@ -60,8 +60,8 @@ class SegmentRule:
         Args:
             start_s: Start of the slice, seconds.
             end_s: End, seconds.
-            cuts: Pieces less one that a batch has been cut into where the slice starts (``cuts``).
-            takes: Whether its end takes rows or males.
+            cuts: Number of cuts through a batch's segment where the slice starts (``cuts``).
+            takes: Whether rows or males stop at its end.
         """
         if self.slack_s < self.batch_s:
             return self.filled * self._cut(start_s, end_s, cuts, takes)
@@ -70,11 +70,11 @@ class SegmentRule:
         return self.filled * (self._merged(end_s) - self._merged(start_s))
 
     def passing_per_s(self, boundary_s: Any, cuts: Any) -> Any:
-        """Return how many segments of one bucket pass a boundary per second.
+        """Return the number of segments of one bucket that pass a boundary per second.
 
         Args:
             boundary_s: The boundary, seconds.
-            cuts: Pieces less one that a batch has been cut into there.
+            cuts: Number of cuts through a batch's segment at the boundary.
         """
         if self.slack_s < COMPACTION_FANIN * self.batch_s:
             return self.filled * (_KEPT * cuts + 1.0) / self.batch_s
@@ -82,18 +82,19 @@ class SegmentRule:
 
     @property
     def rewritten(self) -> float:
-        """Expected number of times a stored row is written again: once with each merge."""
+        """Expected number of times that a stored row is rewritten: once with each merge."""
         return merging(self._batches)[1] if self._batches >= COMPACTION_FANIN else 0.0
 
     def cuts(self, boundaries_s: _Floats, takes: Sequence[bool] | None = None) -> _Ints:
-        """Return for each boundary the pieces less one that those up to it cut a batch into; none for 0.
+        """Return, for each boundary, how often the boundaries up to it cut a batch; 0 for the first.
 
         Args:
             boundaries_s: Boundaries from 0, seconds.
-            takes: Which of them takes rows or males; the others cut nothing. By default all do.
+            takes: Whether rows or males stop at each boundary; other boundaries cut nothing. By default all
+                do.
 
-        Boundaries that differ by whole batches cut at the same place. A batch is cut by one at its end, too:
-        the watermark that purges is the opposite stream's, which stands a little before.
+        Boundaries that differ by whole batches cut at the same place. A boundary at the end of a batch cuts
+        the batch, too: the watermark that purges is the opposite stream's, which is a little earlier.
         """
         if self.slack_s >= self.batch_s:
             return np.zeros(len(boundaries_s), dtype=np.int64)
@@ -115,7 +116,7 @@ class SegmentRule:
         return np.array(counts, dtype=np.int64)
 
     def _cut(self, start_s: Any, end_s: Any, cuts: Any, takes: Any) -> Any:
-        # On average half a piece more hangs over an end that cuts.
+        # On average, half a piece more straddles an end that cuts.
         return (_KEPT * cuts + 1.0) * (end_s - start_s) / self.batch_s + 0.5 * takes
 
     def _merged(self, age_s: Any) -> Any:
@@ -125,7 +126,7 @@ class SegmentRule:
         grown_s = max(_YOUNG / full_per_s, young_s) if full_per_s > 0.0 else np.inf
         young = np.minimum(age_s, young_s) / self.batch_s
         growing = _YOUNG * np.log(np.clip(age_s, young_s, grown_s) / young_s)
-        # Without end nothing is full-grown; and 0 times infinity would be no number.
+        # Without an end no segment reaches full size; and 0 times infinity would be NaN.
         return young + growing + (np.maximum(age_s - grown_s, 0.0) * full_per_s if full_per_s > 0.0 else 0.0)
 
     @property
@@ -147,9 +148,9 @@ class ChainStorage:
         seconds: Boundaries from 0, seconds.
         entering: Rows per second that enter a slice starting at each boundary.
         keep: Number of the filter of a slice starting there; equal for equal filters.
-        cuts: Pieces less one that a batch has been cut into at each boundary.
-        takes: Whether fewer rows or males go beyond each boundary than beyond the one before it.
-        rule: How segments come, are cut and are merged.
+        cuts: Number of cuts through a batch's segment at each boundary.
+        takes: Whether fewer rows or males pass each boundary than the one before it.
+        rule: Rules by which segments are created, cut and merged.
         row_bytes: Encoded bytes of a row.
         buckets: Buckets of the job.
     """
@@ -169,10 +170,10 @@ class ChainStorage:
         return self.rule.held(self.seconds[start], self.seconds[end], self.cuts[start], self.takes[end])
 
     def stored(self, start: int, end: Any, *, last: bool) -> tuple[Any, Any]:
-        """Return the new segments and bytes that a slice makes all buckets store per second.
+        """Return the new segments and bytes that all buckets store per second because of a slice.
 
-        New are the rows that come, once more each time they are merged; and what a filter leaves of a segment
-        that moves on. A segment that moves as it is, or is cut, is not written again.
+        Arriving rows are stored, and stored again with each merge. If a filter drops rows of a segment that
+        moves on, the rest is stored. A segment that moves unchanged, or is cut, is not written again.
         """
         segments, rows = 0.0 * self.seconds[end], 0.0 * self.seconds[end]
         if start == 0:
@@ -203,7 +204,7 @@ def chain_storage(
         seconds: Boundaries from 0, seconds.
         entering: Rows per second that enter a slice starting at each boundary.
         keep: Number of the filter of a slice starting there.
-        males_keep: The same of the males that reach it.
+        males_keep: The same for the males that reach the slice.
         longest_s: Largest bounded window of the join's queries on either side, seconds; 0 if none is bounded.
         batch_s: Event time that a batch covers, seconds.
         row_bytes: Encoded bytes of a row.
@@ -219,14 +220,13 @@ def chain_storage(
 
 @cache
 def merging(batches: int) -> tuple[float, float]:
-    """Play merging through for a stream of one row per batch.
+    """Simulate merging for a stream of one row per batch.
 
     Args:
         batches: Batches that fit into the slack, at least ``COMPACTION_FANIN``.
 
-    Returns:
-        Mean number of segments per slack, well behind the watermark: it rises until enough leftovers make
-        another merge, then falls back. And how often a row is written again once it is stored.
+    Mean number of segments per slack, well behind the watermark, which rises until enough
+    leftovers make another merge and then falls. And how often a stored row is written again.
 
     >>> [round(merging(n)[0], 1) for n in (4, 5, 6, 8)]
     [1.2, 1.9, 2.8, 1.2]
@@ -243,14 +243,14 @@ def merging(batches: int) -> tuple[float, float]:
         segments = _compacted([*segments, (now, now + 1)], batches)
         if now in counted:
             held += len(segments)
-            # What comes in the batch itself is merged before it is stored.
+            # Segments that arrive in one batch are merged before they are stored.
             merged = {*segments} - before - {(now, now + 1)}
             rewritten += sum(end - first - (end > now) for first, end in merged)
     return held / len(counted) / (window / batches), rewritten / len(counted)
 
 
 def _compacted(segments: Sequence[_Span], slack: int) -> list[_Span]:
-    """Play ``operators.slices.sliced_join.compact``, oldest first."""
+    """Simulate ``operators.slices.sliced_join.compact``, oldest first."""
     result: list[_Span] = []
     run: list[_Span] = []
     for segment in segments:

@@ -1,4 +1,4 @@
-"""The constants that Sluice comes with, used until ``sluice calibrate`` has fitted those of the machine."""
+"""Constants that are part of Sluice, used until ``sluice calibrate`` has fitted those of the machine."""
 
 from __future__ import annotations
 

@@ -3,9 +3,9 @@
     a row of a ── first match behind, first match ahead ──> at most two marks, held for its longest window
                ── the opposite watermark passes a window ──> a verdict; without a match the row is given
 
-Matches come as a Poisson process, as in ``planner.costs.rates``: a row of a has no match for a query with the
-probability exp(-S λ_b P(σ_b) (W_a + W_b)). Queries of equal conditions share marks and verdicts. Windows that
-pass a row in one batch share what is stored of it.
+Matches arrive as a Poisson process, as in ``planner.costs.rates``: a row of a has no match for a query with
+the probability exp(-S λ_b P(σ_b) (W_a + W_b)). Queries of equal conditions share marks and verdicts. Windows
+that pass a row in one batch share the stored result row.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ def verdict_load(family: Family | FamilyPlan, rates: FamilyRates) -> VerdictLoad
     """Return the expected work of the verdicts of a family.
 
     Args:
-        family: The family; of inner joins alone it has none.
-        rates: What is known of it.
+        family: The family; if all its joins are inner, there is no such work.
+        rates: Known or assumed rates of the family.
     """
     groups: dict[tuple[SideName, int | None, int | None, str | None], list[PlannedQuery]] = {}
     for query in family.queries:
@@ -67,7 +67,7 @@ def verdict_load(family: Family | FamilyPlan, rates: FamilyRates) -> VerdictLoad
 
 
 def _rates_of(query: PlannedQuery, side: SideName, rates: FamilyRates) -> tuple[float, float]:
-    """Return the rows per second of a side that a query judges, and the matches per second of each."""
+    """Return the rows per second of a side that a query judges, and the matches per second of each row."""
     mates = other_side(side)
     own, other = rates.side(side), rates.side(mates)
     judged = own.rate.value * own.passing_any([side_filter(query, side)])

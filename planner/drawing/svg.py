@@ -1,4 +1,4 @@
-"""A plan as an SVG picture: each chain to scale along its clock, and under it how far queries reach.
+"""A plan as an SVG picture: each chain to scale along its clock, and below it the windows of the queries.
 
 Unlike the plan graph it shows lengths: which windows are long, where slices end, which queries share them.
 """
@@ -17,16 +17,16 @@ from planner.families.display import FamilyText, display_duration, display_inter
 from planner.families.families import SIDES, SideName, side_chain, side_window_us
 
 _WIDTH = 960
-#: Where the axis begins and ends, px.
+#: Begin and end of the axis, px.
 _LEFT, _RIGHT = 250, 940
-#: What has no end takes the last of it.
+#: An unbounded window takes the last part of the axis.
 _ENDLESS = 60
 _LINE, _SLICE = 18, 30
-#: A chain whose shortest slice end is a smaller share of its longest one is drawn on a logarithmic axis.
+#: A chain is drawn on a logarithmic axis if its shortest slice end is a smaller share of its longest one.
 _NARROW = 0.004
-#: Lines under a chain, and names on a line; what is more is counted.
+#: Most lines under a chain, and names on a line; further ones are counted.
 _MOST_LINES, _MOST_NAMES = 20, 3
-#: Space that a letter takes, and a slice's end needs beside the one before, px.
+#: Width of a letter, and least distance between the ends of two slices, px.
 _LETTER = 7
 _STYLE = (
     "text{font:12px sans-serif;fill:#1b1f24}.title{font-weight:bold;font-size:14px}.end{font-size:11px;"
@@ -38,10 +38,10 @@ _STYLE = (
 def render_svg(plan: Plan) -> str:
     """Return a picture of a plan's chains.
 
-    Each side of each join has its chain: slices from 0 to the longest window, those with a filter at their
-    entry in another colour, and the filter as their tooltip. Below it stands a line for each window length,
-    with the names of the queries that have it. Rows, steps of an order and time are each drawn on their own
-    axis, a logarithmic one where lengths differ too much to be seen.
+    Each side of each join has its chain: slices from 0 to the longest window. Slices with a filter at their
+    entry have another colour, and the filter as their tooltip. Below the chain is a line for each window
+    length, with the names of the queries that have it. Rows, steps of an order and time each have their own
+    axis, which is logarithmic if short lengths could not be seen otherwise.
 
     Args:
         plan: The plan.
@@ -72,7 +72,7 @@ class _Picture:
         root: Its element.
 
     Attributes:
-        y: Where its next line begins, px.
+        y: Position of its next line, px.
     """
 
     def __init__(self, root: ElementTree.Element) -> None:
@@ -100,7 +100,7 @@ class _Scale:
     Attributes:
         least: Shortest finite end.
         most: Longest finite end.
-        endless: Whether a window has no end.
+        endless: Whether a window is unbounded.
     """
 
     least: int
@@ -113,7 +113,7 @@ class _Scale:
         return _Scale(finite[0], finite[-1], chain[-1].w_end_us >= UNBOUNDED_US)
 
     def at(self, length: int) -> int:
-        """Return where a length ends, px."""
+        """Return the position of the end of a length, px."""
         if length >= UNBOUNDED_US:
             return _RIGHT
         share = length / self.most

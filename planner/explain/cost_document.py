@@ -23,9 +23,9 @@ def family_costs(report: FamilyReport) -> dict[str, Any]:
         report: The report.
 
     Returns:
-        ``cost`` of the plan, ``costs`` of what every strategy would choose now by its name, ``decided_by``;
-        ``hottest_bucket``: its predicted work over the mean, as planned and if keys were hashed, None where
-        nothing is known of the keys; ``chain`` if one was given. ``predicted_rows`` of an ordered family:
+        ``cost`` of the plan; ``costs`` by strategy, of the plan that each would choose now; ``decided_by``;
+        ``hottest_bucket``: its predicted work over the mean, as planned and if keys were hashed, None if
+        nothing is known of the keys; ``chain`` if one was given; for an ordered family ``predicted_rows``:
         scrambling factor, lag, the rows in memory that equality of the order is expected to need, and the
         seconds that rows wait before they are joined.
     """
@@ -50,13 +50,13 @@ def family_costs(report: FamilyReport) -> dict[str, Any]:
 
 
 def _expected(side: ExpectedRows) -> dict[str, Any]:
-    # If the other stream stands still, rows wait without end.
+    # If the other stream stops, rows wait forever.
     rows, late_s = (rounded(each) if isfinite(each) else None for each in (side.rows, side.latency_s))
     return {"scramble": side.scramble, "lag": side.lag, "rows": rows, "latency_s": late_s}
 
 
 def slice_costs(report: FamilyReport, join: JoinPlan, side: SideName, piece: Slice) -> dict[str, Any]:
-    """Return what a slice of the plan holds and costs, by term under both models."""
+    """Return the rows, bytes and cost of a slice of the plan, by term under both models."""
     cost = report.slices[join.id, side, piece.w_start_us]
     return {
         "memory_rows": rounded(cost.memory_rows),
@@ -86,7 +86,7 @@ def terms_document(terms: Terms) -> dict[str, float]:
 
 
 def decision_document(decision: Decision | None) -> dict[str, Any] | None:
-    """Return what sets two alternatives apart."""
+    """Return the term that sets two alternatives apart."""
     if decision is None:
         return None
     return {
@@ -96,7 +96,7 @@ def decision_document(decision: Decision | None) -> dict[str, Any] | None:
 
 
 def rounded(value: float) -> float:
-    """Round to twelve digits: what floating point adds beyond differs between machines.
+    """Round to twelve digits, because further digits of floating point differ between machines.
 
     >>> rounded(0.1 + 0.2)
     0.3
@@ -119,5 +119,5 @@ def _alternative(report: FamilyReport, alternative: Alternative) -> dict[str, An
 
 
 def _boundaries_s(join: JoinPlan, side: SideName) -> list[float | None]:
-    """Return where slices end, seconds; None for unbounded."""
+    """Return the ends of slices, seconds; None for unbounded."""
     return [None if s.w_end_us >= UNBOUNDED_US else s.w_end_us / 1e6 for s in side_chain(join, side)]

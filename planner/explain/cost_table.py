@@ -1,4 +1,4 @@
-"""Costs as ``sluice plan`` prints them: a table of all strategies, and what decided.
+"""Costs as ``sluice plan`` prints them: a table of all strategies, and the deciding term.
 
 strategy    memory rows  memory bytes  comparisons/s  cpu s/s  set apart by
 mem-opt          44,000     2,816,000        820,000    0.031  chosen
@@ -18,9 +18,9 @@ _HEAD = ("strategy", "memory rows", "memory bytes", "comparisons/s", "cpu s/s", 
 def cost_table(report: FamilyReport) -> list[str]:
     """Return the costs of all strategies of a family as lines of text.
 
-    A plan that its strategy would not choose now (one that is pinned, for example) has a line of its own. The
-    last column names, for each alternative, the term by which it differs most from the chosen one, in the
-    direction in which its total differs; a negative difference speaks for the alternative.
+    A plan that its strategy would not choose now (a pinned plan, for example) has its own line. The last
+    column names, for each alternative, the term that contributes most to its difference from the chosen
+    plan. A negative difference is in favour of the alternative.
 
     Args:
         report: The family's report.
@@ -55,7 +55,7 @@ def cost_table(report: FamilyReport) -> list[str]:
 
 
 def decision_text(report: FamilyReport) -> str:
-    """Return in a sentence what sets the plan of a family apart from the next best alternative."""
+    """Return a sentence on what sets the plan of a family apart from the next best alternative."""
     strategy = report.family.strategy
     aim = {"mem-opt": "fewest rows", "cpu-opt": f"least CPU of all chains, {report.objective} model"}
     asked = aim.get(strategy, "as asked for")
@@ -72,7 +72,7 @@ def decision_text(report: FamilyReport) -> str:
 
 
 def statistics_text(report: FamilyReport, text: FamilyText) -> list[str]:
-    """Return the statistics that the costs of a family rest on, each with its origin, as lines of text."""
+    """Return the statistics behind the costs of a family, with their origins, as lines of text."""
     rates = report.rates
     lines = []
     for side in SIDES:
@@ -110,7 +110,7 @@ def _measure(measure: Measure, what: str) -> str:
 
 
 def _number(value: float) -> str:
-    """Four digits, and never fewer than the whole number has; thousands are set apart.
+    """Four digits, or all digits of the integer part if it has more; thousands are separated.
 
     >>> [_number(v) for v in (0, 44_000.2, 12.345, 0.000123456, 1e-9)]
     ['0', '44,000', '12.35', '0.0001235', '1e-09']

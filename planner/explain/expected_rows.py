@@ -19,8 +19,8 @@ class ExpectedRows:
     Attributes:
         scramble: Scrambling factor.
         lag: Rows by which the stream leads the other one.
-        rows: Rows in memory for equality of the order; infinite if the other stream stands still.
-        latency_s: Seconds that a row waits before it is joined; infinite if its own stream stands still.
+        rows: Rows in memory for equality of the order; infinite if the other stream stops.
+        latency_s: Seconds that a row waits before it is joined; infinite if its own stream stops.
     """
 
     scramble: float

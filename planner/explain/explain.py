@@ -1,4 +1,4 @@
-"""The reason for a family's strategy: the cost of every strategy, and the term that decides between two.
+"""Cost of every strategy for a family, and the term that decides between two of them.
 
     FamilyPlan ── STRATEGIES ── joins of each ── family_cost ── Cost ── decisive ── Decision
 
@@ -26,9 +26,9 @@ Unit = Literal["rows", "comparisons/s", "cpu s/s"]
 #: Unit of a model's terms.
 UNITS: Mapping[CostModelName, Unit] = {"paper": "comparisons/s", "calibrated": "cpu s/s"}
 
-#: Name of a chain that was asked for beside the strategies.
+#: Name of a chain that was requested in addition to the strategies.
 GIVEN_CHAIN = "chain"
-#: Name of the plan where it is not what its strategy would choose now.
+#: Name of the plan if it differs from the one that its strategy would choose now.
 PLANNED = "plan"
 
 
@@ -54,10 +54,9 @@ class Alternative:
     """One way to answer a family.
 
     Attributes:
-        name: Strategy; ``chain`` for boundaries that were given, ``plan`` for those of a plan that no
-            strategy chooses.
+        name: Strategy; ``chain`` for given boundaries, ``plan`` for a plan that no strategy would choose.
         joins: Its joins.
-        cost: What they cost.
+        cost: Cost of the joins.
     """
 
     name: str
@@ -73,11 +72,11 @@ class Decision:
         against: Name of the other alternative.
         term: ``memory_rows``, or a term of the CPU cost.
         unit: Unit of all numbers.
-        chosen: What the chosen one costs by this term.
-        other: What the other one costs by it.
-        chosen_total: What the chosen one costs in all; where a strategy was asked for, or no chain is the
-            cheapest, the other one can cost less.
-        other_total: What the other one costs in all.
+        chosen: Cost of the chosen alternative by this term.
+        other: Cost of the other alternative by this term.
+        chosen_total: Total cost of the chosen alternative; the other one can cost less if the strategy was
+            requested, or if no chain is the cheapest.
+        other_total: Total cost of the other alternative.
     """
 
     against: str
@@ -95,15 +94,15 @@ class FamilyReport:
 
     Attributes:
         family: The family as planned.
-        rates: What its costs rest on.
-        objective: Model that decides where CPU does.
-        planned: The plan: named for its strategy where that would choose the same now, else ``plan``. It
-            would not where the chain is pinned, where departed queries left boundaries in it, or where it
-            was chosen by other statistics.
+        rates: Rates on which its costs are based.
+        objective: Model that decides if CPU is compared.
+        planned: The plan, named after its strategy if the strategy would choose the same now, else ``plan``.
+            It would not if the chain is pinned, if departed queries left boundaries in it, or if it was
+            chosen by other statistics.
         slices: Cost by slice: join id, side, start in µs.
         alternatives: Every strategy with the joins that it would choose now, in the order of their table.
-        given: The chain that was asked for, if one was.
-        decided_by: What sets the plan apart from the next best alternative; None if all cost the same.
+        given: The requested chain, if there is one.
+        decided_by: Term that sets the plan apart from the next best alternative; None if all cost the same.
     """
 
     family: FamilyPlan
@@ -122,7 +121,7 @@ class FamilyReport:
 
     @property
     def hottest_bucket(self) -> float:
-        """Predicted work of the hottest bucket over the mean; 1 where nothing is known of the keys."""
+        """Predicted work of the hottest bucket over the mean; 1 if nothing is known of the keys."""
         return predicted_imbalance(self.family, self.rates, self.family.replication)
 
     @property
@@ -138,13 +137,13 @@ def explain_family(
     *,
     given: Sequence[JoinPlan] = (),
 ) -> FamilyReport:
-    """Return what a planned family costs under its own and every other strategy.
+    """Return the cost of a planned family under its own and every other strategy.
 
     Args:
         family: The family as planned.
-        profile: What is known of streams, filters and family.
+        profile: Known statistics of streams, filters and family.
         models: Prices.
-        given: Joins of a chain that was asked for, to be costed beside the strategies.
+        given: Joins of a requested chain, to be costed beside the strategies.
 
     Returns:
         The report.
@@ -183,13 +182,13 @@ def decisive(
     """Return the term that contributes most to the difference between two alternatives.
 
     Args:
-        chosen: The one.
-        other: The other.
+        chosen: One alternative.
+        other: The other alternative.
         model: Model whose terms are compared.
         by_memory: Compare rows held, and CPU only where they are equal.
 
     Returns:
-        The term, of those that speak for the cheaper of both; None if nothing sets them apart.
+        The term, among those in favour of the cheaper one; None if the costs are equal.
     """
     rows = (chosen.cost.memory_rows, other.cost.memory_rows)
     if by_memory and _differ(*rows):
@@ -211,7 +210,7 @@ def terms(cost: Cost, model: CostModelName) -> Terms:
 def _decided_by(
     strategy: Strategy, chosen: Alternative, alternatives: Sequence[Alternative], model: CostModelName
 ) -> Decision | None:
-    """Compare with the best of the alternatives that cost something else, by what the strategy aims at."""
+    """Compare with the best alternative of another cost, by the aim of the strategy."""
     by_memory = strategy == "mem-opt"
 
     def aim(alternative: Alternative) -> tuple[float, float]:
@@ -228,12 +227,12 @@ def _decided_by(
 
 
 def _differ(one: float, other: float) -> bool:
-    """Return whether two costs are more than rounding apart."""
+    """Return whether two costs differ by more than rounding."""
     return abs(one - other) > 1e-9 * max(abs(one), abs(other))
 
 
 def _loads(family: FamilyPlan, join: JoinPlan, rates: FamilyRates) -> list[tuple[SideName, int, SliceLoad]]:
-    """Return the loads of a join's slices with the slices that they are of."""
+    """Return the loads of a join's slices, each with side and start of its slice."""
     loads = slice_loads(family, join, rates)
     return [
         (side, piece.w_start_us, load)

@@ -1,4 +1,4 @@
-"""Statistics given by a user: about streams by name, and filters as they are written in a query.
+"""Statistics given by a user, for streams by name, and for filters as they are written in a query.
 
     {"streams": {"A": {"rate": 50}}, "filters": {"A.v < 0.2": 0.2}, "join_selectivity": 0.025}
 
@@ -41,7 +41,7 @@ class GivenStatistics:
     """Given statistics; the rest is measured, sampled or assumed.
 
     Attributes:
-        streams: By stream name.
+        streams: Statistics by stream name.
         filters: Fraction of rows that pass, by predicate in CQL.
         join_selectivity: Fraction of the pairs of rows that have equal keys, in every family.
         batch_s: Event time that a micro-batch covers, seconds.
@@ -58,11 +58,11 @@ def given_profile(given: GivenStatistics, queries: Iterable[Query], streams: Ite
 
     Args:
         given: The statistics.
-        queries: Queries that are planned; their filters are the ones that can be given.
+        queries: Queries that are planned; only their filters can be given.
         streams: Registered streams.
 
     Returns:
-        A profile that holds nothing else; a rate that is not given beside a row width is an assumed one.
+        A profile of only these statistics; if a row width is given without a rate, the rate is assumed.
 
     Raises:
         UnknownStatistic: A stream is not registered, or no query has the filter.

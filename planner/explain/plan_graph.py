@@ -1,4 +1,4 @@
-"""The plan as a graph of streams, slices, unions and queries, for whatever draws it.
+"""The plan as a graph of streams, slices, unions and queries, for any renderer.
 
 stream A ─┐
           ├─ slice 1 [0s, 10s) ── slice 2 [10s, 30s)      rows move on as they age, filtered
@@ -7,8 +7,8 @@ stream B ─┘        │      └──────────┐     │
                    │                  │
                    q1                q2
 
-Pairs that are handed on to a next step (``catalog.steps``) are drawn as a stream, with an arrow to its box.
-A family that is answered by several joins (stream partition, no sharing) has such a ladder for each.
+Pairs that are handed to a next step (``catalog.steps``) are drawn as a stream, with an arrow to its box.
+A family that is answered by several joins (stream partition, no sharing) has one such ladder per join.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from planner.families.display import (
 from planner.families.families import SIDES, SideName, side_chain, side_filter, side_window_us
 from planner.probes.asked_probe import probe_text
 
-#: Beyond so many filters a label would hide the graph; the text form and the document have all of them.
+#: More filters than this would make a label hide the graph; text form and document have all filters.
 _LABEL_FILTERS = 4
 
 NodeKind = Literal["stream", "slice", "union", "query"]
@@ -47,7 +47,7 @@ class Node:
 
     Attributes:
         id: Unique in the graph, letters, digits and underscores.
-        kind: What it stands for.
+        kind: Kind of object that it represents.
         label: Text to show.
         group: Number of its family from 1; 0 for streams, which families share.
     """
@@ -85,12 +85,12 @@ class PlanGraph:
 
 
 def plan_graph(plan: Plan, reports: Mapping[str, FamilyReport]) -> PlanGraph:
-    """Draw a plan: every slice, the way rows take through them, and the union of each query.
+    """Draw a plan: every slice, the path of rows through the slices, and the union of each query.
 
     Args:
         plan: The plan.
-        reports: What families cost, by family id; of joins without windows the rows that they are expected to
-            hold are shown.
+        reports: Cost reports by family id; for joins without windows the graph shows the rows that they are
+            expected to hold.
     """
     streams = stream_names(plan)
     taken = taken_intermediates(plan.families)
@@ -117,7 +117,7 @@ def _stream(stream_id: int) -> str:
 
 
 def one_chain(family: FamilyPlan, join: JoinPlan) -> bool:
-    """Return whether both sides read as one chain of binary slices: same boundaries, same queries."""
+    """Return whether both sides can be drawn as one chain of binary slices: same boundaries, same queries."""
     a, b = ([piece.w_end_us for piece in side_chain(join, side)] for side in SIDES)
     if family.clock_a != family.clock_b:
         return False
@@ -132,8 +132,8 @@ def lazy_notes(
     Args:
         family: The family.
         join: One of its joins.
-        sides: Side of the chain, or both where one chain stands for both.
-        text: How the family's parts are named.
+        sides: Side of the chain, or both sides if one chain stands for both.
+        text: Names of the family's parts.
     """
     notes = []
     for lazy in zip(*(family.lazy_ends(join, side) for side in sides), strict=True):
@@ -177,7 +177,7 @@ class _FamilyDrawing:
         return edges
 
     def _slices(self, join: JoinPlan) -> list[Node]:
-        """Return the slices of a join; its id stands before them where there are several joins."""
+        """Return the slices of a join; labels start with the id of the join if there are several joins."""
         before = f"{join.id}: " if len(self.family.joins) > 1 else ""
         if one_chain(self.family, join):
             clock = self.family.clock_a
@@ -202,7 +202,7 @@ class _FamilyDrawing:
         return nodes
 
     def _moves(self, join: JoinPlan) -> list[Edge]:
-        """Return how rows come to a join and through it."""
+        """Return the paths of rows to a join and through it."""
         a, b = _stream(self.family.stream_a), _stream(self.family.stream_b)
         edges = []
         if one_chain(self.family, join):
@@ -272,7 +272,7 @@ class _FamilyDrawing:
         return Node(self._id(name), kind, label, self.group)
 
     def _slice(self, join: JoinPlan, chain: str, number: int) -> str:
-        """Name a slice; the one shared join of a family needs no name of its own."""
+        """Name a slice; the name of the one shared join of a family is left out."""
         own = "" if join.id == SHARED_JOIN else f"{join.id}_"
         return f"{own}{chain}{number}"
 

@@ -1,4 +1,4 @@
-"""A plan as ``sluice plan`` prints it: its chains, and for each family what every strategy would cost."""
+"""A plan as ``sluice plan`` prints it: its chains, and for each family the cost of every strategy."""
 
 from __future__ import annotations
 

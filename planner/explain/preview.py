@@ -1,4 +1,4 @@
-"""Preview of a change: the plan it leads to, the steps to get there, and the cost of every strategy.
+"""Preview of a change: the plan it leads to, the primitives to get there, and the cost of every strategy.
 
     queries ── build_plan ── Plan ──┬── diff(previous) ── primitives, rows moved
                profile, models ─────┴── explain_family ── costs by strategy, the term that decides
@@ -31,7 +31,7 @@ from planner.families.display import family_text
 from planner.families.families import SIDES, SideName
 from planner.trees.choice import RankedOrders
 
-#: Boundaries of a side that was asked for, µs, by family id and side.
+#: Requested boundaries of a side, µs, by family id and side.
 GivenChains = Mapping[str, Mapping[SideName, Sequence[int]]]
 
 #: Rows held by family id, join id, side and number of the slice, from 1.
@@ -47,8 +47,8 @@ class Preview:
     Attributes:
         plan: The plan that would be built.
         previous: Version that it would follow; None for the first.
-        primitives: Steps from the one to the other.
-        rows_moved: Rows that change their slice, at most; None where nobody has counted what is held.
+        primitives: Steps from ``previous`` to ``plan``.
+        rows_moved: Maximum number of rows that change their slice; None if held rows were not counted.
         reports: Costs by family, in the plan's order.
         profile: Statistics that were used.
         bytes_moved: Encoded bytes of ``rows_moved``.
@@ -79,7 +79,7 @@ def preview(
     left: ByFamily = NO_BOUNDARIES,
     keep: Collection[str] = (),
 ) -> Preview:
-    """Plan queries and say what would come of it.
+    """Plan queries and report the effects, without any change.
 
     Args:
         queries: All queries that would run.
@@ -89,7 +89,7 @@ def preview(
         calibration: Constants of the calibrated cost model.
         profile: Statistics.
         chains: Boundaries to be costed beside the strategies, by family id.
-        held: Rows that the slices of ``previous`` hold; None where nobody has counted them.
+        held: Rows that the slices of ``previous`` hold; None if they were not counted.
         held_bytes: The same in encoded bytes.
         left: Boundaries that departed queries left, by family id.
         keep: Ids of families whose joins stay unless their queries change.
@@ -98,7 +98,7 @@ def preview(
         The preview.
 
     Raises:
-        InvalidChain: Given boundaries make no chain for the family's queries.
+        InvalidChain: Given boundaries do not form a chain for the family's queries.
     """
     plan = build_plan(
         queries,
@@ -125,7 +125,7 @@ def preview(
 
 
 def explain_plan(plan: Plan, profile: Profile, models: CostModels) -> dict[str, FamilyReport]:
-    """Return what the families of a plan cost, by family id."""
+    """Return the costs of the families of a plan, by family id."""
     expected = with_plan(profile, plan)
     return {family.id: explain_family(family, expected, models) for family in plan.families}
 

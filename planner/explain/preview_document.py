@@ -52,7 +52,7 @@ def orders_document(ranked: RankedOrders) -> list[dict[str, Any]]:
 
 
 def statistics_document(preview: Preview, *, now_us: int) -> dict[str, Any]:
-    """Return the statistics that the costs rest on, assumed ones included, with their origins.
+    """Return the statistics on which the costs are based, including assumed ones, with their origins.
 
     Args:
         preview: The preview.

@@ -1,7 +1,7 @@
-"""Primitives as JSON values and in words: for previews, for the answer to a migration, and for the history.
+"""Primitives as JSON values and in words, for previews, migration responses and the history.
 
-The history keeps them forever, with every version, in a short form: routes and filters by what is added and
-removed, slices whose filters change alike as one entry, and a limited number of entries.
+The history keeps primitives forever, with every version, in a short form: it lists added and removed routes
+and filters, has one entry for slices whose filters change alike, and limits the number of entries.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from catalog.values.query import UNBOUNDED_US
 from planner.families.display import FamilyText, display_duration, family_text
 from planner.families.families import SideName
 
-#: Steps of one version that the history keeps, and names in one of them; more are counted.
+#: Most steps of one version, and names in one step, that the history keeps; it counts the others.
 MOST_STEPS = 24
 MOST_NAMES = 8
 
@@ -47,15 +47,15 @@ KINDS: Mapping[type[Primitive], str] = {
 def primitive_documents(
     previous: Plan | None, plan: Plan, steps: Iterable[Primitive]
 ) -> list[dict[str, Any]]:
-    """Return steps with all that is known of them.
+    """Return steps with all known facts.
 
     Args:
-        previous: Version that they lead from; None before the first.
-        plan: Version that they lead to.
+        previous: Version before the steps; None before the first.
+        plan: Version after the steps.
         steps: The steps.
 
     Returns:
-        ``type``, ``family``, ``family_id``, ``join``, what the type has besides, and ``text``.
+        ``type``, ``family``, ``family_id``, ``join``, further facts of the type, and ``text``.
     """
     names = _Names.of(previous, plan)
     return [_head(step, names) | _facts(step, names) for step in steps]
@@ -64,11 +64,11 @@ def primitive_documents(
 def short_documents(
     previous: Plan | None, plan: Plan, steps: Sequence[Primitive]
 ) -> tuple[list[dict[str, Any]], int]:
-    """Return steps in the form of the history, and how many it leaves out.
+    """Return steps in the form of the history, and the number of steps left out.
 
     Args:
-        previous: Version that they lead from; None before the first.
-        plan: Version that they lead to.
+        previous: Version before the steps; None before the first.
+        plan: Version after the steps.
         steps: The steps.
     """
     names = _Names.of(previous, plan)
@@ -93,7 +93,7 @@ class _Names:
     def of(cls, previous: Plan | None, plan: Plan) -> _Names:
         families: dict[str, FamilyText] = {}
         queries: dict[int, str] = {}
-        # A filter that goes is known to the one version, a filter that comes to the other.
+        # A removed filter is known to the former version, an added filter to the next one.
         for version in (previous, plan):
             for family_id, text in {} if version is None else _texts(version).items():
                 families[family_id] = _with_filters(text, families.get(family_id))
@@ -111,7 +111,7 @@ def _with_filters(text: FamilyText, former: FamilyText | None) -> FamilyText:
 
 def _texts(plan: Plan) -> dict[str, FamilyText]:
     streams = stream_names(plan)
-    # A family that left may have been over a stream that is gone.
+    # A departed family may have been over a stream that no longer exists.
     streams |= {i: str(i) for f in plan.families for i in (f.stream_a, f.stream_b) if i not in streams}
     return {f.id: family_text(f, streams) for f in plan.families}
 
@@ -122,7 +122,7 @@ def _head(step: Primitive, names: _Names) -> dict[str, Any]:
 
 
 def _facts(step: Primitive, names: _Names) -> dict[str, Any]:
-    """Return the facts of a primitive besides its place, and the same in words."""
+    """Return the facts of a primitive except its family and join, and a description in words."""
     text = names.families[step.family]
     match step:
         case SetFilter(side=side, w_start_us=start, w_end_us=to, keep=keep):
@@ -144,7 +144,7 @@ def _facts(step: Primitive, names: _Names) -> dict[str, Any]:
 
 
 def _place(step: Primitive, text: FamilyText) -> dict[str, Any]:
-    """Return where a step is done, which is all there is to most of them."""
+    """Return the position of a step, which is all that most steps have."""
     match step:
         case Split(side=side, at_us=at) | Merge(side=side, at_us=at):
             facts: dict[str, Any] = {"side": side, "at_us": at}
@@ -190,7 +190,7 @@ def _alike(one: Primitive, other: Primitive) -> bool:
 
 
 def _changed_bits(step: SetFilter) -> tuple[tuple[int | None, ...], tuple[int | None, ...]]:
-    """Return the filters that come and those that go; None stands for every row."""
+    """Return added and removed filters; None means every row."""
 
     def bits(keep: Keep) -> tuple[int | None, ...]:
         return (None,) if keep is None else keep

@@ -55,7 +55,7 @@ def render_family(family: FamilyPlan, text: FamilyText, names: Mapping[int, str]
 
     Args:
         family: The family.
-        text: How its parts are named.
+        text: Names of its parts.
         names: Query names by id to show instead of those in the plan.
 
     Returns:
@@ -142,7 +142,7 @@ def render_mermaid(plan: Plan, reports: Mapping[str, FamilyReport] = _NO_REPORTS
 
     Args:
         plan: The plan.
-        reports: What families cost, by family id; none leaves expectations out.
+        reports: Cost reports by family id; without them the graph has no expectations.
 
     Returns:
         Lines without a final line break.
@@ -181,7 +181,7 @@ def render_dot(plan: Plan, reports: Mapping[str, FamilyReport] = _NO_REPORTS) ->
 
     Args:
         plan: The plan.
-        reports: What families cost, by family id; none leaves expectations out.
+        reports: Cost reports by family id; without them the graph has no expectations.
 
     Returns:
         Lines without a final line break.
@@ -216,17 +216,17 @@ def plan_document(plan: Plan, reports: Mapping[str, FamilyReport] | None = None)
 
     Args:
         plan: The plan.
-        reports: Costs of families, by family id; families that are missing are shown without costs.
+        reports: Costs of families, by family id; families without a report are shown without costs.
 
     Returns:
-        Only JSON values (hence ``Any``). Windows are µs, None for unbounded; slices count from 1; ``unions``
-        says for each query which slices of which side feed it: d = T_b - T_a >= 0 comes from a's slices.
-        A family of one join has its ``chains`` and the slices of its unions also without naming the join.
-        ``replication`` says in how many buckets the rows of a key rest, None for all: of every key, and of
-        heavy ones (named by the int64 that stands for the key, as text: it may be beyond a double).
-        ``closed_by`` of ``punctuations`` names the streams that close keys of the family. ``decided_early``
-        names those whose rows without a partner are decided by the closings of the other stream: in the batch
-        that closes their key, before their window has passed.
+        Only JSON values (hence ``Any``). Windows are µs, None for unbounded; slices count from 1. ``unions``
+        gives for each query the slices of each side that feed it: pairs with d = T_b - T_a >= 0 are made in
+        a's slices. A family of one join has its ``chains`` and the slices of its unions also without the
+        join's name. ``replication`` gives the number of buckets that share the rows of a key, None for all
+        buckets: for every key, and for heavy keys (named by the int64 that stands for the key, as text,
+        because a double may not hold it). ``closed_by`` of ``punctuations`` names the streams that close keys
+        of the family. ``decided_early`` names the streams whose rows without a partner are decided by
+        closings of the other stream: in the batch that closes their key, before their window has passed.
     """
     streams = stream_names(plan)
     known = {} if reports is None else reports
@@ -242,7 +242,7 @@ def plan_document(plan: Plan, reports: Mapping[str, FamilyReport] | None = None)
 
 
 def closing_text(family: FamilyPlan, plan: Plan) -> Iterator[str]:
-    """Yield lines that say which streams close keys of the family, and whose rows that decides early."""
+    """Yield lines with the streams that close keys of the family, and those whose rows are decided early."""
     closing = _closing(family, plan)
     streams = stream_names(plan)
     if closing:
@@ -334,7 +334,7 @@ def _family_document(
 
 
 def _lead_document(family: FamilyPlan, text: FamilyText) -> dict[str, Any] | None:
-    """Return the band by which the pairs of a family without a key are found; None without one."""
+    """Return the band that finds the pairs of a family without a key; None if it has none."""
     if family.band is None:
         return None
     share = None if family.band_share is None else rounded(family.band_share)
@@ -349,8 +349,8 @@ def join_document(
     Args:
         family: The family.
         join: The join, of any strategy.
-        text: How the family's parts are named.
-        report: Cost of the family; None: it is shown without.
+        text: Names of the family's parts.
+        report: Cost of the family; None: it is shown without cost.
     """
     names = {q.id: q.name for q in family.queries}
     partition = join.partition
@@ -445,5 +445,5 @@ def _fragments(fragments: int) -> int | None:
 
 
 def _bounded(window: int) -> int | None:
-    """Return a window, None if it is unbounded: most readers of JSON take numbers for doubles."""
+    """Return a window, None if it is unbounded: most readers of JSON parse numbers as doubles."""
     return None if window >= UNBOUNDED_US else window

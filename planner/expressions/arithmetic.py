@@ -143,7 +143,7 @@ def _product(compiler: Compiler, node: exp.Expr, left: Typed, right: Typed) -> T
 
 
 def _decimals(symbol: str, left: Typed, right: Typed) -> Typed:
-    """Add, subtract or take the rest exactly, in a type that holds every result, up to 38 digits."""
+    """Add, subtract or take the remainder exactly, in a type that holds every result, up to 38 digits."""
     columns = columns_of((left, right))
     p1, s1 = ct.as_decimal(left.type) or (0, 0)
     p2, s2 = ct.as_decimal(right.type) or (0, 0)

@@ -45,7 +45,7 @@ def call_named(compiler: Compiler, node: exp.Expr, name: str, arguments: Sequenc
 
     Raises:
         UnknownFunction: No function has that name.
-        UnsupportedCql: It is an aggregate, or one that a repeated run would answer differently.
+        UnsupportedCql: It is an aggregate, or a function with another result in a repeated run.
         TypeMismatch: It does not take these arguments.
     """
     upper = name.upper()
@@ -93,7 +93,7 @@ def known_functions() -> list[str]:
 
 
 def argument(compiler: Compiler, node: exp.Expr, name: str, kind: str) -> Typed:
-    """Compile an argument and hold it to what the function takes."""
+    """Compile an argument and check that the function takes it."""
     if kind in ("unit", "count", "group", "pattern"):
         return _literal_argument(compiler, node, name, kind)
     value = compiler.compile(node)
@@ -127,7 +127,7 @@ _NULL_AS = {"number": "double", "integer": "bigint", "time": "timestamp"}
 
 
 def _literal_argument(compiler: Compiler, node: exp.Expr, name: str, kind: str) -> Typed:
-    """Compile an argument that has to be written out."""
+    """Compile an argument that has to be a literal."""
     if kind == "unit":
         return Typed(text_literal(unit(compiler, node, name)), "string")
     value = compiler.compile(node)
@@ -148,10 +148,10 @@ def _literal_argument(compiler: Compiler, node: exp.Expr, name: str, kind: str) 
 
 
 def pattern_error(pattern: str) -> str | None:
-    """Return what is wrong with a regular expression, or None.
+    """Return the error in a regular expression, or None.
 
-    DuckDB compiles a constant pattern before it evaluates anything, where TRY does not reach; so the
-    pattern is held to what both DuckDB's RE2 and Python's ``re`` know.
+    DuckDB compiles a constant pattern before it evaluates anything, where TRY has no effect. So the pattern
+    must be one that both DuckDB's RE2 and Python's ``re`` support.
     """
     if re.search(r"\(\?[<!=#(P]|\\[1-9ZkgG]|\+\+|\*\+|\?\+|\}\+", pattern):
         return "look-around, back-references, named groups and possessive repeats are not known"

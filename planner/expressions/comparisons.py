@@ -47,7 +47,7 @@ _LIKE: dict[type[exp.Expr], str] = {exp.Like: "LIKE", exp.ILike: "ILIKE"}
 
 
 def comparison(compiler: Compiler, node: exp.Binary) -> Typed:
-    """Compile a comparison, a constant on the right.
+    """Compile a comparison, with a constant on the right.
 
     10 < v -> "v" > 10
     v = .20 -> "v" = 0.2
@@ -71,7 +71,7 @@ def _condition(sql: str, parts: Iterable[Typed], predicate: Condition) -> Typed:
 
 
 def comparable(compiler: Compiler, node: exp.Expr, left: Typed, right: Typed) -> tuple[Typed, Typed]:
-    """Return both values in types that compare, a text literal read as the date or time it is held to.
+    """Return both values in comparable types; a text literal is read as the date or time it is compared with.
 
     Raises:
         TypeMismatch: The types do not compare.
@@ -83,7 +83,7 @@ def comparable(compiler: Compiler, node: exp.Expr, left: Typed, right: Typed) ->
         compiler.mismatch(
             f"{left.type} does not compare with {right.type}", _comparison_hint(left, right), node
         )
-    # DuckDB widens by itself, but raises for a date beyond the timestamps and for decimals over 38 digits.
+    # DuckDB widens values, too, but raises for a date beyond the timestamps and decimals over 38 digits.
     if common == "timestamp" or (common == "double" and "double" not in (left.type, right.type)):
         return _widened(left, common), _widened(right, common)
     return left, right
@@ -97,10 +97,10 @@ def _widened(value: Typed, type_: str) -> Typed:
 
 
 def _as_number(compiler: Compiler, node: exp.Expr, value: Typed, other: Typed) -> Typed:
-    """Write a number literal in one way for all that compare alike: 0.2, .20 and 2e-1 with a double.
+    """Write number literals in the same way if they compare alike: 0.2, .20 and 2e-1 with a double.
 
-    Where a double is compared, a literal with at most 15 digits is a decimal: DuckDB makes the same double of
-    it, and integers and short decimals compare alike with both. Decimals with more are cast, as DuckDB does.
+    In a comparison with a double, a literal of at most 15 digits is a decimal: DuckDB converts it to the same
+    double, and integers and short decimals compare alike with both. Longer decimals are cast, as DuckDB does.
     """
     found = value.constant
     if "double" not in (value.type, other.type) or not ct.is_numeric(other.type):
@@ -247,7 +247,7 @@ def membership(compiler: Compiler, node: exp.In, negated: bool = False) -> Typed
         comparable(compiler, item_node, value, item)
         for item_node, item in zip(node.expressions, items, strict=True)
     ]
-    # DuckDB compares all of them in one type, which may be wider than that of each pair.
+    # DuckDB compares all of them in one type, which may be wider than the type of each pair.
     types = {value.type, *(right.type for _, right in pairs)}
     common = reduce(lambda wide, type_: ct.common_type(wide, type_) or wide, sorted(types))
     left, rights = value, [right for _, right in pairs]
@@ -280,7 +280,7 @@ def like(compiler: Compiler, node: exp.Like | exp.ILike | exp.Escape, negated: b
     escape = compiler.compile(node.expression)
     if escape.literal is None or len(escape.literal) != 1:
         compiler.refuse("ESCAPE with other than one character", "Write ESCAPE '!'.", node.expression)
-    # DuckDB refuses a pattern that ends with the escape character where TRY does not reach.
+    # DuckDB refuses a pattern that ends with the escape character, and TRY does not catch that.
     if pattern.literal is None:
         compiler.refuse("ESCAPE with a pattern that is not written out", "Write LIKE 'a!%' ESCAPE '!'.", node)
     if pattern.literal.replace(escape.literal * 2, "").endswith(escape.literal):

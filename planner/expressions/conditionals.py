@@ -1,4 +1,4 @@
-"""One value out of several: CASE, IF, NULLIF, and the common type that COALESCE and others need too."""
+"""Choice among values: CASE, IF, NULLIF, and the common type that COALESCE and other functions need, too."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def wrong_count(
 
 
 def alike(compiler: Compiler, node: exp.Expr, values: Sequence[Typed]) -> list[Typed]:
-    """Return values in the one type that all of them widen to."""
+    """Return values in the one type to which all of them widen."""
     times = [value.type for value in values if ct.is_time(value.type)]
     if times:
         values = [_as_time(value, max(times)) for value in values]

@@ -1,12 +1,12 @@
 """Scalar expressions: types checked, then rendered as DuckDB SQL that never raises.
 
-"An expression that fails on a value is NULL" (design, Semantics). So every operator that DuckDB may refuse
-a value for is rendered in a form that gives NULL: ``TRY_CAST`` for casts, ``NULLIF(divisor, 0)`` for
-division, ``TRY(...)`` around what can overflow. Failure is contained in the operator that fails:
-``1 / 0 IS NULL`` is true. Types and values are DuckDB's otherwise, which keeps DuckDB usable as oracle.
+"An expression that fails on a value is NULL" (design, Semantics). So every operator that may fail in DuckDB
+is rendered in a form that gives NULL: ``TRY_CAST`` for casts, ``NULLIF(divisor, 0)`` for
+division, ``TRY(...)`` around operators that can overflow. Failure is contained in the operator that fails:
+``1 / 0 IS NULL`` is true. Otherwise types and values are DuckDB's, which keeps DuckDB usable as oracle.
 
-The text is canonical, so that equal filters of different queries are one filter: constants stand on the
-right of a comparison, AND, OR and IN are sorted, literals are normalised.
+The text is canonical, so that equal filters of different queries are one filter: constants are on the right
+of a comparison, AND, OR and IN are sorted, literals are normalised.
 
 Each kind of node has its module: ``literals``, ``arithmetic``, ``comparisons``, ``choices``,
 ``calls`` and ``syntax_forms``.
@@ -37,7 +37,7 @@ _HANDLERS: Handlers = {
 }
 
 
-#: What handlers read of a node, besides its operands. A part that none reads would be dropped in silence.
+#: Parts of a node that handlers read, besides operands. A part that no handler reads would be silently lost.
 _OPERANDS = frozenset({"this", "expression", "expressions"})
 _PARTS: dict[type[exp.Expr], frozenset[str]] = {
     exp.Column: frozenset({"table", "db"}),
@@ -50,13 +50,13 @@ _PARTS: dict[type[exp.Expr], frozenset[str]] = {
     exp.Substring: frozenset({"start", "length"}),
     exp.Trim: frozenset({"position"}),
     exp.StrPosition: frozenset({"substr"}),
-    # How a division by zero or of integers comes out: DuckDB's way, whatever sqlglot's dialect says.
+    # Divisions by zero or of integers have DuckDB's result, whatever sqlglot's dialect says.
     exp.Div: frozenset({"typed", "safe"}),
     exp.DPipe: frozenset({"safe"}),
 }
 
 
-#: What to write instead of syntax that means something elsewhere.
+#: Hints for syntax that has another meaning elsewhere.
 _HINTS: dict[type[exp.Expr], str] = {
     exp.BitwiseXor: "Write pow(x, y) for a power.",
     exp.Concat: "Write || between texts to join them.",
@@ -75,7 +75,7 @@ class Names(Protocol):
     text: str
 
     def column(self, node: exp.Column) -> ResolvedColumn:
-        """Return the column that a name means."""
+        """Return the column to which a name refers."""
 
 
 def bare(side: SideName, column: str) -> str:
@@ -100,13 +100,13 @@ def compile_expression(node: exp.Expr, scope: Names, column_sql: ColumnSql = qua
         UnknownColumn, AmbiguousColumn: A name does not resolve.
         UnknownFunction: There is no such function.
         TypeMismatch: An operator or function does not take these types.
-        UnsupportedCql: A construct that CQL here does not have.
+        UnsupportedCql: CQL does not support a construct.
     """
     return _Compiler(scope, column_sql).compile(node)
 
 
 def compile_condition(node: exp.Expr, scope: Names, column_sql: ColumnSql = qualified) -> Typed:
-    """Return a condition as typed DuckDB SQL; raises TypeMismatch besides if it is not a condition."""
+    """Return a condition as typed DuckDB SQL; also raises TypeMismatch if it is not a condition."""
     return comparisons.condition(_Compiler(scope, column_sql), node, "WHERE")
 
 

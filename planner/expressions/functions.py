@@ -1,8 +1,8 @@
-"""The scalar functions of CQL, what they take and give, and the DuckDB text that never raises.
+"""The scalar functions of CQL, their arguments and results, and their DuckDB text, which never raises.
 
-``{0}``, ``{1}``, ... are the arguments; ``TRY`` stands where a value can make DuckDB raise (checked with
-DuckDB 2.0, which gives NaN and infinities for the logarithm or root of what has none). Functions whose
-answer depends on when or where they run are not here: a batch that is run again must give the same rows.
+``{0}``, ``{1}``, ... are the arguments; ``TRY`` is used if a value can make DuckDB raise (checked with DuckDB
+2.0, which returns NaN and infinities for undefined logarithms and roots). Functions whose result depends on
+when or where they run are missing: a batch that is run again must give the same rows.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ class Function:
             ``integer``, ``time`` (date or timestamp), ``any``, ``alike`` (any, of one common type),
             or a literal: ``unit`` (of time), ``count`` (whole number >= 0), ``pattern`` (regular expression),
             ``group`` (of one: 0 to 9).
-        gives: Type of the result; ``first`` is that of the first argument, ``common`` that of all.
+        gives: Type of the result; ``first``: type of the first argument, ``common``: common type of all.
         sql: DuckDB text; ``{args}`` is all arguments, comma-separated.
-        optional: How many of the last arguments may be left out.
+        optional: How many of the last arguments may be omitted.
         repeats: Whether the last argument may repeat.
     """
 
@@ -140,7 +140,7 @@ FUNCTIONS: dict[str, Function] = {
     "DAYOFMONTH": _part("day"),
 }
 
-#: Units of EXTRACT and of the functions that take a unit, by what may be written.
+#: Units of EXTRACT and of the functions that take a unit, by their spelling.
 UNITS: dict[str, str] = {
     **{u: u for u in ("year", "quarter", "month", "week", "day", "hour", "minute", "second")},
     **{u: u for u in ("millisecond", "microsecond", "dow", "isodow", "doy", "epoch")},
@@ -153,10 +153,10 @@ UNITS: dict[str, str] = {
     "microseconds": "microsecond",
 }
 
-#: Units that EXTRACT alone knows.
+#: Units that only EXTRACT supports.
 EXTRACT_ONLY = frozenset({"dow", "isodow", "doy", "epoch"})
 
-#: Names of aggregate and window functions, to say so.
+#: Names of aggregate and window functions, for the error message.
 AGGREGATES = _names(
     """ANY_VALUE APPROX_COUNT_DISTINCT APPROX_DISTINCT ARG_MAX ARG_MIN ARRAY_AGG AVG BIT_AND BIT_OR BOOL_AND
     BOOL_OR CORR COUNT COUNT_IF COVAR_POP COVAR_SAMP FIRST FIRST_VALUE LAG LAST LAST_VALUE LEAD LIST LISTAGG
@@ -164,13 +164,13 @@ AGGREGATES = _names(
     STDDEV_SAMP STRING_AGG SUM VARIANCE VAR_POP VAR_SAMP"""
 )
 
-#: Functions that a run of the same batch at another time would answer differently.
+#: Functions whose result changes if the same batch is run at another time.
 NOT_REPEATABLE = _names(
     """CURRENT_DATE CURRENT_TIME CURRENT_TIMESTAMP GEN_RANDOM_UUID GETDATE LOCALTIME LOCALTIMESTAMP NOW RAND
     RANDOM TODAY UUID UNIX_TIMESTAMP"""
 )
 
-#: What to write instead of functions that people bring from elsewhere.
+#: Hints for functions of other systems.
 INSTEAD: dict[str, str] = {
     "ANY": "Write x IN (1, 2, 3).",
     "DATE_ADD": "Write ts + INTERVAL '5' MINUTE.",

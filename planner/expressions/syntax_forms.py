@@ -1,4 +1,4 @@
-"""Casts, ``||`` and the functions that SQL gives a syntax of their own: ``EXTRACT(hour FROM ts)``."""
+"""Casts, ``||`` and functions for which SQL has a special syntax: ``EXTRACT(hour FROM ts)``."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def cast(compiler: Compiler, node: exp.Cast) -> Typed:
 
 
 def _check_literal(compiler: Compiler, node: exp.Cast, text: str, type_: str) -> None:
-    """Refuse a text that is never of the type: the condition around it would be NULL for every row."""
+    """Refuse a text that is not a value of the type: the condition around it would be NULL for every row."""
     if ct.is_time(type_) or (ct.is_numeric(type_) and not _is_number(text)):
         compiler.mismatch(
             f"{text_literal(text)} is not {'a number' if ct.is_numeric(type_) else f'a {type_}'}",
@@ -67,7 +67,7 @@ def _check_literal(compiler: Compiler, node: exp.Cast, text: str, type_: str) ->
 
 
 def _is_number(text: str) -> bool:
-    """Return whether DuckDB may read a text as a number; it also knows hexadecimal ones."""
+    """Return whether DuckDB may read a text as a number; it also accepts hexadecimal numbers."""
     if re.fullmatch(r"\s*[+-]?0[xXbB][0-9a-fA-F_]+\s*", text):
         return True
     try:

@@ -1,6 +1,6 @@
-"""Bound of the length of a text, so that no expression asks for gigabytes.
+"""Bound of the length of a text, so that no expression needs gigabytes.
 
-REPLACE alone multiplies: ``replace(replace(s, 'a', t), 'b', u)`` of texts of 10,000 characters is one of
+Only REPLACE multiplies: ``replace(replace(s, 'a', t), 'b', u)`` of texts of 10,000 characters is a text of
 10^12. DuckDB's memory limit does not count intermediate texts of a function.
 """
 
@@ -10,18 +10,18 @@ from typing import Final
 
 from sqlglot import exp
 
-#: Characters that an expression may make of texts as long as `_COLUMN`; a longer one is NULL.
+#: Most characters that an expression may make of texts as long as `_COLUMN`; a longer result is NULL.
 MAX_TEXT: Final = 1_000_000
-#: What a text of a column counts as.
+#: Assumed length of the text in a column.
 _COLUMN: Final = 1_000
-#: What a number or time counts as that becomes a text.
+#: Assumed length of a number or time that is converted to text.
 _OTHER: Final = 400
 #: Longest text that LPAD and RPAD make.
 _PADDED: Final = 10_000
 
 
 def longest_text(node: exp.Expr) -> int:
-    """Return how many characters a text can get, counting a column's as 1,000."""
+    """Return the maximum length of a text, counting a column's text as 1,000 characters."""
     match node:
         case exp.Literal():
             return len(node.name) if node.is_string else _OTHER

@@ -1,4 +1,4 @@
-"""A typed expression, and what the parts of the expression compiler share."""
+"""A typed expression, and definitions that the parts of the expression compiler share."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ class Typed:
         sql: DuckDB text.
         type: Canonical column type, ``interval`` or ``null``.
         columns: Columns it reads, with their sides.
-        form: What it is as an operand: an ``atom`` needs no parentheses, a ``comparison`` none under AND
-            and OR, a ``compound`` always.
+        form: Kind of operand: an ``atom`` needs no parentheses, a ``comparison`` none under AND and OR, a
+            ``compound`` always.
         literal: Its value, if it is a string literal.
         constant: Its value, if it is a literal that compares safely.
-        predicate: The condition that it is, if it is one that is looked into.
+        predicate: The condition it represents, if its structure is known.
     """
 
     sql: str
@@ -62,7 +62,7 @@ class Typed:
 
     @property
     def meaning(self) -> Condition:
-        """The condition that an expression of type boolean is; NULL is never TRUE."""
+        """Condition that a boolean expression represents; NULL is never TRUE."""
         if self.predicate is not None:
             return self.predicate
         return opaque(self.in_condition) if self.columns or self.sql not in _DECIDED else _DECIDED[self.sql]
@@ -88,10 +88,10 @@ class Compiler(Protocol):
         """Raise UnsupportedCql at the node."""
 
     def where(self, node: exp.Expr) -> Location | None:
-        """Return where the node stands."""
+        """Return the position of the node in the text."""
 
 
-#: Compiles nodes of one type: handler and type agree in each entry, which the table's type cannot say.
+#: Compiles nodes of one type: handler and type match in each entry, which the table's type cannot express.
 Handlers = dict[type[exp.Expr], Callable[[Compiler, Any], Typed]]
 
 
@@ -101,7 +101,7 @@ def columns_of(parts: Iterable[Typed]) -> frozenset[tuple[SideName, str]]:
 
 
 def cast_to(value: Typed, type_: str) -> Typed:
-    """Return the value as another type; NULL where it does not fit."""
+    """Return the value as another type; NULL if it does not fit."""
     if value.type == type_:
         return value
     return Typed(f"TRY_CAST({value.sql} AS {duckdb_type(type_)})", type_, value.columns)

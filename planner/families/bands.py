@@ -1,12 +1,12 @@
 """Band of a family without a key: the range that contains a column of one side in every pair.
 
 The residual of every query must bound the same column by the same columns (``predicates.limits``). The band
-uses the widest of their offsets. So it may let in pairs that no query has, and never leaves out a pair of a
-query.
+uses the widest of their offsets. So it may contain pairs that belong to no query, but it never misses a pair
+of a query.
 
     a.x BETWEEN b.lo AND b.hi AND abs(a.y - b.y) <= 1      two bands; the one with fewer pairs leads
 
-Segments are not sorted by the band, so another one may lead from the next plan version on.
+Segments are not sorted by the band, so each plan version may choose another leading band.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ def candidate_bands(residuals: Iterable[str | None], types: Types) -> list[Band]
         types: Types of the columns of both sides.
 
     Returns:
-        The bands that are known to hold every pair of every query. Those that are closed at both ends come
-        before those that are open at one, and then they are in the order of their columns.
+        The bands that contain every pair of every query. Bands with two bounds come before bands with one;
+        then they are in the order of their columns.
     """
     common: Limits | None = None
     for residual in residuals:
@@ -48,13 +48,13 @@ def leading_band(
     *,
     choose: bool = True,
 ) -> Band | None:
-    """Return the band by which pairs are found.
+    """Return the band by which the join finds pairs.
 
     Args:
         bands: Result of ``candidate_bands``.
-        shares: Fraction of all pairs that are in a band, where it is known.
+        shares: Fraction of all pairs that are in a band, if it is known.
         former: Band of the plan version before.
-        choose: Whether another one may take its place.
+        choose: Whether another band may replace the former one.
 
     Returns:
         The band with the fewest pairs. If no share is known, the band on the same columns as the former one,
@@ -80,6 +80,6 @@ def _band(found: Limits, side: SideName, column: str) -> Band:
 
 
 def _widest(one: Limits, other: Limits) -> Limits:
-    """Return the limits that both have."""
+    """Return the limits that both sets have."""
     chosen = {"low": min, "high": max}
     return {key: chosen[key[2]](one[key], other[key]) for key in one.keys() & other.keys()}

@@ -24,7 +24,7 @@ ORDERED = "ordered"
 #: Word in the title of a family of queries with GROUP BY.
 GROUPS = "groups"
 
-# Longest first; seconds are the unit of fractions, below a millisecond only µs read well.
+# Longest first; fractions are in seconds, but below a millisecond only µs are readable.
 _UNITS_US = (("d", 86_400_000_000), ("h", 3_600_000_000), ("m", 60_000_000))
 _SECOND_US = 1_000_000
 _MILLISECOND_US = 1_000
@@ -33,7 +33,7 @@ _MILLISECOND_US = 1_000
 def display_duration(duration_us: int) -> str:
     """Return a duration in the largest unit that divides it, otherwise in seconds.
 
-    Inclusive SQL bounds make windows 1 µs longer than written, which is shown apart.
+    Inclusive SQL bounds make windows 1 µs longer than written; that microsecond is shown separately.
 
     >>> [display_duration(us) for us in (0, 1, 1_500, 2_500_000, 90_000_000, 43_200_000_000, 600_000_001)]
     ['0s', '1us', '1.5ms', '2.5s', '90s', '12h', '10m+1us']
@@ -72,7 +72,7 @@ def display_interval(piece: Slice, clock: Clock = "time") -> str:
 
 
 def memory_text(memory: Memory) -> str:
-    """Return where rows of a family wait; nothing if all of them are in memory and none waits.
+    """Return where rows of a family wait; empty if all rows are in memory and none waits.
 
     >>> memory_text(Memory("hybrid")), memory_text(Memory("dbf")), memory_text(Memory())
     ('sorted first, leading rows on disk', 'leading rows on disk', '')
@@ -82,12 +82,12 @@ def memory_text(memory: Memory) -> str:
 
 
 def resting_text(family: FamilyPlan) -> str:
-    """Return that the pairs of the step before do not rest; nothing if they do."""
+    """Return a note that the pairs of the step before are not stored; empty if they are."""
     return "" if family.rests else "pairs of the step before are made again"
 
 
 def replication_text(replication: Replication) -> str:
-    """Return over how many buckets keys spread; nothing for hash partitioning.
+    """Return over how many buckets keys spread; empty for hash partitioning.
 
     >>> replication_text(Replication(ALL_BUCKETS)), replication_text(Replication(1, ((7, 2), (9, 8))))
     ('rows of every key in all buckets', 'rows of 2 heavy keys in 2 to 8 buckets')
@@ -105,11 +105,11 @@ def replication_text(replication: Replication) -> str:
 
 
 def placement_text(family: FamilyPlan, labels: Mapping[SideName, str]) -> str:
-    """Return over how many buckets the rows of a family spread; nothing for hash partitioning.
+    """Return over how many buckets the rows of a family spread; empty for hash partitioning.
 
     Args:
         family: The family.
-        labels: What each side's columns are prefixed with.
+        labels: Prefix of each side's columns.
     """
     side = family.spread_side
     if side is None:
@@ -118,7 +118,7 @@ def placement_text(family: FamilyPlan, labels: Mapping[SideName, str]) -> str:
 
 
 def band_text(band: Band, labels: Mapping[SideName, str]) -> str:
-    """Return the range by which the pairs of a family without a key are found.
+    """Return the range that finds the pairs of a family without a key.
 
     >>> band_text(Band("a", "x", Bound("lo"), Bound("hi", 1.5)), {"a": "A", "b": "B"})
     'pairs with A.x in [B.lo, B.hi + 1.5]'
@@ -141,7 +141,7 @@ def _buckets(fragments: int) -> str:
 
 
 def partition_text(partition: Partition, names: Mapping[int, str]) -> str:
-    """Return which rows of a split stream come to a join.
+    """Return the rows of a split stream that a join admits.
 
     >>> partition_text(Partition("a", (1, 2), (3,)), {1: "q1", 2: "q2", 3: "q3"})
     'for q1 or q2, not for q3'
@@ -157,8 +157,8 @@ class FamilyText:
     """Names of a family's parts; made once per family, since many slices show the same filters.
 
     Attributes:
-        title: Its key, and for a self-join what ``a`` and ``b`` are.
-        labels: What each side's columns are prefixed with: its stream, or ``a`` and ``b`` in a self-join.
+        title: Its key, and for a self-join the meaning of ``a`` and ``b``.
+        labels: Prefix of each side's columns: its stream, or ``a`` and ``b`` in a self-join.
         filters: Text of each filter by side and bit, and whether it needs parentheses inside OR.
     """
 
@@ -171,7 +171,7 @@ class FamilyText:
         return None if bit is None else self.filters[side][bit][0]
 
     def keep(self, side: SideName, bits: Iterable[int]) -> str:
-        """Return cond'_i of a slice: the filters, any of which lets a row in; no row without any."""
+        """Return cond'_i of a slice: any of the filters lets a row in; without filters, no row enters."""
         shown = [self.filters[side][bit] for bit in bits]
         if not shown:
             return "nothing"
@@ -199,11 +199,11 @@ def family_title(
     Args:
         stream_a: Stream name of side a.
         stream_b: Stream name of side b.
-        key: Key columns as (of a, of b); empty for a theta join, which is titled by the labels of its sides.
+        key: Key columns as (of a, of b); empty for a theta join, whose title has the labels of its sides.
         absence: Whether its queries are outer, semi and anti joins.
         groups: Whether its queries have GROUP BY.
         clocks: Clocks that measure the windows of a and of b.
-        spread: Side whose rows the buckets of their key share; only of families with absence.
+        spread: Side whose judged rows the buckets of a key share; only for families with absence.
 
     >>> family_title("A", "B", [("k", "k")], absence=True)
     'A.k = B.k  (absence)'
@@ -271,7 +271,7 @@ def family_text(family: FamilyPlan, streams: Mapping[int, str]) -> FamilyText:
 
 
 def _with_tables(sql: str, tables: Mapping[str, str]) -> tuple[str, bool]:
-    """Put names of tables before columns; return the text and whether it needs parentheses inside OR."""
+    """Add table names to columns; return the text and whether it needs parentheses inside OR."""
 
     def shown(side: str, column: str) -> str:
         plain = column.isascii() and column.isidentifier()

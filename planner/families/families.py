@@ -1,7 +1,7 @@
 """Families: queries over the same two streams and the same join key (or none), planned together.
 
-A family is what a strategy gets to see: its queries with their windows and lineage bits, but no join yet.
-Everything in it is ordered by content (ids, bits), never by arrival: same queries, same family.
+A family is the input of a strategy: its queries with their windows and lineage bits, but no join yet.
+Everything in it is ordered by content (ids, bits), never by arrival: the same queries give the same family.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from catalog.values.query import Clock, Query
 
 SideName = Literal["a", "b"]
 
-#: Both sides, in the order in which everything is done.
+#: Both sides, in the order in which all code handles them.
 SIDES: tuple[SideName, SideName] = ("a", "b")
 
 #: Placeholder for the key in the id of a family without one.
@@ -51,7 +51,7 @@ class Family:
 def planned_query(
     query: Query, filter_a: int | None, filter_b: int | None, since_version: int
 ) -> PlannedQuery:
-    """Return a query as its family has it.
+    """Return a query in the form that its family has.
 
     Args:
         query: A bound query.
@@ -99,7 +99,7 @@ def families(queries: Iterable[Query]) -> dict[str, tuple[Query, ...]]:
 
 
 def family_of(query: Query) -> str:
-    """Return the id of the family that makes a query's results: that of its last step."""
+    """Return the id of the family that makes a query's results: the family of its last step."""
     return family_id(
         query.a.stream_id,
         query.b.stream_id,
@@ -117,11 +117,11 @@ def is_apart(query: Query) -> bool:
 
 
 def spread_side(query: Query) -> SideName | None:
-    """Return the side whose rows the buckets of their key share, while the other's rest in all of them."""
+    """Return the side whose rows the buckets of a key share; all of them store the other side's rows."""
     return query.preserved[0] if query.spreads else None
 
 
-# Every change of queries asks it of all queries, which are of few families.
+# Every change of queries calls it for all queries, which belong to few families.
 @lru_cache(maxsize=1 << 10)
 def family_id(
     stream_a: int,
@@ -135,22 +135,23 @@ def family_id(
 ) -> str:
     """Return the id of a family, the same in every version and process.
 
-    All partners of a row that is judged must come to one bucket, but keys of inner joins may be in several,
-    and their fragments may only grow. So outer, semi and anti joins are a family of their own, unless the
-    keys of the inner joins have one bucket each. Their family is chosen when they enter
-    (``planner.build.place_query``). Queries that spread the rows of one side are a family for each such side:
-    the other side's rows rest in all buckets, and each of these would judge them. Queries whose results are
-    groups are a family of their own, too: all pairs of a group must come to one bucket. Queries whose windows
-    have another clock than time are a family of their own because a slice has one clock.
+    All partners of a judged row must be in one bucket, but keys of inner joins may be in several, and their
+    fragments may only grow. So outer, semi and anti joins have their own family, unless the keys of the inner
+    joins have one bucket each. Their family is chosen when they enter (``planner.build.place_query``).
+    Queries that spread the rows of one side have a family for each such side: the other side's rows are
+    stored in all buckets, and each bucket would judge them. Queries whose results are groups have their own
+    family,
+    too: all pairs of a group must be in one bucket. Queries whose windows have another clock than time have
+    their own family because a slice has one clock.
 
     Args:
         stream_a: Stream id of side a.
         stream_b: Stream id of side b.
         key: Key columns as (of a, of b), in canonical order; empty for joins without an equal key.
-        absence: Whether it can have outer, semi and anti joins only.
+        absence: Whether it can only have outer, semi and anti joins.
         groups: Whether the results of its queries are groups of pairs.
         clocks: Clocks that measure the windows of a and of b.
-        spread: Side whose rows the buckets of their key share; only of families with absence.
+        spread: Side whose judged rows the buckets of a key share; only for families with absence.
 
     Returns:
         ``s<a>s<b>-`` and 8 hexadecimal digits that stand for the key, or ``theta`` without a key. The id of
@@ -221,8 +222,8 @@ def side_filter(query: PlannedQuery, side: SideName) -> int | None:
 
 
 def result_columns(queries: Sequence[PlannedQuery], side: SideName) -> tuple[str, ...]:
-    """Return the columns of a side that pairs of these queries carry, sorted: those that outputs read."""
-    # Of a thousand queries most outputs read the same.
+    """Return the columns of a side that pairs of these queries carry: those that outputs read, sorted."""
+    # Of a thousand queries, most outputs read the same columns.
     distinct = {output.columns for query in queries for output in query.outputs}
     carried = {name for columns in distinct for of, name in columns or () if of == side}
     carried |= {name for q in queries if q.grouping for of, name in q.grouping.columns if of == side}

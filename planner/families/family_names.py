@@ -15,9 +15,9 @@ from planner.families.families import families, family_of, is_apart, spread_side
 _T = TypeVar("_T")
 
 _AND = re.compile(r"\s+AND\s+", re.IGNORECASE)
-#: What stands behind the key of a self-join: ``(A a, A b)``.
+#: Text behind the key of a self-join: ``(A a, A b)``.
 _SELF_JOIN = re.compile(r"\(\s*(\w+) a,\s*\1 b\s*\)$")
-#: Kinds of families besides inner joins with windows, as a name has them in parentheses behind the key.
+#: Kinds of families besides inner joins with windows, as a name gives them in parentheses behind the key.
 _KINDS = (ABSENCE, GROUPS, ORDERED)
 _OF_KIND = re.compile(rf"(\(|,)\s*({ABSENCE} of [^()]+|{'|'.join(_KINDS)})\s*\)$")
 
@@ -26,7 +26,7 @@ _Key = frozenset[frozenset[str]]
 
 
 def family_titles(queries: Iterable[Query]) -> dict[str, str]:
-    """Return what the families of some queries are called, by id."""
+    """Return the names of the families of some queries, by id."""
     return {
         family: family_title(
             members[0].a.stream,
@@ -42,20 +42,20 @@ def family_titles(queries: Iterable[Query]) -> dict[str, str]:
 
 
 def family_named(name: str, queries: Iterable[Query]) -> str:
-    """Return the id of the family that a name means.
+    """Return the id of the family to which a name refers.
 
     Args:
         name: An id, or the equal columns of the key: ``A.k = B.k``, ``A.k = B.k AND A.m = B.n``; for a
             self-join ``a.k = b.m (A a, A b)``. ``A.k = B.k (absence)`` is the family that has only outer,
-            semi and anti joins, or, if there is none, the family of inner joins that they belong to.
-            ``A.k = B.k (absence of A)`` has those whose rows of A the buckets of a key share,
-            ``A.k = B.k (groups)`` the queries with GROUP BY, and ``A.k = B.k (ordered)`` the joins without
-            windows. The key alone means the first of these that exists: inner joins with windows, then the
-            kinds in this order.
+            semi and anti joins, or, if there is none, the family of inner joins to which they belong.
+            ``A.k = B.k (absence of A)`` is the family in which the buckets of a key share the judged rows of
+            A, ``A.k = B.k (groups)`` has the queries with GROUP BY, and ``A.k = B.k (ordered)`` the joins
+            without windows. The key alone names the first of these that exists: inner joins with windows,
+            then the kinds in this order.
         queries: Queries whose families are known.
 
     Raises:
-        UnknownFamily: No family of the queries is called so.
+        UnknownFamily: No family of the queries has this name.
     """
     members = tuple(queries)
     titles = family_titles(members)
@@ -78,15 +78,15 @@ def family_named(name: str, queries: Iterable[Query]) -> str:
 
 
 def by_family(given: Mapping[str, _T], queries: Iterable[Query], *, strict: bool = True) -> dict[str, _T]:
-    """Return what was given for families by name, by id.
+    """Return values that were given by family name, by family id.
 
     Args:
         given: Values by name.
         queries: Queries whose families are known.
-        strict: Refuse a name that no family has; otherwise it waits for one.
+        strict: Refuse a name that no family has; otherwise leave it out.
 
     Raises:
-        UnknownFamily: A name means no family; its ``path`` is the name.
+        UnknownFamily: No family has a name; ``path`` is the name.
     """
     known = tuple(queries)
     found: dict[str, _T] = {}
@@ -101,9 +101,9 @@ def by_family(given: Mapping[str, _T], queries: Iterable[Query], *, strict: bool
 
 
 def _key(name: str) -> tuple[_Key, str]:
-    """Take a name apart: its key, and the kind of family that it states, if any.
+    """Split a name into its key and the kind of family that it states, if any.
 
-    The sides of a self-join are its stream, and told apart by ``#``.
+    Both sides of a self-join have the name of its stream, with ``#a`` and ``#b`` appended.
     """
     text = name.replace('"', "").strip().casefold()
     if (said := _OF_KIND.search(text)) is not None:

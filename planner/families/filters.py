@@ -1,17 +1,17 @@
 """Distinct filters of a side and their lineage bits (State-Slice, VLDB 2006, §6.1; tuple lineage in CACQ).
 
 Every distinct filter of a family's side is evaluated once per row and leaves one bit in the row's lineage.
-(The paper attaches one number instead, that of the last query whose selection the row passes.)
+(The paper attaches one number instead: that of the last query whose selection the row passes.)
 Invariant: a bit's number means one filter forever, in every row, plan, stored segment and replayed batch.
-Rows rest in the state with the lineage they got when they came, so a number given to another filter later
-would let old rows pass a filter that they never met. Numbers are therefore never taken back; *places* in the
-lineage words are, by each segment for itself (``segments.segment``), so a number costs nobody anything.
+Stored rows keep the lineage of their arrival. If a number were given to another filter later, old rows would
+pass a filter that was never evaluated on them. So numbers are never reused. Each segment reuses *places* in
+its lineage words (``segments.segment``), so an unused number costs nothing.
 
     next_bit   ("*", 40)  ("s1s2-52383a8d/a", 17)  ("s1s2-52383a8d/b", 3)
 
-A scope (family and side) counts for itself. When its family leaves the plan its count goes into that of "*",
-from which scopes that come later start: a family that comes back starts beyond all that it ever gave, also
-where a bucket never saw the version in which it was gone.
+Each scope (family and side) counts separately. When a family leaves the plan, its count is merged into that
+of "*", from which later scopes start. So a family that returns starts above all numbers that it ever gave,
+even if a bucket never saw the version without the family.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ from planner.predicates.threshold import threshold
 def assign_bits(
     wanted: Mapping[str, tuple[str, ...]], previous: Sequence[PlannedFilter], next_bit: int
 ) -> tuple[tuple[PlannedFilter, ...], int]:
-    """Give every wanted filter its lineage bit.
+    """Assign a lineage bit to every wanted filter.
 
-    A filter of the previous plan keeps its number; new ones take the next bits in the order of their texts. A
-    filter that had left and comes back is a new one: rows that came in between do not carry its bit.
+    A filter of the previous plan keeps its number; new filters get the next bits in the order of their texts.
+    A filter that had left and returns is new: rows that arrived in between do not have its former bit.
 
     Args:
         wanted: Columns read, by canonical predicate.
         previous: Filters of the same family and side in the plan before.
-        next_bit: First bit never given yet.
+        next_bit: First bit that was never assigned.
 
     Returns:
-        The filters by bit, and the first bit never given after that.
+        The filters by bit, and the first bit that is then unassigned.
 
     >>> old = PlannedFilter(0, "v < 2", ("v",))
     >>> [f.bit for f in assign_bits({"v < 2": ("v",), "v < 1": ("v",)}, [old], 1)[0]]
@@ -65,7 +65,7 @@ ANY_SCOPE = "*"
 
 
 def first_bit(next_bit: Mapping[str, int], scope: str) -> int:
-    """Return the first number never given yet in a scope.
+    """Return the first number that was never assigned in a scope.
 
     >>> first_bit({"*": 40, "s1s2-52383a8d/a": 17}, "s1s2-52383a8d/a")
     17
@@ -76,10 +76,10 @@ def first_bit(next_bit: Mapping[str, int], scope: str) -> int:
 
 
 def kept_counts(next_bit: Mapping[str, int], families: Collection[str]) -> tuple[tuple[str, int], ...]:
-    """Return the counts of the families of a plan; those of all others become one.
+    """Return the counts of the families of a plan; the counts of all others are merged into one.
 
     Args:
-        next_bit: First number never given yet, by scope.
+        next_bit: First number that was never assigned, by scope.
         families: Ids of the plan's families.
 
     Returns:
@@ -93,20 +93,20 @@ def kept_counts(next_bit: Mapping[str, int], families: Collection[str]) -> tuple
     return tuple(sorted((kept | {ANY_SCOPE: gone}).items() if gone else kept.items()))
 
 
-#: Filters that each filter implies, by bit: a row that passes the one passes the others.
+#: Filters that each filter implies, by bit: a row that passes a filter passes all that it implies.
 Weaker = Mapping[int, frozenset[int]]
 
 NOTHING_IMPLIED: Weaker = MappingProxyType({})
 
-#: Beyond so many distinct filters of a side their pairs are too many to compare each time a query comes.
+#: If a side has more distinct filters, there are too many pairs to compare whenever a query enters.
 _MOST_COMPARED = 64
 
 
 def weaker_filters(family: Family | FamilyPlan, side: SideName) -> Weaker:
-    """Return the filters that each filter of a side implies, by bit; those that imply none are absent.
+    """Return the filters that each filter of a side implies, by bit; filters that imply none are absent.
 
-    Sound, not complete: a filter that is not found to imply another is kept beside it, which changes no
-    result.
+    Sound, not complete: a filter whose implication is not found is kept beside the implied one, which changes
+    no result.
     """
     return _weaker(family.filters_a if side == "a" else family.filters_b)
 
@@ -124,16 +124,16 @@ def _weaker(filters: tuple[PlannedFilter, ...]) -> Weaker:
 
 @lru_cache(maxsize=1_000)
 def _forms(sql: str) -> NormalForms:
-    """Read a filter; a new plan asks again for most of those of the last one."""
+    """Read a filter; a new plan reads most filters of the last one again."""
     return normal_forms(read_condition(sql))
 
 
 def keep_bits(bits: Iterable[int | None], weaker: Weaker = NOTHING_IMPLIED) -> tuple[int, ...] | None:
-    """Return cond'_i: the bits of which a row needs one so that some query can still use it.
+    """Return cond'_i: a row needs one of these bits so that some query can still use it.
 
     Args:
         bits: Filter of each query that reaches the slice, None for a query without one.
-        weaker: Filters that each filter implies; one that implies another of ``bits`` is left out.
+        weaker: Filters that each filter implies; a filter that implies another one of ``bits`` is left out.
 
     Returns:
         Distinct bits, ascending; None if some query takes every row.
@@ -152,7 +152,7 @@ def keep_bits(bits: Iterable[int | None], weaker: Weaker = NOTHING_IMPLIED) -> t
             return None
         distinct.add(bit)
     for bit in sorted(distinct & weaker.keys(), reverse=True):
-        # Against those that remain, so that of two filters that imply each other one stays.
+        # Compared with the remaining filters only, so that one of two equivalent filters stays.
         if not distinct.isdisjoint(weaker[bit] - {bit}):
             distinct.remove(bit)
     return tuple(sorted(distinct))

@@ -1,4 +1,4 @@
-"""Predicted state of joins over ordered streams: how far apart streams are, and how many rows that costs.
+"""Predicted state of joins over ordered streams: lags between streams, and rows held because of them.
 
 Doors: buffers, lag.
 """

@@ -5,11 +5,11 @@
     r_o <= sum_i r_i prod_{j != i} Mul_j          Eq. 9: rate of the output of a join
     k_o <= sum_i k_i prod_{j != i} Mul_j          Eq. 10: its scrambling factor
 
-The predictions size nothing: rows leave when the other stream has passed them (``operators.orders``). They
-serve costs, previews and statistics.
+The predictions limit nothing: rows leave when the other stream has passed them (``operators.orders``). They
+are used by costs, previews and statistics.
 
-We differ: k + 1 stands for each k. A stream of multiplicity Mul has k >= Mul - 1 by Definition 2.2, where the
-derivation needs k >= Mul; with k itself two ordered streams of lag 1 lose a pair.
+We differ: each k is replaced by k + 1. A stream of multiplicity Mul has k >= Mul - 1 by Definition 2.2, where
+the derivation needs k >= Mul; with k itself two ordered streams of lag 1 lose a pair.
 
 Source: Window-Oblivious Join (Wu, Tan, Zhou), §3, Eq. 6 to 10, Theorem 3.1; §4 for the limit of memory.
 """
@@ -25,12 +25,12 @@ from catalog.values.policies.memory import Memory
 
 @dataclass(frozen=True, slots=True)
 class OrderedStream:
-    """Facts of a stream that comes in the order of a column.
+    """Facts of a stream that arrives in the order of a column.
 
     Attributes:
         scramble: Scrambling factor k.
         rate_per_s: Rows per second.
-        multiplicity: Most rows of one value.
+        multiplicity: Greatest number of rows with one value.
     """
 
     scramble: float
@@ -39,19 +39,19 @@ class OrderedStream:
 
 
 def buffer_rows(own: OrderedStream, other: OrderedStream, lag: float = 0.0) -> float:
-    """Return the rows of a stream to hold for all results with another one (Eq. 6 and 7).
+    """Return the rows of a stream that must be held for all results with another one (Eq. 6 and 7).
 
     >>> buffer_rows(OrderedStream(500, 50), OrderedStream(100, 25), lag=10)
     713.0
 
     Args:
         own: The stream.
-        other: The other one.
-        lag: Rows by which the stream leads, when the row came that stands at the sorted place of the other
-            stream's newest one.
+        other: The other stream.
+        lag: Rows by which the stream leads, measured when the row arrives whose sorted place is that of the
+            other stream's newest row.
 
     Returns:
-        Rows, at least 1; infinite if the other stream stands still.
+        Rows, at least 1; infinite if the other stream stops.
     """
     if own.rate_per_s <= 0:
         return 1.0
@@ -62,7 +62,7 @@ def buffer_rows(own: OrderedStream, other: OrderedStream, lag: float = 0.0) -> f
 
 
 def memory_rows(memory: Memory, own: OrderedStream, other: OrderedStream, lag: float) -> float:
-    """Return the rows of a stream in memory, those that wait included (§4).
+    """Return the rows of a stream in memory, including waiting rows (§4).
 
     >>> streams = OrderedStream(500, 50, 2), OrderedStream(100, 25, 2)
     >>> memory_rows(Memory("dbf", read_ahead=100), *streams, lag=9000)
@@ -73,9 +73,9 @@ def memory_rows(memory: Memory, own: OrderedStream, other: OrderedStream, lag: f
     Args:
         memory: Where rows wait.
         own: The stream.
-        other: The other one.
-        lag: Rows by which the stream leads as it comes. Sorted, each stream comes k rows later, so the lag is
-            less by k of its own, and greater by as many rows as it brings in the time of the other's k.
+        other: The other stream.
+        lag: Rows by which the stream leads on arrival. Sorting delays each stream by k rows, so the lag is
+            reduced by its own k and increased by the rows that arrive during the delay of the other stream.
     """
     waiting = 0.0
     if memory.sorts:
@@ -88,7 +88,7 @@ def memory_rows(memory: Memory, own: OrderedStream, other: OrderedStream, lag: f
 
 
 def latency_s(memory: Memory, stream: OrderedStream) -> float:
-    """Return how long rows of a stream wait for those that may come before them, seconds.
+    """Return how long rows of a stream wait for earlier rows that may still arrive, seconds.
 
     >>> latency_s(Memory("msf"), OrderedStream(499, 50)), latency_s(Memory(), OrderedStream(499, 50))
     (10.0, 0.0)
@@ -98,7 +98,7 @@ def latency_s(memory: Memory, stream: OrderedStream) -> float:
         stream: The stream.
 
     Returns:
-        Seconds; infinite if the stream stands still.
+        Seconds; infinite if the stream stops.
     """
     if not memory.sorts:
         return 0.0

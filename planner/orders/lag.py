@@ -1,11 +1,11 @@
-"""Places of rows in a stream once it is sorted, and how far one ordered stream runs ahead of another.
+"""Places of rows in a sorted stream, and the lag between two ordered streams.
 
-    S_i   1 3 2 | 5 4 7      three rows have come, of S_j one
+    S_i   1 3 2 | 5 4 7      three rows have arrived, one row of S_j
     S_j   2     | 1 4
     sorted, S_j begins with 1: the place of its newest row belongs to 1, whose next of kin in S_i is 1, at
     place 0. The newest row of S_i is at place 2, so the lag from S_i to S_j is 2: S_i leads.
 
-Places count from 0. The definitions are about whole streams. While rows come, sorted places are final only
+Places count from 0. The definitions concern whole streams. While rows arrive, sorted places are final only
 for values that a stream has passed (``operators.orders.order_progress``), so a lag is known k rows later.
 
 Source: Window-Oblivious Join (Wu, Tan, Zhou), Definitions 2.3 to 2.6.
@@ -22,7 +22,7 @@ Int64s = np.ndarray[tuple[int], np.dtype[np.int64]]
 
 
 def virtual_places(values: Int64s) -> tuple[Int64s, Int64s]:
-    """Return the least and the greatest place that each row may take once the stream is sorted (Def. 2.5).
+    """Return the least and the greatest place that each row can have in the sorted stream (Def. 2.5).
 
     >>> [places.tolist() for places in virtual_places(np.array([2, 1, 2]))]
     [[1, 0, 1], [2, 0, 2]]
@@ -36,23 +36,23 @@ def virtual_places(values: Int64s) -> tuple[Int64s, Int64s]:
 
 
 def multiplicity(values: Int64s) -> int:
-    """Return the most rows of one value; 0 without rows."""
+    """Return the greatest number of rows with one value; 0 without rows."""
     return int(np.unique(values, return_counts=True)[1].max()) if len(values) else 0
 
 
 def lag(values_i: Int64s, arrived_i: int, values_j: Int64s, arrived_j: int) -> int:
     """Return the lag from S_i to S_j after a number of rows of each (Def. 2.6).
 
-    It is 0 or 1 where the streams are synchronised, greater where S_i leads, negative where S_i lags.
+    It is 0 or 1 if the streams are synchronised, greater if S_i leads, negative if S_i lags.
 
     >>> lag(np.array([1, 3, 2, 5, 4, 7]), 3, np.array([2, 1, 4]), 1)
     2
 
     Args:
         values_i: int64[n], all values of S_i in order of arrival.
-        arrived_i: Rows of S_i that have come.
+        arrived_i: Rows of S_i that have arrived.
         values_j: int64[m], all values of S_j.
-        arrived_j: Rows of S_j that have come, at least one.
+        arrived_j: Rows of S_j that have arrived, at least one.
     """
     counterpart = np.sort(values_j)[arrived_j - 1]
     return arrived_i - int(np.count_nonzero(values_i <= counterpart))
@@ -63,8 +63,8 @@ class Sighting:
     """Progress of a stream at one moment.
 
     Attributes:
-        rows: Rows that have come so far.
-        passed: Value at or before which no later row stands (kwm); None before there is any.
+        rows: Rows that have arrived so far.
+        passed: Value at or before which no later row is (kwm); None before there is any.
         scramble: Scrambling factor k.
     """
 
@@ -76,15 +76,15 @@ class Sighting:
 def estimated_lag(seen_i: Sequence[Sighting], seen_j: Sequence[Sighting]) -> float | None:
     """Estimate the lag from S_i to S_j at the last moment at which it is known.
 
-    The value that a stream has passed after n rows is at place n - k, or up to k places later. Between the
-    moments that were seen, places are interpolated.
+    The value that a stream has passed after n rows is at place n - k, or up to k places later. Places are
+    interpolated between the observed moments.
 
     Args:
         seen_i: S_i at some moments, in order of time.
         seen_j: S_j at the same moments.
 
     Returns:
-        The lag in rows of S_i; None while the streams have passed nothing in common.
+        The lag in rows of S_i; None while the streams have passed no common value.
     """
     at_i, at_j = _passed(seen_i), _passed(seen_j)
     if at_i is None or at_j is None:

@@ -25,7 +25,7 @@ def render(condition: Condition) -> str:
 
 
 def written(condition: Condition) -> Condition:
-    """Return a condition as it is written: one comparison an atom, parts once and in order of their texts."""
+    """Return a condition in its written form: one comparison per atom, each part once, ordered by text."""
     if isinstance(condition, Atom):
         return _comparisons(condition)
     kind = type(condition)
@@ -56,7 +56,7 @@ def _operand(condition: Condition) -> str:
 
 @dataclass(slots=True)
 class _Range:
-    """Values between two cuts, None being no bound, without some in between."""
+    """Values between two cuts, without some values in between; a cut of None is no bound."""
 
     start: Cut | None
     end: Cut | None
@@ -64,7 +64,7 @@ class _Range:
 
 
 def _comparisons(atom: Atom) -> Condition:
-    """Return the comparisons that an atom comes to."""
+    """Return the comparisons that express an atom."""
     values = atom.values
     if values in (ALL, NONE):
         return TRUE if values == ALL else FALSE
@@ -144,7 +144,7 @@ def _comparison(atom: Atom) -> str:
 
 
 def _order(values: ValueSet) -> str:
-    """Return the comparison of two expressions whose outcomes are in the set."""
+    """Return the comparison of two expressions whose outcomes are those in the set."""
     smaller, greater = values.low, values.low != (len(values.cuts) == 1)
     equal = not smaller if len(values.cuts) == 2 else values.cuts[0][1] == smaller
     return {
@@ -158,7 +158,7 @@ def _order(values: ValueSet) -> str:
 
 
 def _boolean(atom: Atom) -> str:
-    """Return the test for one of TRUE and FALSE, and perhaps NULL."""
+    """Return the test for one of TRUE and FALSE, optionally with NULL."""
     text = atom.text
     if atom.values.null:
         return f"{text} IS NOT {'TRUE' if atom.values.low else 'FALSE'}"

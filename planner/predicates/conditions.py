@@ -3,13 +3,13 @@
     "v" > 10 AND ("s" IS NULL OR "i" IN (1, 2))
     All( v in (10, ..),  AnyOf( s in {NULL},  i in {1, 2} ) )
 
-A filter lets a row pass when it is TRUE; FALSE and NULL do not. AND and OR never make TRUE out of NULL, and
-NOT is pushed to the leaves (``sql.normalize``). So each leaf is known by the values for which it is TRUE, and
-the tree obeys two-valued logic, whatever NULL does to the leaves. That holds for a whole filter only, not for
-a condition inside an expression: ``(v > 10) IS NULL`` is a leaf and stays as it is.
+A filter lets a row pass if it is TRUE, not if it is FALSE or NULL. AND and OR never make TRUE out of NULL,
+and NOT is pushed to the leaves (``sql.normalize``). So the values for which a leaf is TRUE describe it
+completely, and the tree obeys two-valued logic, whatever the leaves do with NULL. That holds only for a whole
+filter, not for a condition inside an expression: ``(v > 10) IS NULL`` is a leaf and stays unchanged.
 
 The expression compiler makes conditions (``expressions.comparisons``), ``read_condition`` reads stored ones.
-A leaf that is none of the forms below is opaque: an expression of which TRUE is wanted, or FALSE.
+A leaf that has none of the forms below is opaque: an expression that must be TRUE, or FALSE.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from planner.predicates.constants import Constant, Domain
 from planner.predicates.value_sets import NONE, NULL, VALUES, Value, ValueSet, above, below, points, union
 from planner.sql.scope import SideName
 
-#: What tells one expression of a condition from another.
+#: Key that distinguishes the expressions of a condition.
 Subject = tuple[str, str, bool]
 
 #: Columns that an expression reads, with their sides.
@@ -36,7 +36,7 @@ class Operand:
     """An expression in a condition.
 
     Attributes:
-        text: Its DuckDB text, in parentheses where an operand needs them.
+        text: Its DuckDB text, in parentheses if an operand needs them.
         columns: Columns it reads.
         constant: Its value, if it is a literal that compares safely.
     """
@@ -56,13 +56,13 @@ class Atom:
     """One expression, and the values for which a condition on it is TRUE.
 
     Attributes:
-        text: The expression, in parentheses where an operand needs them.
+        text: The expression, in parentheses if an operand needs them.
         values: The values.
-        domain: What the values are.
+        domain: Kind of the values.
         other: The expression it is compared with, if that is not a constant.
         columns: Columns that both expressions read.
-        negated: Text that is TRUE where the expression is FALSE; by default the expression behind NOT.
-        meaning: The condition that the expression itself is, if it is known.
+        negated: Text that is TRUE if the expression is FALSE; by default NOT and the expression.
+        meaning: The condition that the expression represents, if it is known.
     """
 
     text: str
@@ -75,7 +75,7 @@ class Atom:
 
     @property
     def subject(self) -> Subject:
-        """Subject of the condition: atoms of one subject combine to one."""
+        """Subject of the condition: atoms of one subject are combined into one."""
         return self.text, self.other, self.domain == "double"
 
 
@@ -88,7 +88,7 @@ class All:
 
 @dataclass(frozen=True, slots=True)
 class AnyOf:
-    """Conditions of which one has to be true; without any, FALSE."""
+    """Conditions of which at least one has to be true; without any, FALSE."""
 
     parts: tuple[Condition, ...] = ()
 
@@ -134,7 +134,7 @@ def compared(left: Operand, operator: str, right: Operand) -> Condition:
 
 
 def distinct_from(left: Operand, right: Operand, same: bool) -> Condition:
-    """Return IS DISTINCT FROM, or IS NOT DISTINCT FROM: <> and = for which NULL is a value."""
+    """Return IS [NOT] DISTINCT FROM: <> or =, but with NULL as a value."""
     if right.is_null:
         return null_test(left, negated=not same)
     if right.constant is None or left.constant is not None:
@@ -154,9 +154,9 @@ def truth_test(operand: Operand, meaning: Condition, truth: bool, *, negated: bo
 
     Args:
         operand: An expression of type boolean.
-        meaning: The condition that it is.
-        truth: What it is tested for.
-        negated: Whether NOT stands before that.
+        meaning: The condition that it represents.
+        truth: Truth value of the test.
+        negated: Whether the test is negated.
     """
     if truth and not negated:
         return meaning
@@ -189,14 +189,14 @@ def one_of(operand: Operand, items: Sequence[Operand], *, negated: bool) -> Cond
 def matched(
     operand: Operand, operator: str, rest: str, items: Sequence[Operand], *, negated: bool
 ) -> Condition:
-    """Return a condition by an operator that takes NOT before it: IN, LIKE, ILIKE.
+    """Return a condition by an operator that can have NOT before it: IN, LIKE, ILIKE.
 
     Args:
         operand: Left operand.
         operator: The operator.
-        rest: DuckDB text behind it.
+        rest: DuckDB text behind the operator.
         items: Expressions in that text.
-        negated: Whether NOT stands before it.
+        negated: Whether NOT is before the operator.
     """
     columns = operand.columns.union(*(item.columns for item in items))
     whole = Operand(f"({operand.text} {operator} {rest})", columns)

@@ -10,11 +10,11 @@ from typing import Literal
 from catalog.sql_text import text_literal
 from planner.predicates.value_sets import Value
 
-#: What constants are: ``double`` where both sides are compared as doubles, ``order`` for two expressions
-#: compared with each other (as if their difference were compared with 0), "" where there is none.
+#: Kinds of constants: ``double`` if both sides are compared as doubles, ``order`` for two expressions that
+#: are compared with each other (as if their difference were compared with 0), "" if there is no constant.
 Domain = Literal["number", "double", "string", "date", "timestamp", "boolean", "order", ""]
 
-#: Decimal digits that a double keeps apart: such numbers compare alike as decimals and as doubles.
+#: Decimal digits that a double distinguishes: such numbers compare alike as decimals and as doubles.
 DOUBLE_DIGITS = 15
 
 
@@ -23,8 +23,8 @@ class Constant:
     """A literal whose value compares as DuckDB compares it.
 
     Attributes:
-        domain: What the value is.
-        value: The value; of a number exact.
+        domain: Kind of the value.
+        value: The value; exact if it is a number.
     """
 
     domain: Domain
@@ -34,7 +34,7 @@ class Constant:
     def decimal(cls, text: str) -> Constant | None:
         """Return a number that is written without an exponent; None if it is a fraction of over 15 digits.
 
-        Longer fractions differ as decimals where they do not as doubles.
+        Longer fractions can differ as decimals but be equal as doubles.
 
         >>> Constant.decimal("1.50"), Constant.decimal("0.1234567890123456")
         (Constant(domain='number', value=Decimal('1.50')), None)
@@ -58,20 +58,20 @@ def constant_text(value: Value, domain: Domain) -> str:
     if domain == "double":
         text = repr(value)
         return text if "e" in text else f"{text}e0"
-    if value in (-(2**31), -(2**63)):  # DuckDB reads minus and a number too large.
+    if value in (-(2**31), -(2**63)):  # DuckDB reads minus and a number that is too large.
         return f"CAST({value:f} AS {'INTEGER' if value == -(2**31) else 'BIGINT'})"
     text = f"{value:f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def short_decimal(value: float) -> str | None:
-    """Return a double as a decimal of at most 15 digits, None if it has none that is the same double.
+    """Return a double as a decimal of at most 15 digits, None if no such decimal is the same double.
 
     >>> short_decimal(2e-1), short_decimal(1e3), short_decimal(1e300)
     ('0.2', '1000', None)
     """
     exact = Decimal(repr(value + 0.0))  # -0.0 is 0.0.
-    # 15 digits, 22 of them behind the point at most: up to there a power of ten is a double, too.
+    # At most 15 digits, of which 22 behind the point: up to there a power of ten is a double, too.
     if exact and not -7 <= exact.adjusted() < DOUBLE_DIGITS:
         return None
     text = constant_text(exact, "number")

@@ -1,12 +1,12 @@
 """Filters that imply others: every row that passes ``v > 10`` passes ``v > 5``.
 
 A slice keeps a row that passes the filter of any query which reaches it (State-Slice, VLDB 2006, §6.1,
-cond'_i); a filter that implies another one adds no row to that, and the estimate of how many rows pass must
-not count it twice.
+cond'_i). A filter that implies another one adds no row to the slice, and the estimate of the rows that pass
+must not count it twice.
 
-Sound, not complete: what is found is what a term of one filter says about the same expressions as a clause
-of the other. ``v > 10`` implies ``v >= 5``, ``v <> 3``, ``v IS NOT NULL`` and ``v > 10 OR w = 1``; that
-``v > w AND w > 10`` implies ``v > 10`` is not found.
+Sound, not complete: an implication is found if a term of one filter and a clause of the other restrict the
+same expressions. ``v > 10`` implies ``v >= 5``, ``v <> 3``, ``v IS NOT NULL`` and ``v > 10 OR w = 1``. It is
+not found that ``v > w AND w > 10`` implies ``v > 10``.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ class NormalForms:
     """A filter in both normal forms.
 
     Attributes:
-        terms: Any of them makes it true.
-        clauses: All of them are true of each row that passes.
+        terms: The filter is true if any of them is.
+        clauses: All of them are true for each row that passes.
     """
 
     terms: tuple[Group, ...]
@@ -33,7 +33,7 @@ class NormalForms:
 
 
 def normal_forms(condition: Condition) -> NormalForms:
-    """Return a filter in its normal forms; one that multiplies out into too much is one opaque expression."""
+    """Return a filter in its normal forms; a filter whose forms are too long is one opaque expression."""
     any_of, all_of = terms(condition), clauses(condition)
     if any_of is None or all_of is None:
         whole = Atom(f"({render(condition)})", above(True, inclusive=True), "boolean")
@@ -42,7 +42,7 @@ def normal_forms(condition: Condition) -> NormalForms:
 
 
 def implies(strong: NormalForms, weak: NormalForms) -> bool:
-    """Return whether every row that passes one filter is known to pass the other, of the same stream.
+    """Return whether it is known that every row which passes one filter passes the other, of the same stream.
 
     >>> from planner.predicates.read_condition import read_condition
     >>> f, g = (normal_forms(read_condition(text)) for text in ('"v" > 10 AND "f"', '"v" >= 5'))

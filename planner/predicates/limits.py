@@ -4,7 +4,7 @@
     abs(a.x - b.x) <= 10           a.x in [b.x - 10, b.x + 10], and b.x likewise
     a.x < b.lo AND a.s <> b.s      a.x in (.., b.lo]
 
-Strict bounds count as inclusive ones.
+Strict bounds are treated as inclusive ones.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ End = Literal["low", "high"]
 
 @dataclass(frozen=True, slots=True)
 class _Term:
-    """A column with what is added to it."""
+    """A column plus a constant offset."""
 
     side: SideName
     column: str
@@ -40,7 +40,7 @@ class _Term:
 
 @dataclass(frozen=True, slots=True)
 class _Limit:
-    """A bound of a column: which end of its range, and its place."""
+    """A bound of a column: the end of its range that is bounded, and the value."""
 
     side: SideName
     column: str
@@ -87,7 +87,7 @@ def _limits_of(condition: Condition) -> Iterator[_Limit]:
     first, last = cuts[0][0], cuts[-1][0]
     if not isinstance(first, Decimal | float) or not isinstance(last, Decimal | float):
         return
-    # Values lie below the last cut if the range behind it is excluded, and above the first cut likewise.
+    # Values are below the last cut if the range behind it is excluded, and above the first cut likewise.
     above = None if condition.values.low else float(first)
     below = float(last) if condition.values.low == (len(cuts) % 2 == 1) else None
     if condition.other:
@@ -156,8 +156,8 @@ def _parts(text: str) -> tuple[_Term | str, ...]:
 def _ungrouped(parts: Sequence[_Term | str]) -> tuple[_Term | str, ...]:
     """Return parts without the parentheses around all of them.
 
-    If the outer parentheses are not a pair, as in ``(x) - (y)``, the parts inside keep some parentheses, and
-    match none of the forms that are looked for.
+    If the outer parentheses are not a pair, as in ``(x) - (y)``, the remaining parts have unpaired
+    parentheses and match none of the known forms.
     """
     while len(parts) > 1 and (parts[0], parts[-1]) == ("(", ")"):
         parts = parts[1:-1]

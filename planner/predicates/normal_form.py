@@ -1,7 +1,8 @@
 """Conjunctive and disjunctive normal form of conditions whose leaves are sets of values.
 
-A clause is a condition by subject, any of which has to hold; a term one, all of which have to. Atoms of one
-subject are combined into one: in a clause by the union of their values, in a term by the intersection.
+Clauses and terms are conditions by subject: in a clause, any of them has to hold; in a term, all of them.
+Atoms of one subject are combined into one: in a clause by the union of their values, in a term by the
+intersection.
 
     ("v" > 1 AND "w" = 0) OR "v" < 0
     clauses   {v <> [0, 1]} and {w = 0, v < 0}           terms   {v > 1, w = 0} or {v < 0}
@@ -18,24 +19,24 @@ from planner.predicates.value_sets import ALL, NONE, VALUES, ValueSet, intersect
 #: Atoms by subject: a clause or a term.
 Group = Mapping[Subject, Atom]
 
-#: Most atoms of groups that are merged with others.
+#: Most atoms of a group that is merged with others.
 _MAX_MERGED = 16
 
-#: Most clauses or terms that a condition is multiplied out into; beyond, it is left as it is.
+#: Most clauses or terms of a condition in normal form; a condition with more keeps its form.
 MAX_GROUPS = 64
 
 #: Most clauses or terms of several atoms that are compared with each other, which takes about 0.1 s. A
-#: condition that is written with more of them keeps its form, too.
+#: condition that has more of them as written keeps its form, too.
 MAX_COMPARED = 256
 
-#: Most consequences of clauses that are looked at, which takes about 20 ms.
+#: Most consequences of clauses that are examined, which takes about 20 ms.
 _MAX_CONSEQUENCES = 300
 
 
 def clauses(condition: Condition) -> list[Group] | None:
-    """Return the clauses that all have to be true, None if they are too many.
+    """Return the clauses that all have to be true, None if there are too many.
 
-    No clause is TRUE; without any, the condition is. A clause without atoms is FALSE.
+    No clause is TRUE; without clauses, the condition is. A clause without atoms is FALSE.
 
     >>> from planner.predicates.condition_text import render
     >>> from planner.predicates.read_condition import read_condition
@@ -47,9 +48,9 @@ def clauses(condition: Condition) -> list[Group] | None:
 
 
 def terms(condition: Condition) -> list[Group] | None:
-    """Return the terms of which one has to be true, None if they are too many.
+    """Return the terms of which one has to be true, None if there are too many.
 
-    No term is FALSE; without any, the condition is. A term without atoms is TRUE.
+    No term is FALSE; without terms, the condition is. A term without atoms is TRUE.
 
     >>> from planner.predicates.condition_text import render
     >>> from planner.predicates.read_condition import read_condition
@@ -61,14 +62,14 @@ def terms(condition: Condition) -> list[Group] | None:
 
 
 def _compared(condition: Condition, inner: type[All | AnyOf]) -> list[Group] | None:
-    """Return the merged groups of a condition, None if they are too many to be compared with each other."""
+    """Return the merged groups of a condition, None if there are too many to be compared with each other."""
     found = _groups(condition, inner)
     merged = None if found is None else neighbours_merged(found, inner)
     return None if merged is None or len(merged) > MAX_COMPARED else merged
 
 
 def neighbours_merged(groups: Sequence[Group], inner: type[All | AnyOf]) -> list[Group]:
-    """Merge clauses (or terms) that differ in one subject only.
+    """Merge clauses (or terms) that differ in only one subject.
 
     ``(f OR v > 1) AND (f OR v < 5)`` is ``f OR (v > 1 AND v < 5)``: one clause, {f, v in (1, 5)}.
 
@@ -81,7 +82,7 @@ def neighbours_merged(groups: Sequence[Group], inner: type[All | AnyOf]) -> list
     found = _singles_merged(groups, inner)
     if len(found) > MAX_GROUPS:
         return found
-    found.sort(key=_order)  # Which are merged must not depend on how they were written.
+    found.sort(key=_order)  # The choice of groups to merge must not depend on how they were written.
     while (alike := _neighbours(found)) is not None:
         subject, same = alike
         merged = dict(same[0])
@@ -101,7 +102,7 @@ def _singles_merged(groups: Sequence[Group], inner: type[All | AnyOf]) -> list[G
     found: list[Group] = [group for group in groups if len(group) != 1]
     for same in by_subject(singles).values():
         merged = _group(same, outer)
-        if not merged:  # v < 1 AND v > 2: no row at all. In terms, v <= 1 OR v > 1 OR v IS NULL.
+        if not merged:  # v < 1 AND v > 2: no row. In terms: v <= 1 OR v > 1 OR v IS NULL.
             return [{}]
         found += merged
     return found
@@ -133,7 +134,7 @@ def _groups(condition: Condition, inner: type[All | AnyOf]) -> list[Group] | Non
                 return None
             found += groups
         return found
-    # Atoms come first and at once: a chain of a thousand comparisons is one atom.
+    # Atoms are combined first and together: a chain of a thousand comparisons is one atom.
     product = _group([part for part in condition.parts if isinstance(part, Atom)], inner)
     for part in condition.parts:
         if isinstance(part, Atom):
@@ -152,7 +153,7 @@ def _groups(condition: Condition, inner: type[All | AnyOf]) -> list[Group] | Non
 
 
 def _group(atoms: Iterable[Atom], inner: type[All | AnyOf]) -> list[Group]:
-    """Connect atoms to one group, or to none if that is true (a clause) or false (a term)."""
+    """Combine atoms into one group, or into none if that is true (a clause) or false (a term)."""
     combine, nothing, everything = (union, NONE, ALL) if inner is AnyOf else (intersection, ALL, NONE)
     found: dict[Subject, Atom] = {}
     for subject, same in by_subject(atoms).items():
@@ -177,7 +178,7 @@ def _merged(atoms: list[Atom], values: ValueSet) -> Atom:
 
 
 def clause_implies(strong: Group, weak: Group) -> bool:
-    """Return whether each atom of one clause implies one of the other."""
+    """Return whether each atom of one clause implies an atom of the other."""
     return all(
         (other := weak.get(subject)) is not None and atom.values <= other.values
         for subject, atom in strong.items()
@@ -190,7 +191,7 @@ def clause_follows(weak: Group, strong: Group) -> bool:
 
 
 def term_implies(strong: Group, weak: Group) -> bool:
-    """Return whether each atom of the weaker term is implied by one of the stronger."""
+    """Return whether each atom of the weaker term is implied by an atom of the stronger one."""
     return all(
         (other := strong.get(subject)) is not None and other.values <= atom.values
         for subject, atom in weak.items()
@@ -198,7 +199,7 @@ def term_implies(strong: Group, weak: Group) -> bool:
 
 
 def term_implies_clause(term: Group, clause: Group) -> bool:
-    """Return whether an atom of the term implies one of the clause."""
+    """Return whether an atom of the term implies an atom of the clause."""
     for subject, atom in clause.items():
         other = term.get(subject)
         if other is not None and other.values <= atom.values:
@@ -207,9 +208,9 @@ def term_implies_clause(term: Group, clause: Group) -> bool:
 
 
 def strongest_clauses(all_of: Sequence[Group]) -> list[Group]:
-    """Return the strongest clauses that follow from the given ones, without those that the others imply.
+    """Return the strongest clauses that follow from the given ones, without clauses that the others imply.
 
-    They depend on the meaning alone, not on how it was written. Here the third clause follows from the first
+    They depend only on the meaning, not on how it was written. Here the third clause follows from the first
     two, because ``i`` is either 0 or not, and is left out:
 
         "f" OR "i" <> 0        "i" = 0 OR "w" > 1        "f" OR "w" > 1
@@ -230,7 +231,7 @@ def strongest_clauses(all_of: Sequence[Group]) -> list[Group]:
     waiting = sorted(given, key=len, reverse=True)
     looked_at = 0
     while waiting:
-        new = waiting.pop()  # The shortest: it makes many others needless.
+        new = waiting.pop()  # The shortest: it makes many others unnecessary.
         if any(clause_implies(clause, new) for clause in found):
             continue
         found = [clause for clause in found if not clause_implies(new, clause)]
@@ -240,7 +241,7 @@ def strongest_clauses(all_of: Sequence[Group]) -> list[Group]:
             return given
         found.append(new)
         waiting = sorted([*waiting, *following], key=len, reverse=True)
-    # The longest first, in an order that says nothing of how they were written.
+    # The longest first, in an order that does not depend on how they were written.
     for clause in sorted(found, key=lambda clause: (-len(clause), _order(clause))):
         others = [other for other in found if other is not clause]
         if _contradicts(others, clause):
@@ -249,7 +250,7 @@ def strongest_clauses(all_of: Sequence[Group]) -> list[Group]:
 
 
 def _consequences(left: Group, right: Group) -> list[Group]:
-    """Return what follows from two clauses: both hold for one subject, or another atom of either holds."""
+    """Return the consequences of two clauses: both hold for one subject, or another atom of either holds."""
     found: list[Group] = []
     for subject in left:
         if subject not in right:
@@ -261,7 +262,7 @@ def _consequences(left: Group, right: Group) -> list[Group]:
 
 
 def _contradicts(all_of: Sequence[Group], clause: Group) -> bool:
-    """Return whether clauses imply another one: where it is false, some subject has no value left.
+    """Return whether clauses imply another one: if that one is false, some subject has no possible value.
 
     Unit propagation only: an implication that needs a case distinction is missed.
     """
@@ -282,7 +283,7 @@ def _contradicts(all_of: Sequence[Group], clause: Group) -> bool:
 
 
 def distinct(groups: Sequence[Group], adds_nothing: Callable[[Group, Group], bool]) -> list[Group]:
-    """Return groups without those that add nothing to another one.
+    """Return groups without those that add nothing to another group.
 
     >>> from planner.predicates.condition_text import render
     >>> from planner.predicates.read_condition import read_condition
@@ -300,7 +301,7 @@ def distinct(groups: Sequence[Group], adds_nothing: Callable[[Group, Group], boo
 
 
 def known_values(term: Group) -> Group:
-    """Return a term with what it says about NULL: ``v < w`` is only true of two values.
+    """Return a term with its implications about NULL: ``v < w`` is only true for two values.
 
     >>> from planner.predicates.condition_text import render
     >>> from planner.predicates.read_condition import read_condition

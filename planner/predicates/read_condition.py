@@ -1,10 +1,10 @@
 """Stored conditions read back: the DuckDB text that ``condition_text`` writes, lexed by sqlglot.
 
-Plans and queries are stored with their conditions as text, which is what DuckDB is asked. Here alone it is
-read: constants stand right, operands are atoms or in parentheses, columns alone are double-quoted. What a
-leaf means beyond the forms of ``conditions`` is not looked into.
+Plans and queries store their conditions as text, which is the text that DuckDB evaluates. Only this module
+reads it: constants are on the right, operands are atoms or in parentheses, only columns are double-quoted.
+Leaves are not analysed beyond the forms of ``conditions``.
 
-sqlglot's own parser is not used. Its trees do not tell where in the text an operand stands, and its
+sqlglot's own parser is not used. Its trees do not give the position of an operand in the text, and its
 generator writes other text, such as ``CAST('2024-01-01' AS DATE)`` for ``DATE '2024-01-01'``. The text must
 not change, because filters and groups are identified by it, also in older catalogs. The parser also takes 4.6
 times as long as the lexer.
@@ -54,13 +54,13 @@ _SINGLE = {
     TokenType.FALSE: Constant("boolean", False),
 }
 
-#: Texts read last are kept: a plan asks for the same filters slice after slice, at most 64 of a side.
+#: Texts read last are cached: a plan reads the same filters for slice after slice, at most 64 of a side.
 _CACHED = 1_000
 
 
 @lru_cache(maxsize=_CACHED)
 def read_condition(sql: str) -> Condition:
-    """Return the condition that a stored text is, not simplified.
+    """Return the condition in a stored text, not simplified.
 
     Args:
         sql: DuckDB text as ``condition_text.render`` writes it.
@@ -73,11 +73,11 @@ def read_condition(sql: str) -> Condition:
 
 
 def with_columns(sql: str, shown: Callable[[str, str], str]) -> str:
-    """Return a stored expression with its columns written in another way.
+    """Return a stored expression with its columns written differently.
 
     Args:
         sql: DuckDB text of the expression compiler.
-        shown: Text of a column, given its side (``a``, ``b``, or "" where none stands before it) and name.
+        shown: Returns the text of a column, given its side (``a``, ``b``, or "" if there is none) and name.
 
     >>> with_columns('a."v" > 1 OR "left"("s", 1) IS NULL', lambda side, column: f"{side}:{column}")
     'a:v > 1 OR "left"(:s, 1) IS NULL'
@@ -96,7 +96,7 @@ def with_columns(sql: str, shown: Callable[[str, str], str]) -> str:
 
 
 def column_name(sql: str) -> str | None:
-    """Return the column that a stored expression is, None if it is anything else.
+    """Return the column if a stored expression is a column, else None.
 
     >>> column_name('"v"'), column_name('a."v"'), column_name('"v" + 1')
     ('v', None, None)
@@ -130,13 +130,13 @@ class _Text:
         return self._leaf(start, end)
 
     def _bare(self, start: int, end: int) -> tuple[int, int]:
-        """Leave out parentheses around the whole."""
+        """Remove parentheses around the whole."""
         while self.kinds[start] == TokenType.L_PAREN and self.closing[start] == end - 1:
             start, end = start + 1, end - 1
         return start, end
 
     def _split(self, start: int, end: int, word: TokenType) -> list[tuple[int, int]]:
-        """Cut at a word outside parentheses."""
+        """Split at a word outside parentheses."""
         parts, i = [], start
         while i < end:
             if self.kinds[i] == word:
@@ -152,7 +152,7 @@ class _Text:
         return Operand(self._sql(start, end), constant=self._constant(*self._bare(start, end)))
 
     def _constant(self, start: int, end: int) -> Constant | None:
-        """Return the value of a literal, None if it is none that compares safely."""
+        """Return the value of a literal, None if it does not compare safely."""
         kind, text = self.kinds[start], self.tokens[start].text
         if end - start == 1:
             if kind == TokenType.STRING:

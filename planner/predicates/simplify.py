@@ -1,4 +1,4 @@
-"""Conditions simplified: whatever a filter says twice, or says in vain, is left out.
+"""Simplification of conditions: redundant parts of a filter are left out.
 
     v > 10 AND v > 5                                   v > 10
     v > 10 AND (v > 5 OR w = 1)                        v > 10
@@ -9,8 +9,8 @@
     v < 1 OR v >= 1                                    v IS NOT NULL
     v > 2 AND v < 1                                    FALSE
 
-The text is that of the conjunctive or of the disjunctive normal form, whichever is shorter: both are unique
-as long as the parts are independent, so it does not depend on how the filter was written.
+The text is the conjunctive or the disjunctive normal form, whichever is shorter. Both are unique as long as
+the parts are independent, so the text does not depend on how the filter was written.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from planner.predicates.normal_form import (
 )
 from planner.predicates.value_sets import NONE, VALUES
 
-#: Most passes until nothing changes. One does nearly all: ``v < w OR v >= w`` becomes two conditions, which a
-#: second one sees apart.
+#: Most passes until nothing changes. One pass does nearly everything, but ``v < w OR v >= w`` becomes two
+#: conditions, which only a second pass sees separately.
 _PASSES = 4
 
 
@@ -57,10 +57,10 @@ def simplify(condition: Condition) -> Condition:
     """Return the simplest known condition that is TRUE for the same rows.
 
     Args:
-        condition: Condition of a whole filter: what is not TRUE does not pass.
+        condition: Condition of a whole filter: a row passes only if it is TRUE.
 
     Returns:
-        It, as it is written; a condition that multiplies out into too much keeps its form.
+        The condition in its written form; a condition whose normal form is too long keeps its form.
 
     >>> from planner.predicates.read_condition import read_condition
     >>> text_of(simplify(read_condition('"v" >= 1 AND ("w" = 2 OR "v" <= 1) AND "v" <= 1')))
@@ -90,9 +90,9 @@ def _all(all_of: Sequence[Group]) -> Condition:
 def _reduced(all_of: list[Group]) -> list[Group]:
     """Return clauses without those that the other clauses imply.
 
-    A clause of one atom holds for every row that passes: other clauses that follow from it are dropped, and
-    so are their atoms that it excludes, which may leave one more atom alone. Of the values that it excludes
-    other clauses may say anything, so they say what is shortest.
+    A clause of one atom holds for every row that passes. So other clauses that follow from it are dropped,
+    and atoms that it excludes are removed, which may leave one more clause of one atom. Values that it
+    excludes may be in other clauses or not, so these get their shortest form.
     """
     while True:
         all_of = neighbours_merged(all_of, AnyOf)
@@ -118,7 +118,7 @@ def _reduced(all_of: list[Group]) -> list[Group]:
 
 
 def _possible(clause: Group, known: Group) -> Group | None:
-    """Return a clause without the atoms that cannot hold, None if it holds anyway."""
+    """Return a clause without the atoms that cannot hold, None if it always holds."""
     left: dict[Subject, Atom] = {}
     for subject, atom in clause.items():
         told = known.get(subject)

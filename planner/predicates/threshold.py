@@ -1,4 +1,4 @@
-"""Filters that compare a column with a number, which operators answer many at once (``Threshold``)."""
+"""Filters that compare a column with a number; operators evaluate many of these together (``Threshold``)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from planner.predicates.conditions import Atom, Condition
 from planner.predicates.constants import DOUBLE_DIGITS, constant_text
 from planner.predicates.read_condition import column_name
 
-#: By whether the numbers below the bound pass, and whether the place is just behind it.
+#: Operator by whether the numbers below the bound pass, and whether the cut is just behind it.
 _OPERATORS: Final[dict[tuple[bool, bool], Literal["<", "<=", ">", ">="]]] = {
     (True, False): "<",
     (True, True): "<=",
@@ -20,13 +20,13 @@ _OPERATORS: Final[dict[tuple[bool, bool], Literal["<", "<=", ">", ">="]]] = {
 }
 
 
-#: As many filters as a plan has: every version asks for those of the last one again.
+#: Cache for as many filters as a plan has: every version reads those of the last one again.
 _CACHED: Final = 1_000
 
 
 @lru_cache(maxsize=_CACHED)
 def threshold(condition: Condition) -> Threshold | None:
-    """Return a filter as a comparison of a column with a number, None if it is something else.
+    """Return a filter as a comparison of a column with a number, None if it has another form.
 
     >>> from planner.predicates.read_condition import read_condition
     >>> threshold(read_condition('"v" <= 2.5'))

@@ -1,14 +1,14 @@
-"""Sets of values of one expression: what a condition on it, such as ``v > 10 AND v <> 12``, lets through.
+"""Sets of values of one expression: the values for which a condition such as ``v > 10 AND v <> 12`` is true.
 
-A set is the places on the line of all values where being in it changes, and whether NULL is in it. A cut
-``(10, True)`` lies just behind 10, ``(10, False)`` just before it:
+A set is the list of cuts, the places on the line of all values where membership changes, and whether NULL is
+in it. A cut ``(10, True)`` is just behind 10, ``(10, False)`` just before it:
 
     v > 10 AND v <> 12        10  .  11  .  12  .  13
     cuts                         |         |  |
                               (10,True) (12,False) (12,True)       out before the first cut, then in, out, in
 
-Nothing is assumed about how dense the values are, so that it holds for every type: DuckDB orders all values
-of a type in one line, doubles too (NaN equals NaN and lies above infinity), texts by their bytes.
+Nothing is assumed about how dense the values are, so this works for every type: DuckDB has a total order of
+all values of a type, also of doubles (NaN equals NaN and is above infinity), and of texts by their bytes.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
 
-#: A constant; those of one set are of one type.
+#: A constant; the constants of one set have one type.
 Value = Decimal | float | str | date | datetime | bool
 
-#: A place on the line: a value, and whether just behind it (else just before it).
+#: A place on the line: a value, and whether the place is just behind it (else just before it).
 Cut = tuple[Value, bool]
 
 
@@ -30,9 +30,9 @@ class ValueSet:
     """A set of values of one type, and perhaps NULL.
 
     Attributes:
-        cuts: Where being in the set changes, ascending, each once.
-        low: Whether the values before the first cut are in it.
-        null: Whether NULL is.
+        cuts: Places where membership changes, ascending, each once.
+        low: Whether the values before the first cut are in the set.
+        null: Whether NULL is in the set.
     """
 
     cuts: tuple[Cut, ...] = ()
@@ -56,7 +56,7 @@ class ValueSet:
         if self.null > other.null or self.low > other.low:
             return False
         if self.cuts and other.cuts and not (self.low or other.low) and self.cuts[0] < other.cuts[0]:
-            return False  # Most sets that are compared begin apart: seen without a look at the rest.
+            return False  # Most compared sets differ in the first cut, so the rest need not be compared.
         return (self & other) == self
 
     def _combined(self, other: ValueSet, either: Callable[[bool, bool], bool]) -> ValueSet:
@@ -80,8 +80,8 @@ class ValueSet:
     def fewest_cuts_within(self, known: ValueSet) -> ValueSet:
         """Return the set of fewest cuts that agrees with this one on ``known``; outside it may differ.
 
-        A gap of ``known`` between values of the set is filled, one between others stays empty, and one at an
-        end goes with its neighbour. So the answer depends on nothing but the values inside ``known``.
+        A gap of ``known`` is filled if the values on both sides are in the set, and stays empty otherwise; a
+        gap at an end is treated as its neighbour. So the answer depends only on the values inside ``known``.
 
         >>> other_than_0 = points([Decimal(0)]).inverse
         >>> (below(Decimal(1)) & other_than_0).fewest_cuts_within(other_than_0) == below(Decimal(1))
@@ -114,7 +114,7 @@ class ValueSet:
 
     @property
     def complement(self) -> ValueSet:
-        """The values that are not in it, and NULL if it is not."""
+        """The values that are not in the set, and NULL if it is not."""
         return ValueSet(self.cuts, not self.low, not self.null)
 
     @property
@@ -124,14 +124,14 @@ class ValueSet:
 
     @property
     def point(self) -> Value | None:
-        """Its value if it has exactly one, by one comparison."""
+        """The value, if the set has exactly one."""
         if self.low or self.null or len(self.cuts) != 2:
             return None
         (first, behind), (last, end) = self.cuts
         return first if first == last and not behind and end else None
 
 
-#: No value at all; every value; NULL alone; everything.
+#: No value; every value; only NULL; every value and NULL.
 NONE, VALUES = ValueSet(), ValueSet(low=True)
 NULL, ALL = ValueSet(null=True), ValueSet(low=True, null=True)
 
@@ -157,7 +157,7 @@ def points(values: Iterable[Value]) -> ValueSet:
 
 
 def union(sets: Iterable[ValueSet]) -> ValueSet:
-    """Return the values in any of the sets, by halves: a long list of OR takes n log n."""
+    """Return the values in any of the sets, by halving: a long list of OR takes n log n."""
     return _by_halves(list(sets), ValueSet.__or__, NONE)
 
 

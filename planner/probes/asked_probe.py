@@ -13,14 +13,14 @@ _HINT = f"Write auto, merge, loops or hash(N), with N from 1 to {MOST_CELLS}."
 
 
 def asked_probe(text: str, invalidation: str | None = None) -> AskedProbe:
-    """Return the way to search slices that a text asks for.
+    """Return the way to search slices that a text names.
 
     >>> asked_probe("hash(100)", "probe-all")
     Probe(method='hash', cells=100, invalidation='probe-all')
 
     Args:
         text: ``auto``, ``merge``, ``loops`` or ``hash(N)``.
-        invalidation: Rings that lose their expired rows when a row comes; None: the probed one.
+        invalidation: Rings that lose their expired rows when a row arrives; None: the probed ring.
 
     Raises:
         InvalidProbe: The text names no such way, or the number of rings is out of range.
@@ -31,7 +31,7 @@ def asked_probe(text: str, invalidation: str | None = None) -> AskedProbe:
         if invalidation is not None:
             raise InvalidProbe(
                 f"{said} takes no invalidation",
-                detail="It says which rings lose their expired rows when a row comes; merging has no rings.",
+                detail="It says which rings lose their expired rows when a row arrives. Merging has none.",
                 hint="Leave invalidation out, or write loops or hash(N).",
                 path=("invalidation",),
             )

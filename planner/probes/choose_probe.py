@@ -1,8 +1,8 @@
 """Choice of the way in which the slices of a family are searched: the cheapest by calibrated constants.
 
 Merging has a small cost for each male and segment, however many rows the segment has. Rings have about the
-same cost, and also a cost for each scanned row and for sorting each segment. So merging is the cheapest
-unless its constants are high. Costs that all ways have in common (pairs, results, stored rows) are left out.
+same cost, plus a cost for each scanned row and for sorting each segment. So merging is cheapest unless its
+constants are high. Costs that all ways have in common (pairs, results, stored rows) are left out.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from planner.costs.chain_rows import SearchLoads
 from planner.costs.loads import search_loads
 from planner.costs.rates import FamilyRates
 
-#: Numbers of rings that are compared, as far as they are not above the number of keys.
+#: Numbers of rings that are compared, up to the number of keys.
 _CELLS = (8, 64, 512, MOST_CELLS)
 
 
 def may_have_rings(family: FamilyPlan) -> bool:
-    """Return whether the rows of a family may lie in rings.
+    """Return whether the rows of a family may be in rings.
 
     Rings are by key, and rows leave them on one clock. Rows that wait for a verdict
     are looked up in another way.
@@ -36,23 +36,23 @@ def choose_probe(family: FamilyPlan, rates: FamilyRates, constants: Calibration)
 
     Args:
         family: The family, with its joins.
-        rates: What is known of it.
+        rates: Known or assumed rates of the family.
         constants: Calibrated constants.
     """
     if not may_have_rings(family):
         return Probe()
     keys = 1.0 / max(rates.join_selectivity.value, 1.0 / MOST_CELLS)
     probes = [Probe(), Probe("loops"), *(Probe("hash", n) for n in _CELLS if n <= keys)]
-    # All ways have the same loads, which take most of the time where there are thousands of windows.
+    # All ways have the same loads, which take most of the time if there are thousands of windows.
     loads = [load for join in family.joins for load in search_loads(family, join, rates)]
     return min(probes, key=lambda probe: search_s(loads, rates.buckets, constants, probe))
 
 
 def search_s(loads: Sequence[SearchLoads], buckets: int, constants: Calibration, probe: Probe) -> float:
-    """Return the CPU seconds per second that the search alone takes, without pairs and results.
+    """Return the CPU seconds per second for the search alone, without pairs and results.
 
     Args:
-        loads: What the slices of each side of a family's joins do.
+        loads: Work of the slices of each side of a family's joins.
         buckets: Buckets of the job.
         constants: Calibrated constants.
         probe: The way to search.
@@ -64,7 +64,7 @@ def search_s(loads: Sequence[SearchLoads], buckets: int, constants: Calibration,
             slices_s = constants.per_male * load.males_per_s + constants.per_male_segment * looks
             total += float(slices_s.sum())
             continue
-        # Rows of a bucket lie in its own rings.
+        # Rows of a bucket are in its own rings.
         scanned = load.candidates_per_s / probe.cells / max(buckets, 1)
         scanned = np.maximum(scanned, load.matches_per_s)
         # In each segment, the head of a male's ring is found, and then its rows.

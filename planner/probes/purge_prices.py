@@ -1,4 +1,4 @@
-"""Prices by which a family decides when to search its stored rows for those whose key is closed."""
+"""Prices by which a family decides when to search its stored rows for rows whose key is closed."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from catalog.values.policies.punctuation_policy import PurgePrices
 
 
 def purge_prices(probe: Probe, constants: Calibration) -> PurgePrices:
-    """Return the prices of a family, by the way in which its slices are searched for partners.
+    """Return the prices of a family, by the way in which its slices are searched.
 
     Args:
-        probe: That way.
+        probe: The way to search.
         constants: Calibrated constants.
     """
     if not probe.has_rings:

@@ -1,6 +1,6 @@
 """CQL: a sqlglot dialect with stream windows.
 
-A window stands behind a stream's name or alias, once for both streams at the end, or between two joined
+A window is written after a stream's name or alias, once for both streams at the end, or between two joined
 streams (ksqlDB):
 
     FROM A [RANGE 5 MINUTES], B [NOW]      FROM A, B WHERE ... WINDOW 5 MIN
@@ -8,8 +8,9 @@ streams (ksqlDB):
     FROM A JOIN B WITHIN 5 MINUTES ON ...  FROM A JOIN B WITHIN (5 MINUTES, 1 MINUTE) ON ...
 
 Flink's and Spark's windows are ordinary predicates on event times; ``planner.sql.time_bounds`` finds them.
-Nothing here knows the streams: names and types are ``planner.bind.bind``. Functions are not resolved either:
-every call is an ``exp.Anonymous``, so that ``planner.expressions.functions`` alone says what exists.
+This module does not know the streams: ``planner.bind.bind`` resolves names and types. Functions are not
+resolved either: every call is an ``exp.Anonymous``, so that only ``planner.expressions.functions`` says which
+exist.
 
 Sources: CQL windows and ISTREAM: Arasu, Babu, Widom, *The CQL Continuous Query Language*, VLDB Journal
 2006, sections 4 and 5. Trailing ``WINDOW``: State-Slice, VLDB 2006, section 1.
@@ -53,7 +54,7 @@ class Window:
         length_us: W of the half-open window [0, W), µs, or rows.
         location: Where it is written.
         clock: Clock that measures it.
-        partition: Columns by which rows are counted apart.
+        partition: Columns by which rows are counted separately.
     """
 
     length_us: int
@@ -62,7 +63,7 @@ class Window:
     partition: tuple[exp.Identifier, ...] = ()
 
 
-#: What to do about a clause of a subquery.
+#: Hint for a clause of a subquery.
 NO_CLAUSE_INSIDE = "Leave it out: a subquery only says which rows are partners."
 
 
@@ -77,7 +78,7 @@ def refused_clause(name: str, hint: str) -> Callable[[Any], NoReturn]:
     return refuse
 
 
-#: What a length of time begins with.
+#: Tokens with which a length of time begins.
 _LENGTH_TOKENS = (TokenType.NUMBER, TokenType.STRING, TokenType.DASH)
 _COMPUTED_TOKENS = (TokenType.L_PAREN, TokenType.VAR, TokenType.IDENTIFIER)
 
@@ -103,12 +104,12 @@ _REFUSED_CLAUSES = {
 
 
 class CqlParser(parser.Parser):
-    """SELECT over two windowed streams; raises Sluice's own errors where it knows better than sqlglot."""
+    """SELECT over two windowed streams; raises Sluice's own errors if they are more exact than sqlglot's."""
 
     #: Whether the parser is inside EXISTS (...) or IN (...).
     asking = False
 
-    #: As in DuckDB: ``a = b IS NULL`` asks whether the comparison is NULL.
+    #: As in DuckDB, ``a = b IS NULL`` tests whether the comparison is NULL.
     IS_PREDICATE_PRECEDENCE = parser.IsPredicatePrecedence.LOW
 
     FUNCTIONS: ClassVar[dict[str, Any]] = {}
@@ -151,19 +152,19 @@ class CqlParser(parser.Parser):
         )
 
     def raise_error(self, message: str, token: Token = SENTINEL_NONE) -> None:
-        """Raise at the end of the text if that is where the parser is (sqlglot: at the last token)."""
+        """Raise at the end of the text if the parser is there (sqlglot raises at the last token)."""
         if not token and not self._curr:
             raise ParseError.new(message, description=message, start_context=self.sql.rstrip())
         super().raise_error(message, token)
 
     def _negate_range(self, this: Any = None) -> Any:
-        """``x NOT LIKE y`` is NOT around it, as for every other predicate (sqlglot marks the LIKE)."""
+        """``x NOT LIKE y`` is NOT around the LIKE, as for every other predicate (sqlglot marks the LIKE)."""
         return self.expression(exp.Not(this=this)) if this else this
 
     # Queries inside the query
 
     def _parse_select(self, *args: Any, **kwargs: Any) -> Any:
-        """Parse a SELECT; inside another one that of EXISTS or IN alone, which knows where that word is."""
+        """Parse a SELECT; an inner one is allowed only in EXISTS or IN, and is located at that word."""
         if self._index == 0 or self._curr.token_type not in (TokenType.SELECT, TokenType.WITH):
             return super()._parse_select(*args, **kwargs)
         word = self._tokens[max(self._index - 2, 0)]
@@ -364,7 +365,7 @@ class CqlParser(parser.Parser):
         return Window(after, location), Window(before, location)
 
     def _parse_window_length(self, inclusive: bool = False) -> int:
-        """Return W in µs; an inclusive bound gets one more."""
+        """Return W in µs; for an inclusive bound one more."""
         start = self._curr
         length = self._parse_duration()
         location = self._since(start)
@@ -405,7 +406,7 @@ class CqlParser(parser.Parser):
         return length
 
     def _is_unit(self, token: Token) -> bool:
-        """Any word right behind a number is taken for its unit, to name a wrong one."""
+        """Return whether a token is read as a unit: any word after a number is, so that errors name it."""
         return (
             bool(token)
             and token.text.isalpha()
@@ -442,7 +443,7 @@ class CqlParser(parser.Parser):
         return node
 
     def _refuse_computed_interval(self) -> None:
-        """Refuse ``INTERVAL (b.v) SECOND`` and ``INTERVAL b.v SECOND``; other names may be a column's.
+        """Refuse ``INTERVAL (b.v) SECOND`` and ``INTERVAL b.v SECOND``; other names may be names of columns.
 
         Raises:
             CqlSyntaxError: An expression and a unit follow.
@@ -472,7 +473,7 @@ class CqlParser(parser.Parser):
         )
 
     def _since(self, start: Token) -> Location:
-        """Locate what was consumed from ``start`` on, or ``start`` itself."""
+        """Locate the text consumed since ``start``, or ``start`` itself."""
         if not start:
             return at_token(self.sql, start)
         return at_offsets(self.sql, start.start, max(self._prev.end, start.end) + 1)
@@ -486,7 +487,7 @@ def _interval_text(self: Any, node: exp.Interval) -> str:
 
 
 class CqlGenerator(generator.Generator):
-    """Writes conditions in a form that the parser reads back as they were."""
+    """Writes conditions in a form that the parser reads back unchanged."""
 
     TRANSFORMS: ClassVar[dict[Any, Any]] = {
         **generator.Generator.TRANSFORMS,
@@ -503,7 +504,7 @@ class Cql(Dialect):
     """Sluice's CQL."""
 
     class Tokenizer(tokens.Tokenizer):
-        """Standard tokens, and what Spark and DuckDB add to them."""
+        """Standard tokens, and those that Spark and DuckDB add."""
 
         IDENTIFIERS: ClassVar[list[Any]] = ['"', "`"]
         KEYWORDS: ClassVar[dict[str, Any]] = {**tokens.Tokenizer.KEYWORDS, "//": TokenType.DIV}
@@ -516,7 +517,8 @@ def cql_parser(error_message_context: int) -> parser.Parser:
     """Return a parser of CQL that raises at the first error.
 
     Raises:
-        Unavailable: sqlglot is the build compiled with mypyc (``sqlglotc``), which nothing can subclass.
+        Unavailable: sqlglot is the build compiled with mypyc (``sqlglotc``), whose classes cannot be
+            subclassed.
     """
     try:
         return Cql().parser(error_level=ErrorLevel.IMMEDIATE, error_message_context=error_message_context)

@@ -1,12 +1,12 @@
-"""Forms of a join: pairs, rows with or without a partner, or both, as JOIN, EXISTS and IN write them.
+"""Forms of a join: pairs, rows with or without a partner, or both, as written with JOIN, EXISTS and IN.
 
     A a LEFT JOIN B b ON ...          every pair, and every row of A without a partner
-    A a LEFT SEMI JOIN B b ON ...     the rows of A that have a partner; EXISTS and IN say the same
-    A a LEFT ANTI JOIN B b ON ...     the rows of A that have none; NOT EXISTS says the same
+    A a LEFT SEMI JOIN B b ON ...     the rows of A that have a partner; EXISTS and IN mean the same
+    A a LEFT ANTI JOIN B b ON ...     the rows of A that have none; NOT EXISTS means the same
 
-EXISTS and IN are taken apart into the same parts as a JOIN: the stream inside is the second one, the WHERE
-inside is its ON. Which names a column may mean is noted on the column (``VISIBLE``): outside a semi or anti
-join the asked stream alone, inside EXISTS its own stream first.
+EXISTS and IN are split into the same parts as a JOIN: the stream inside is the second one, the WHERE inside
+is its ON. ``VISIBLE`` in a column's ``meta`` lists the streams to which the column may belong: outside a semi
+or anti join only the preserved stream, inside EXISTS first its own stream.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from planner.sql.cql import ASKS
 from planner.sql.locate import at_expression, at_offsets, at_token
 from planner.sql.normalize import conjuncts
 
-#: Key in a name's ``meta``: positions of the streams that it may mean, the first that has it before others.
+#: Key in a name's ``meta``: positions of the streams it may belong to; the first one that has it is used.
 VISIBLE = "visible"
 
 #: Positions of the streams whose rows are kept, by the words before JOIN.
@@ -51,7 +51,7 @@ class JoinForm:
     """Form of the join of a query's two streams.
 
     Attributes:
-        kind: What is asked for.
+        kind: Kind of join.
         preserved: Positions of the streams (0 or 1, as written) whose rows are judged for absence.
         asked_by: ``JOIN``, ``EXISTS`` or ``IN``.
         cross: True for a CROSS JOIN, which pairs all rows.
@@ -65,13 +65,13 @@ class JoinForm:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """EXISTS or IN, or NOT EXISTS, as it stands in a WHERE.
+    """EXISTS or IN, or NOT EXISTS, as written in a WHERE.
 
     Attributes:
         form: Its form.
         select: The SELECT inside.
-        item: What stands before IN, or None.
-        others: The conditions beside it.
+        item: Expression before IN, or None.
+        others: The other conditions of the WHERE.
     """
 
     form: JoinForm
@@ -87,10 +87,10 @@ def join_form(text: str, join: exp.Join, tokens: Sequence[Token], start: int) ->
         text: The CQL text.
         join: The join.
         tokens: Tokens of the text.
-        start: Offset of the stream behind JOIN.
+        start: Offset of the stream after JOIN.
 
     Raises:
-        UnsupportedCql: There is no such join here, or it has no condition.
+        UnsupportedCql: CQL does not have this join, or it has no condition.
     """
     method, side, kind = (str(join.args.get(name) or "") for name in ("method", "side", "kind"))
     named = " ".join(word for word in (method, side, kind) if word)
@@ -133,7 +133,7 @@ def question(text: str, where: exp.Expr, alias: str) -> Question | None:
         alias: Name of the stream in FROM.
 
     Raises:
-        UnsupportedCql: It has several, or one that is not joined to the rest with AND, or NOT IN.
+        UnsupportedCql: There are several, or NOT IN, or one that AND does not connect to the rest.
     """
     if where.find(exp.Select) is None:
         return None
@@ -237,17 +237,17 @@ def names_in(node: exp.Expr) -> list[exp.Column | exp.Star]:
 
 
 def show(nodes: Iterable[exp.Expr], positions: tuple[int, ...]) -> None:
-    """Note on every name which streams it may mean."""
+    """Set for every name the streams to which it may belong."""
     for node in nodes:
         for name in names_in(node):
             name.meta.setdefault(VISIBLE, positions)
 
 
 def merged_columns(node: exp.Expr, using: Iterable[str], aliases: Sequence[str], form: JoinForm) -> exp.Expr:
-    """Return an expression in which columns of USING mean what SQL says.
+    """Return an expression in which columns of USING have SQL's meaning.
 
-    Without a stream before them they are the first stream's, in a RIGHT JOIN the second one's, and in a FULL
-    JOIN that which is there.
+    Without a stream before them they belong to the first stream, in a RIGHT JOIN to the second one; in a FULL
+    JOIN they have the value of the row that exists.
     """
     if form.preserved not in ((1,), (0, 1)):
         return node
@@ -269,7 +269,7 @@ def merged_columns(node: exp.Expr, using: Iterable[str], aliases: Sequence[str],
 
 
 def merged_output(node: exp.Expr, using: Sequence[str], aliases: Sequence[str], form: JoinForm) -> exp.Expr:
-    """Return an entry of the select list likewise; a column of USING keeps its name."""
+    """Do the same for an entry of the select list; a column of USING keeps its name."""
     merged = merged_columns(node, using, aliases, form)
     if isinstance(node, exp.Column) and not isinstance(merged, exp.Column):
         return exp.Alias(this=merged, alias=node.this.copy())

@@ -29,7 +29,7 @@ def at_offsets(text: str, start: int, end: int) -> Location:
 
 
 def at_token(text: str, token: Token) -> Location:
-    """Return the location of a token; of the end of the text for the sentinel behind the last one."""
+    """Return the location of a token; for the sentinel after the last token, the end of the text."""
     if not token:
         end = len(text.rstrip())
         return at_offsets(text, end, end + 1)
@@ -37,7 +37,7 @@ def at_token(text: str, token: Token) -> Location:
 
 
 def at_expression(text: str, node: exp.Expr) -> Location | None:
-    """Return the location of everything positioned in ``node``, or None if nothing is."""
+    """Return the location that covers all positions in ``node``, or None if it has none."""
     spans = [(n.meta["start"], n.meta["end"]) for n in node.walk() if "start" in n.meta]
     if not spans:
         return None

@@ -1,4 +1,4 @@
-"""Conditions brought into one form: NOT at the leaves, BETWEEN as two comparisons, AND taken apart.
+"""Normalization of conditions: NOT at the leaves, BETWEEN as two comparisons, AND split.
 
 All rewrites hold in three-valued logic. They make more conditions visible to the binder: a key, a window
 bound or a filter of one stream inside NOT, BETWEEN or OR.
@@ -17,7 +17,7 @@ from catalog.durations import Duration
 #: A leaf, or both sides of an equation, and the lengths of its intervals.
 _Leaf = tuple[exp.Expr | frozenset[exp.Expr], tuple[Duration, ...]]
 
-#: Most leaves of an OR that is multiplied out, and most that sqlglot may add by it.
+#: Most leaves of an OR that is multiplied out, and most leaves that sqlglot may add.
 _MAX_LEAVES = 16
 _MAX_ADDED = 128
 
@@ -50,10 +50,11 @@ def conjuncts(conditions: Iterable[exp.Expr]) -> Iterator[exp.Expr]:
 
 
 def distributed(conjunct: exp.Expr) -> list[exp.Expr]:
-    """Return the conjuncts that an OR over ANDs is, or the condition itself.
+    """Return the conjuncts to which an OR over ANDs is equal, or the condition itself.
 
-    sqlglot's optimizer multiplies out, and drops what is repeated or follows. It sees names instead of the
-    leaves: its rules for comparisons, arithmetic and functions are not sound here (``bind.canonical``).
+    sqlglot's optimizer multiplies out, and drops repeated and implied parts. It sees names instead of the
+    leaves, because its rules for comparisons, arithmetic and functions are not sound here
+    (``bind.canonical``).
 
     Args:
         conjunct: A conjunct with NOT pushed inwards.
@@ -79,7 +80,7 @@ def distributed(conjunct: exp.Expr) -> list[exp.Expr]:
 
 
 def _leaves(node: exp.Expr) -> Iterator[exp.Expr]:
-    """Yield what AND and OR connect, left to right."""
+    """Yield the leaves that AND and OR connect, left to right."""
     pending = [node]
     while pending:
         part = pending.pop()
@@ -90,7 +91,7 @@ def _leaves(node: exp.Expr) -> Iterator[exp.Expr]:
 
 
 def _known(leaf: exp.Expr) -> _Leaf:
-    """Return what tells a leaf from others: an interval's length is in its ``meta``, which == passes over."""
+    """Return the identity of a leaf: an interval's length is in its ``meta``, which == ignores."""
     lengths = tuple(interval.meta["duration"] for interval in leaf.find_all(exp.Interval))
     sides = frozenset((leaf.this, leaf.expression)) if isinstance(leaf, exp.EQ) and not lengths else leaf
     return sides, lengths
@@ -106,7 +107,7 @@ def _named(node: exp.Expr, names: Mapping[_Leaf, str]) -> exp.Expr:
 
 
 def _unnamed(node: exp.Expr, leaves: Mapping[str, exp.Expr]) -> exp.Expr:
-    """Return the condition with its leaves again."""
+    """Return the condition with its leaves restored."""
     node = node.unnest()
     if isinstance(node, exp.And | exp.Or):
         return _chain(type(node), [_unnamed(part, leaves) for part in operands(node)])
@@ -153,7 +154,7 @@ def operands(node: exp.Expr) -> list[exp.Expr]:
 
 
 def _chain(kind: type[exp.And] | type[exp.Or], parts: list[exp.Expr]) -> exp.Expr:
-    """Connect the parts again, as deep as needed only."""
+    """Connect the parts again, with as little nesting as possible."""
     while len(parts) > 1:
         pairs = zip(parts[::2], [*parts[1::2], None], strict=False)
         parts = [kind(this=left, expression=right) if right is not None else left for left, right in pairs]

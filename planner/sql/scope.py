@@ -17,7 +17,7 @@ from planner.sql.statement import Source, Statement
 
 SideName = Literal["a", "b"]
 
-#: Names that other systems give a value without parentheses.
+#: Names that have a value without parentheses in other systems.
 _NOT_REPEATABLE = frozenset(
     {"current_timestamp", "current_date", "current_time", "localtime", "localtimestamp", "now"}
 )
@@ -31,7 +31,7 @@ class SideScope:
         side: Side of the family.
         alias: Name by which the query refers to it.
         stream: The stream.
-        source: Where it stands in FROM.
+        source: Its entry in FROM.
     """
 
     side: SideName
@@ -49,7 +49,7 @@ class ResolvedColumn:
 
 
 class Scope:
-    """Names of one query. Without regard to case, quoted or not."""
+    """Names of one query, compared without regard to case, quoted or not."""
 
     def __init__(self, statement: Statement, streams: Mapping[str, Stream]) -> None:
         self.text = statement.text
@@ -72,7 +72,7 @@ class Scope:
         self.merged: Collection[str] = frozenset(name.name.lower() for name in statement.using)
 
     def visible(self, node: exp.Expr) -> tuple[SideScope, ...]:
-        """Return the sides whose columns a name may mean."""
+        """Return the sides to whose columns a name may refer."""
         positions = node.meta.get(VISIBLE, range(len(self.written)))
         return tuple(self.written[position] for position in positions)
 
@@ -81,7 +81,7 @@ class Scope:
         return self.a if name == "a" else self.b
 
     def qualifier(self, node: exp.Column) -> SideScope:
-        """Return the side that ``alias.`` before a column means."""
+        """Return the side to which ``alias.`` before a column refers."""
         table = node.args["table"]
         visible = self.visible(node)
         for scope in visible:
@@ -105,7 +105,7 @@ class Scope:
         )
 
     def column(self, node: exp.Column) -> ResolvedColumn:
-        """Resolve a name to its column; raises as ``found``."""
+        """Resolve a name to its column; raises the same errors as ``found``."""
         scope, column = self.found(node)
         return ResolvedColumn(scope.side, column)
 
@@ -113,8 +113,8 @@ class Scope:
         """Resolve a name to its stream and column.
 
         Raises:
-            UnknownColumn: No stream has it, or nothing goes by the name before the dot.
-            AmbiguousColumn: Both have it.
+            UnknownColumn: No stream has it, or the name before the dot is unknown.
+            AmbiguousColumn: Both streams have it.
         """
         if node.args.get("db"):
             raise UnknownColumn(
@@ -167,7 +167,7 @@ class Scope:
 
 
 def registered(statement: Statement, streams: Mapping[str, Stream]) -> tuple[Stream, ...]:
-    """Return the streams that a query names, as written.
+    """Return the streams that a query names, in the order written.
 
     Raises:
         UnknownStream: There is no stream of that name.

@@ -1,6 +1,7 @@
-"""A CQL text taken apart: two streams, a select list, conditions and windows, names not yet resolved.
+"""A parsed CQL text: two streams, a select list, conditions and windows, names not yet resolved.
 
-Statements that the grammar (``planner.sql.cql``) accepts but that are no shared window join are refused here.
+Statements that the grammar (``planner.sql.cql``) accepts but that are not shared window joins are refused
+here.
 """
 
 from __future__ import annotations
@@ -30,12 +31,12 @@ from planner.sql.joins import (
 from planner.sql.locate import at_expression, at_offsets, at_token
 from planner.sql.tree_clause import TreeClause, split_tree
 
-#: Longest CQL text, and deepest nesting of parentheses, that are parsed at all.
+#: Longest CQL text, and deepest nesting of parentheses, that are parsed.
 MAX_CHARACTERS = 100_000
 MAX_DEPTH = 64
 
 
-#: A text up to the first quote or comment that is not closed.
+#: A text up to the first unclosed quote or comment.
 _CLOSED = re.compile(r"""(?:'[^']*'|"[^"]*"|`[^`]*`|--[^\n]*|/\*.*?\*/|(?!/\*)[^'"`])*+""", re.DOTALL)
 
 
@@ -46,8 +47,8 @@ class Source:
     Attributes:
         stream: Stream name as written.
         alias: Name by which the query refers to it.
-        location: Where the stream name is.
-        alias_location: Where the alias is (the stream name without one).
+        location: Location of the stream name.
+        alias_location: Location of the alias (of the stream name, if there is no alias).
         window: Its own window, if it has one.
     """
 
@@ -67,11 +68,11 @@ class Statement:
         sources: The streams, as written.
         select: Select list.
         form: How the streams are joined.
-        on: ON, or WHERE inside EXISTS: what makes two rows partners.
+        on: ON, or WHERE inside EXISTS: conditions that make two rows partners.
         where: WHERE, without EXISTS and IN.
         using: Columns of USING.
         using_at: For each of these columns, the position in FROM of the stream after its JOIN.
-        unused: Select list inside EXISTS, which means nothing.
+        unused: Select list inside EXISTS, which has no effect.
         within: Windows of the left and of the right stream by WITHIN.
         window: The trailing WINDOW.
         group: GROUP BY.
@@ -96,11 +97,11 @@ class Statement:
 
 
 def parse(text: str) -> Statement:
-    """Return the CQL text taken apart.
+    """Parse a CQL text.
 
     Raises:
         CqlSyntaxError: It is not CQL.
-        UnsupportedCql: It has a construct that CQL here does not have.
+        UnsupportedCql: It has a construct that CQL does not support.
         InvalidWindow: A window is zero, negative, too long or given twice.
     """
     tokens, tree = split_tree(text, _outer_select(text, tokens_of(text)))
@@ -205,11 +206,11 @@ def group_text(text: str) -> str:
 
 
 def parse_condition(text: str) -> exp.Expr:
-    """Return a condition that stands alone, names not yet resolved.
+    """Parse a separate condition, names not yet resolved.
 
     Raises:
         CqlSyntaxError: It is not CQL.
-        UnsupportedCql: It has a construct that CQL here does not have.
+        UnsupportedCql: It has a construct that CQL does not support.
     """
     form = "Write one condition, such as A.v < 0.2."
     tokens = tokens_of(text)
@@ -227,7 +228,7 @@ def tokens_of(text: str) -> list[Token]:
 
     Raises:
         CqlSyntaxError: A quote or comment is not closed, or the text is too long or too deep.
-        UnsupportedCql: It holds several statements.
+        UnsupportedCql: It has several statements.
     """
     if len(text) > MAX_CHARACTERS:
         raise CqlSyntaxError(
@@ -264,7 +265,7 @@ def tokens_of(text: str) -> list[Token]:
 
 
 def _outer_select(text: str, tokens: list[Token]) -> list[Token]:
-    """Take ``ISTREAM(...)`` off and make sure that a SELECT is left."""
+    """Remove ``ISTREAM(...)`` and check that a SELECT is left."""
     words = [token.text.upper() for token in tokens[:2]]
     if len(words) == 2 and words[0] in ("ISTREAM", "DSTREAM", "RSTREAM") and words[1] == "(":
         if words[0] != "ISTREAM":
@@ -293,14 +294,14 @@ def _outer_select(text: str, tokens: list[Token]) -> list[Token]:
 
 
 def _parse_select(text: str, tokens: list[Token]) -> exp.Select:
-    """Run the parser over the tokens; its errors become ours."""
+    """Run the parser over the tokens, translating its errors."""
     select = _parsed(text, tokens, exp.Select, f"The form of a query is {EXAMPLE}.")
     if not isinstance(select, exp.Select):
         raise CqlSyntaxError(
             "expected a SELECT", hint=f"Write {EXAMPLE}.", location=at_token(text, tokens[0])
         )
     for inner in select.find_all(exp.Select):
-        # sqlglot also reads "FROM B", which has no SELECT to point at.
+        # sqlglot also reads "FROM B", which has no SELECT for the error to locate.
         if inner is not select and "start" not in inner.meta:
             raise CqlSyntaxError(
                 "expected SELECT, found a subquery that begins with FROM",
@@ -351,7 +352,7 @@ _GROUPING = frozenset({"group", "having"})
 
 
 def _refuse_rest(text: str, select: exp.Select, tokens: list[Token], known: frozenset[str] = _KNOWN) -> None:
-    """Refuse what the grammar of SELECT has beyond a window join."""
+    """Refuse parts of SELECT that a window join does not have."""
     if not _select_list(select):
         raise CqlSyntaxError(
             "the select list is empty", hint="Write SELECT * or columns.", location=at_token(text, tokens[0])
@@ -376,7 +377,7 @@ def _first(tokens: list[Token], kind: TokenType) -> Token:
 
 
 def _start(node: exp.Expr) -> int:
-    """Offset of the first positioned part of a node."""
+    """Return the offset of the first positioned part of a node."""
     return min((n.meta["start"] for n in node.walk() if "start" in n.meta), default=0)
 
 
@@ -390,7 +391,7 @@ def _where(select: exp.Select) -> list[exp.Expr]:
 
 
 def _form(text: str, select: exp.Select, tokens: list[Token]) -> JoinForm:
-    """The form of the join; of several, which are inner ones, that of the first."""
+    """Return the form of the join; of several joins, all of which are inner, that of the first."""
     forms = [join_form(text, join, tokens, _start(join.this)) for join in _joins(select)]
     return forms[0] if forms else JoinForm()
 
@@ -507,7 +508,7 @@ def _select_list(select: exp.Select) -> list[exp.Expr]:
 
 
 def _refuse_windows_twice(statement: Statement) -> None:
-    """A stream gets its window in one way only."""
+    """Refuse a stream whose window is given in more than one way."""
     hint = "Keep one of the two."
     own = [source for source in statement.sources if source.window is not None]
     if statement.window is not None and (own or statement.within):

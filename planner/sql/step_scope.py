@@ -1,10 +1,10 @@
-"""Names of a join of more than two streams, as the two sides of one of its steps.
+"""Names in a join of more than two streams, resolved to the two sides of one of its steps.
 
 FROM A a, B b, C c     step 1   a.k -> a."k"       b.k -> b."k"
 step 2   a.k -> a."a.k"     b.k -> a."b.k"     c.k -> b."k"
 
-The streams are joined in the order of FROM, or in another one (``in_order``). In place of a stream there may
-be a group of streams, which are joined with each other first; it is side b of its step.
+The streams are joined in the order of FROM, or in another one (``in_order``). A group of streams, which are
+joined with each other first, can take the place of a stream; the group is side b of its step.
 
 FROM A a, B b, C c, D d     order a, b, (c, d)     step 2   c.k -> b."a.k"
 """
@@ -120,7 +120,7 @@ class StepScope(Scope):
         return self.position(scope), column.name
 
     def column(self, node: exp.Column) -> ResolvedColumn:
-        """Resolve a name to a column of a side of the step; raises as ``found``."""
+        """Resolve a name to a column of a side of the step; raises the same errors as ``found``."""
         scope, column = self.found(node)
         side, name = self.named((self.position(scope), column.name))
         return ResolvedColumn(side, replace(column, name=name))
@@ -160,18 +160,18 @@ class PairScope(Scope):
         self.written = (self.a, self.b)
 
     def column(self, node: exp.Column) -> ResolvedColumn:
-        """Resolve a name to a column of one of the two streams; raises as ``found``."""
+        """Resolve a name to a column of one of the two streams; raises the same errors as ``found``."""
         position, name = self.names.origin(node)
         side: SideName = "a" if position == self.positions[0] else "b"
         return ResolvedColumn(side, _column(self.names.written[position], name))
 
 
 def side_a(first: int, second: int, ids: Sequence[int]) -> int:
-    """Return which of two streams that are joined is side a: the one with the smaller id.
+    """Return which of two joined streams is side a: the stream with the smaller id.
 
     Args:
-        first: Position of one.
-        second: Position of the other.
+        first: Position of one stream.
+        second: Position of the other stream.
         ids: Ids of all streams.
     """
     return second if ids[second] < ids[first] else first

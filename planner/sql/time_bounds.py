@@ -1,8 +1,8 @@
 """Bounds on the distance of two event times, found in predicates (Flink's and Spark's window joins).
 
-With d = T_b - T_a, µs, a conjunct such as ``b.ts <= a.ts + INTERVAL '5' MINUTE`` says d <= 300000000. Both
-sides of a comparison are linear in T_a and T_b; what is left after bringing all to one side is a bound on d
-if T_a and T_b have opposite signs.
+With d = T_b - T_a, µs, a conjunct such as ``b.ts <= a.ts + INTERVAL '5' MINUTE`` means d <= 300000000. Both
+sides of a comparison are linear in T_a and T_b. The difference of both sides is a bound on d if T_a and T_b
+have opposite signs in it.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class _Linear:
 
 
 def time_bounds(node: exp.Expr, scope: Scope) -> Bounds | None:
-    """Return the bounds that a conjunct puts on d, or None if it is of another kind."""
+    """Return the bounds that a conjunct sets on d, or None if it has another form."""
     if not isinstance(node, _COMPARISONS):
         return None
     left, right = _linear(node.this, scope), _linear(node.expression, scope)
@@ -78,7 +78,7 @@ def time_bounds(node: exp.Expr, scope: Scope) -> Bounds | None:
 
 
 def compares_times(node: exp.Expr, scope: Scope) -> bool:
-    """Return whether a conjunct compares the event times of both streams, in whatever form."""
+    """Return whether a conjunct compares the event times of both streams, in any form."""
     if not isinstance(node, _COMPARISONS):
         return False
     columns = (column for column in node.find_all(exp.Column) if not isinstance(column.this, exp.Star))
@@ -88,7 +88,7 @@ def compares_times(node: exp.Expr, scope: Scope) -> bool:
 
 
 def months_in(node: exp.Expr) -> exp.Interval | None:
-    """Return the first interval of months or years, whose length depends on the date; None without one."""
+    """Return the first interval of months or years, whose length depends on the date; None if none is."""
     return next((found for found in node.find_all(exp.Interval) if found.meta["duration"].months), None)
 
 

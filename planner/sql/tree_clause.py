@@ -1,8 +1,8 @@
-"""TREE at the end of a query: how its streams are joined, in the form in which previews show it.
+"""TREE at the end of a query: the tree in which its streams are joined, in the form that previews show.
 
 TREE ((a, b), c)          a with b, and the pairs with c
 TREE ((a, b), (c, d))     a with b, c with d, and the pairs with the pairs
-TREE (a, b, c)            as ((a, b), c), but the pairs of a and b do not rest
+TREE (a, b, c)            as ((a, b), c), but the pairs of a and b are not stored
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from planner.sql.locate import at_token
 _FORM = "Write aliases of FROM in pairs of parentheses, such as TREE ((a, b), (c, d))."
 _MARKS = frozenset({TokenType.L_PAREN, TokenType.R_PAREN, TokenType.COMMA})
 
-#: Alias of a stream, or what is joined in parentheses.
+#: Alias of a stream, or a tuple of the items in parentheses.
 Named = Token | tuple["Named", ...]
 
 
@@ -28,7 +28,7 @@ class TreeClause:
 
     Attributes:
         word: The word.
-        items: What is joined in the outer parentheses.
+        items: Items in the outer parentheses.
     """
 
     word: Token
@@ -36,7 +36,7 @@ class TreeClause:
 
 
 def split_tree(text: str, tokens: Sequence[Token]) -> tuple[list[Token], TreeClause | None]:
-    """Return the tokens of a query before TREE, and TREE; None without one.
+    """Return the tokens of a query before TREE, and TREE, or None if it has none.
 
     Args:
         text: The CQL text.
@@ -64,7 +64,7 @@ def _last_opening(tokens: Sequence[Token]) -> int | None:
 
 
 def _group(text: str, tokens: Sequence[Token], place: int) -> tuple[tuple[Named, ...], int]:
-    """Return what stands in parentheses, and the place behind these."""
+    """Return the items in parentheses, and the place after the closing one."""
     opened, items = tokens[place], list[Named]()
     while True:
         token = tokens[place + 1]

@@ -1,11 +1,11 @@
-"""CPU-Opt: the chain that costs least, a shortest path in the slice DAG (State-Slice, VLDB 2006, §5.2, §6.2).
+"""CPU-Opt: the chain of least cost, a shortest path in the slice DAG (State-Slice, VLDB 2006, §5.2, §6.2).
 
-    v_0 ──12── v_1 ──9── v_2 ──15── v_3        edges carry what their slice costs under the model;
+    v_0 ──12── v_1 ──9── v_2 ──15── v_3        edges have the cost of their slice under the model;
      └──────18─────┘└─────22────────┘          here v_0, v_2, v_3 (33) beats Mem-Opt's four boundaries (36)
      └──────────────41──────────────┘
 
-A slice's cost depends on its own ends alone (``costs.loads``), so a chain's is the length of its path, and
-the sides are chosen apart: an a-slice is probed by b's males, whatever b's own slices are.
+A slice's cost depends only on its own ends (``costs.loads``), so a chain's cost is the length of its path.
+The sides are chosen independently: an a-slice is probed by b's males, whatever b's slices are.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ from planner.strategies.slice_dag import chain_of_path
 
 _Ints = np.ndarray[tuple[int], np.dtype[np.int64]]
 
-#: Costs that differ by less than this part of the cheapest are equal: sums in another order may round apart.
+#: Costs that differ by less than this part of the cheapest are equal: rounding depends on the order of sums.
 _EQUAL = 1e-11
 
 
 def cpu_opt(family: Family, rates: FamilyRates, model: CostModel) -> tuple[JoinPlan, ...]:
-    """Choose for each side the chain of least CPU cost among all 2^(N-1).
+    """Choose for each side the chain of least CPU cost among all 2^(N-1) chains.
 
     Merging slices saves their purging, the union that feeds a query from several of them, and the overhead of
-    an operator; it costs routing at the boundaries inside, and with selections the pulled-up filter: more
-    rows held, probed and judged (§6.2). Of chains that cost the same the one that holds fewer rows is taken,
+    an operator. It costs routing at the boundaries inside, and with selections the pulled-up filter: more
+    rows are held, probed and judged (§6.2). Among chains of equal cost the one with fewer rows is chosen,
     then the one with more cuts.
 
     Args:
         family: Queries and their filters.
         rates: Rates and selectivities.
-        model: What a slice costs.
+        model: Prices the slices.
 
     Returns:
         The one join that all queries share.
@@ -68,7 +68,7 @@ def _cheapest(loads: ChainLoads, model: CostModel) -> Sequence[int]:
     last = len(loads.boundaries_us) - 1
     by_start = [_priced(loads, start, model) for start in range(last)]
     costs, rows = (np.concatenate(parts) for parts in zip(*by_start, strict=True))
-    # The slices of a start follow each other, the single step first.
+    # The slices of one start are consecutive, the single step first.
     first = np.concatenate([[0], np.cumsum(np.arange(last, 0, -1))]).astype(np.int64)
     dag: nx.DiGraph[int] = nx.DiGraph()
     dag.add_nodes_from(range(last + 1))
@@ -91,7 +91,7 @@ def _cheapest(loads: ChainLoads, model: CostModel) -> Sequence[int]:
 
 
 def _on_shortest_paths(dag: nx.DiGraph[int], last: int, weight: str) -> nx.DiGraph[int]:
-    """Return the edges that lie on a path from 0 to ``last`` than which none is shorter."""
+    """Return the edges that are on a shortest path from 0 to ``last``."""
     behind = nx.single_source_dijkstra_path_length(dag, 0, weight=weight)
     ahead = nx.single_source_dijkstra_path_length(dag.reverse(copy=False), last, weight=weight)
     longest = behind[last] * (1 + _EQUAL)
@@ -105,18 +105,18 @@ def _on_shortest_paths(dag: nx.DiGraph[int], last: int, weight: str) -> nx.DiGra
 
 
 def _useful(costs: Floats, first: _Ints, start: int) -> _Ints:
-    """Return which slices from ``start`` may be on a shortest path: those not dearer than their two halves.
+    """Return the slices from ``start`` that may be on a shortest path: those not dearer than their halves.
 
-    Such a slice could be replaced by its halves, so the path stays the same without its edge; but with
-    thousands of windows few edges are left, and building the graph is what takes the time.
+    Any other slice can be replaced by its halves, so its edge is not needed. With thousands of windows few
+    edges are left, which saves time because building the graph takes most of it.
 
     Args:
-        costs: Of all slices, by start and end.
-        first: Where those of each start begin.
+        costs: Costs of all slices, by start and end.
+        first: Index of the first slice of each start.
         start: Number of the boundary.
 
     Returns:
-        Boundaries between start and end, of each slice.
+        Number of boundaries between start and end, for each slice.
     """
     inside = np.arange(first[start + 1] - first[start], dtype=np.int64)
     own = costs[first[start] : first[start + 1]]

@@ -21,9 +21,9 @@ from planner.strategies.slice_dag import chain_of_path
 def mem_opt(family: Family, rates: FamilyRates, model: CostModel) -> tuple[JoinPlan, ...]:
     """Cut each side at every distinct window: every edge e_(i,i+1) of the slice DAG.
 
-    Without selections the state equals that of one join with the largest window (Theorem 3); with them it
-    is the rows that some query can still use (Theorem 4), since each boundary is a place to filter. Merging
-    slices can only save CPU, never state.
+    Without selections the state equals that of one join with the largest window (Theorem 3). With selections
+    it is the rows that some query can still use (Theorem 4), since each boundary is a place to filter.
+    Merging slices can only save CPU, never state.
 
     Args:
         family: Queries and their filters.
@@ -34,12 +34,12 @@ def mem_opt(family: Family, rates: FamilyRates, model: CostModel) -> tuple[JoinP
         The one join that all queries share.
 
     Source: State-Slice §5.1, Theorem 3, and §6.1, Theorem 4. We differ: each side has its own windows, which
-        Definition 3 allows and the theorems do not treat.
+        Definition 3 allows and the theorems do not cover.
     """
     return shared_join(family, _chain(family, "a"), _chain(family, "b"))
 
 
 def _chain(family: Family, side: SideName) -> tuple[Slice, ...]:
-    # Of the slice DAG the single steps alone, which are one path.
+    # Only the single steps of the slice DAG, which form one path.
     path = [0, *sorted({side_window_us(q, side) for q in family.queries})]
     return chain_of_path(path, family.queries, side, weaker_filters(family, side))

@@ -15,10 +15,10 @@ from planner.families.families import Family, SideName, side_window_us
 
 
 def pullup(family: Family, rates: FamilyRates, model: CostModel) -> tuple[JoinPlan, ...]:
-    """Join everything with everything in the largest windows; filters judge joined pairs.
+    """Join all rows in the largest windows; filters judge joined pairs.
 
-    Sharing as a query optimizer without slices does it: every row with a key is inserted and probes, also
-    one that no query can use, and each pair is routed by its distance and then filtered.
+    This is sharing without slices: every row with a key is inserted and probes, even if no query can use it.
+    Each pair is routed by its distance and then filtered.
 
     Args:
         family: Queries and their filters.

@@ -5,11 +5,11 @@
     A ──split by σ──┬─ fails ──> join p1: windows w1, for Q1
                     └─ passes ─> join p2: windows w2, for Q1 and Q2          B goes to both
 
-For more queries, they are ranked by their windows and a row belongs to the highest rank that it can serve: it
-can serve lower ones, too, but no higher one, so it needs no wider window than its rank's.
-Invariant: the classes of rows are disjoint and no row that serves a query is in none of them, so every pair
-is made in exactly one join. The other stream's rows are held once per join that can use them: the strategy's
-price.
+If there are more queries, they are ranked by their windows, and a row belongs to the highest rank that it can
+serve. It may also serve lower ranks, but no higher one, so it needs no wider window than its rank's.
+Invariant: the classes of rows are disjoint, and every row that serves a query is in a class, so every pair is
+made in exactly one join. The price of the strategy is that rows of the other stream are held once per join
+that can use them.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ _Ranks = list[list[PlannedQuery]]
 def pushdown(family: Family, rates: FamilyRates, model: CostModel) -> tuple[JoinPlan, ...]:
     """Split one stream by the windows that its rows need, one join per class of rows.
 
-    Side a is split if it has filters, else b. Without filters, or when all rows are of one class, there is
-    one plain join of the largest windows.
+    Side a is split if it has filters, else b. Without filters, or if all rows are of one class, there is one
+    plain join of the largest windows.
 
     Args:
         family: Queries and their filters.
@@ -42,8 +42,8 @@ def pushdown(family: Family, rates: FamilyRates, model: CostModel) -> tuple[Join
         Joins ``p1`` to ``pn`` from the lowest rank to the highest, by id.
 
     Source: State-Slice §3.2, Figure 4; with three queries of one selection it is the plan of §7.2. We differ:
-        any number of queries and selections, and one side alone is split (the paper has m n joins for m and n
-        parts of both); filters of the other side filter its rows before each join.
+        there may be any number of queries and selections, and only one side is split (the paper has m n joins
+        for m and n parts of both); filters of the other side filter its rows before each join.
     """
     weaker = {side: weaker_filters(family, side) for side in SIDES}
     split: SideName = "a" if family.filters_a else "b"
@@ -56,7 +56,7 @@ def pushdown(family: Family, rates: FamilyRates, model: CostModel) -> tuple[Join
         serving = sorted((q for rank in classes[:number] for q in rank), key=lambda q: q.id)
         above = sorted(q.id for rank in classes[number:] for q in rank)
         chains = {side: _whole(serving, side, weaker[side]) for side in SIDES}
-        # Of the split side only rows of the class come, whatever lower ranks could use.
+        # On the split side, a join admits only rows of its class, even if lower ranks could use others.
         keep = keep_bits((side_filter(q, split) for q in members), weaker[split])
         (piece,) = chains[split]
         chains[split] = (Slice(piece.w_start_us, piece.w_end_us, keep),)
@@ -82,7 +82,7 @@ def _classes(family: Family, split: SideName, weaker: Weaker) -> _Ranks:
     for _, members in sorted(ranks.items(), reverse=True):
         bits = {side_filter(q, split) for q in members}
         if classes and (None in above or all(_covered(bit, above, weaker) for bit in bits)):
-            # Whatever row serves this rank serves a higher one, too: no row is of its class.
+            # Any row that serves this rank also serves a higher one, so its class is empty.
             classes[-1] += members
         else:
             classes.append(list(members))
@@ -91,7 +91,7 @@ def _classes(family: Family, split: SideName, weaker: Weaker) -> _Ranks:
 
 
 def _covered(bit: int | None, above: set[int | None], weaker: Mapping[int, frozenset[int]]) -> bool:
-    """Return whether every row with ``bit`` has one of the bits above, of which None is not one."""
+    """Return whether every row that passes a filter passes one of the filters above; False for no filter."""
     return bit is not None and (bit in above or not above.isdisjoint(weaker.get(bit, frozenset())))
 
 

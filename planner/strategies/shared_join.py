@@ -1,4 +1,4 @@
-"""The one join that all queries of a family share, whatever its slices.
+"""The one join that all queries of a family share, with any slices.
 
 slices of A  [0s, 10s) [10s, 30s)      slices of B  [0s, 30s)      one join "shared", for all queries
 """
@@ -12,7 +12,7 @@ from planner.families.families import Family
 def shared_join(
     family: Family | FamilyPlan, chain_a: tuple[Slice, ...], chain_b: tuple[Slice, ...]
 ) -> tuple[JoinPlan, ...]:
-    """Return a family's joins when there is one with these chains.
+    """Return the joins of a family that has one join with these chains.
 
     Args:
         family: The family.

@@ -6,8 +6,8 @@
 
 Nodes are the distinct window lengths of the side (µs) and 0; edge e_ij is the sliced join [w_i, w_j), merged
 if it spans more than one boundary. Every path v_0 -> v_N is a chain that answers all queries: Mem-Opt is the
-one of all single steps, CPU-Opt the shortest one once edges carry their cost (``planner.strategies.cpu_opt``
-builds that graph).
+path of all single steps, and CPU-Opt is the shortest path if edges have their slice's cost
+(``planner.strategies.cpu_opt`` builds that graph).
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ def chain_of_path(
         bit = side_filter(query, side)
         longest[bit] = max(side_window_us(query, side), longest.get(bit, 0))
     chain: list[Slice] = []
-    # From the last slice to the first the filters become more; where no more do, slices keep the same rows.
+    # From the last slice to the first, the set of filters grows; while it does not, slices keep the same
+    # rows.
     waiting = sorted(longest.items(), key=lambda item: item[1])
     bits: list[int | None] = []
     keep = keep_bits(bits, weaker)

@@ -16,7 +16,7 @@ from planner.strategies.slice_dag import chain_of_path
 
 
 def unshared(family: Family, rates: FamilyRates, model: CostModel) -> tuple[JoinPlan, ...]:
-    """Give each query a join of its own: what running every query as its own job amounts to.
+    """Give each query its own join, as if every query ran as its own job.
 
     Args:
         family: Queries and their filters.

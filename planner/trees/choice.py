@@ -34,7 +34,7 @@ class OrderChoice:
     """Chooser of orders (``planner.bind.step_keys.ChooseOrder``) that remembers what it has compared.
 
     Attributes:
-        profile: Returns what is known of the streams, filters and keys of some queries.
+        profile: Returns the known statistics of the streams, filters and keys of some queries.
         constants: Prices of the machine.
         previous: Plan in force, whose steps a query can share; None if there is none.
         last: Orders of the last query; None before the first.

@@ -14,12 +14,12 @@ class JoinOrder:
     """An order in which the streams of a query can be joined, and its cost.
 
     Attributes:
-        positions: Positions in FROM; the first two are joined with each other. A group stands in place of a
-            stream.
+        positions: Positions in FROM; the first two are joined with each other. A group of streams takes the
+            place of one stream.
         cpu_s: CPU seconds per second of event time.
         rows: Rows held.
-        exchanges: How often the key changes, each a batch of delay.
-        again: Steps, from 2, whose pairs of the step before do not rest.
+        exchanges: Number of changes of the key; each delays results by a batch.
+        again: Steps, from 2, for which the pairs of the step before are not stored.
     """
 
     positions: tuple[Item, ...]
@@ -30,7 +30,7 @@ class JoinOrder:
 
     @property
     def rank(self) -> tuple[float, int, float, int, tuple[int, ...], tuple[int, ...], str]:
-        """Value by which orders are compared; if all else is equal, the order of FROM decides."""
+        """Value by which orders are compared; if all others are equal, the order of FROM decides."""
         # Rounded, so that sums of the same terms in another order are equal.
         cpu_s, rows = float(f"{self.cpu_s:.9e}"), float(f"{self.rows:.9e}")
         tree = str(self.positions) if self.groups else ""
@@ -43,14 +43,14 @@ class JoinOrder:
 
     @property
     def joining(self) -> Joining:
-        """The order as a query is bound by it."""
+        """The order in the form that binding uses."""
         return Joining(
             self.positions, frozenset(frozenset(flat(self.positions[:step])) for step in self.again)
         )
 
     @property
     def base(self) -> int:
-        """Number of streams at the beginning of the order whose combinations rest for the last step.
+        """Number of streams at the beginning of the order whose combinations are stored for the last step.
 
         >>> [JoinOrder((0, 1, 2, 3), again=again).base for again in ((), (3,), (2, 3))]
         [3, 2, 1]
@@ -61,7 +61,7 @@ class JoinOrder:
         return base
 
     def text(self, shape: JoinShape) -> str:
-        """Return the order as it is displayed: ``((a, b), c)``, or ``(a, b, c)`` if (a, b) does not rest."""
+        """Return the order for display: ``((a, b), c)``, or ``(a, b, c)`` if (a, b) is not stored."""
         return _text(self.positions, self.again, shape)
 
 

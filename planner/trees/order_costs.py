@@ -3,20 +3,20 @@
 Cost of a step, CPU seconds per second of event time:
 
     candidates      λ_d λ_c (W_d + W_c) S_key                 pairs with the step's key
-    pairs made      λ of the larger set                       all equal columns hold
+    pairs made      λ of the larger set                       pairs for which all equal columns hold
     rows            λ_c that are packed and inserted, and λ_d that are inserted
     exchange        λ_d packed once more, and a file of each bucket for each batch
 
 Rows held: λ_d H_d + λ_c W_c. A row of an intermediate expires when no later row can be in the windows of all
 its rows, so it is held for less than W_d (``OrderRates.held_s``). A first step that runs already costs only
-what is new in the windows of this query. A step that joins a group inserts and holds its rows in the same
+the part of this query's windows that is new. A step that joins a group inserts and holds its rows in the same
 way.
 
-Rows of an intermediate that do not rest are neither inserted nor held. They are made again for new rows of
-the stream that joins, as in an MJoin. Of N rows of A that rest, λ_c N S are looked at. In a batch of length
-T, N (1 - exp(-λ_c T S)) of them meet a new row. These meet rows of B, and so on up to the last stream. The
-cost depends on the order in which the streams of the intermediate were joined since the last one that rests.
-So the best few orders are kept for each such order (``planner.trees.orders.MOST_AGAIN``).
+Rows of an intermediate that are not stored are neither inserted nor held. They are made again for new rows of
+the stream that joins, as in an MJoin. Of N stored rows of A, λ_c N S are examined. In a batch of length T,
+N (1 - exp(-λ_c T S)) of them meet a new row. These meet rows of B, and so on up to the last stream. The cost
+depends on the order of the streams that joined the intermediate after its last stored step. So the best few
+orders are kept for each such order (``planner.trees.orders.MOST_AGAIN``).
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class OrderCosts:
     previous: Plan | None = None
 
     def begun(self, first: int, second: int) -> tuple[JoinOrder, frozenset[Equals]] | None:
-        """Return the join of two streams and its key; None if nothing joins them."""
+        """Return the join of two streams and its key; None if no equal column joins them."""
         key = self._key((first,), (second,))
         if not key.columns:
             return None
@@ -82,7 +82,7 @@ class OrderCosts:
             order: The order so far, of two streams at least.
             position: Position of the stream that joins.
             key: Key of its last run.
-            rests: Whether the combinations so far rest.
+            rests: Whether the combinations so far are stored.
         """
         before = flat(order.positions)
         following = self._key(before, (position,), key)
@@ -103,8 +103,8 @@ class OrderCosts:
         Args:
             one: An order of two streams at least.
             other: An order of other streams.
-            key_one: Key of the last run of the one.
-            key_other: Key of the last run of the other one.
+            key_one: Key of the last run of ``one``.
+            key_other: Key of the last run of ``other``.
         """
         if one.again or other.again or not self._apart(one, other):
             return None
@@ -121,7 +121,8 @@ class OrderCosts:
         candidates = many * own * sum(rates.windows_s(left, right)) * self._equal(key.columns, left, right)
         cpu_s = price.per_match * candidates + price.per_result * rates.combinations_per_s((*left, *right))
         cpu_s += (price.per_inserted_row + price.per_male) * (many + own)
-        # The rows of one stream are packed anyway: the first one of an order, but not of a group in it.
+        # The rows of a single stream are packed anyway: the first stream of an order, but not of a group in
+        # it.
         cpu_s += price.per_packed_row * rates.per_s[right[0]]
         for side, per_s in (("a", many), ("b", own)):
             if side in key.exchanged:
@@ -139,7 +140,7 @@ class OrderCosts:
 
         Args:
             positions: Positions in FROM.
-            again: Steps, from 2, whose pairs of the step before do not rest.
+            again: Steps, from 2, for which the pairs of the step before are not stored.
         """
         found = self._of(positions, again)
         return None if found is None else found[0]
@@ -169,14 +170,14 @@ class OrderCosts:
         return next_key(left, right, self.rates.shape.equal, key_a, key_b)
 
     def _exchange(self, per_s: float) -> float:
-        """Return the cost of sending so many pairs to the buckets of another key."""
+        """Return the cost of sending pairs, at a rate per second, to the buckets of another key."""
         price, rates = self.constants, self.rates
         return price.per_packed_row * per_s + price.per_stored_segment * rates.buckets / rates.batch_s
 
     def _apart(self, one: JoinOrder, other: JoinOrder) -> bool:
-        """Return whether no step of one order can be in the family of a step of another one.
+        """Return whether no step of one order can be in the family of a step of the other.
 
-        A family knows a query by its id alone, so a query is in it once.
+        A family identifies a query by its id alone, so it can contain a query only once.
         """
         streams = self.rates.shape.streams
         ids, others = (Counter(streams[p].id for p in flat(order.positions)) for order in (one, other))
@@ -206,14 +207,14 @@ class OrderCosts:
         return JoinOrder(after, order.cpu_s + cpu_s, order.rows + rows, exchanges, again)
 
     def again_per_s(self, order: JoinOrder, key: frozenset[Equals]) -> tuple[float, float]:
-        """Return the work per second of event time that makes rows again for the last stream of an order.
+        """Return the work per second of event time of making rows again for the last stream of an order.
 
         Args:
             order: The order.
             key: Key of its last run.
 
         Returns:
-            Pairs of equal key that are looked at, and combinations that are made.
+            Pairs of equal key that are examined, and combinations that are made.
         """
         rates = self.rates
         *before, position = flat(order.positions)
@@ -231,9 +232,9 @@ class OrderCosts:
         return looked_at / rates.batch_s, made / rates.batch_s
 
     def _held(self, order: JoinOrder, streams: int) -> float:
-        """Return how many combinations of the first streams of an order can meet a row of the next one.
+        """Return how many combinations of the first streams of an order can meet a row of the next stream.
 
-        Those of the batch are among them.
+        Combinations of the batch itself are included.
         """
         rates, positions = self.rates, flat(order.positions)
         first, following = positions[:streams], positions[streams : streams + 1]
@@ -241,7 +242,7 @@ class OrderCosts:
         return rates.combinations_per_s(first) * (held_s + rates.batch_s)
 
     def _equal(self, key: frozenset[Equals], left: tuple[int, ...], right: tuple[int, ...]) -> float:
-        """Return the fraction of combinations of some streams and of other ones that have one key."""
+        """Return the fraction of combinations of ``left`` and ``right`` that have one key."""
         equal = 1.0
         for columns in key:
             fraction = self.rates.equal_fraction(columns, left)

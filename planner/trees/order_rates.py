@@ -4,10 +4,10 @@
 
 The rate of a set of streams is the same for each order of joining: factors are taken in the order of FROM.
 
-Streams that are joined by their order have no windows. For a set of such streams, W is the time that it holds
-its rows for another set: W = M / r, with the rate r, and with the rows held, M, by Equations 7 and 8
-(Window-Oblivious Join, Wu, Tan, Zhou). Equations 9 and 10 give r and k of several streams; their lag is that
-of the stream that lags most.
+Streams that are joined by their order have no windows. For a set of such streams, W is the time for which its
+rows are held for another set: W = M / r, with the rate r, and with the number of rows held, M, by Equations 7
+and 8 (Window-Oblivious Join, Wu, Tan, Zhou). Equations 9 and 10 give r and k of several streams; their lag is
+the lag of the stream that lags most.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def pair_query(shape: JoinShape, left: Origin, right: Origin) -> Query:
     Args:
         shape: The query.
         left: A column of one of its streams.
-        right: A column of another one.
+        right: A column of another stream.
     """
     (i, own), (j, other) = (left, right) if _before(shape, left, right) else (right, left)
     sides = []
@@ -58,7 +58,7 @@ def pair_query(shape: JoinShape, left: Origin, right: Origin) -> Query:
 
 
 def pair_queries(shape: JoinShape) -> tuple[Query, ...]:
-    """Return the joins of two of a query's streams whose statistics say how many rows match."""
+    """Return the joins of two of a query's streams whose statistics tell how many rows match."""
     pairs = [pair for columns in shape.equal for pair in combinations(sorted(columns), 2)]
     found = [pair_query(shape, left, right) for left, right in pairs if left[0] != right[0]]
     return tuple(replace(query, id=number, name=f"pair {number}") for number, query in enumerate(found, 1))
@@ -71,12 +71,12 @@ class OrderRates:
     Attributes:
         shape: The query.
         per_s: Rows of each stream that pass its filter, per second.
-        selectivity: Fraction of pairs of rows that are equal in two columns.
+        selectivity: Fraction of pairs of rows that have equal values in two columns.
         batch_s: Event time of a batch, seconds.
         buckets: Buckets of the job.
         ordered: Scrambling factor of each stream, and the rate of its rows before filters; empty unless the
             streams are joined by their order.
-        lag_s: Seconds by which a stream leads another one in the order; 0 for pairs that are missing.
+        lag_s: Seconds by which a stream leads another one in the order; 0 for missing pairs.
     """
 
     shape: JoinShape
@@ -90,7 +90,7 @@ class OrderRates:
 
     @classmethod
     def of(cls, shape: JoinShape, profile: Profile) -> OrderRates:
-        """Return the rates of a profile; rates that it does not have are assumed."""
+        """Return the rates of a profile; missing rates are assumed."""
         rates = {s.stream_id: s.rate_per_s.value for s in profile.streams}
         passing = {(f.stream_id, f.sql): f.selectivity.value for f in profile.filters}
         known = {f.family: f for f in profile.families}
@@ -121,7 +121,7 @@ class OrderRates:
         )
 
     def combinations_per_s(self, positions: Collection[int]) -> float:
-        """Return how many combinations of some streams per second meet all windows and keys."""
+        """Return the number of combinations of some streams per second that meet all windows and keys."""
         members = frozenset(positions)
         if members not in self._combinations_per_s:
             self._combinations_per_s[members] = self._per_s(sorted(members))
@@ -144,8 +144,8 @@ class OrderRates:
     def held_s(self, left: Sequence[int], right: Collection[int]) -> float:
         """Return how long a combination of some streams waits for later ones of other streams, seconds.
 
-        Of two streams it is the mean of min(T_a + W_a, T_b + W_b) - max(T_a, T_b) over all pairs in the
-        windows: [f(W_a, W_b) + f(W_b, W_a)] / (W_a + W_b), f(W, V) = mW - m²/2, m = min(W, V). Of n streams
+        For two streams it is the mean of min(T_a + W_a, T_b + W_b) - max(T_a, T_b) over all pairs in the
+        windows: [f(W_a, W_b) + f(W_b, W_a)] / (W_a + W_b), f(W, V) = mW - m²/2, m = min(W, V). For n streams
         with equal windows it is W / n.
         """
         window_s, _ = self.windows_s(left, right)
@@ -164,7 +164,7 @@ class OrderRates:
         own, other = (self._in_order(positions) for positions in (left, right))
         if own.rate_per_s <= 0:
             return 0.0
-        # A combination is made when the stream that lags most has brought its row.
+        # A combination is made when the row of the most lagging stream has arrived.
         lag_s = min(max(self.lag_s.get((i, j), 0.0) for j in right) for i in left)
         return min(buffer_rows(own, other, lag_s * own.rate_per_s) / own.rate_per_s, HORIZON_S)
 
@@ -173,7 +173,7 @@ class OrderRates:
         return streams[0] if len(streams) == 1 else joined(streams)
 
     def equal_fraction(self, columns: Equals, positions: Collection[int]) -> float:
-        """Return the fraction of combinations of some streams that are equal in their columns of a set."""
+        """Return the fraction of combinations of some streams whose columns in a set are equal."""
         held = [origin for origin in sorted(columns) if origin[0] in positions]
         return prod(self.selectivity[pair] for pair in pairwise(held))
 

@@ -1,16 +1,16 @@
 """Orders of joining by cost: dynamic programming over connected sets of streams.
 
-    {A} ─┬─ {A, B} ─┬─ {A, B, C}     the best orders of a set are those of a smaller set and one stream more
+    {A} ─┬─ {A, B} ─┬─ {A, B, C}     the best orders of a set extend those of a smaller set by one stream
     {B} ─┤          │
     {C} ─┴─ {B, C} ─┘
 
-    {A, B} and {C, D}                or those of two smaller sets: the tree is bushy
+    {A, B} and {C, D}                or join those of two smaller sets: the tree is bushy
 
 The cost of a step depends on the set of streams joined before it and on the key of the run that it may
 continue (``planner.bind.step_keys``). It does not depend on the order in which that set was joined, so for
 each set and key the best few orders are enough (Selinger et al., SIGMOD 1979). A step joins one stream, or a
 group of streams that are joined with each other before. A tree with groups is chosen only if it is cheaper
-than each one without. All its rows rest.
+than every tree without groups. All its rows are stored.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from planner.sql.step_scope import Item, flat
 from planner.trees.join_order import JoinOrder
 from planner.trees.order_costs import OrderCosts
 
-#: Orders that are shown: the best one and the three next best.
+#: Number of orders shown: the best one and the three next best.
 SHOWN = 4
-#: In joins of more streams all rows rest, and of each group only its best order is compared: there are too
-#: many orders.
+#: In joins of more streams all rows are stored, and only the best order of each group is compared: there
+#: are too many orders.
 MOST_AGAIN = 5
 
-#: Streams joined, the key of the last run, the streams that joined since the last rows that rest, and whether
-#: some rows do not rest.
+#: Streams joined, the key of the last run, the streams that joined since the last stored rows, and whether
+#: some rows are not stored.
 _State = tuple[frozenset[int], frozenset[Equals], tuple[Item, ...], bool]
 
 
@@ -42,7 +42,7 @@ def best_orders(costs: OrderCosts, most: int = SHOWN) -> tuple[JoinOrder, ...]:
 
     Args:
         costs: Costs of the query's steps.
-        most: How many at most.
+        most: Maximum number of orders.
     """
     shape = costs.rates.shape
     count = len(shape.streams)
@@ -86,7 +86,7 @@ def _with_one_more(
                 yield costs.joined(order, position, key, rests=rests)
 
 
-#: Best orders of some streams in which all rows rest, by the streams and the key of the last run.
+#: Best orders of some streams with all rows stored, by the streams and the key of the last run.
 _Groups = Mapping[tuple[frozenset[int], frozenset[Equals]], Sequence[JoinOrder]]
 
 
@@ -101,14 +101,14 @@ def _groups_of(states: Mapping[_State, Sequence[JoinOrder]], most: int) -> _Grou
 def _with_groups(
     costs: OrderCosts, groups: Mapping[int, _Groups], size: int
 ) -> Iterator[tuple[JoinOrder, frozenset[Equals]] | None]:
-    """Yield orders of so many streams that join two groups."""
+    """Yield orders of ``size`` streams that join two groups."""
     if costs.spread():
         return
     for smaller in range(2, size // 2 + 1):
         for ((few, key), orders), ((rest, other_key), others) in product(
             groups[smaller].items(), groups[size - smaller].items()
         ):
-            # Of two groups of one size, each pair is looked at once.
+            # Each pair of two groups of one size is tried once.
             if few.isdisjoint(rest) and (2 * smaller < size or min(few) < min(rest)):
                 for order, other in product(orders, others):
                     yield costs.grouped(order, other, key, other_key)

@@ -1,7 +1,8 @@
-"""The manifest of a bucket: what it holds, and the ids of the values that its segments are made of.
+"""The manifest of a bucket: its state, and the ids of the values that its segments are made of.
 
-A manifest is a small JSON document. It holds the watermarks, the number of the next batch, the terms that
-rows were judged by, the ids of the segments of every slice, and what this batch and the one before dropped.
+A manifest is a small JSON document. It holds the watermarks, the number of the next batch, the terms by which
+rows were judged, the ids of the segments of every slice, and the values that this batch and the one before
+dropped.
 """
 
 from __future__ import annotations
@@ -23,21 +24,20 @@ from operators.segments.layout import SIDES
 from operators.segments.row_codec import encode_rows
 from operators.segments.view_names import bloom_id, stored_ids
 
-#: 1 had one chain per family; plans were encoded differently, too. In 2 a segment's lineage words had their
-#: bits where the numbers of the filters said, and terms had no end. In 3 the only views were cuts. Up to 4
-#: values were in the state store, where no later version looks for them.
+#: 1 had one chain per family, and another encoding of plans. In 2 the place of a bit in a segment's lineage
+#: words was the number of its filter, and terms had no end. In 3 the only views were cuts. Up to 4 values
+#: were in the state store, where no later version looks for them.
 FORMAT = 5
 #: The same format with closed keys; written only if a stream has a contract.
 FORMAT_WITH_CLOSINGS = 6
-#: The same, with ranks of rows, the progress of ordered streams or open groups, and with closed keys if there
-#: are any.
+#: The same, with ranks of rows, the progress of ordered streams or open groups, and with closed keys if any.
 FORMAT_WITH_MORE = 7
 
-#: The same, with exchanged intermediates, and with all that the others have.
+#: The same as all before, with exchanged intermediates.
 FORMAT_WITH_EXCHANGES = 8
-#: The same, with closed segments of rows that wait on disk, and with all that the others have.
+#: The same as all before, with closed segments of rows that wait on disk.
 FORMAT_WITH_PARKED = 9
-#: The same, with rows that wait for their place in the order, and with all that the others have.
+#: The same as all before, with rows that wait for their place in the order.
 FORMAT_WITH_SORTING = 10
 
 
@@ -117,9 +117,9 @@ def encode_manifest(bucket: Bucket, dropped: Iterable[str] = (), dropped_before:
         if joins.closed
     }
     if closed:
-        # Versions without closings must refuse such a state: rows of closed keys are missing from it.
+        # Versions without closings must refuse this state, because rows of closed keys are missing from it.
         document |= {"format": FORMAT_WITH_CLOSINGS, "closed": closed}
-    # Not ``astuple``: it copies each number of each block by itself, which takes longer than all the rest.
+    # Not ``astuple``: it copies each number of each block, which takes longer than all the rest.
     orders = {
         str(stream_id): [getattr(s.order, field.name) for field in fields(s.order)]
         for stream_id, s in bucket.streams.items()
@@ -187,7 +187,7 @@ def encode_manifest(bucket: Bucket, dropped: Iterable[str] = (), dropped_before:
         # Versions without lazy segments decode them, and leave their filters behind.
         document["lazy"] = encode_facts(facts)
     if bucket.arrived:
-        # Versions without exchanges would lose the pairs on their way.
+        # Versions without exchanges would lose the pairs in transit.
         document |= {"format": FORMAT_WITH_EXCHANGES, "arrived": bucket.arrived}
     if bucket.exchange_files:
         document |= {"format": FORMAT_WITH_EXCHANGES, "exchange": bucket.exchange_files}
@@ -232,12 +232,12 @@ def stored_plan_version(manifest: bytes) -> int:
 
 
 def dropped_ids(manifest: bytes) -> tuple[str, ...]:
-    """Return the stored ids of what the batch that stored a manifest dropped."""
+    """Return the stored ids of the values that the batch of a manifest dropped."""
     return tuple(manifest_document(manifest)["dropped"])
 
 
 def dropped_before_ids(manifest: bytes) -> tuple[str, ...]:
-    """Return the stored ids that the batch before it dropped; none where an older version removed them."""
+    """Return the stored ids that the batch before it dropped; none if an older version removed them."""
     return tuple(manifest_document(manifest).get("dropped_before", ()))
 
 
@@ -280,7 +280,7 @@ def manifest_document(manifest: bytes) -> dict[str, Any]:
         raise UnknownStateFormat(
             f"the stored state has format {document['format']}, "
             f"this version reads {FORMAT} to {FORMAT_WITH_SORTING}",
-            hint="Go on with the version of Sluice that wrote it, or start again from a fresh checkpoint.",
+            hint="Continue with the version of Sluice that wrote it, or start again from a fresh checkpoint.",
         )
     return document
 

@@ -1,13 +1,13 @@
 """Values that a bucket stores, their ids and their bytes: each value is written once under its id.
 
-The values (``segments.segment_files``) are the plan in force as JSON, segments (``segments.segment``), of
-which slices may hold views (``segments.view_names``), the patches of views (``segments.patch``), and filters
+The values (``segments.segment_files``) are: the plan in force as JSON; segments (``segments.segment``), of
+which slices may hold views (``segments.view_names``); the patches of views (``segments.patch``); and filters
 of the keys of large segments (``operators.lazy``). The manifest has facts about segments with a filter.
 
-A migration hands rows to other joins, or adds to their lineage. Most of these rows are stored already, and to
-write them again would take longer than the rest of the batch. So they become views, and one patch for the
+A migration hands rows to other joins, or adds to their lineage. Most of these rows are stored already, and
+writing them again would take longer than the rest of the batch. So they become views, and one patch for the
 whole bucket has the other data of the views. Other batches write the segments that they make: a segment that
-is filtered as it moves on is stored again, and its former value is dropped.
+is filtered as it moves is stored again, and its former value is dropped.
 
 Ids contain the checkpoint's id, so that no cache outlives its checkpoint, and the batch, so that a replayed
 batch writes the same ids again.
@@ -26,16 +26,16 @@ from operators.segments.patch import PatchWriter
 from operators.segments.segment import ArrivedFile, Origin, Segment
 from operators.segments.view_names import KEPT, part_name, patched_name, steps, stored_id
 
-#: A view of this many steps is written again instead of viewed again, so that names stay short and views
-#: open quickly.
+#: A view of this many steps is rewritten instead of viewed again, so that names stay short and views open
+#: quickly.
 MOST_STEPS = 4
-#: Most rows that may stay stored for each row that is needed; above it, the needed rows are written again.
+#: Most stored rows per needed row; if there are more, the needed rows are written again.
 MOST_ROWS_PER_NEEDED = 2
 
 
 @dataclass(frozen=True, slots=True)
 class SegmentIds:
-    """Ids of what a bucket writes in one batch: segments and patches in their order, and a plan."""
+    """Ids of the values that a bucket writes in one batch: segments and patches in order, and a plan."""
 
     checkpoint_id: str
     bucket: int
@@ -58,12 +58,12 @@ class SegmentIds:
 
     @property
     def exchange(self) -> str:
-        """Stored id of the pairs that the bucket sends to others in the batch."""
+        """Stored id of the pairs that the bucket sends to other buckets in the batch."""
         return f"{self.prefix}{self.batch}.exchange"
 
     @property
     def begin(self) -> str:
-        """Stored id of the manifest that the bucket of a moved checkpoint begins with."""
+        """Stored id of the manifest with which the bucket of a moved checkpoint begins."""
         return f"{self.prefix}begin"
 
 
@@ -78,8 +78,8 @@ def store_segments(
 
     Args:
         bucket: Its joins' segments are replaced by their stored form.
-        ids: Names to give, in a set order of families, joins, sides and slices.
-        put: Called for every new value. It takes the value's id, its bytes or the file that has them, and its
+        ids: Names to give, in a fixed order of families, joins, sides and slices.
+        put: Called for every new value, with the value's id, its bytes or the file that has them, and its
             segment. A patch and a filter of keys have no segment: it is None.
 
     Returns:
@@ -101,8 +101,8 @@ def store_segments(
             views.setdefault(id(segment), (segment, origin, []))[2].append(place)
             continue
         if not segment.id or (bucket.plan_changed and _left_over(segment, worth_viewing)):
-            # Joins that share a segment by a migration go on sharing it. Each join stores new rows for
-            # itself, as the cost models assume (``planner.costs``).
+            # Joins that share a segment after a migration continue to share it. Each join stores its own copy
+            # of new rows, as the cost models assume (``planner.costs``).
             which = segment.id or id(segment)
             if which not in written or (not segment.id and origin is None):
                 data = segment.arrived or segment.encode()
@@ -113,7 +113,7 @@ def store_segments(
             joins.replace(state, index, segment)
         elif known.setdefault(segment.id, segment) is not segment:
             # Several joins have cut the same rows. A bucket that is loaded shares them, and a replay must
-            # give the same, so they are shared here, too.
+            # have the same state, so they are shared here, too.
             joins.replace(state, index, known[segment.id])
         held.update(stored for stored, _ in segment.values)
     if views:
@@ -188,7 +188,7 @@ def _viewable(segment: Segment, origin: Origin, worth_viewing: frozenset[str]) -
 
 
 def _left_over(segment: Segment, worth_viewing: frozenset[str]) -> bool:
-    """Return whether a view keeps too many rows stored that queries needed which have left since."""
+    """Return whether a view keeps too many stored rows that only departed queries needed."""
     return KEPT in segment.id and stored_id(segment.id) not in worth_viewing
 
 

@@ -1,8 +1,8 @@
 """Queries over streams whose oldest rows may leave the state before their windows end.
 
-A *horizon* (``catalog.values.control.Horizon``) takes rows below an event time out of the state of a stream.
-That a row has left must not show elsewhere: a row that was its partner would be taken for one without a
-partner, and a combination of three rows may keep a row that has left.
+A *horizon* (``catalog.values.control.Horizon``) removes rows below an event time from the state of a stream.
+That must not change other results: a partner of a removed row would be taken for a row without a partner, and
+a combination of three rows may keep a removed row.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from planner.sql.scope import SideScope
 
 
 def refuse_horizon(query: Query, written: Sequence[SideScope]) -> None:
-    """Refuse a query that cannot do without the rows that a stream's cap may take away.
+    """Refuse a query that needs rows which the cap of a stream may remove.
 
     Args:
         query: The bound query.

@@ -1,13 +1,13 @@
-"""Ordered joins: queries without windows over streams whose rows come in the order that joins them.
+"""Ordered joins: queries without windows over streams whose rows arrive in the order of the joined columns.
 
     a.epoch = b.epoch                  window [NOW] on both sides
     abs(a.epoch - b.epoch) <= 5        windows of 6 steps
     b.epoch BETWEEN a.epoch AND a.epoch + 5
 
-Nobody knows how long a row must wait for its partner, but the order tells when no partner can come any more
-(WO-Join, Wu, Tan and Zhou, §2). So the ordering columns are the clock of such a family. Its windows bound the
-distance of their values. Only integers have a distance here; values of other types are equal or not. The
-conditions are evaluated as well, so a window may be wider than they are.
+It is not known how long a row must wait for its partner, but the order tells when no partner can arrive any
+more (WO-Join, Wu, Tan and Zhou, §2). So the ordering columns are the clock of such a family. Its windows
+bound the distance of their values. Only integers have a distance here; values of other types are only equal
+or unequal. The conditions are evaluated as well, so a window may be wider than its condition.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def ordered_windows(
         this.side: {column.name: column.type for column in this.stream.columns} for this in scope.written
     }
     found = limits(canonical(residuals).meaning, types)
-    # Limits of a.x, which lies between b.y + low and b.y + high.
+    # Limits of a.x, which is between b.y + low and b.y + high.
     low, high = (found.get(("a", a.name, end, b.name)) for end in ("low", "high"))
     if low is None or high is None:
         return None
@@ -60,11 +60,11 @@ def ordered_windows(
 
 
 def joins_orders(streams: Sequence[Stream], key: Collection[tuple[str, ...]]) -> bool:
-    """Return whether a key holds the columns that order all of its streams, as one clock.
+    """Return whether a key contains the ordering columns of all streams, and these can serve as one clock.
 
     Args:
         streams: The streams.
-        key: For each part of the key the column of every stream.
+        key: The column of every stream, for each part of the key.
     """
     ordering = [_column(stream) for stream in streams]
     first = ordering[0]
@@ -97,7 +97,7 @@ def order_hint(scope: Scope, keys: Collection[_KeyPair]) -> str:
 
 
 def _window(distance: float) -> int:
-    """Return the window that reaches so many steps; unbounded from 2**53, where floats are not exact."""
+    """Return the window that reaches ``distance`` steps; unbounded from 2**53, where floats are not exact."""
     if distance >= 2**53:
         return UNBOUNDED_US
     return max(math.floor(distance), 0) + 1

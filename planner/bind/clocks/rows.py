@@ -1,4 +1,4 @@
-"""Windows of rows: what they may be combined with, and what they count.
+"""Windows of rows: the clocks that measure them, and the constructs that they may be combined with.
 
 A [ROWS 100]                      the last 100 rows of A
 A [PARTITION BY k ROWS 1]         the last row of A for each k, where k is the join key
@@ -34,7 +34,7 @@ def row_clocks(
         bounds_at: A condition that bounds the event times; None if there is none.
 
     Raises:
-        UnsupportedCql: A window of rows stands in a query of a form that it cannot be combined with yet.
+        UnsupportedCql: A window of rows is in a query of a form with which it cannot be combined yet.
         UnknownColumn: PARTITION BY names no column of its stream.
         InvalidWindow: PARTITION BY leaves out a column of the join key.
     """

@@ -1,6 +1,6 @@
 """Steps whose conditions are bound, as queries of two sides each (``catalog.values.query``).
 
-Sides that are pairs carry the columns that later steps use, and what says when the pairs expire.
+Sides that are pairs carry the columns that later steps use, and the columns that tell when the pairs expire.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ class BoundSteps:
 
     Attributes:
         bound: Conditions of each step, by the streams that it has joined.
-        keys: Key of each step, in the same way.
+        keys: Key of each step, by the same streams.
         distances: Bounds on event times, or on the order of the streams.
         counted: Windows of rows.
         clock: Clock of all other windows.
         never: Whether no combination can be a result.
-        again: Sets of streams whose combinations do not rest but are made again to join one more stream.
+        again: Sets of streams whose combinations are not stored but made again to join one more stream.
     """
 
     bound: Mapping[frozenset[int], BoundStep]
@@ -73,8 +73,8 @@ class BoundSteps:
         Args:
             scope: Names at the last of them.
             outputs: Results; None if the pairs of the last step are handed on.
-            after: Columns that steps behind these use.
-            oldest: Whether these use the oldest event time of a pair.
+            after: Columns that later steps use.
+            oldest: Whether later steps use the oldest event time of a pair.
         """
         last = len(scope.order) - 1
         query: Query | None = None
@@ -126,7 +126,7 @@ class BoundSteps:
         for side, window_us in windows_us.items():
             filter_ = Typed(NEVER, "boolean") if self.never else step.filters[side]
             maker = made_by[side]
-            # The ranks of a stream's own rows are no column of it.
+            # The ranks of a stream's own rows are not a column of the stream.
             needed = {
                 scope.named(o)[1]
                 for o in carried
@@ -161,7 +161,7 @@ class BoundSteps:
         )
 
     def _expires(self, scope: StepScope, name: SideName, side: Side, *, oldest: bool) -> Side:
-        """Return a side of pairs with what says when its rows expire.
+        """Return a side of pairs with the columns and bounds by which its rows expire.
 
         Args:
             scope: Names of the step.
@@ -188,7 +188,7 @@ class BoundSteps:
         return replace(side, columns=tuple(sorted(columns)), expires=expires)
 
     def _expiring(self, scope: StepScope) -> frozenset[Origin]:
-        """Return the event times and ranks that say when pairs expire that are rows of a side of a step."""
+        """Return the event times and ranks that tell when the pairs on a side of a step expire."""
         if self.clock == "order":
             return frozenset()
         found: set[Origin] = set()
@@ -234,7 +234,7 @@ def _made_side(
     *,
     exchanged: bool,
 ) -> Side:
-    """Return a side that is the pairs of another step."""
+    """Return a side whose rows are the pairs of another step."""
     name = intermediate_name(maker.a.stream, maker.b.stream)
     made = intermediate_id(maker.a.stream_id, maker.b.stream_id, maker.key, maker.clocks)
     stream_id = exchanged_id(made) if exchanged else made

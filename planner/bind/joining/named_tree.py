@@ -1,4 +1,4 @@
-"""The tree that a query names by TREE, with what cannot be joined in this way refused."""
+"""The tree that a query names by TREE, checked for joins that are not possible."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from planner.sql.locate import at_token
 from planner.sql.step_scope import Item, StepScope, flat
 from planner.sql.tree_clause import Named, TreeClause
 
-#: Streams whose pairs do not rest, and the stream for whose rows they are made again.
+#: Streams whose pairs are not stored, and the stream for whose rows the pairs are made again.
 Again = tuple[tuple[int, ...], int]
 
 _BOTH_SIDES = "a tree with pairs on both sides of a step"
@@ -48,7 +48,7 @@ class NamedTree:
 
         Args:
             equal: Sets of equal columns.
-            linked: Positions of the streams in each condition on several.
+            linked: Positions of the streams in each condition on several streams.
             distances: Bounds on event times, closed.
             timed: Whether all windows are of time.
 
@@ -83,7 +83,7 @@ class NamedTree:
         equal: Sequence[Equals],
         linked: Sequence[frozenset[int]],
     ) -> None:
-        """Refuse a step that nothing joins, and a first step without a key before others with one."""
+        """Refuse a step without a condition, and a first step without a key if later steps have one."""
         joined = [frozenset(p for p, _ in columns) for columns in equal] + [*linked]
         for place, key in enumerate(keys, 1):
             left, right = set(flat(positions[:place])), set(flat(positions[place : place + 1]))
@@ -97,7 +97,7 @@ class NamedTree:
                 )
 
     def _check_both_sides(self, keys: Sequence[StepKey]) -> None:
-        """Refuse what is not possible in a tree with pairs on both sides of a step."""
+        """Refuse constructs that are not possible in a tree with pairs on both sides of a step."""
         for key in keys:
             if not key.parts:
                 self._refuse(
@@ -106,15 +106,15 @@ class NamedTree:
                 )
 
     def check(self, query: Query) -> None:
-        """Refuse a query of which two steps join the same streams in the same way.
+        """Refuse a query with two steps that join the same streams in the same way.
 
-        A family knows a query by its id alone.
+        A family identifies a query by its id alone.
 
         Args:
             query: The query as bound.
 
         Raises:
-            UnsupportedCql: Two of its steps would be of one family.
+            UnsupportedCql: Two of its steps would belong to one family.
         """
         seen = set()
         for step in steps(query):
@@ -128,7 +128,7 @@ class NamedTree:
         return [this.stream.id for this in self.scope.written]
 
     def _order(self, named: Named) -> tuple[tuple[Item, ...], list[Again]]:
-        """Return positions in FROM in the order of joining, and the streams whose pairs do not rest."""
+        """Return positions in FROM in the order of joining, and the streams whose pairs are not stored."""
         if isinstance(named, Token):
             return (self._position(named),), []
         first, *others = named

@@ -1,4 +1,4 @@
-"""The join that a query asks for: SQL's outer join, judged by its WHERE.
+"""The join that a query requests: SQL's outer join, classified by its WHERE.
 
 SQL fills rows without a partner with NULLs, and then applies WHERE. The results of an outer join are of up to
 three kinds, and each condition in WHERE is examined for each kind:
@@ -7,9 +7,9 @@ three kinds, and each condition in WHERE is examined for each kind:
     rows of a without a partner  the condition with every column of b NULL
     rows of b without a partner  the condition with every column of a NULL
 
-A kind of which no row can pass is left out: a LEFT JOIN without rows of a alone is a JOIN, and one without
-pairs is an anti join. The rest has to be a join that the engine has. A condition that separates pairs from
-rows without a partner in any other way is refused.
+A kind of which no row can pass is dropped: a LEFT JOIN without unmatched rows of a is a JOIN, and a LEFT JOIN
+without pairs is an anti join. The engine must support the join that is left. A condition that separates pairs
+from rows without a partner in any other way is refused.
 
     A LEFT JOIN B ON ...  WHERE a.v > 3             outer, filter of a
     A LEFT JOIN B ON ...  WHERE b.v > 3             inner, filter of b
@@ -47,7 +47,7 @@ class JoinMeaning:
     Attributes:
         kind: Its kind.
         preserved: Sides whose rows are judged for absence.
-        on: Conjuncts that say what a match is; all of them, for an inner join.
+        on: Conjuncts that define a match; all conjuncts, for an inner join.
         where: Conjuncts on the preserved side alone.
         null_side: Side of which no result has a row, though the query may name it.
     """
@@ -73,7 +73,7 @@ def join_meaning(statement: Statement, scope: Scope) -> JoinMeaning:
     """Return the join that a statement asks for.
 
     Raises:
-        UnsupportedCql: A condition in the WHERE of an outer join is not one that a join could have.
+        UnsupportedCql: A condition in the WHERE of an outer join cannot be part of a join.
         InvalidInput: A condition has an unknown name or a wrong type.
     """
     on, where = pieces(statement.on, scope), pieces(statement.where, scope)
@@ -148,7 +148,7 @@ class _Outer:
         return canonical([compile_condition(condition, self.scope)]).sql == ALWAYS
 
     def _pairs_possible(self) -> bool:
-        """Return whether a pair may pass: its keys and event times are not NULL, and it passes ON."""
+        """Return whether a pair may pass WHERE: its keys and event times are not NULL, and it passes ON."""
         known = [self._not_null(side.side, side.stream.event_time) for side in self.scope.written]
         for name in self.statement.using:
             for side in self.scope.written:

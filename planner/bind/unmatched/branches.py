@@ -1,4 +1,4 @@
-"""Branches of a CASE that certain rows choose, all of them the same one.
+"""CASE expressions in which all rows of a kind choose the same branch.
 
 CASE WHEN b.k IS NULL THEN 1 ELSE 0 END = 1      pairs, whose keys are not NULL      0 = 1
                                                  rows of a without a partner         1 = 1
@@ -10,18 +10,18 @@ from collections.abc import Callable
 
 from sqlglot import exp
 
-#: Tells of a condition whether it is true for all rows, for none (then it may be NULL), or neither (None).
+#: Tells whether a condition is true for all rows, for none (then it may be NULL), or neither (None).
 Decided = Callable[[exp.Expr], bool | None]
 
 
 def with_chosen_branches(node: exp.Expr, decided: Decided) -> exp.Expr:
-    """Return a condition in which the only branch of a CASE that rows choose stands in its place.
+    """Return a condition in which a CASE is replaced by its branch, if all rows choose the same one.
 
     The type of a CASE is that of all its branches together. So inside an expression their values must be
     literals of one type.
 
     Args:
-        node: The condition; it stays as it is.
+        node: The condition; it is not modified.
         decided: Judges the conditions of branches.
     """
     whole = exp.Paren(this=node.copy())
@@ -37,7 +37,7 @@ def with_chosen_branches(node: exp.Expr, decided: Decided) -> exp.Expr:
 
 
 def _literal_type(node: exp.Expr) -> object:
-    """Return what literals of one type have in common; of another expression what none else has."""
+    """Return a value that is equal for literals of one type, and unique for any other expression."""
     match node:
         case exp.Null():
             return "null"
