@@ -8,7 +8,7 @@ division, ``TRY(...)`` around operators that can overflow. Failure is contained 
 The text is canonical, so that equal filters of different queries are one filter: constants are on the right
 of a comparison, AND, OR and IN are sorted, literals are normalised.
 
-Each kind of node has its module: ``literals``, ``arithmetic``, ``comparisons``, ``choices``,
+Each kind of node has its module: ``literals``, ``arithmetic``, ``comparisons``, ``conditionals``,
 ``calls`` and ``syntax_forms``.
 """
 

@@ -349,7 +349,7 @@ class PlanningSettings(SettingGroup):
         cost_model: Model whose CPU cost decides where a strategy weighs costs.
         c_sys: System overhead C_sys of the paper's model, comparisons per row and slice.
         probe: How slices are searched: ``auto``, ``merge``, ``loops`` or ``hash(N)``.
-        invalidation: Rings that lose their expired rows when a row comes; None: the one that it probes.
+        invalidation: Rings that lose their expired rows when a row arrives; None: the one that it probes.
         oblivious_memory: Where the rows of joins without windows wait; ``auto`` leaves it to the planner.
         oblivious_memory_mb: Limit by which the planner chooses, MB for each family of such joins; None for no
             limit.

@@ -141,7 +141,7 @@ class ProbeDocument(BaseModel):
 
     probe: str = Field(description="`auto`, `merge`, `loops` or `hash(N)`.")
     invalidation: Invalidation | None = Field(
-        default=None, description="Rings that lose their expired rows when a row comes; `probe` by default."
+        default=None, description="Rings that lose their expired rows when a row arrives; `probe` by default."
     )
 
 
@@ -256,7 +256,7 @@ class MigrationDocument(BaseModel):
     )
     invalidation: Invalidation | None = Field(
         default=None,
-        description="With `probe`: rings that lose their expired rows when a row comes; `probe` by default.",
+        description="With `probe`: rings that lose their expired rows when a row arrives; `probe` by default.",
     )
     family_probes: dict[str, ProbeDocument | None] = Field(
         default_factory=dict,

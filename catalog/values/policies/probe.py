@@ -21,7 +21,7 @@ class Probe:
     Attributes:
         method: How partners are found.
         cells: Rings per side and bucket; 1 unless the method is ``hash``.
-        invalidation: Rings that lose their expired rows when a row comes: the one that it probes, also the
+        invalidation: Rings that lose their expired rows when a row arrives: the one that it probes, also the
             one that it enters, all of the side that it probes, or all of both sides. Unused by ``merge``.
     """
 
