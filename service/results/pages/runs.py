@@ -300,7 +300,7 @@ class RunMaker:
             return run
 
     def _batches_of_run(self, query: Query, spans: Sequence[Span], ahead: int) -> list[tuple[int, int]]:
-        """Return (batch, results) for a run's batches: those of spans, and later ones up to ``ahead`` rows."""
+        """Return (batch, results) for a run's batches: those of spans, and more up to ``ahead`` rows."""
         found: list[tuple[int, int]] = []
         total = 0
         for batch, _, rows in self._spans.batches_of((query.id,), spans[0].batch):
