@@ -63,7 +63,7 @@ class WorkloadQuery:
         name: Query name.
         cql: Its text.
         backfill: Whether held rows take part.
-        path: Where it stands in the document.
+        path: Its place in the document.
         line: Line of the file.
     """
 
@@ -83,7 +83,7 @@ class ScriptStep:
         action: What changes.
         name: Query that changes; empty for a migration.
         query: The query that is added, or a query with its new text; None for other actions.
-        path: Where it stands in the document.
+        path: Its place in the document.
         migration: The migration; None for a change of a query.
     """
 

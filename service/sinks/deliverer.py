@@ -275,7 +275,7 @@ class Deliverer:
         return True
 
     def _look_again_after(self, former: int) -> None:
-        """Wake up once a sink is done for which another sink of its series waits."""
+        """Wake up when a former sink is done, since another sink of its series waits for it."""
         with self._lock:
             if former in self._busy:
                 self._passed_over.add(former)

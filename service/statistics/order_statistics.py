@@ -55,11 +55,11 @@ class OrderStatistics:
             without rows.
         memory: Where rows of the side wait.
         predicted_latency_s: Seconds that a row is expected to wait for rows that may come before it in the
-            order, by the scrambling factor and the rows of the last batches. 0 where rows are joined as they
-            come, None while no rows come.
+            order, by the scrambling factor and the rows of the last batches. 0 if rows are joined as they
+            arrive, None while no rows arrive.
         latency_s: Mean seconds that the rows joined in the last batches have waited, as measured: the sum of
             the rows that wait at the end of each batch, divided by the rows joined, times the mean length of
-            a batch. 0 where rows are joined as they come, None while none are joined.
+            a batch. 0 if rows are joined as they arrive, None while none are joined.
         waiting_rows: Rows in memory after the last batch that wait outside the slices.
         parked_rows: Rows after the last batch that wait on disk because their stream leads.
         parked_segments: Closed segments that these rows are in.

@@ -198,7 +198,7 @@ def _horizons(store: Store) -> dict[int, int]:
 
 
 def _complete_within_us(query: Query, watermarks: Watermarks, horizons: Mapping[int, int]) -> int | None:
-    """Return the distance back to which a query's windows are whole, µs; None if they are entirely whole."""
+    """Return the distance back within which a query's windows lack no rows, µs; None if they lack none."""
     within = []
     for mine, other in ((query.a, query.b), (query.b, query.a)):
         horizon, opposite = horizons.get(mine.stream_id), watermarks.get(other.stream_id)

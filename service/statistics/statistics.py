@@ -151,7 +151,7 @@ class FamilyStatistics:
             if no query judges rows of a or counts rows.
         absent_b: The same for b.
         matched_a: Rows of a that got their first match in the last batches, once for each set of conditions
-            that queries have; None where no query judges rows of a.
+            that queries have; None if no query judges rows of a.
         matched_b: The same for b.
         marks_a: Marks held after the last batch, each a row's distance to its nearest matches; None as for
             `matched_a`.

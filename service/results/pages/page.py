@@ -69,7 +69,7 @@ class ResultPage:
         spans: Spans of the rows, in order; their ``rows`` add up to the table's.
         next_cursor: Cursor after the last row; None before the first result.
         has_more: Whether further results exist already.
-        dropped: Results before the first one of all that is kept; only where a reader starts there.
+        dropped: Number of results dropped before the first kept one; 0 if the page follows a cursor.
         kept_since_us: Wall clock since which results are kept, if some were dropped, µs UTC.
     """
 
@@ -96,7 +96,7 @@ class ResultExport:
         schema: Schema of the tables.
         rows: Number of results.
         next_cursor: Cursor after the last result; None before the first result of all.
-        dropped: Results before the first one of all that is kept; only where a reader starts there.
+        dropped: Number of results dropped before the first kept one; 0 if the page follows a cursor.
         tables: The results in order, read lazily.
     """
 
