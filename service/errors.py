@@ -2,20 +2,20 @@
 
 InvalidInput
 * BackupRefused         a backup cannot be made of, or restored to, what was named
-* ChangedTwice          two changes of a list are of one query
+* ChangedTwice          two changes of a list are for one query
 * DataDirUnusable       the data directory cannot be made or written
 * EventRejected         an event does not fit its stream's schema
 * InvalidChanges        several changes of a list cannot be made, so none was
 * InvalidCursor         a cursor was not given out by this service for this query
 * InvalidGenerator      a generator's settings do not fit its stream
 * InvalidKey            a key with this name, these scopes or this limit cannot be made
-* InvalidMigration      a migration says nothing, or several things that exclude each other
+* InvalidMigration      a migration asks for nothing, or for several things that exclude each other
 * InvalidName           a name of a stream or query does not fit the pattern
 * InvalidSetting        a ``SLUICE_`` variable or option has an invalid value
 * InvalidSink           a sink is invalid
-* InvalidStatistics     a file of statistics says something invalid
+* InvalidStatistics     a file of statistics contains something invalid
 * InvalidStream         the parts of a stream's document do not fit together
-* InvalidWorkload       a workload file says something invalid
+* InvalidWorkload       a workload file contains something invalid
 * InvalidYaml           a file cannot be read as YAML
 * FileRefused           a file is bad, and its stream has on_error: stop
 * MoveRefused           a data directory cannot be moved as it stands, or not to the place that was named
@@ -27,12 +27,12 @@ InvalidInput
 * RequestRefused        the service refused a request; the text is the service's own
 * SourceNotAllowed      a source's path is outside the directories that sources may read
 * SourceNotFound        a source's path does not exist
-* TokensUnsupported     an issuer is named, and what verifies its tokens is not installed
-* UnknownPlanVersion    a migration is to lead back to a plan version that the history does not have
+* TokensUnsupported     an issuer is named, and the library that verifies its tokens is not installed
+* UnknownPlanVersion    a migration asks for the roll-back to a plan version that is not in the history
 * UnknownQuery          a request names a query that does not run
 * UnreadableInput       a file or text given to a command cannot be read
 * UnusableFile          a file is corrupt or of another schema
-* WorkloadMissing       an option counts for a workload file, and none is given
+* WorkloadMissing       an option needs a workload file, and none is given
 NotFound
 * ResultsExpired        results that follow the cursor are not kept any more
 Conflict
@@ -41,15 +41,15 @@ Conflict
 * CatalogInUse          another engine holds the lease of the catalog
 * DataDirInUse          another engine holds the data directory
 * NotRepairable         a data directory cannot be repaired
-* NothingToSkip         no batch has failed so often that it may be voided
+* NothingToSkip         no batch has failed often enough to be voided
 * SinkInUse             another query writes to the same place
 Overloaded
 * IngestFull            no more events are taken until a batch has read some, or the disk has space
 Unavailable
-* BackupDamaged         a file of a backup is not what was written
+* BackupDamaged         a file of a backup is missing or was changed
 * CatalogMissing        the catalog is missing, but files that it described exist
 * CheckpointAhead       the checkpoint has batches that the catalog does not have
-* CheckpointDamaged     an entry of Spark's logs is not whole
+* CheckpointDamaged     an entry of Spark's logs is incomplete, or Spark's state cannot be read
 * CheckpointLost        batches of the catalog are not in the checkpoint, and it cannot repeat them
 * ClassArchiveNotMade   the JVM could not make an archive of its classes
 * CorruptInput          a listed file turned out to be unreadable
@@ -59,7 +59,7 @@ Unavailable
 * DemoFailed            the engine under the demo did not start, or stopped
 * EngineFailed          the Spark job has ended with an error
 * EventLogDown          the event log cannot be written or read
-* InputChanged          a file is not what was listed
+* InputChanged          a file was changed after it was listed
 * IssuerDown            the keys of an issuer of tokens cannot be read
 * JavaMissing           no Java of the needed version was found
 * KafkaDown             the brokers of a topic do not answer, or refuse us
@@ -68,13 +68,13 @@ Unavailable
 * OtherLife             catalog, data directory and checkpoint do not belong together
 * SecretMissing         the environment variable of a secret is not set, or its file cannot be read
 * ServiceFailed         the service could not be reached, or failed
-* WorkerDiffers         a worker has another Python, other packages or another time, or did not come
-* StorageDiffers        workers keep files in another place than the engine
-* SinkFailed            a sink did not take what it was given
+* WorkerDiffers         a worker has another Python, other packages or another time, or no worker answers
+* StorageDiffers        workers and the engine do not see the same files
+* SinkFailed            a sink did not accept a delivery
 InternalError
-* BrokenPayload         a bucket was not given each packet of a payload once
-* CorruptResults        result files do not hold what their batch's manifest says
-* MoveFailed            a move wrote something else than it read
+* BrokenPayload         a bucket did not receive each packet of a payload exactly once
+* CorruptResults        result files differ from their batch's manifest
+* MoveFailed            a move wrote something other than it read
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ from catalog.errors import (
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 #: Limits that refuse posted events.
 IngestLimit = Literal["rows", "bytes", "disk"]
-#: Errors of files, where others of the system are those of a connection, such as to the JVM.
+#: System errors about files; other system errors are about connections, such as to the JVM.
 _OF_THE_DISK: Final = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EMFILE, errno.EACCES)
 _CORRUPT: Final = re.compile(r"\[corrupt input stream=(\d+) position=(\d+)\]")
 
@@ -110,7 +110,7 @@ class BackupRefused(InvalidInput):
 
 
 class ChangedTwice(InvalidInput):
-    """Two changes of a list are of one query."""
+    """Two changes of a list are for one query."""
 
     code = "changed-twice"
 
@@ -127,7 +127,7 @@ class EventRejected(InvalidInput):
     Attributes:
         index: 0-based index of the event in its request.
         field: Field that does not fit, or None if the event as a whole does not.
-        expected: What was expected there.
+        expected: Description of the expected value.
     """
 
     code = "event-rejected"
@@ -143,7 +143,7 @@ class EventRejected(InvalidInput):
 
 
 class FileRefused(InvalidInput):
-    """A file is bad, and its stream says to stop: the batch with the file is not committed."""
+    """A file is bad, and its stream has ``on_error: stop``: the batch with the file is not committed."""
 
     code = "file-refused"
 
@@ -162,7 +162,7 @@ class InvalidChanges(InvalidInput):
     """Several changes of a list cannot be made, so none was.
 
     Attributes:
-        errors: What is wrong with each of them, with the path of its place in the list.
+        errors: Error of each of these changes, with the path of its place in the list.
     """
 
     code = "invalid-changes"
@@ -213,7 +213,7 @@ class InvalidSink(InvalidInput):
 
 
 class InvalidStatistics(InvalidInput):
-    """A file of statistics says something invalid."""
+    """A file of statistics contains something invalid."""
 
     code = "invalid-statistics"
 
@@ -225,7 +225,7 @@ class InvalidStream(InvalidInput):
 
 
 class InvalidWorkload(InvalidInput):
-    """A workload file says something invalid."""
+    """A workload file contains something invalid."""
 
     code = "invalid-workload"
 
@@ -262,7 +262,7 @@ class NotAnHttpStream(InvalidInput):
 
 
 class NoResultPunctuations(InvalidInput):
-    """Result punctuations were asked for of a query that has none, or that does not run."""
+    """Result punctuations were requested of a query that has none, or that does not run."""
 
     code = "no-result-punctuations"
 
@@ -298,7 +298,7 @@ class SourceNotFound(InvalidInput):
 
 
 class UnknownPlanVersion(InvalidInput):
-    """A migration is to lead back to a plan version that the history does not have."""
+    """A migration asks for the roll-back to a plan version that is not in the history."""
 
     code = "unknown-plan-version"
 
@@ -322,7 +322,7 @@ class UnusableFile(InvalidInput):
 
 
 class WorkloadMissing(InvalidInput):
-    """An option counts for a workload file, and none is given."""
+    """An option needs a workload file, and none is given."""
 
     code = "workload-missing"
 
@@ -362,7 +362,7 @@ class BucketsFixed(Conflict):
 
 
 class NothingToSkip(Conflict):
-    """No batch has failed so often that it may be voided."""
+    """No batch has failed often enough to be voided."""
 
     code = "nothing-to-skip"
 
@@ -395,8 +395,8 @@ class IngestFull(Overloaded):
     """No more events are taken until a batch has read some, or the disk has space.
 
     Attributes:
-        limit: Which limit was reached: ``rows``, ``bytes`` or ``disk``.
-        retry_after_s: Seconds after which it is worth another try.
+        limit: The limit that was reached: ``rows``, ``bytes`` or ``disk``.
+        retry_after_s: Seconds after which a retry is worthwhile.
     """
 
     code = "ingest-full"
@@ -446,7 +446,7 @@ class CheckpointAhead(OtherLife):
 
 
 class CheckpointDamaged(OtherLife):
-    """An entry of Spark's logs is not whole."""
+    """An entry of Spark's logs is incomplete, or Spark's state cannot be read."""
 
     code = "checkpoint-damaged"
 
@@ -512,7 +512,7 @@ class DiskFailed(Unavailable):
 
 
 def disk_failed(error: OSError) -> DiskFailed | None:
-    """Return an error of the system as ours; None if it is not about a disk.
+    """Convert a system error to `DiskFailed`; None if it is not about a disk.
 
     >>> disk_failed(OSError(errno.ENOSPC, "No space left on device", "/data/x")).primary
     'no space left on device: "/data/x"'
@@ -561,7 +561,7 @@ class KafkaDown(Unavailable):
     """The brokers of a topic do not answer, or refuse us.
 
     Attributes:
-        stream_id: Stream whose topic it is; None where it is that of a sink.
+        stream_id: Stream that the topic belongs to; None if it belongs to a sink.
     """
 
     code = "kafka-down"
@@ -572,7 +572,7 @@ class KafkaDown(Unavailable):
 
 
 class MessageRejected(Unavailable):
-    """A message is not an event of its stream, which does not keep such messages apart."""
+    """A message is not an event of its stream, and the stream does not set such messages aside."""
 
     code = "message-rejected"
 
@@ -596,13 +596,13 @@ class ServiceFailed(Unavailable):
 
 
 class WorkerDiffers(Unavailable):
-    """A worker differs from the engine, or none came."""
+    """A worker differs from the engine, or no worker answers."""
 
     code = "worker-differs"
 
 
 class StorageDiffers(Unavailable):
-    """Workers keep files in another place than the engine."""
+    """Workers and the engine do not see the same files."""
 
     code = "storage-differs"
 
@@ -616,25 +616,25 @@ class StorageDiffers(Unavailable):
 
 
 class SinkFailed(Unavailable):
-    """A sink did not take what it was given."""
+    """A sink did not accept a delivery."""
 
     code = "sink-failed"
 
 
 class BrokenPayload(InternalError):
-    """A bucket was not given each packet of a payload once."""
+    """A bucket did not receive each packet of a payload exactly once."""
 
     code = "broken-payload"
 
 
 class CorruptResults(InternalError):
-    """Result files do not hold what their batch's manifest says."""
+    """Result files differ from their batch's manifest."""
 
     code = "corrupt-results"
 
 
 class MoveFailed(InternalError):
-    """A move wrote something else than it read; the source is unchanged."""
+    """A move wrote something other than it read; the source is unchanged."""
 
     code = "move-failed"
 

@@ -3,7 +3,8 @@
     attempt ── done ──────> works
        └────── an error ──> log, counter, /health/ready says so ── 1, 2, 4 ... 60 s ──> next attempt
 
-The log has the traceback of an error once; while further attempts fail with the same one, a line each.
+The log has the traceback of an error once; further attempts that fail with the same error write one line
+each.
 
 Expected errors, such as an unreachable catalog, are handled where they occur. A failure of one part of a
 thread must not stop its other parts, so each part has its own name here.
@@ -68,7 +69,7 @@ class Faults:
     _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
 
     def attempt(self, part: str, work: Callable[[], _Result], *, of: str = "") -> _Result | None:
-        """Do work, unless its delay after a failure is not over.
+        """Do work, unless the delay after its last failure is not over.
 
         Args:
             part: Name of the part.
@@ -111,7 +112,7 @@ class Faults:
             log.info("background work recovered", extra=fields(part=part, of=of))
 
     def keep(self, part: str, of: Collection[str]) -> None:
-        """Forget faults of a part for all objects but those given, since the others are gone."""
+        """Forget faults of a part for all objects except the given ones, since the others are gone."""
         with self._lock:
             self._now = {key: f for key, f in self._now.items() if f.part != part or f.of in of}
 
@@ -126,6 +127,6 @@ class Faults:
             return tuple(self._now.values())
 
     def counts(self) -> Mapping[str, int]:
-        """Return how often each part has failed."""
+        """Return the number of failures of each part."""
         with self._lock:
             return dict.fromkeys(PARTS, 0) | dict(self._counts)

@@ -1,8 +1,8 @@
-"""Keys: ``sluice_<id>_<secret>``, of which the catalog has the id and a hash of the secret.
+"""API keys ``sluice_<id>_<secret>``; the catalog stores the id and a hash of the secret.
 
 The hash is made with Argon2id (RFC 9106), which takes about 50 ms, so that a stolen catalog does not give the
-keys away. A verified key is recognised by its SHA-256 from then on, which is kept in memory only. Once a
-second the catalog is queried for whether the key is still valid.
+keys away. A verified key is recognised by its SHA-256 from then on; that hash is kept in memory only. Once a
+second the catalog is asked whether the key is still valid.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from catalog.store.access.api_keys import ApiKey, ApiKeyRepository
 from service.access.principal import DEFAULT_RATE_PER_S, SCOPES, Principal
 from service.errors import InvalidKey
 
-#: Opens every key, so that it is recognized where it does not belong, such as in a repository.
+#: Prefix of every key, so that a leaked key is recognized, such as in a repository.
 PREFIX = "sluice_"
 _HASHER = PasswordHasher()
-#: How long the catalog's word on a key is good.
+#: Seconds for which a key that the catalog confirmed counts as valid.
 FRESH_S = 1.0
 #: Keys that are remembered as verified.
 _REMEMBERED = 1000
@@ -42,14 +42,14 @@ def create_key(
     """Make a key and return it; it cannot be shown again.
 
     Args:
-        keys: Where it is stored.
+        keys: Repository that stores the key.
         name: Name of its holder.
-        scopes: What it allows, at least one.
+        scopes: Scopes that the key grants, at least one.
         rate_per_s: Requests that it may send per second.
 
     Raises:
         InvalidKey: Name, scopes or limit are invalid.
-        KeyExists: A key of that name is good.
+        KeyExists: A valid key of that name exists.
     """
     if not _NAME.fullmatch(name):
         raise InvalidKey(
@@ -70,7 +70,7 @@ def create_key(
 
 
 def _is_of(secret: str, stored: str) -> bool:
-    """Return whether a secret has this hash, in a time that does not depend on where they differ."""
+    """Return whether a secret matches a stored hash; the comparison takes constant time."""
     if stored.startswith("scrypt$"):
         return _is_of_scrypt(secret, stored)
     try:
@@ -93,7 +93,7 @@ class _Verified:
     """A key that was verified.
 
     Attributes:
-        key: As the catalog had it.
+        key: The catalog's record of the key.
         until_s: Time of the next query to the catalog, monotonic clock.
     """
 
@@ -122,12 +122,12 @@ class KeyVerifier:
         return _holder(found.key) if found is not None and self._clock_s() < found.until_s else None
 
     def remembers(self, text: str) -> bool:
-        """Return whether a key was good when it was last verified."""
+        """Return whether a key was valid when it was last verified."""
         with self._lock:
             return _digest(text) in self._verified
 
     def verify(self, text: str) -> Principal | None:
-        """Return the holder of a key, None if it is not good; takes 50 ms for a new one."""
+        """Return the holder of a key, None if the key is not valid; takes 50 ms for a new key."""
         match, digest = _TEXT.fullmatch(text), _digest(text)
         key = self._keys.find(match[1]) if match is not None else None
         if match is None or key is None or key.revoked_at_us is not None:

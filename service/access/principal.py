@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-#: Parts of the API: to look, to append events, to change streams, queries and plans, to control the engine.
+#: Parts of the API: reading, appending events, changing streams, queries and plans, controlling the engine.
 Scope = Literal["read", "ingest", "write", "admin"]
 SCOPES: tuple[Scope, ...] = get_args(Scope)
 
@@ -19,7 +19,7 @@ class Principal:
 
     Attributes:
         name: Its name in history and audit log; None if nothing proved one.
-        scopes: What it may do.
+        scopes: Parts of the API that it may use.
         rate_per_s: Requests that it may send per second; None without limit.
     """
 
@@ -28,5 +28,5 @@ class Principal:
     rate_per_s: int | None = DEFAULT_RATE_PER_S
 
 
-#: Whoever is on this machine, where no key is asked for.
+#: Any client on this machine, if the service asks for no key.
 ANONYMOUS = Principal(None, frozenset(SCOPES), None)

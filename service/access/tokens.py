@@ -1,7 +1,7 @@
 """Tokens of an OpenID Connect issuer (JWT), verified by PyJWT with the issuer's published keys.
 
 The claim ``scope`` (or ``scp``) names what a token allows, as ``read`` or ``sluice:read``; ``sub`` is the
-client's name. Signatures are asymmetric ones alone: a token cannot be made by whoever reads these keys.
+client's name. Only asymmetric signatures are accepted, so nobody can make a token with the published keys.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ log = logging.getLogger(__name__)
 ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
 #: How long the issuer's document and keys may take.
 TIMEOUT_S = 5.0
-#: Clocks of issuer and service may differ by so much.
+#: Seconds by which the clocks of issuer and service may differ.
 _LEEWAY_S = 10
-#: A token that was verified is asked about again then, or when it expires if that is sooner.
+#: Seconds after which a verified token is verified again, or when it expires if that is sooner.
 _FRESH_S = 60.0
 _REMEMBERED = 1000
-#: What an issuer's answer fails with that is away, or is none.
+#: Errors of an issuer that cannot be reached or whose answer is not valid.
 _NO_ANSWER = (OSError, http.client.HTTPException, ValueError, KeyError, TypeError)
 
 
@@ -72,12 +72,12 @@ class TokenVerifier:
         return found[0] if found is not None and self._clock_s() < found[1] else None
 
     def remembers(self, text: str) -> bool:
-        """Return whether a token was good when it was last verified."""
+        """Return whether a token was valid when it was last verified."""
         with self._lock:
             return _digest(text) in self._verified
 
     def verify(self, text: str) -> Principal | None:
-        """Return the client of a token, None if the token is not good.
+        """Return the client of a token, None if the token is not valid.
 
         Raises:
             IssuerDown: The issuer's keys are needed and cannot be read.
@@ -119,7 +119,7 @@ class TokenVerifier:
         try:
             return keys.get_signing_key_from_jwt(text).key
         except _NO_ANSWER as error:
-            # PyJWT's own errors are others: of the token, or of an issuer that cannot be reached.
+            # PyJWT's own errors are different ones: of the token, or of an issuer that cannot be reached.
             raise IssuerDown(f'keys of issuer "{self._issuer}" cannot be read', detail=f"{error}.") from error
 
     def _keys_url(self) -> str:

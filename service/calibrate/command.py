@@ -1,4 +1,4 @@
-"""``sluice calibrate``: measure, fit, keep and print the constants of this machine."""
+"""``sluice calibrate``: measure, fit, store and print the constants of this machine."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from service.config.calibration import store_calibration
 from service.config.settings import StorageSettings
 from service.recovery.opening import open_catalog
 
-#: Random workloads beside the corners, and batches measured of each: about five minutes.
+#: Random workloads besides the corners, and batches measured of each: about five minutes.
 RANDOM_WORKLOADS, BATCHES = 28, 20
 #: For a first look, in well below a minute.
 QUICK_RANDOM_WORKLOADS, QUICK_BATCHES = 4, 4
 
 
 def calibrate_command(storage: StorageSettings, *, quick: bool, say: Callable[[str], None]) -> Calibration:
-    """Calibrate this machine, keep the constants in the data directory's catalog and print them.
+    """Calibrate this machine, store the constants in the data directory's catalog and print them.
 
     Args:
         storage: The data directory, or a catalog elsewhere.

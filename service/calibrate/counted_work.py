@@ -1,4 +1,4 @@
-"""The work of a run by its counters, to which the constants are fitted."""
+"""Work of a run, computed from its counters; the constants are fitted to it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def counted_work(workload: SyntheticWorkload, plan: Plan, measured: Measured) ->
     """Return the work of a run per second of event time.
 
     Args:
-        workload: What ran.
+        workload: The workload that ran.
         plan: The plan it ran under.
         measured: Its counters.
     """
@@ -57,7 +57,8 @@ def counted_work(workload: SyntheticWorkload, plan: Plan, measured: Measured) ->
                     segments=counts.segments / measured.batches / workload.buckets,
                     result_columns=columns,
                 )
-                # What the engine looks at is counted; the model expects what tuple by tuple would be.
+                # The engine counts matches batch by batch; the model expects the counts of a join tuple by
+                # tuple.
                 matches = load.matches_per_s / (1.0 + batch_overlap(load))
                 work += slice_work(replace(load, matches_per_s=matches))
     return work

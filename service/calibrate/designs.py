@@ -1,4 +1,4 @@
-"""Workloads to fit the constants to: corners where one kind of work prevails, and random ones in between."""
+"""Workloads to fit the constants to: corners dominated by one kind of work, and random ones in between."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from catalog.values.plan import Strategy
 from service.calibrate.workload import Selection, SyntheticWorkload, WindowQuery
 
-#: Keys of which hardly any two rows have the same.
+#: Number of distinct keys at which hardly any two rows have the same key.
 _NO_MATCHES = 10**12
 
 
@@ -75,7 +75,7 @@ def _corners() -> Iterator[Design]:
 
 
 def _random(rng: np.random.Generator, name: str, seed: int) -> SyntheticWorkload:
-    """Draw a workload: everything on a logarithmic scale, and as many matches as a batch can bear."""
+    """Draw a workload: sizes on a logarithmic scale, and no more matches than a batch can process."""
     batch_s = _log(rng, 0.2, 5.0)
     longest_s = batch_s * _log(rng, 4.0, 60.0)
     rate_a = _log(rng, 50.0, 8_000.0) / batch_s

@@ -1,7 +1,7 @@
 """The fit: constants that explain the CPU time of many runs by the work that they did.
 
-Non-negative least squares of relative errors: a run of 2 ms counts as much as one of 2 s, and no constant can
-be negative to make up for another. Reading and packing is timed apart from joining, and fitted apart.
+Non-negative least squares of relative errors: a run of 2 ms counts as much as one of 2 s, and no constant
+becomes negative to compensate for another. Reading and packing are timed and fitted separately from joining.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from planner.costs.calibrated import CONSTANTS, Work
 
 _Floats = np.ndarray[tuple[int], np.dtype[np.float64]]
 
-#: Constants of reading and packing; all others are of joining.
+#: Constants of reading and packing; all other constants belong to joining.
 PACK_CONSTANTS = frozenset(
     {"per_partition", "per_filtered_side", "per_filter_text", "per_packed_row", "per_filter"}
 )
-#: A run whose error is larger counts less: something else took the machine.
+#: A run with a larger relative error counts less: something else used the machine.
 _TRUSTED_ERROR = 0.25
 _ROUNDS = 5
 
@@ -60,7 +60,7 @@ def fit(runs: Sequence[MeasuredRun], *, now_us: int) -> Fit:
     """Fit the constants.
 
     Args:
-        runs: At least as many as there are constants, of differing work.
+        runs: Runs with differing work, at least as many as there are constants.
         now_us: Wall clock of the fit, µs UTC.
     """
     works = np.array([run.work.vector() for run in runs])

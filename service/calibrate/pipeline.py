@@ -1,7 +1,7 @@
 """Plans measured in this process, without Spark: CPU time and counters of the workers' own code.
 
-The share of Spark does not depend on the plan: planning a batch, the shuffle, the JVM's side of the state
-store. So it is left out, here as in the constants.
+Spark's share (planning a batch, the shuffle, the JVM's side of the state store) does not depend on the plan.
+So it is left out, here and in the constants.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from service.calibrate.workload import Batch, SyntheticWorkload
 from service.commit.bucket_report import BucketReport
 from service.job.in_process.in_process_job import ROWS_FILE_BYTES, InProcessJob
 
-#: Batches that a plan processes before the next one's turn: with others between, every one would start cold.
+#: Batches that a plan processes per turn: with another plan after each batch, every batch would start cold.
 _TURN = 4
 
 
@@ -82,19 +82,20 @@ def measure(
     batches: int,
     rows_file_bytes: int = ROWS_FILE_BYTES,
 ) -> dict[Strategy, Measured]:
-    """Run several plans over the same rows, a few batches each in turn, and take their CPU time.
+    """Run several plans over the same rows, a few batches each in turn, and measure their CPU time.
 
-    In turn, so that whatever else the machine does meets all of them alike, in another order each time, so
-    that none always finds the processor's caches and the heap as the same other one has left them.
+    Plans take turns so that other work on the machine slows all of them alike. The order changes with each
+    turn, so that no plan always finds the processor's caches and the heap as the same other plan has left
+    them.
 
     Args:
         workload: Streams and queries.
         plans: Plans by strategy.
         batches: Batches to measure once the windows are full; rounded up to whole turns.
-        rows_file_bytes: Bytes of rows from which on they come in files.
+        rows_file_bytes: Least bytes of rows that are passed in a file.
 
     Returns:
-        What each plan cost.
+        The measured cost of each plan.
     """
     with tempfile.TemporaryDirectory(prefix="sluice-calibrate-") as directory:
         jobs = {
@@ -122,9 +123,9 @@ def measure(
 
 
 def _undisturbed(turns_s: list[float]) -> float:
-    """Return the sum over all turns, each taken as the mean of the middle half of them.
+    """Return the number of turns times the mean of their middle half.
 
-    Full windows make turns alike; another process that takes the core's caches for a second does not.
+    With full windows all turns are alike, unless another process takes the core's caches for a second.
     """
     ordered = sorted(turns_s)
     cut = len(ordered) // 4
@@ -157,5 +158,5 @@ def _process(job: InProcessJob, batch: Batch, late_bound_us: int | None, into: M
 
 
 def _late_bound_us(workload: SyntheticWorkload, batch: int) -> int | None:
-    """Return the watermark at the start of a batch: no later than the newest row of the one before."""
+    """Return the watermark at the start of a batch: no later than the newest row of the batch before."""
     return None if batch == 0 else round((batch - 1) * workload.batch_s * 1_000_000)

@@ -13,15 +13,15 @@ from service.calibrate.fit import MeasuredRun
 from service.calibrate.pipeline import measure
 from service.calibrate.workload import SyntheticWorkload
 
-#: The same rows on every machine.
+#: Fixed, so that every machine gets the same rows.
 SEED = 20_060_912
 
 
 def calibration_runs(workloads: int, batches: int, *, say: Callable[[str], None]) -> list[MeasuredRun]:
-    """Run the designed workloads and return what they took.
+    """Run the designed workloads and return their measurements.
 
     Args:
-        workloads: Random workloads beside the corners.
+        workloads: Random workloads besides the corners.
         batches: Batches to measure of each.
         say: Prints a line per workload.
     """
@@ -72,7 +72,7 @@ def plans(workload: SyntheticWorkload, strategies: Sequence[Strategy]) -> dict[S
 
 
 def warm_up(workload: SyntheticWorkload) -> None:
-    """Run a workload once for nothing: imports and compiled code are not work of a batch."""
+    """Run a workload once and discard the times: imports and compilation are not work of a batch."""
     measure(workload, plans(workload, ["mem-opt"]), batches=1)
 
 

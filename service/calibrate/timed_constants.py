@@ -29,10 +29,10 @@ _LAYOUT = SideLayout({"k": "bigint"}, "ts", ("k",), ("bigint",), (), None)
 
 
 def with_timed_constants(calibration: Calibration) -> Calibration:
-    """Return a calibration with constants that are timed now.
+    """Time the constants of this module now and return a calibration with them.
 
     Args:
-        calibration: All other constants.
+        calibration: Calibration that keeps all its other constants.
     """
     random = np.random.default_rng(1)
     keys, times = random.integers(0, 1_000, _ROWS), np.arange(_ROWS)
@@ -61,7 +61,7 @@ def with_timed_constants(calibration: Calibration) -> Calibration:
     sort_s = _least_s(lambda: CellIndex.of(keys, times, _RINGS))
     arrays = [pa.array(each) for each in (np.sort(keys), times, times)]
     stored = Segment(pa.RecordBatch.from_arrays(arrays, names=[KEY, TS, POS]), 0, ())
-    # Every second key is closed, so that no two closings are one.
+    # Every second key is closed, so that no two closings merge into one.
     closings = constants(np.arange(0, 2 * _CLOSINGS, 2))
     search_s = _least_s(lambda: matching(stored, _LAYOUT, closings))
     return replace(

@@ -1,4 +1,4 @@
-"""Workloads whose statistics are known exactly, because they were made so.
+"""Synthetic workloads, generated so that their statistics are known exactly.
 
 Two streams A and B: Poisson arrivals, keys uniform over a domain, ``v`` and ``u`` uniform over [0, 1) and
 independent, so that ``A.v < 0.2`` passes a fifth of the rows; ``x0``, ``x1`` ... are columns to carry along.
@@ -62,7 +62,7 @@ class WindowQuery:
         w_b_s: Window on B, seconds.
         filter_a: Filter on A, or None.
         filter_b: Filter on B, or None.
-        columns: Columns ``x0``... that it selects of each side.
+        columns: Number of columns ``x0``... that it selects from each side.
     """
 
     w_a_s: float
@@ -96,15 +96,15 @@ class SyntheticWorkload:
     """Streams and queries with known statistics.
 
     Attributes:
-        name: What it is for.
+        name: Name that says what the workload is for.
         queries: Its queries.
         rate_a: Rows per second of A.
         rate_b: Rows per second of B.
         batch_s: Event time that a batch covers, seconds.
         keys: Distinct keys, equally frequent.
-        columns: Columns ``x0``... of each stream.
-        buckets: Buckets of the job.
-        seed: Of its rows.
+        columns: Number of columns ``x0``... of each stream.
+        buckets: Number of buckets of the job.
+        seed: Seed of its rows.
     """
 
     name: str
@@ -124,7 +124,7 @@ class SyntheticWorkload:
 
     @property
     def batches_to_fill(self) -> int:
-        """Batches after which every window has been full for a while."""
+        """Number of batches after which every window has been full for a while."""
         return int(1.05 * self.longest_window_s / self.batch_s) + 3
 
     @cached_property
@@ -170,10 +170,10 @@ class SyntheticWorkload:
         )
 
     def batches(self, directory: Path, *, at_once: int) -> Iterator[tuple[Batch, ...]]:
-        """Write batches without end, some at once; their files go when the next ones are asked for.
+        """Write batches without end, some at a time; their files are removed at the request for the next.
 
         Args:
-            directory: Where to write the files.
+            directory: Directory for the files.
             at_once: Batches to yield together.
         """
         rng = np.random.default_rng(self.seed)

@@ -3,12 +3,12 @@
     manifest ── rows of A take 110 MB, the cap is 100 MB ──┬─ evict: control record "horizon of A is t"
                                                            └─ stop: its longest queries are paused
 
-A horizon is the event time below which the rows lie that make up the excess and another tenth of the cap, so
-that not every batch causes one. It is never above the watermark of its stream: no row that is still to come
-and is not late is older.
+A horizon is an event time; the rows below it make up the excess and another tenth of the cap, so that not
+every batch causes a new horizon. It is never above the watermark of its stream, so every later row below it
+is late.
 
-Nothing is judged twice: a horizon in the log must be in force before the next one, and so must the plan
-without the paused queries.
+No excess is acted upon twice: a logged horizon must be in force before the next one is set, and the plan
+without the paused queries before the next pause.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ _FREE = 0.1
 
 @dataclass(slots=True)
 class StateCaps:
-    """Holds streams to their caps while a service runs; called from the watcher's loop.
+    """Enforces the caps of streams while a service runs; called from the watcher's loop.
 
     Attributes:
         store: Catalog.
-        versions: Takes plan versions without paused queries.
+        versions: Accepts plan versions without the paused queries.
     """
 
     store: Store
@@ -47,7 +47,7 @@ class StateCaps:
     _judged: int = -1
 
     def run_once(self, _now_us: int) -> None:
-        """Judge the last batch, if that has not been done.
+        """Compare the state after the last batch with the caps, once per batch.
 
         Raises:
             SluiceError: The catalog cannot be used.
@@ -82,7 +82,7 @@ class StateCaps:
             log.warning("rows evicted at the cap of their stream", extra=facts)
 
     def _stop(self, stream: Stream, manifest: BatchManifest) -> None:
-        """Pause the queries that hold the rows of a stream for longest."""
+        """Pause the queries with the longest window on a stream."""
         plan = self.store.control_log.latest_plan()
         if plan is None or plan.version != manifest.plan_version:
             return
@@ -112,8 +112,8 @@ def horizon_for(held: Iterable[HeldTimes], excess: float) -> int:
     >>> horizon_for([HeldTimes(1, 100, (0, 10, 20)), HeldTimes(1, 100, (10, 20, 30))], 60)
     21
     """
-    # Each interval between two cuts has an equal part of the bucket's rows. Rows at its end go, too, so that
-    # a horizon moves on where many rows have the same event time.
+    # Each interval between two cuts has an equal part of the bucket's rows. Rows at its end are evicted, too,
+    # so that a horizon advances even if many rows have the same event time.
     ends = sorted(
         (cut + 1, each.bytes / (len(each.times_us) - 1)) for each in held for cut in each.times_us[1:]
     )

@@ -1,9 +1,9 @@
-"""The report of a bucket: what it did in one batch, as the engine commits it.
+"""Report of a bucket on its work in one batch; the engine commits it.
 
     CHAIN ── BucketReport ── encode ──> socket ──> decode ── the engine adds up the buckets' reports
 
-The counters are those of the manifest (``catalog.values.counters``), each bucket's share of them. A
-report contains only the routes for which the engine asks (``commit.reports``): it knows most of them already.
+Counters are the bucket's share of the manifest's counters (``catalog.values.counters``). A report contains
+only the routes for which the engine asks (``commit.reports``): the engine knows most routes already.
 """
 
 from __future__ import annotations
@@ -51,18 +51,18 @@ class BucketReport:
         streams: Counters of all streams. Every bucket sees all headers, so rows and watermarks are the same
             in all of them; late rows are counted in one bucket each.
         slices: Counters of the bucket's slices.
-        filters: Rows counted per filter; each partition of the input tells one bucket.
+        filters: Rows counted per filter; each input partition reports to one bucket.
         keys: Keys of new rows; a key is counted in one bucket.
         absence: Counters of the families that judge rows for absence.
         unmatched: Counters of outer joins.
-        cpu: CPU time of packing what came, and of the chain.
+        cpu: CPU time of packing the bucket's input, and of the chain.
         query_rows: Pairs by query id, in no order; queries may come more than once.
         punctuations: Counters of the family sides whose stream has a contract.
         received: Counts of received punctuations; each input partition reports to one bucket.
         exchanged: Pairs that the bucket sends to all buckets.
         groups: Counters of the families whose results are groups.
-        probes: Counters of the family sides whose rows lie in rings.
-        held: Event times of the rows that it holds of streams with a cap.
+        probes: Counters of the family sides whose rows are kept in rings.
+        held: Event times of the held rows of streams with a cap.
         memory: Counters of the family sides whose rows wait outside the slices.
         routes: Routes that occur and that the engine asked for, an encoded ``RouteTable`` for each family.
     """
@@ -97,12 +97,12 @@ _decoder = msgspec.msgpack.Decoder(BucketReport)
 
 
 def telling(report: BucketReport, tables: Iterable[RouteTable], wanted: Int64s) -> BucketReport:
-    """Return a report with the routes that are wanted.
+    """Return a report with the routes that the engine asked for.
 
     Args:
         report: The report.
         tables: Routes that occur.
-        wanted: int64[n], numbers of routes.
+        wanted: int64[n], numbers of the routes that the engine asked for.
     """
     taken = (table.take(np.isin(table.numbers, wanted)) for table in tables)
     return replace(report, routes=tuple(table.encode() for table in taken if len(table)))
@@ -117,6 +117,6 @@ def decode_report(data: bytes) -> BucketReport:
     """Return the report that ``encode_report`` was given.
 
     Raises:
-        msgspec.ValidationError: The bytes are not such a report.
+        msgspec.ValidationError: The bytes are not an encoded report.
     """
     return _decoder.decode(data)

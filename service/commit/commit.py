@@ -61,7 +61,7 @@ class BatchCommitter:
         late_dir: Folder of late rows.
         epoch: Fencing epoch of the engine.
         engine_lock: Path of the lock file, for failpoints.
-        log: Spark's logs, which say where the input of a batch begins and ends.
+        log: Spark's logs, which contain the offsets at which the input of a batch begins and ends.
     """
 
     store: Store
@@ -76,13 +76,13 @@ class BatchCommitter:
         """Commit one batch.
 
         Args:
-            reports: What ``service.job.chain_processor`` says of each bucket.
+            reports: Report of each bucket, from ``service.job.chain_processor``.
 
         Raises:
             FencedOut: Another engine has taken over.
             BatchDiffers: The batch was committed before with other input or other row counts.
             InvariantBroken: Buckets disagree, or Spark's log does not have the batch.
-            StorageDiffers: A file that a report names is not where the engine looks.
+            StorageDiffers: The engine does not find a file that a report names.
         """
         manifest = self._manifest(reports)
         occurring = (RouteTable.decode(data) for report in reports for data in report.routes)
@@ -92,18 +92,18 @@ class BatchCommitter:
         etags = {path: etag for report in reports for path, etag in report.etags.items()}
         check_seen(self.results_dir, manifest.files, etags)
         check_seen(self.late_dir, manifest.late_files, etags)
-        # Segments, results, and what Spark wrote for this batch and about the one before.
+        # Segments, results, and Spark's files: state of this batch and log entries of the one before.
         sync_file_systems((self.log.checkpoint, self.results_dir, self.late_dir))
         if self.store.batches.commit(manifest, routes):
             self._routes.committed(manifest, routes)
         else:
-            # The engine before wrote its routes, into a generation of its own: the next batch begins ours.
+            # The previous engine wrote its routes into its own generation: ours begins with the next batch.
             log.info("batch was committed before", extra={"batch": batch})
             self._keep_whole(manifest)
         reached("after-result-commit", batch, self.engine_lock)
 
     def unknown_routes(self, numbers: Int64s) -> Int64s:
-        """Return the routes that no batch of this engine has brought, which a report must tell."""
+        """Return the routes that no batch of this engine has reported yet."""
         return self._routes.unknown(numbers)
 
     def sweep(self) -> int:
@@ -111,7 +111,7 @@ class BatchCommitter:
         return sweep(self.store, self.results_dir, self.late_dir)
 
     def _keep_whole(self, again: BatchManifest) -> None:
-        """Keep the files of a batch's first attempt, unless they were damaged, and remove the others."""
+        """Remove the files of a batch's second attempt; if the first ones are damaged, replace them."""
         kept = self.store.batches.manifest(again.batch)
         if kept is None:
             return
@@ -178,18 +178,18 @@ class BatchCommitter:
         )
 
     def _late_of(self, told: str) -> str:
-        """Return the name of a file of late rows: of a stream, or of a stream, family and side."""
+        """Return the name of a file of late rows: stream name, or stream name, family and side."""
         stream_id, point, rest = told.partition(".")
         return f"{self.store.streams.by_id(int(stream_id)).name}{point}{rest}"
 
 
 def check_seen(folder: Folder, files: Sequence[ResultFile], etags: Mapping[str, str]) -> None:
-    """Refuse files that are not where the engine reads, or are not those that workers have written.
+    """Refuse files that the engine cannot see, or sees differently from what the workers have written.
 
     Args:
-        folder: Where the engine reads.
+        folder: Folder that the engine reads.
         files: The files.
-        etags: What the store told the workers of the content of their files, by path.
+        etags: ETags that the store gave the workers for their files, by path.
 
     Raises:
         StorageDiffers: The store's metadata of a file has another length or another ETag.
@@ -211,7 +211,7 @@ def _facts(length: int | None, etag: str | None) -> str:
 
 
 def _digest(manifest: BatchManifest, start: Offset) -> str:
-    """Return what input and row counts come to: equal whenever a batch is repeated."""
+    """Return a digest of input and row counts: equal whenever a batch is repeated."""
     facts = [
         manifest.batch,
         manifest.plan_version,

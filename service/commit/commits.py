@@ -16,7 +16,7 @@ from contextlib import contextmanager
 
 
 class Commits:
-    """Listeners to commits; safe to use from many threads and event loops.
+    """Listeners for commits; safe to use from many threads and event loops.
 
     Attributes:
         listened: Set while somebody listens.

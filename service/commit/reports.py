@@ -1,4 +1,4 @@
-"""Transport of a batch's reports from the buckets to the engine: past Spark, over a socket of the engine.
+"""Transport of a batch's reports from the buckets to the engine, over a socket instead of Spark.
 
     bucket 1  ── numbers of routes ──>  |        |
               <── those not known ────  |        |
@@ -8,13 +8,13 @@
               <── taken ──────────────  |        |  ... and is answered then
 
 Invariant: the task of the last bucket ends after the batch is committed, so Spark never counts a batch as
-done whose results nobody can see. Spark may run a task, or a batch, again: its buckets report again, and
-whoever commits knows a batch that was committed before.
+done before its results are visible. Spark may run a task, or a batch, again: its buckets report again, and
+the committer recognizes a batch that was committed before.
 
-A route is a set of queries, of which there may be ten thousand; its number is eight bytes.
+A route is a set of up to ten thousand queries, so buckets first send its number alone, eight bytes.
 
-Rows that Spark's driver collects would say the same, but make a second query of each batch, planned, cleaned
-and scheduled on its own: 20 of 145 ms of a batch of 2,000 rows (docs/bench/history.md).
+Rows collected by Spark's driver could carry the reports, too, but each batch would need a second Spark query,
+planned, cleaned and scheduled separately: 20 of 145 ms of a batch of 2,000 rows (docs/bench/history.md).
 """
 
 from __future__ import annotations
@@ -42,26 +42,26 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-#: Answer to a report that was taken; any other is what went wrong, as text.
+#: Answer to a report that was accepted; any other answer is an error text.
 _TAKEN = b""
-#: Pause after a caller could not be heard.
+#: Pause after a connection could not be accepted.
 _AGAIN_S = 0.1
-#: How long closing waits for the thread that listens, which nothing else waits for.
+#: How long closing waits for the listening thread; nothing else waits for it.
 _CLOSING_S = 10.0
 
 
 class CommitFailed(Exception):
-    """A batch was not committed although all of its reports came, or some of them came too late."""
+    """A batch was not committed: the commit failed, or a report arrived too late."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReportAddress:
-    """Address at which the engine takes reports.
+    """Address at which the engine accepts reports.
 
     Attributes:
         path: Name of a socket of this machine (Linux's abstract ones: no file), or None.
-        host: Name and port that workers on other machines reach it by, or None.
-        key: Secret that both sides prove to know.
+        host: Name and port by which workers on other machines reach the engine, or None.
+        key: Secret; both sides prove that they know it.
     """
 
     path: str | None
@@ -69,7 +69,7 @@ class ReportAddress:
     key: bytes = field(repr=False)
 
     def connect(self) -> Connection:
-        """Return a connection, which both sides trust.
+        """Return a connection on which both sides have proved that they know the key.
 
         Raises:
             OSError: The peer has closed the connection.
@@ -82,22 +82,22 @@ class ReportAddress:
         return connection
 
 
-#: The engine that this worker reports to, and the connection that is kept for its tasks.
+#: Address of the engine that this worker reports to, and the connection kept for its later tasks.
 _open: tuple[ReportAddress, Connection] | None = None
 
 
 def send_report(address: ReportAddress, report: BucketReport, routes: Sequence[RouteTable] = ()) -> None:
-    """Report what a bucket did in a batch, and return once the engine has taken it.
+    """Send the report of a bucket on a batch, and return once the engine has accepted it.
 
     Args:
-        address: Where the engine takes reports.
+        address: Address at which the engine accepts reports.
         report: The report.
         routes: Routes that occur in the batch.
 
     Raises:
         CommitFailed: It was the last report of the batch, and the batch could not be committed.
-        OSError: The engine has gone.
-        EOFError: It went before it answered.
+        OSError: The engine is no longer there.
+        EOFError: The engine closed the connection before it answered.
     """
     global _open
     if _open is None or _open[0] != address:
@@ -119,14 +119,15 @@ def _sent(connection: Connection, report: BucketReport, routes: Sequence[RouteTa
 
 
 class Reports:
-    """Takes reports and has each batch committed once all of its buckets have reported.
+    """Accepts reports and has each batch committed once all of its buckets have reported.
 
     Args:
-        buckets: How many report in every batch.
+        buckets: Number of buckets that report in every batch.
         commit: Commits a batch, given all its reports.
-        unknown: Tells which routes, given by their numbers, the engine does not know; None asks for all.
-        host: Name that workers on other machines reach this one by; None: all are on this machine.
-        bind: Address and port to listen on, where there is a host; port 0 is any that is free.
+        unknown: Selects from route numbers those that the engine does not know; None asks for all.
+        host: Name by which workers on other machines reach this machine; None: all workers are on this
+            machine.
+        bind: Address and port to listen on if ``host`` is given; port 0 is any free port.
     """
 
     def __init__(
@@ -159,13 +160,13 @@ class Reports:
         self._thread.start()
 
     def close(self) -> None:
-        """Accept no more reports; a commit in progress ends first."""
+        """Stop accepting reports; a commit in progress ends first."""
         with self._lock:
             if self._closed:
                 return
             self._closed = True
-        # Closing a socket does not wake who waits for its next caller. A call by the address that it is bound
-        # to does, and the name that others reach it by may not lead back here.
+        # Closing a socket does not wake the thread that waits in accept; a connection does. It uses the bound
+        # address, since the name that other machines use may not resolve to this one.
         with suppress(OSError, EOFError):
             Client(self._listener.address, authkey=self.address.key).close()
         self._thread.join(_CLOSING_S)
@@ -175,15 +176,15 @@ class Reports:
             while not self._closed:
                 try:
                     connection = self._listener.accept()
-                except OSError as error:  # who called has gone, or there are too many open files
+                except OSError as error:  # the caller has disconnected, or too many files are open
                     log.warning("a caller was lost: %s", error)
                     time.sleep(_AGAIN_S)
                     continue
-                # A caller that proves nothing keeps no other waiting.
+                # A caller that does not authenticate must not keep others waiting.
                 Thread(target=self._serve, args=(connection,), name="report", daemon=True).start()
 
     def _serve(self, connection: Connection) -> None:
-        # A worker goes whenever Spark wants it to.
+        # Spark may end a worker at any time.
         with connection, suppress(OSError, EOFError):
             try:
                 deliver_challenge(connection, self.address.key)

@@ -1,7 +1,7 @@
 """The routes that the engine knows; a batch reports only new ones.
 
-A route is the same set of queries forever, so almost all routes of a batch were there in the one before, and
-buckets tell the sets of the others alone (``commit.reports``). Known routes are kept as bit tables over the
+A route never changes its set of queries, and almost all routes of a batch occurred in the batch before. So
+buckets report the sets of new routes only (``commit.reports``). Known routes are kept as bit tables over the
 queries of the plan that introduced them.
 """
 
@@ -18,36 +18,36 @@ from catalog.values.plan import Plan
 from catalog.values.routes.query_sets import Int64s, QuerySets
 from catalog.values.routes.route_table import BatchRoutes, RouteTable, check_equal, combined, merged
 
-#: Routes by the queries that their sets are bits of, none empty.
+#: Tables of routes, none empty, by the queries to which the bits of their sets refer.
 _Tables = dict[tuple[int, ...], RouteTable]
 
 
 @dataclass(slots=True)
 class RouteDictionary:
-    """The generation of routes that committed batches have brought (``catalog.store.repositories.routes``).
+    """Generation of routes introduced by committed batches (``catalog.store.repositories.routes``).
 
     Attributes:
-        version: Plan version of its first batch; 0 before an engine's first.
+        version: Plan version of its first batch; 0 before the engine's first batch.
         since: Its first batch.
-        at_first: Routes that it began with.
+        at_first: Number of routes that it began with.
     """
 
     version: int = 0
     since: int = 0
     at_first: int = 0
     _known: _Tables = field(default_factory=dict)
-    # What the last batch brings, until it is committed.
+    # Routes that the last batch introduces, until it is committed.
     _brought: _Tables = field(default_factory=dict)
-    # Numbers of those that are known, ascending.
+    # Numbers of the known routes, ascending.
     _numbers: Int64s = field(default_factory=lambda: np.empty(0, dtype=np.int64))
 
     def __len__(self) -> int:
         return sum(map(len, self._known.values()))
 
     def unknown(self, numbers: Int64s) -> Int64s:
-        """Return those of some numbers of routes that are not known."""
+        """Return the route numbers that are not known."""
         places = np.searchsorted(self._numbers, numbers)
-        # Behind the last number there is none that could be equal.
+        # A place behind the last known number compares with -1, which equals no number.
         unknown: Int64s = numbers[np.append(self._numbers, -1)[places] != numbers]
         return unknown
 
@@ -57,17 +57,17 @@ class RouteDictionary:
         routes: Iterable[RouteTable],
         plan_version: Callable[[int], Plan],
     ) -> BatchRoutes | None:
-        """Return those of a batch's routes that its generation does not know, None if it knows all.
+        """Return the routes of a batch that its generation does not know, None if it knows all.
 
         Args:
             manifest: Manifest of the batch.
-            routes: Routes that occur in the batch, at least those that are unknown; one may come again.
+            routes: Routes that occur in the batch, at least the unknown ones; a route may occur twice.
             plan_version: Gives a plan by its version. A generation begins with all known routes that the
-                queries of the plan in force can still have, and ends when it has twice as many: what is
-                written is in proportion to what is new.
+                queries of the plan in force can still have, and ends when it has twice as many. So the routes
+                written stay in proportion to the new ones.
 
         Raises:
-            InvariantBroken: The number of a known one stands for other queries now.
+            InvariantBroken: The number of a known route now stands for other queries.
         """
         occurring = _by_queries(routes)
         self._brought = _not_empty(self._unknown(table) for table in occurring.values())
@@ -84,13 +84,13 @@ class RouteDictionary:
         return BatchRoutes(table, manifest.batch if begins else self.since)
 
     def committed(self, manifest: BatchManifest, routes: BatchRoutes | None) -> None:
-        """Know the routes that ``new_routes`` gave last: the catalog has them."""
+        """Add the routes that ``new_routes`` returned last: the catalog has them now."""
         if routes is None:
             return
         if routes.since == manifest.batch:
             self.version, self.since, self._known = manifest.plan_version, manifest.batch, {}
             self.at_first = len(routes.table)
-        # What is brought was not known, so it is put behind what is.
+        # The new routes were not known, so they can be appended without a search.
         for queries, brought in self._brought.items():
             known = self._known.get(queries)
             self._known[queries] = brought if known is None else _joined(known, brought)
@@ -99,7 +99,7 @@ class RouteDictionary:
         self._numbers = np.sort(np.concatenate([np.empty(0, dtype=np.int64), *numbers]))
 
     def _unknown(self, table: RouteTable) -> RouteTable:
-        """Return the routes that are not known; keep known ones as bits over these queries from now on."""
+        """Return the unknown routes; store known ones as bits over the table's queries from now on."""
         queries = table.sets.queries
         if queries in self._known:
             known = self._known[queries]
@@ -111,7 +111,7 @@ class RouteDictionary:
         return table
 
     def _move(self, former: tuple[int, ...], table: RouteTable) -> RouteTable:
-        """Keep routes known as bits over ``former`` as ``table`` has them; return the table without them."""
+        """Recast known routes from bits over ``former`` to those of ``table``; return its other routes."""
         known = self._known[former]
         here, there = _common(table, known)
         if not len(here):
@@ -152,7 +152,7 @@ def _not_empty(tables: Iterable[RouteTable]) -> _Tables:
 
 
 def _common(table: RouteTable, known: RouteTable) -> tuple[Int64s, Int64s]:
-    """Return the places of the common numbers in each of both tables."""
+    """Return the places of the common numbers in each of the two tables."""
     _, here, there = np.intersect1d(table.numbers, known.numbers, assume_unique=True, return_indices=True)
     return here, there
 

@@ -4,14 +4,14 @@
                  {metadata}                 {"nextBatchWatermarkMs": 0}
                  sluice:{"1": 12, "batch": 8, "control": 3}
 
-Entries have Spark's numbers. Spark counts the empty first batch of a service, which Sluice does not, so its
-numbers are one ahead of ours. The offset of an entry tells: its ``batch`` is our number of the next batch.
+Entries have Spark's numbers. Spark counts the empty first batch of a service and Sluice does not, so Spark's
+numbers are one ahead of ours. The ``batch`` in the offset of an entry is our number of the next batch.
 
-The checkpoint of a data directory that was moved (``recovery.moving``) goes on where another one was:
-``begin.json`` has the offset there, and Spark's numbers begin with 0, so that they are behind ours.
+The checkpoint of a data directory that was moved (``recovery.moving``) continues from the old checkpoint:
+``begin.json`` has the offset at that point, and Spark's numbers begin with 0, so they are behind ours.
 
-Spark writes an entry to ``.7.<uuid>.tmp`` and renames it. It does not sync, so that power that fails can
-leave an entry without its bytes: such an entry is torn, and counts as not written.
+Spark writes an entry to ``.7.<uuid>.tmp`` and renames it. It does not sync, so a power failure can leave an
+entry without its bytes: the entry is torn, and counts as not written.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from pathlib import Path
 #: Spark's offset at the end of a batch: positions by stream id, and ``batch`` and ``control``.
 Offset = dict[str, int]
 
-#: What a writer that died leaves: never read, and in the way where Spark wants an empty directory.
+#: Files left by a writer that died: never read, but in the way if Spark requires an empty directory.
 _LEFTOVER = re.compile(r"\.\d+\.[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\.tmp")
 _ENTRY = re.compile(r"\d+")
 
-#: File of a moved checkpoint with the offset from which it goes on.
+#: File of a moved checkpoint with the offset from which it continues.
 BEGIN = "begin.json"
 
 
@@ -54,14 +54,14 @@ class SparkLog:
         return self.checkpoint / "commits"
 
     def begin(self) -> Offset | None:
-        """Return the offset from which a moved checkpoint goes on; None for one that began with batch 0."""
+        """Return the offset from which a moved checkpoint continues; None if it began with batch 0."""
         try:
             return dict(json.loads((self.checkpoint / BEGIN).read_text(encoding="utf-8")))
         except FileNotFoundError:
             return None
 
     def first(self) -> int:
-        """Return the first batch that is the checkpoint's own."""
+        """Return the first batch that was begun in this checkpoint."""
         begin = self.begin()
         return 0 if begin is None else begin["batch"]
 
@@ -76,7 +76,7 @@ class SparkLog:
         return tuple(number - ahead for number in _entries(self.commits))
 
     def ahead(self) -> int:
-        """Return by how much Spark's batch numbers exceed ours, taken from the newest complete entry."""
+        """Return Spark's batch number minus ours, taken from the newest complete entry."""
         for number in reversed(_entries(self.offsets)):
             end = _parsed(self.offsets / str(number))
             if end is not None and "batch" in end:
@@ -84,25 +84,25 @@ class SparkLog:
         return 0
 
     def input_end(self, batch: int) -> Offset | None:
-        """Return the offset at the end of a batch; None where its entry is torn or not there."""
+        """Return the offset at the end of a batch; None if its entry is torn or missing."""
         begin = self.begin()
         if begin is not None and batch == begin["batch"] - 1:
             return begin
         return _parsed(self._begun(batch))
 
     def input_range(self, batch: int) -> tuple[Offset, Offset] | None:
-        """Return the offsets at start and end of a batch; None where Spark has not begun it."""
+        """Return the offsets at start and end of a batch; None if Spark has not begun it."""
         end = self.input_end(batch)
         if end is None or end.get("batch") != batch + 1:
             return None
         return (self.input_end(batch - 1) or {}) if batch else {}, end
 
     def is_whole(self, batch: int) -> bool:
-        """Return whether the commit log's entry of a batch has all its bytes."""
+        """Return whether the commit log's entry for a batch is complete."""
         return _parsed(self._done(batch)) is not None
 
     def cut(self, done: int, begun: Collection[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Remove batches from both logs, so that Spark repeats them or begins them again.
+        """Remove batches from the logs: Spark then repeats a begun batch, or chooses its input again.
 
         Args:
             done: Last batch that stays in the commit log.
@@ -113,14 +113,14 @@ class SparkLog:
         """
         not_done = tuple(batch for batch in self.done() if batch > done)
         not_begun = tuple(batch for batch in self.begun() if batch not in begun)
-        # The names first: they depend on the entries. From the newest on, so that a death leaves no gap.
+        # Paths first: they depend on the entries. Newest entries first, so that a crash leaves no gap.
         paths = [*map(self._done, reversed(not_done)), *map(self._begun, reversed(not_begun))]
         for path in paths:
             path.unlink(missing_ok=True)
         return not_done, not_begun
 
     def forget_after(self, batch: int) -> None:
-        """Remove all that follows a batch (-1: Spark's empty first one): Spark begins it again."""
+        """Remove all entries after a batch (-1: Spark's empty first one), so that Spark begins them again."""
         self.cut(batch, [begun for begun in self.begun() if begun <= batch])
 
     def _begun(self, batch: int) -> Path:
@@ -130,7 +130,7 @@ class SparkLog:
         return self.commits / str(batch + self.ahead())
 
     def leftovers(self) -> tuple[Path, ...]:
-        """Return files of log entries that were left half written; nobody reads them."""
+        """Return files of half-written log entries; nobody reads them."""
         found = (path for directory in (self.offsets, self.commits) for path in _listed(directory))
         return tuple(path for path in found if _LEFTOVER.fullmatch(path.name))
 
@@ -144,12 +144,12 @@ def _listed(directory: Path) -> list[Path]:
 
 
 def _parsed(entry: Path) -> Offset | None:
-    """Return the last line's object; None where the entry is not whole."""
+    """Return the object in the last line; None if the entry is not complete."""
     try:
         version, *lines = entry.read_text(encoding="utf-8").splitlines()
         if not re.fullmatch(r"v\d+", version) or not lines:
             return None
-        # Of a named source the line begins with its name.
+        # The line of a named source begins with its name.
         return dict(json.loads(lines[-1][lines[-1].index("{") :]))
     except (FileNotFoundError, ValueError):
         return None

@@ -1,13 +1,13 @@
-"""The sweep at a start: files of attempts that never were committed, and of results that were dropped, go.
+"""Sweep at a start: remove files of attempts that were never committed, and of dropped results.
 
     batch       0 ......... first ................. swept - REPLAYED_BATCHES ....... last | not committed
-    files       all go      known from the last sweep              those that no manifest names go
-                but those of the table
+    files       all go      checked by the last sweep              removed unless a manifest names them
+                except the table's
 
-``first`` is the first batch whose files its manifest names: results of those before were dropped, or their
-files are in the table of merged ones. What a sweep has looked at needs no second look, unless its batch may
-have been replayed since. So a start costs the same however many results are kept; reading the manifests of
-all would take 0.4 ms of CPU each.
+``first`` is the first batch whose manifest still names its files: the results of earlier batches were
+dropped, or their files are in the table of merged files. Files that a sweep has checked are not checked
+again, unless their batch may have been replayed since. So a start costs the same however many results are
+kept; reading all manifests would take 0.4 ms of CPU each.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ _NAME = re.compile(r"[bm](?P<batch>\d+)-.*-e(?P<epoch>\d+)-[^-]*\.parquet")
 
 
 def sweep(store: Store, results_dir: Folder, late_dir: Folder) -> int:
-    """Remove files of batches that no manifest names, nor the table, while no batch runs; return how many.
+    """Remove files of batches that neither a manifest nor the table names, and count them; no batch may run.
 
     Files of a later epoch than the catalog's stay: another engine has taken over and writes them, or the
-    catalog is older than they are.
+    catalog is older than the files.
 
     Args:
         store: The catalog.
@@ -58,7 +58,7 @@ def sweep(store: Store, results_dir: Folder, late_dir: Folder) -> int:
 
 
 def sweep_merged(store: Store, results_dir: Folder, late_dir: Folder) -> int:
-    """Remove merged files that the table does not name, while nobody merges any; return how many."""
+    """Remove merged files that the table does not name, and count them; no merge may run."""
     return sum(
         _remove(store, folder, [name for name, _ in _files(store, "m", folder)])
         for folder in (results_dir, late_dir)
@@ -66,7 +66,7 @@ def sweep_merged(store: Store, results_dir: Folder, late_dir: Folder) -> int:
 
 
 def _files(store: Store, kind: str, folder: Folder) -> Iterator[tuple[str, int]]:
-    """Yield the names of the files of a kind, each with its first batch, but those of later epochs."""
+    """Yield the names of the files of a kind, each with its first batch; skip files of later epochs."""
     epoch = store.epochs.current()
     for name in names(folder):
         parts = _NAME.fullmatch(name) if name.startswith(kind) else None
@@ -75,8 +75,8 @@ def _files(store: Store, kind: str, folder: Folder) -> Iterator[tuple[str, int]]
 
 
 def _remove(store: Store, folder: Folder, unnamed: list[str]) -> int:
-    """Remove those of some files that the table does not name; return how many."""
-    # Read last: meanwhile files move from manifests to the table, never back.
+    """Remove the files that the table does not name; return how many."""
+    # Read the table last: files move from manifests to the table meanwhile, never back.
     merged = {each.file.path for each in store.result_files.merged()} if unnamed else set()
     gone = [name for name in unnamed if name not in merged]
     remove(folder, gone)

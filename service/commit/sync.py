@@ -1,7 +1,7 @@
-"""Syncing: files are on disk before the catalog names them.
+"""Syncs files to disk before the catalog names them.
 
-One call syncs a whole file system, whoever wrote to it: a batch writes tens of files in several processes,
-and for each of them ext4 would commit its journal once (docs/reliability.md has the figures).
+One call syncs a whole file system with the writes of all processes. A batch writes tens of files in several
+processes, and ext4 would commit its journal once for each of them (docs/reliability.md has the figures).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def sync_file_systems(folders: Iterable[Folder]) -> None:
     """Sync everything that was written on the file systems of some directories.
 
     Args:
-        folders: Directories that exist; an object store has synced what it took.
+        folders: Existing directories; object stores are skipped, since they sync by themselves.
 
     Raises:
         OSError: Something could not be written.
@@ -60,5 +60,5 @@ def _sync_file_system(descriptor: int) -> None:
 
 @cache
 def _syncfs() -> Any:  # Any: a foreign function
-    """Return Linux's call, None on other systems."""
+    """Return Linux's ``syncfs``, None on other systems."""
     return getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)

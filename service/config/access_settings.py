@@ -13,7 +13,7 @@ from service.config.setting_group import SettingGroup
 
 
 def _names(value: object) -> object:
-    """Split names at commas, as variables have them."""
+    """Split a variable's text into names at its commas."""
     return (
         tuple(name.strip() for name in value.split(",") if name.strip()) if isinstance(value, str) else value
     )
@@ -26,16 +26,16 @@ class AccessSettings(SettingGroup):
     """Access to the service.
 
     Attributes:
-        insecure: Whether the service may listen beyond this machine without asking for a key.
-        require_keys: Whether a key is asked for on a loopback address, too, as behind a proxy.
+        insecure: Whether the service may listen on a non-loopback address without asking for a key.
+        require_keys: Whether the service asks for a key on a loopback address, too, as needed behind a proxy.
         allowed_hosts: Further names of this service in ``Host`` and ``Origin``, with commas between them.
-        trusted_proxies: Addresses and networks of proxies that say from where requests come, with commas
-            between them; ``X-Forwarded-For`` and ``X-Forwarded-Proto`` from other addresses are ignored.
+        trusted_proxies: Addresses and networks of proxies whose ``X-Forwarded-For`` and ``X-Forwarded-Proto``
+            are trusted, with commas between them; these headers are ignored from other addresses.
         tls_cert: Certificate chain of the service, PEM; with it the API speaks TLS.
-        tls_key: Its private key, PEM; None: it is in the same file.
-        tls_client_ca: Certificates that sign those of clients, PEM; with it a client must have one.
-        oidc_issuer: URL of the issuer whose tokens are taken; None takes none.
-        oidc_audience: Name of this service in them.
+        tls_key: Private key of the certificate, PEM; None: it is in the same file.
+        tls_client_ca: CA certificates for client certificates, PEM; if set, a client must have a certificate.
+        oidc_issuer: URL of the issuer whose tokens are accepted; None accepts no tokens.
+        oidc_audience: Name of this service in the tokens.
     """
 
     insecure: bool = False
@@ -52,10 +52,10 @@ class AccessSettings(SettingGroup):
     @classmethod
     def _are_addresses(cls, proxies: tuple[str, ...]) -> tuple[str, ...]:
         for proxy in proxies:
-            ipaddress.ip_network(proxy)  # which says what is wrong
+            ipaddress.ip_network(proxy)  # its error says what is wrong
         return proxies
 
-    # Of a field and not of the whole: what is told names the setting.
+    # A validator of fields, not of the whole model, so that its error names the setting.
     @field_validator("tls_key", "tls_client_ca")
     @classmethod
     def _goes_with_a_certificate(cls, file: Path | None, others: ValidationInfo) -> Path | None:

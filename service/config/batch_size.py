@@ -1,7 +1,7 @@
-"""The size of a batch while a backlog waits: as many rows as pay, in about the time one can live with.
+"""Size of a batch while a backlog waits: as many rows as increase the throughput, near a target duration.
 
-A batch costs time whatever is in it, and time for each row. The more rows share the first part, the more
-rows a second; but the longer takes the batch, and the more memory. So the size doubles while a batch takes
+A batch has a fixed cost in time and a cost per row. The more rows share the fixed cost, the more rows per
+second, but the longer the batch takes and the more memory it needs. So the size doubles while a batch takes
 clearly less than a target, and halves if it clearly takes more. Twice the rows take at most twice the time,
 1.4 targets:
 
@@ -9,13 +9,14 @@ clearly less than a target, and halves if it clearly takes more. Twice the rows 
     |----------------|-------------------|--------------->  seconds of a full batch
     0            0.7 target          1.5 target
 
-Time that is linear in rows cannot swing between two sizes: half of a batch beyond 1.5 targets still takes
-more than 0.75. Where it is not linear, as with few keys whose rows all meet in a batch, each step is on
-trial: it is
-undone if rows got slower by it. Neither a size that did not pay nor one that took too long is tried again for
-a while, which gets longer with each time: noise about a limit would make sizes swing.
+If time is linear in rows, the size cannot swing between two values: half of a batch beyond 1.5 targets still
+takes more than 0.75. Time is not linear, for example, with few keys whose rows all meet in a batch. So each
+step is on trial: it is undone if it lowers the rows per second. A size that did not pay or took too long is
+not tried again for a while, and the while doubles each time: otherwise noise around a limit would make sizes
+swing.
 
-Only a batch that was cut while more waited says something. A service that has caught up takes what came.
+Only a batch that was cut while more rows waited is timed. A service that has caught up takes all rows that
+have arrived.
 """
 
 from __future__ import annotations
@@ -23,39 +24,39 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final
 
-#: What a process begins with, and what a batch takes where its size must not depend on time: half a second
-#: of two cores.
+#: First size of a process, and size of a batch where it must not depend on time, rows: half a second of two
+#: cores.
 FIRST_ROWS: Final = 1_000_000
-#: No batch is made smaller: two cores do ten times as much in the time that any batch costs.
+#: Least size, rows: two cores process ten times as many rows in a time as long as the fixed cost of a batch.
 FLOOR_ROWS: Final = 100_000
-#: Two batches with rows see code that was not loaded, and that the JVM has not compiled: 2 to 8 s each.
+#: Batches with rows that are not timed, since they load code and the JVM compiles it: 2 to 8 s each.
 WARM_UP_BATCHES: Final = 2
 
-#: Part of the target up to which a batch doubles: less than half of what makes it halve.
+#: Part of the target up to which the size doubles: less than half of the part that makes it halve.
 _FAST: Final = 0.7
-#: Part of the target beyond which it halves.
+#: Part of the target beyond which the size halves.
 _SLOW: Final = 1.5
-#: Rows a second after doubling, over those before, for it to be kept. With a fixed cost of 0.25 s a batch and
-#: the default target they are 1.1 and more, less what the machine's speed varies by. More than 2 * _FAST /
-#: _SLOW, so that no doubling is kept whose batches are to be halved.
+#: Least ratio of rows per second after and before a doubling for the doubling to be kept. With a fixed cost
+#: of 0.25 s per batch and the default target the ratio is 1.1 or more, less the variation of the machine's
+#: speed. More than 2 * _FAST / _SLOW, so that no doubling is kept whose batches would then be halved.
 _GAIN: Final = 0.95
-#: The same after halving. Below it more than half of the time did not depend on rows, which halving wastes.
+#: The same after halving. Below this ratio more than half of the time was fixed cost, which halving wastes.
 _LOSS: Final = 2 / 3
-#: Two batches are compared if their rows differ by this factor: large files may fill both sizes alike.
+#: Two batches are compared only if their rows differ by this factor: large files may fill both sizes alike.
 _COMPARABLE: Final = 1.5
-#: Full batches after which a size that did not pay is tried again, and at most: input and machine change.
+#: Full batches until a size that did not pay is tried again, at first and at most: input and machine change.
 _REST: Final = 8
 _LONGEST_REST: Final = 256
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """A step of the size that has to prove itself.
+    """A step of the size that is on trial.
 
     Attributes:
         size: Size before.
-        rows: Rows of the batch that asked for the step.
-        rows_per_s: Its rate.
+        rows: Rows of the batch after which the step was made.
+        rows_per_s: Rows per second of that batch.
     """
 
     size: int
@@ -72,16 +73,16 @@ class BatchSize:
     [1000000, 2000000, 1000000]
 
     Attributes:
-        floor: Fewest rows ever.
-        ceiling: Most rows ever.
+        floor: Least size.
+        ceiling: Largest size.
         target_s: Seconds that a full batch should take; with 0 the size is the ceiling and stays.
         rows: The size.
-        trial: The last step, until it has paid.
-        doubtful: Whether the last batch spoke against the size: the second in a row moves it, so that no
-            single hiccup does.
+        trial: The last step, until it is kept or undone.
+        doubtful: Whether the last batch was too slow for the size. Only the second slow batch in a row
+            changes the size, so that a single hiccup does not.
         refused: A size that did not pay, or took too long.
-        rest: Full batches until it may be tried again.
-        next_rest: The same, if that size is refused once more.
+        rest: Full batches until the refused size may be tried again.
+        next_rest: Value of ``rest`` if that size is refused once more.
     """
 
     floor: int
@@ -102,7 +103,7 @@ class BatchSize:
 
     @classmethod
     def first(cls, *, ceiling: int, target_s: float, shrinks: bool = True) -> BatchSize:
-        """Return the size before anything is known.
+        """Return the size before any batch was timed.
 
         Args:
             ceiling: Most rows of a batch.
@@ -116,8 +117,8 @@ class BatchSize:
         """Return the size after a full batch.
 
         Args:
-            rows: Rows of the batch; more waited that did not fit.
-            seconds: From its admission to that of the next one.
+            rows: Rows of the batch; further rows waited that did not fit.
+            seconds: Time from its admission to that of the next batch.
         """
         if not self.target_s:
             return self
@@ -126,7 +127,7 @@ class BatchSize:
             if not now._paid(now.trial, rows, seconds):
                 return now._undone(now.trial) if now.doubtful else replace(now, doubtful=True)
             now = now._kept(now.trial)
-        # A single file of more rows than the size is not for the size to shorten.
+        # A smaller size would not cut a single file that has more rows than the size.
         if seconds > _SLOW * now.target_s and rows <= now.rows:
             if not now.doubtful:
                 return replace(now, doubtful=True)
@@ -162,7 +163,7 @@ class BatchSize:
 
 @dataclass(frozen=True, slots=True)
 class _Running:
-    """A batch that was admitted: its number, its rows, whether it counts, and when, by the source's clock."""
+    """A batch in progress: number, rows, whether it is timed, and its admission by the source's clock."""
 
     batch: int
     rows: int
@@ -171,9 +172,9 @@ class _Running:
 
 
 class BatchSizing:
-    """Follows the batches of one process and sizes the next.
+    """Times the batches of one process and sets the size of the next.
 
-    The source is asked for the next batch as soon as one is done, so the time between two such calls is that
+    Spark asks the source for the next batch as soon as one is done, so the time between two calls is the time
     of a batch from admission to commit.
 
     Args:
@@ -182,7 +183,7 @@ class BatchSizing:
 
     def __init__(self, first: BatchSize) -> None:
         self.fixed_rows = first.rows
-        # Nothing is known of the width of rows, so the first size is what there is room for.
+        # The width of rows is unknown, so the first size is assumed to fit into memory.
         self._room = first.rows
         self._size = first
         self._cold = WARM_UP_BATCHES
@@ -195,11 +196,11 @@ class BatchSizing:
 
     @property
     def grows(self) -> bool:
-        """Return whether the next batch could be larger than the first, if there is room for it."""
+        """Return whether the next batch would be larger than the first size, if memory has room for it."""
         return self._size.rows > self.fixed_rows
 
     def has_room(self, rows: int) -> None:
-        """Note how many rows memory has room for; a batch gets at least the first size anyway."""
+        """Note how many rows memory has room for; a batch gets at least the first size all the same."""
         self._room = rows
 
     def admitted(self, batch: int, rows: int, *, full: bool, now_s: float) -> None:
@@ -207,19 +208,19 @@ class BatchSizing:
 
         Args:
             batch: Its number.
-            rows: Rows of it that the size applied to.
-            full: Whether further rows wait that did not fit, and only rows take the batch's time.
-            now_s: A clock that never goes back, seconds.
+            rows: Rows of the batch that the size applied to.
+            full: Whether further rows wait that did not fit, and the batch spends its time on rows alone.
+            now_s: Time of a monotonic clock, seconds.
         """
         self._running = _Running(batch, rows, full and not self._cold, now_s)
         if rows and self._cold:
             self._cold -= 1
 
     def asked(self, batch: int, *, now_s: float) -> None:
-        """Note that the source is asked for a batch, so that the one before it is done.
+        """Note that Spark asks the source for a batch, which means that the batch before is done.
 
         Args:
-            batch: Number of the batch to come.
+            batch: Number of the next batch.
             now_s: As for `admitted`.
         """
         done, self._running = self._running, None

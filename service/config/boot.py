@@ -1,4 +1,4 @@
-"""The id of the machine's boot: writes from before a reboot that were not synced may be lost."""
+"""Id of the machine's boot; a new id means that writes not synced before the reboot may be lost."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def boot_id() -> str:
-    """Return the id of this boot, empty where the system has none."""
+    """Return the id of this boot; empty on a system without one."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:  # not Linux

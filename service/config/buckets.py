@@ -1,7 +1,8 @@
-"""Bucket keys: which int stands for which bucket, so that Spark spreads buckets evenly over its partitions.
+"""Keys of buckets: ints chosen so that Spark spreads the buckets evenly over its partitions.
 
 Spark places a key by ``pmod(murmur3(key, 42), partitions)``. With keys 0, 1, 2 ... two buckets often share a
-partition while another is empty; so each bucket takes the smallest unused int that falls where it should.
+partition while another is empty; so each bucket takes the smallest unused int that Spark places in the wanted
+partition.
 """
 
 from __future__ import annotations

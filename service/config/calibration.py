@@ -1,4 +1,4 @@
-"""Storage of the calibrated cost model's constants: a setting of the catalog, for its machine."""
+"""Storage of the calibrated cost model's constants: a setting of the catalog, valid for its machine."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ CALIBRATION_SETTING = "calibration"
 
 
 def store_calibration(store: Store, calibration: Calibration) -> None:
-    """Keep the constants that ``sluice calibrate`` has fitted."""
+    """Store the constants that ``sluice calibrate`` has fitted."""
     store.settings.set(CALIBRATION_SETTING, asdict(calibration))
 
 
 def calibration_of(store: Store) -> Calibration:
-    """Return the constants of this machine, those that Sluice comes with before it was calibrated.
+    """Return the constants of this machine; before any calibration, the shipped ones.
 
-    Constants fitted by a version of Sluice that counted other work are not constants of this one.
+    Constants fitted by a version of Sluice that counted other kinds of work are ignored.
 
     Args:
         store: The catalog.
 
     Raises:
-        CorruptDocument: What is stored is not a calibration.
+        CorruptDocument: The stored setting is not a calibration.
     """
     stored = store.settings.get(CALIBRATION_SETTING)
     if stored is None:
@@ -46,14 +46,14 @@ def calibration_of(store: Store) -> Calibration:
 
 
 def data_dir_calibration(storage: StorageSettings) -> Calibration:
-    """Return the constants kept in the data directory, if there is one; no directory is made for them.
+    """Return the constants stored in the data directory, else the shipped ones; make no directory.
 
     Args:
         storage: The data directory, or a catalog elsewhere.
 
     Raises:
         CatalogDown: The catalog cannot be opened.
-        CatalogVersionMismatch: It is of another version of Sluice.
+        CatalogVersionMismatch: The catalog belongs to another version of Sluice.
     """
     if storage.catalog_url is None and not DataDir(storage.data_dir).catalog_db.exists():
         return SHIPPED

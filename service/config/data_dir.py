@@ -1,21 +1,22 @@
-"""The data directory: everything that one Sluice service keeps, in one place.
+"""The data directory: all files that one Sluice service stores, in one place.
 
 catalog.db      streams, queries, plan versions, control log, manifests (SQLite)
-identity.json   which catalog all of this belongs to
+identity.json   id of the catalog that all of this belongs to
 events.db       events posted over HTTP, durable before they are acknowledged (SQLite), unless the catalog is
                 on PostgreSQL
 checkpoint/     Spark's offset log, commit log and state, and the segments that the state names
 results/        joined pairs, Parquet; visible once a manifest in the catalog names them
-late/           late rows, Parquet, named by manifests too
+late/           late rows, Parquet; visible once a manifest names them, too
 dead_letters/   rows of batches that were voided, with the reason
 sources/        files that streams may read, unless the operator names other directories
 exports/        files that queries are exported to, unless the operator names another directory
-spill/          what sorting for exports does not hold in memory; emptied at each start
-spark.log       what Spark's JVM and its workers say
+spill/          rows that do not fit in memory while exports are sorted; emptied at each start
+spark.log       log of Spark's JVM and its workers
 engine.lock     held by the one engine that may write here
 
-With a storage apart (``service.config.storage``) segments, results, late rows and dead letters are there, and
-the checkpoint may be elsewhere, too: then each machine of a cluster can have a data directory of its own.
+With a separate storage (``service.config.storage``) segments, results, late rows and dead letters are stored
+there, and the checkpoint may be elsewhere, too. Then each machine of a cluster can have its own data
+directory.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from operators.storage.folder import Folder
 from service.config.storage import Storage
 from service.errors import DataDirUnusable
 
-#: How a run leaves its results: a directory per query, or each pair once.
+#: Form in which a run writes its results: a directory per query, or each pair once.
 ResultsForm = Literal["per-query", "shared"]
 
 
@@ -39,9 +40,9 @@ class DataDir:
 
     Attributes:
         root: The directory itself, absolute.
-        results_dir: Directory of result files where it is not the usual one.
-        storage: Where segments, results, late rows and dead letters are, if not in the directory.
-        checkpoint_dir: Spark's checkpoint where it is not in the directory, absolute.
+        results_dir: Directory of result files; None: ``results`` in the storage or data directory.
+        storage: Storage of segments, results, late rows and dead letters; None: the data directory.
+        checkpoint_dir: Directory of Spark's checkpoint, absolute; None: ``checkpoint`` in the data directory.
     """
 
     root: Path
@@ -67,8 +68,8 @@ class DataDir:
     def events_url(self, catalog_url: str | None) -> str:
         """Return the SQLAlchemy URL of the event log.
 
-        It is beside a catalog on PostgreSQL, unless the directory has one of its own, as those of older
-        versions do.
+        With a catalog on PostgreSQL the event log is in the same database, unless the directory has its own
+        ``events.db``, as directories of older versions do.
 
         Args:
             catalog_url: URL of the catalog; None: SQLite in the data directory.
@@ -85,17 +86,17 @@ class DataDir:
 
     @property
     def identity(self) -> Path:
-        """File that names the catalog which the directory belongs to."""
+        """File that names the catalog to which the directory belongs."""
         return self.root / "identity.json"
 
     @property
     def move(self) -> Path:
-        """File that is there while the directory is the target of a move that is not complete."""
+        """File that exists while the directory is the target of an incomplete move."""
         return self.root / "move.json"
 
     @property
     def checkpoint_identity(self) -> Path:
-        """File that names the catalog and the checkpoint which the checkpoint's directory is of."""
+        """File in the checkpoint's directory that names its catalog and its checkpoint."""
         return self.checkpoint / "identity.json"
 
     @property
@@ -117,7 +118,7 @@ class DataDir:
 
     @property
     def sources(self) -> Path:
-        """Files that streams may read, where the operator names no other directories."""
+        """Files that streams may read, unless the operator names other directories."""
         return self.root / "sources"
 
     @property
@@ -132,12 +133,12 @@ class DataDir:
 
     @property
     def segments(self) -> Folder:
-        """Segments of the state, beside Spark's own files: one is worth nothing without the others."""
+        """Segments of the state, by default next to Spark's own files: each is useless without the other."""
         return self._stored("segments", self.checkpoint / "segments")
 
     @property
     def stored_identity(self) -> Folder | None:
-        """Folder of the file that names the catalog which a storage apart belongs to, if there is one."""
+        """Folder of the file that names the catalog of a separate storage; None without such a storage."""
         return None if self.storage is None else self.storage.folder("identity")
 
     @property
@@ -159,7 +160,7 @@ class DataDir:
         """Make every directory that is missing and return self.
 
         Raises:
-            DataDirUnusable: One of them cannot be made, or written.
+            DataDirUnusable: A directory cannot be made, or cannot be written.
         """
         for path in (self.root, self.checkpoint, *self._stored_here):
             try:
@@ -175,7 +176,7 @@ class DataDir:
 
     @property
     def _stored_here(self) -> list[Path]:
-        """Folders that are directories."""
+        """Folders that are local directories."""
         return [folder for folder in (self.results, self.late, self.segments) if isinstance(folder, Path)]
 
     def _stored(self, name: str, usual: Path) -> Folder:
@@ -185,7 +186,7 @@ class DataDir:
         """Refuse a directory with a part that is not writable.
 
         Raises:
-            DataDirUnusable: It says what.
+            DataDirUnusable: A part is not writable; the error names it.
         """
         files = (self.catalog_db, self.events_db, self.engine_lock, self.spark_log)
         for path in (self.root, self.checkpoint, *self._stored_here, *files):
@@ -212,12 +213,12 @@ def open_data_dir(
 
     Args:
         root: Directory, absolute or relative to the working directory.
-        results_dir: Where result files go instead of ``root/results``.
-        storage: Where segments, results, late rows and dead letters go instead.
-        checkpoint_dir: Where Spark's checkpoint goes instead of ``root/checkpoint``.
+        results_dir: Directory of result files instead of ``root/results``.
+        storage: Storage of segments, results, late rows and dead letters instead of ``root``.
+        checkpoint_dir: Directory of Spark's checkpoint instead of ``root/checkpoint``.
 
     Raises:
-        DataDirUnusable: It cannot be made or written.
+        DataDirUnusable: The data directory cannot be made or written.
     """
     checkpoint = checkpoint_dir.absolute() if checkpoint_dir is not None else None
     results = results_dir.absolute() if results_dir is not None else None

@@ -1,11 +1,11 @@
-"""Places where a crash can be asked for, so that recovery is tested at the moments that matter.
+"""Failpoints: places where a test can request a crash, so that recovery is tested at the critical moments.
 
 ``SLUICE_FAILPOINT="after-result-commit@3"`` makes the process that reaches the point in batch 3 kill the
 engine: the Python driver and the JVM, by the pids in the engine's lock file, with SIGKILL, then itself.
-With ``after-result-commit@3:wait`` it waits there, so that a test can kill whichever process it likes: it
-makes the file ``failpoint-after-result-commit-3`` beside the lock file, and goes on once there is another
-one with ``.passed`` behind that name. Several points are separated by commas. Without the variable a point
-costs one look-up.
+With ``after-result-commit@3:wait`` it waits there instead, so that a test can kill any process: it makes the
+file ``failpoint-after-result-commit-3`` next to the lock file, and continues once there is a file with
+``.passed`` appended to that name. Several points are separated by commas. Without the variable a point costs
+one look-up.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ POINTS = (
     "after-compaction",
 )
 
-#: How often a process that waits looks whether it may go on.
+#: Seconds between two checks of a waiting process whether it may continue.
 _WAIT_STEP_S = 0.02
 
 
 def reached(point: str, batch: int, engine_lock: str) -> None:
-    """Die here, engine and all, or wait, if the environment asks for it.
+    """Kill the engine and this process, or wait, if the environment asks for it.
 
     Args:
         point: One of ``POINTS``.
         batch: Batch that is being processed; for "after-change" the plan version that was appended, for
-            "after-drop" the first batch whose results are kept, for those of compaction the first one whose
-            files are merged.
+            "after-drop" the first batch whose results are kept, for the points of compaction the first batch
+            whose files are merged.
         engine_lock: Path of the lock file that names the engine's pids.
     """
     asked = os.environ.get(VARIABLE)

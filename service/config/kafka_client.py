@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-#: Codes of the library (rdkafka.h) for TLS and SASL that came to nothing.
+#: Codes of the library (rdkafka.h) for a failed TLS or SASL handshake.
 REFUSALS: Final = frozenset({-181, -169})
-#: So that a broker that is back is found within seconds.
+#: Options of all clients; the short back-off finds a returned broker within seconds.
 _COMMON: Final[Mapping[str, str | int | bool]] = {
     "client.id": "sluice",
     "reconnect.backoff.max.ms": 2000,
@@ -69,19 +69,19 @@ def new_consumer(
     Args:
         cluster: The brokers.
         options: Further options of the library.
-        refusals: Receives the reason why a connection failed: a certificate, a password. The library repeats
-            a request until its time is over, and then tells of that alone. Filled while messages are asked
-            for.
+        refusals: Receives the reason why a connection failed, such as a certificate or a password. The
+            library repeats a request until its timeout and then reports only the timeout. Filled while
+            messages are polled.
 
     Raises:
         KafkaUnsupported: The library is not installed.
-        SecretMissing: A secret is not there.
+        SecretMissing: A secret is not set.
     """
     fixed = {
-        "group.id": "sluice",  # asked for by the library; no group is joined, as partitions are assigned
+        "group.id": "sluice",  # required by the library; no group is joined, since partitions are assigned
         "enable.auto.commit": False,
         "enable.partition.eof": True,
-        "auto.offset.reset": "error",  # messages that are gone are told, never passed over
+        "auto.offset.reset": "error",  # lost messages are reported, never skipped
         "isolation.level": "read_committed",
     }
     told = {} if refusals is None else {"error_cb": partial(_keep_refusal, refusals)}

@@ -2,8 +2,8 @@
 
 ``logging.getLogger(__name__).info("plan activated", extra={"plan_version": 7})`` prints
 ``2026-01-31 12:00:01 INFO service.engine plan activated plan_version=7``, or one JSON object with the fields
-as keys. Names that log records use themselves go through ``fields``. A warning that repeats word for
-word, such as that of each attempt at a database that is down, is written once a minute.
+as keys. Fields whose names log records use themselves are passed through ``fields``. A warning that repeats
+word for word, such as that of each attempt at a database that is down, is written once a minute.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TextIO
 
-#: Loggers that say more than their worth at INFO.
+#: Loggers that are too verbose at INFO.
 QUIET = ("alembic", "httpx", "httpcore", "asyncio", "numba")
 #: py4j logs every exception of a callback with both stacks, also those of a batch that is being stopped, and
 #: each command that a dead JVM does not answer; the engine reports a failure of the job itself.
@@ -24,7 +24,7 @@ SILENT = ("py4j",)
 #: Seconds for which an identical warning is left out.
 REPEAT_S = 60.0
 
-#: Attributes that records have without our doing (the last one is uvicorn's); others came as ``extra``.
+#: Attributes that every record has (the last one is uvicorn's); all other attributes came as ``extra``.
 _OF_EVERY_RECORD = {
     *logging.LogRecord("", 0, "", 0, "", (), None).__dict__,
     *("message", "asctime", "taskName", "color_message"),
@@ -75,11 +75,11 @@ def _is_not_of_py4j(record: logging.LogRecord) -> bool:
 
 
 class _Repeats(logging.Filter):
-    """Filter of warnings equal to one of the last minute; the next one counts them as ``repeated``."""
+    """Drops a warning equal to one of the last minute; the next one has their number as ``repeated``."""
 
     def __init__(self) -> None:
         super().__init__()
-        #: By line, when it was written and how many equal ones were dropped since; the latest is last.
+        #: By line: when it was written, and how many equal lines were dropped since; the latest is last.
         self._written: dict[str, tuple[float, int]] = {}
         # Handlers filter before they take their own lock.
         self._lock = threading.Lock()

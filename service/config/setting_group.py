@@ -1,4 +1,4 @@
-"""Base of groups of settings."""
+"""Base class of groups of settings."""
 
 from __future__ import annotations
 

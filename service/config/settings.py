@@ -1,9 +1,9 @@
 """Settings of one Sluice process, in groups.
 
 Read once, by the command line or by ``create_app(settings)``; a function takes the group it needs, planner
-and operators get plain arguments. Outside, a setting has one flat name, whatever its group: its variable is
-``SLUICE_`` and the name in capitals; where a command has an option for it, that is the name with hyphens.
-Where the flat name is not that of the field, it is the field's ``validation_alias``:
+and operators get plain arguments. Users see one flat name per setting, without its group: the environment
+variable is ``SLUICE_`` and the name in capitals; the option of a command, if there is one, is the name with
+hyphens. If the flat name differs from the field's name, it is the field's ``validation_alias``:
 
     settings.server.port          port                  SLUICE_PORT                   --port
     settings.batches.max_rows     max_rows_per_batch    SLUICE_MAX_ROWS_PER_BATCH
@@ -39,7 +39,7 @@ from service.config.setting_group import SettingGroup
 from service.config.storage import Storage, storage_of
 from service.errors import InvalidSetting
 
-#: Opens the name of every variable.
+#: Prefix of every environment variable.
 VARIABLE_PREFIX: Final = "SLUICE_"
 #: Leaves room for Python workers on a 4 GB machine; state lives in files and in workers.
 DRIVER_MEMORY = "1g"
@@ -47,12 +47,12 @@ DRIVER_MEMORY = "1g"
 _SHIFTS = {"k": 10, "m": 20, "g": 30, "t": 40}
 #: Settings with passwords in them, which no error repeats.
 _SECRET: Final = ("catalog_url", "spark_conf")
-#: As a retention: no result ever goes.
+#: Retention that keeps all results.
 FOREVER = "forever"
 
 
 def _json_object(value: object) -> object:
-    """Decode a variable's text; an object is taken as it is."""
+    """Decode a variable's text; return an object unchanged."""
     if not isinstance(value, str):
         return value
     try:
@@ -62,12 +62,12 @@ def _json_object(value: object) -> object:
 
 
 def _paths(value: object) -> object:
-    """Split a variable's text into paths, as shells do; a sequence is taken as it is."""
+    """Split a variable's text into paths, as shells do; return a sequence unchanged."""
     return [part for part in value.split(os.pathsep) if part] if isinstance(value, str) else value
 
 
 def _words(value: object) -> object:
-    """Split a variable's text at commas; a sequence is taken as it is."""
+    """Split a variable's text at commas; return a sequence unchanged."""
     if not isinstance(value, str):
         return value
     return [word.strip() for word in value.split(",") if word.strip()]
@@ -84,7 +84,7 @@ def _retention_us(text: str) -> int | None:
 
 
 def _is_retention(value: str) -> str:
-    """Refuse what is not a retention, which stays a text."""
+    """Refuse a text that is not a retention; return it as text."""
     _retention_us(value)
     return value
 
@@ -94,20 +94,20 @@ _Retention = Annotated[str, AfterValidator(_is_retention)]
 
 
 class StorageSettings(SettingGroup):
-    """Places of what the service keeps.
+    """Places of the service's files and data.
 
     Attributes:
         data_dir: Catalog, event log, checkpoint and results of this service.
         catalog_url: SQLAlchemy URL of the catalog; None: SQLite in the data directory.
-        export_dir: Directory of the files that queries are exported to, of this service alone; None:
+        export_dir: Directory of the files that queries are exported to, used by this service alone; None:
             ``exports`` in the data directory.
-        url: URL of the place of segments, results, late rows and dead letters (``config.storage``); None: the
-            data directory.
-        cache_dir: Directory on each machine that caches files of an object store; None: one among the
+        url: URL of the storage of segments, results, late rows and dead letters (``config.storage``); None:
+            the data directory.
+        cache_dir: Directory on each machine that caches files of an object store; None: a directory for
             temporary files.
         cache_mb: Size of that cache for each kind of files, MB.
-        checkpoint_dir: Directory of Spark's checkpoint, which engines and workers share; None: in the data
-            directory. Only with a URL.
+        checkpoint_dir: Directory of Spark's checkpoint, shared by engines and workers; None: in the data
+            directory. Allowed only with ``url``.
     """
 
     data_dir: Path = Path("sluice-data")
@@ -120,15 +120,15 @@ class StorageSettings(SettingGroup):
 
     @property
     def apart(self) -> Storage | None:
-        """Storage apart from the data directory; raises `InvalidSetting` for a URL of no storage."""
+        """Storage outside of the data directory; raises `InvalidSetting` if the URL names no storage."""
         return storage_of(self.url, self.cache_dir, self.cache_mb)
 
     def find_data_dir(self) -> DataDir:
-        """Return the data directory, whether it is there or not.
+        """Return the data directory, which need not exist.
 
         Raises:
-            InvalidSetting: The storage's URL is of no storage, a directory is a URL, or only the checkpoint
-                would be apart.
+            InvalidSetting: The storage's URL names no storage, a directory is a URL, or the checkpoint has
+                its own directory without a storage.
         """
         for name in ("data_dir", "checkpoint_dir", "export_dir"):
             _refuse_url(name, getattr(self, name))
@@ -145,7 +145,7 @@ class StorageSettings(SettingGroup):
         """Return the data directory, made if it is missing.
 
         Raises:
-            DataDirUnusable: It cannot be made or written.
+            DataDirUnusable: The directory cannot be made or written.
             InvalidSetting: As `find_data_dir` raises it.
         """
         return self.find_data_dir().create()
@@ -157,7 +157,7 @@ class StorageSettings(SettingGroup):
 
 
 def _refuse_url(name: str, path: Path | None) -> None:
-    """Refuse a URL where a directory is wanted: as a path it would name one below the working directory."""
+    """Refuse a URL for a directory: as a path it would name a directory below the working directory."""
     if path is not None and path.parts[:1] and path.parts[0].endswith(":"):
         raise InvalidSetting(
             f'setting "{name}" cannot be {path.parts[0]}//{"/".join(path.parts[1:])}',
@@ -168,14 +168,15 @@ def _refuse_url(name: str, path: Path | None) -> None:
 
 
 class ServerSettings(SettingGroup):
-    """Address of the API, and of an engine that is a process of its own.
+    """Address of the API, and of an engine that runs as a separate process.
 
     Attributes:
-        host: Address either listens on.
-        port: Port of the API; 0: any that is free.
-        engine_port: Port on which an engine apart answers probes and tells metrics; 0: any that is free.
-        max_connections: Most connections at a time; one more is answered 503.
-        metric_series: Queries, sinks and slices with series of their own at ``/metrics``; others are summed.
+        host: Address that API and engine listen on.
+        port: Port of the API; 0: any free port.
+        engine_port: Port on which a separate engine process serves probes and metrics; 0: any free port.
+        max_connections: Most simultaneous connections; further ones are answered 503.
+        metric_series: Most queries, sinks and slices with their own series at ``/metrics``; others are
+            summed.
     """
 
     host: str = "127.0.0.1"
@@ -189,12 +190,12 @@ class SparkSettings(SettingGroup):
     """Spark, and how much of the machine it uses.
 
     Attributes:
-        cores: Cores that Spark may use; by default all of the machine's.
+        cores: Cores that Spark may use; by default all cores of the machine.
         master: Spark master; by default ``local[cores]``.
         driver_memory: Heap of the driver's JVM, as Spark writes sizes (``1g``).
         conf: More Spark configuration, such as a cluster's; a JSON object in the environment.
         ui: Whether Spark serves its own web page.
-        reports_port: Port that workers of a cluster report their batches to; 0: any that is free.
+        reports_port: Port that workers of a cluster report their batches to; 0: any free port.
     """
 
     cores: int = Field(default_factory=lambda: os.cpu_count() or 1, ge=1)
@@ -222,7 +223,7 @@ class StateSettings(SettingGroup):
 
     Attributes:
         buckets: Hash buckets, fixed by the first batch; None: as many as cores.
-        cache_mb: Decoded segments kept per Python worker, MB; beyond that they are mapped from their files
+        cache_mb: Decoded segments kept per Python worker, MB; further segments are mapped from their files
             again.
     """
 
@@ -235,10 +236,10 @@ class SourceSettings(SettingGroup):
 
     Attributes:
         list_interval_ms: Time between two looks for new files in source directories, ms.
-        roots: Directories that streams registered with the service may read files from; a text has ``:``
+        roots: Directories from which streams registered with the service may read files, as text with ``:``
             between them. Empty: ``sources`` in the data directory.
         servers: Brokers and databases, ``host:port``, that streams and sinks registered with the service may
-            be on; a text has commas between them, ``*`` allows any. Empty: none.
+            use, as text with commas between them; ``*`` allows any. Empty: none.
     """
 
     list_interval_ms: int = Field(default=500, ge=10)
@@ -249,13 +250,13 @@ class SourceSettings(SettingGroup):
 
 
 class IngestSettings(SettingGroup):
-    """Back-pressure: when posted events are refused, and input waits. 0 sets no limit.
+    """Back-pressure: limits at which posted events are refused and input waits. 0 sets no limit.
 
     Attributes:
         backlog_rows: Most unread rows of a stream; beyond that, no more are accepted.
-        backlog_mb: The same in MB, as the event log keeps them.
-        min_free_mb: Free space of the data directory's file system below which no events are taken, MB; below
-            half of it batches take no input; None: 1024, or 5% of a file system below 20 GB.
+        backlog_mb: Most unread MB of a stream, as stored in the event log.
+        min_free_mb: Free space of the data directory's file system below which events are refused, MB; below
+            half of it batches take no input. None: 1024, or 5% of a file system below 20 GB.
     """
 
     backlog_rows: int = Field(default=10_000_000, ge=0, validation_alias="max_backlog_rows")
@@ -267,11 +268,13 @@ class SinkSettings(SettingGroup):
     """Sinks of results.
 
     Attributes:
-        webhook_hosts: Receivers of webhooks that may be of this machine or of a private network: names, and
-            addresses or networks such as ``10.0.0.0/8``; a text has commas between them.
-        retention: How long results are kept for a sink that has not taken them, such as ``7d``, counted from
-            their batch; ``forever`` keeps them until it has. Results that are kept anyway stay longer.
-        retention_mb: Most MB of files that are kept only since sinks lack their results; 0 sets no limit.
+        webhook_hosts: Allowed receivers of webhooks on this machine or a private network: names, and
+            addresses or networks such as ``10.0.0.0/8``, as text with commas between them.
+        retention: How long results are kept for a sink that has not received them, such as ``7d``, counted
+            from their batch; ``forever`` keeps them until it has. Results that are kept for other reasons
+            stay longer.
+        retention_mb: Most MB of files that are kept only because sinks have not received their results; 0
+            sets no limit.
     """
 
     webhook_hosts: Annotated[tuple[str, ...], BeforeValidator(_words)] = ()
@@ -290,16 +293,16 @@ class SinkSettings(SettingGroup):
 
 
 class BatchSettings(SettingGroup):
-    """Micro-batches: their size, and the way of their rows to the buckets.
+    """Micro-batches: their size, and how their rows reach the buckets.
 
     Attributes:
         max_rows: Most rows admitted to one micro-batch, over all streams.
-        target_s: Seconds that a batch should take while more input waits than fits in: so many rows are
-            admitted. 0 admits ``max_rows`` always.
-        rows_per_partition: Rows up to which small pieces of a batch share a reader task; None: half a
-            million, or a core's share of the batch if that is more.
-        rows_file_kb: Rows of a family side that take so many kB go to their bucket in a file, fewer through
-            Spark; on a cluster all go through Spark.
+        target_s: Seconds that a batch should take while more input waits than fits; the number of admitted
+            rows follows from it. 0 always admits up to ``max_rows``.
+        rows_per_partition: Most rows of small pieces that share a reader task; None: half a million, or a
+            core's share of the batch if that is more.
+        rows_file_kb: Least kB of a family side's rows that go to their bucket in a file; fewer go through
+            Spark, and on a cluster all do.
     """
 
     max_rows: int = Field(default=4_000_000, ge=1, validation_alias="max_rows_per_batch")
@@ -309,7 +312,7 @@ class BatchSettings(SettingGroup):
 
     @property
     def first_rows(self) -> int:
-        """Rows admitted to a batch before any was timed, or where time must not decide."""
+        """Rows admitted to a batch before any was timed, or if the size must not depend on time."""
         return BatchSize.first(ceiling=self.max_rows, target_s=self.target_s).rows
 
 
@@ -317,7 +320,8 @@ class ResultSettings(SettingGroup):
     """Results and late rows.
 
     Attributes:
-        retention: How long both are kept after their batch, such as ``24h``; ``forever`` keeps all.
+        retention: How long results and late rows are kept after their batch, such as ``24h``; ``forever``
+            keeps all.
         keep_late_rows: Whether late rows are kept in files, not only counted.
         dead_letter_retention: How long a dead-letter file is kept after it was written.
     """
@@ -338,21 +342,21 @@ class ResultSettings(SettingGroup):
 
 
 class PlanningSettings(SettingGroup):
-    """Objective of plans, unless a workload, a migration or a request says otherwise.
+    """Objective of plans, unless a workload, a migration or a request overrides it.
 
     Attributes:
-        strategy: How queries are joined.
+        strategy: Strategy for joining queries.
         family_strategies: Strategies of single families by key (``A.k = B.k``) or id; a JSON object in the
             environment.
-        partitioning: Over how many buckets the rows of a key spread: ``auto`` leaves it to the planner,
-            ``hash`` gives each key one bucket, ``replicate`` every key all of them.
-        cost_model: Model whose CPU cost decides where a strategy weighs costs.
+        partitioning: Spread of a key's rows over buckets: ``hash`` puts each key in one bucket, ``replicate``
+            puts each key in all buckets, ``auto`` lets the planner choose.
+        cost_model: Model of the CPU cost for strategies that weigh costs.
         c_sys: System overhead C_sys of the paper's model, comparisons per row and slice.
-        probe: How slices are searched: ``auto``, ``merge``, ``loops`` or ``hash(N)``.
-        invalidation: Rings that lose their expired rows when a row arrives; None: the one that it probes.
-        oblivious_memory: Where the rows of joins without windows wait; ``auto`` leaves it to the planner.
-        oblivious_memory_mb: Limit by which the planner chooses, MB for each family of such joins; None for no
-            limit.
+        probe: Way to search slices: ``auto``, ``merge``, ``loops`` or ``hash(N)``.
+        invalidation: Rings from which an arriving row removes expired rows; None: the ring that it probes.
+        oblivious_memory: Place where rows of joins without windows wait; ``auto`` lets the planner choose.
+        oblivious_memory_mb: Memory limit for that choice of the planner, MB for each family of joins without
+            windows; None for no limit.
     """
 
     strategy: Strategy = "mem-opt"
@@ -367,15 +371,15 @@ class PlanningSettings(SettingGroup):
 
 
 class AdaptiveSettings(SettingGroup):
-    """New plans for families of strategy ``cpu-opt`` when statistics have moved.
+    """New plans for families of strategy ``cpu-opt`` when statistics have changed.
 
     Attributes:
-        enabled: Whether there are any.
+        enabled: Whether such plans are made.
         interval_s: Least time between two plans, seconds of wall clock.
-        min_gain: Part of the running chain's cost that another one must save.
+        min_gain: Least part of the running chain's cost that another chain must save.
         horizon_s: Seconds of event time within which the savings must pay for the migration.
-        max_age_s: Age from which statistics are not acted upon, seconds of wall clock.
-        min_batches: Batches with input that statistics must rest on.
+        max_age_s: Age from which statistics are ignored, seconds of wall clock.
+        min_batches: Least number of batches with input behind the statistics.
     """
 
     enabled: bool = Field(default=True, validation_alias="adaptive")
@@ -392,7 +396,7 @@ class LogSettings(SettingGroup):
     Attributes:
         level: Least level that is logged.
         format: ``text``, or ``json`` for one object per line.
-        traces_url: Where the API sends OpenTelemetry traces, as OTLP over HTTP; None: it makes none.
+        traces_url: URL to which the API sends OpenTelemetry traces, as OTLP over HTTP; None makes no traces.
     """
 
     level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(default="INFO", validation_alias="log_level")
@@ -410,7 +414,7 @@ class Settings(BaseModel):
     (1000, 256)
 
     Attributes:
-        storage: Places of what the service keeps.
+        storage: Places of the service's files and data.
         server: Address of the API.
         spark: Spark, and how much of the machine it uses.
         state: State of the joins.
@@ -420,9 +424,9 @@ class Settings(BaseModel):
         batches: Micro-batches.
         results: Results and late rows.
         planning: Objective of plans.
-        adaptive: New plans when statistics have moved.
+        adaptive: New plans when statistics have changed.
         log: Logging.
-        access: Who may use the service.
+        access: Access to the service.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -443,7 +447,7 @@ class Settings(BaseModel):
 
     @property
     def bucket_count(self) -> int:
-        """Buckets of a fresh checkpoint."""
+        """Number of buckets of a fresh checkpoint."""
         return self.state.buckets if self.state.buckets is not None else self.spark.cores
 
     def for_data_dir(self, path: Path) -> Settings:
@@ -474,7 +478,7 @@ def load_settings(**options: object) -> Settings:
         **options: Settings by their flat names, as given on the command line.
 
     Raises:
-        InvalidSetting: A value does not fit; names the setting and what was given.
+        InvalidSetting: A value is not valid; the error names the setting and the value.
     """
     if unknown := options.keys() - GROUPS.keys():
         raise TypeError(f"there are no settings {', '.join(sorted(unknown))}")

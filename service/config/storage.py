@@ -1,7 +1,7 @@
-"""Storage: where segments, results, late rows and dead letters are kept, by ``SLUICE_STORAGE_URL``.
+"""Storage of segments, results, late rows and dead letters, chosen by ``SLUICE_STORAGE_URL``.
 
 no URL                             in the data directory
-file:///mnt/sluice                 in another one, such as a mount that all machines share
+file:///mnt/sluice                 in another directory, such as a mount that all machines share
 s3://bucket/prefix, gs://, abfs:// in an object store, with a cache on each machine
 """
 
@@ -32,12 +32,12 @@ _HINT = (
 
 @dataclass(frozen=True, slots=True)
 class Storage:
-    """Storage apart from the data directory.
+    """Storage outside of the data directory.
 
     Attributes:
         url: URL, without a slash at its end.
         cache_dir: Directory on each machine that caches files of an object store.
-        cache_bytes: Bytes that each kind of files may have there.
+        cache_bytes: Most bytes of each kind of files in the cache.
     """
 
     url: str
@@ -57,11 +57,11 @@ def storage_of(url: str | None, cache_dir: Path | None, cache_mb: int) -> Storag
 
     Args:
         url: URL.
-        cache_dir: Directory of the cache on each machine; None: one of this user among the temporary files.
+        cache_dir: Directory of the cache on each machine; None: a directory of this user for temporary files.
         cache_mb: Size of the cache, MB.
 
     Raises:
-        InvalidSetting: Nothing can be kept at that URL.
+        InvalidSetting: The URL names no usable storage.
     """
     if url is None:
         return None
@@ -80,7 +80,7 @@ def storage_of(url: str | None, cache_dir: Path | None, cache_mb: int) -> Storag
     elif importlib.util.find_spec("obstore") is None:
         raise _invalid(url, "The package obstore is not installed: pip install 'sluice[storage]'.")
     base = cache_dir or Path(tempfile.gettempdir()) / f"sluice-cache-{os.getuid()}"
-    # Of two services on one machine each has its own.
+    # Two services with different URLs on one machine have separate caches.
     own = hashlib.sha256(url.encode()).hexdigest()[:16]
     return Storage(url.rstrip("/"), base.absolute() / own, cache_mb << 20)
 

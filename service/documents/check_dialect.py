@@ -1,4 +1,4 @@
-"""Options of text files are refused where their stream is registered, not where its first file is read."""
+"""Refuses invalid options of text files when their stream is registered, before its first file is read."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ import pyarrow.compute as pc
 from catalog.values.stream import Dialect
 from service.errors import InvalidStream
 
-#: Options that JSON lines have, too.
+#: Options that JSON lines files have, too.
 _OF_JSON: Final = frozenset({"encoding", "timestamp_format", "date_format", "timezone"})
-#: Options by format; CSV has all.
+#: Options by format; CSV has all options.
 _OPTIONS: Final[dict[str, frozenset[str]]] = {"parquet": frozenset(), "jsonl": _OF_JSON}
 #: One character of ASCII that cannot be part of a number, a word or a line end.
 _MARK: Final = re.compile(r"[\t -/:-@\[-`{-~]")
@@ -36,7 +36,7 @@ def check_dialect(
         given: Names of the options that were written.
 
     Raises:
-        InvalidStream: One does not fit; ``path`` names it.
+        InvalidStream: An option does not fit; ``path`` names it.
     """
     for name in given:
         if name not in _OPTIONS.get(file_format, given):
@@ -46,7 +46,7 @@ def check_dialect(
     if any("\n" in text or "\r" in text for text in dialect.null_values):
         raise _unfit("null_values", "holds a line end", "Remove it.")
     try:
-        "a".encode(dialect.encoding)  # of encodings of text only; others, such as rot13, are refused
+        "a".encode(dialect.encoding)  # only encodings of text pass; others, such as rot13, are refused
         codecs.getincrementaldecoder(dialect.encoding)
     except (LookupError, ValueError) as error:
         hint = "Write the name of an encoding, such as utf-8, utf-16, latin-1 or cp1252."
@@ -71,7 +71,7 @@ def _check_marks(dialect: Dialect) -> None:
         "thousands": dialect.thousands,
     }
     for name, mark in marks.items():
-        # Thousands are also parted by the spaces that typography has for it.
+        # Thousands may also be separated by typographic spaces.
         if (
             mark is None
             or _MARK.fullmatch(mark)
@@ -101,14 +101,14 @@ def _check_timezone(name: str) -> None:
     try:
         ZoneInfo(name)
         pc.assume_timezone(pa.array([0], pa.timestamp("us")), name)
-    # KeyError is that of ZoneInfo, OSError for the name of a folder; Arrow has a database of its own.
+    # ZoneInfo raises KeyError, or OSError for the name of a folder; Arrow checks its own database.
     except (KeyError, OSError, ValueError) as error:
         hint = "Write the name of a zone, such as Europe/Berlin, America/New_York or UTC."
         raise _unfit("timezone", f'names no time zone: "{name}"', hint) from error
 
 
 def _check_format(name: str, text: str, example: str) -> datetime:
-    """Return what a format reads of a moment that it has written."""
+    """Write a fixed moment in a format, read it back and return it; refuse a format that cannot."""
     hint = f"Write a format such as {example}."
     if _DATE.search(text) is None:
         raise _unfit(name, f'has no year: "{text}"', hint)

@@ -22,10 +22,10 @@ from service.errors import InvalidStream
 
 _WINDOW, _FOREVER = "window", "forever"
 _MONITOR: Final = "monitor"
-#: Types of columns that can order a stream, those of exact 64-bit keys. Decimals of few digits can, too.
+#: Types of columns that can order a stream, with exact 64-bit keys. Decimals of up to 18 digits can, too.
 _ORDERING = ("int", "bigint", "date", "timestamp")
 _MOST_DIGITS = 18
-#: Largest scrambling factor: every bucket keeps a summary of this many last rows of a stream.
+#: Largest scrambling factor: every bucket keeps a summary of as many last rows of a stream.
 MOST_SCRAMBLE = 1_000_000
 
 
@@ -72,7 +72,7 @@ class PunctuationsDocument(_ContractPart):
             source: Type of its source.
 
         Raises:
-            InvalidStream: The contract does not fit the stream; ``path`` says where.
+            InvalidStream: The contract does not fit the stream; ``path`` names the part.
         """
         where = ("punctuations",)
         if any(column.name == PUNCTUATION_COLUMN for column in columns):
@@ -193,7 +193,7 @@ class ConstraintsDocument(_ContractPart):
 
 
 class OrderDocument(_ContractPart):
-    """Order in which the rows of a stream come, by one of their columns."""
+    """Order of the rows of a stream, by one of their columns."""
 
     column: str = Field(
         description="The column, of type int, bigint, date, timestamp or a decimal of up to 18 digits. Rows "
@@ -260,7 +260,7 @@ def constraints_document(constraints: Constraints) -> dict[str, Any] | None:
 def _columns(
     stream: str, columns: Sequence[Column], names: Sequence[str], path: tuple[str | int, ...]
 ) -> tuple[str, ...]:
-    """Return column names as declared, whatever the case they are given in."""
+    """Return column names as declared; given names may differ in case."""
     if not names:
         raise InvalidStream(
             "a set of columns is empty", hint="Name the columns that a punctuation fixes.", path=path

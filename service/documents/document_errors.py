@@ -1,4 +1,4 @@
-"""Mistakes in a YAML or JSON file in our words, each with file, line and column."""
+"""Errors in a YAML or JSON file in Sluice's words, each with file, line and column."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from service.documents.yaml_document import ItemPath, YamlDocument
 
 @contextmanager
 def locating(document: YamlDocument, path: ItemPath, *, text_at: ItemPath | None = None) -> Iterator[None]:
-    """Give errors raised inside a place in the document; the class of the error stays what it is.
+    """Add the place in the document to errors raised inside; their class does not change.
 
     Args:
         document: The file.
-        path: Item of the document that is being looked at.
+        path: Item of the document that is being checked.
         text_at: Scalar that the error's own location refers to.
     """
     try:
@@ -37,13 +37,13 @@ def first_mistake(
     kind: type[InvalidInput],
     known_names: KnownNames,
 ) -> InvalidInput:
-    """Return the first thing that a model finds wrong with a document.
+    """Return an error for the first fault that a model found in a document.
 
     Args:
-        error: What the model found.
+        error: The model's error.
         document: The file.
         kind: Class of the error.
-        known_names: Names that may stand where the last one of a path does.
+        known_names: Gives the names that are allowed in place of the last name of a path.
     """
     first = error.errors()[0]
     found = mistake(first, tuple(first["loc"]), known_names)

@@ -1,4 +1,4 @@
-"""Migrations as they are written: the body of ``POST /migrations``, and ``migrate:`` in a workload's script.
+"""Documents of migrations: the body of ``POST /migrations``, and ``migrate:`` in a workload's script.
 
 {"strategy": "cpu-opt", "family_strategies": {"A.k = B.k": "mem-opt"}, "on_leave": {"after": "10m"}}
 {"splits": [{"at": "15s", "side": "A"}], "merges": [{"at": "10s", "family": "A.k = B.k"}]}
@@ -26,7 +26,7 @@ from catalog.values.policies.punctuation_policy import Propagate, PunctuationPol
 from planner.probes.asked_probe import asked_probe, probe_text
 from service.errors import InvalidMigration
 
-#: Longer numbers of closings are refused.
+#: A count of closings must have fewer digits.
 _DIGITS = 10
 
 
@@ -35,17 +35,18 @@ class MigrationRequest:
     """Requested migration: one of strategies, probes, punctuations, memory, steps, clean-up and roll-back.
 
     Attributes:
-        strategy: Strategy of families without one of their own; None leaves it.
-        family_strategies: Strategies of single families by key or id; None takes a family's own one away.
-        probe: How the slices of families without a way of their own are searched; None leaves it.
-        family_probes: How those of single families are searched; None removes a family's own way.
-        family_punctuations: When single families act on closed keys; None removes a family's own policy.
-        oblivious_memory: Where the rows of joins without windows wait; None leaves it.
-        steps: Splits and merges, by the name of their family; None where there is only one.
-        cleanup: Drop slices that departed queries left, and pinned boundaries.
-        rollback_to: Plan version whose strategies and chains come back.
-        on_leave: New policy; None leaves it.
-        written: The same as it was written, for the record.
+        strategy: Strategy of families without their own; None leaves it unchanged.
+        family_strategies: Strategies of single families by key or id; None removes a family's own strategy.
+        probe: Way to search the slices of families without their own; None leaves it unchanged.
+        family_probes: Ways to search the slices of single families; None removes a family's own way.
+        family_punctuations: Policies of single families for acting on closed keys; None removes a family's
+            own policy.
+        oblivious_memory: Place where rows of joins without windows wait; None leaves it unchanged.
+        steps: Splits and merges, each with the name of its family; None if there is only one family.
+        cleanup: Whether to drop slices left by departed queries, and pinned boundaries.
+        rollback_to: Plan version whose strategies and chains are restored.
+        on_leave: New policy for the slices of departed queries; None leaves it unchanged.
+        written: The request as written, for the record.
     """
 
     strategy: Strategy | None = None
@@ -86,7 +87,7 @@ class MigrationRequest:
 
     @property
     def cause(self) -> str:
-        """Request in words."""
+        """The request in words."""
         parts = [] if self.strategy is None else [f"strategy {self.strategy}"]
         parts += [f"{name}: {value or 'no own strategy'}" for name, value in self.family_strategies.items()]
         parts += [] if self.probe is None else [f"probe {probe_text(self.probe)}"]
@@ -112,7 +113,7 @@ class MigrationRequest:
 
 
 class SliceStepDocument(BaseModel):
-    """A place in a chain, named by where slices meet."""
+    """A place in a chain, named by the boundary at which slices meet."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -170,7 +171,7 @@ class PunctuationsPolicyDocument(BaseModel):
         """Return the policy.
 
         Raises:
-            InvalidMigration: A policy does not exist; the error's ``path`` says which.
+            InvalidMigration: A policy does not exist; the error's ``path`` names it.
         """
         purge_after = {"auto": None, "eager": 1}.get(self.purge, 0)
         if purge_after == 0:
@@ -196,19 +197,19 @@ class PunctuationsPolicyDocument(BaseModel):
 
 
 def _argument(text: str, name: str) -> str | None:
-    """Return what stands in brackets behind a name; None if the text is something else."""
+    """Return the argument in brackets after a name; None if the text has another form."""
     begins = text.startswith(f"{name}(") and text.endswith(")")
     return text[len(name) + 1 : -1].strip() if begins else None
 
 
 def _count(text: str | None) -> int | None:
-    """Return the whole number, from 1 on, that a text is; None if it is not one."""
+    """Return the whole number from 1 on that a text denotes; None if it denotes none."""
     whole = text is not None and text.isascii() and text.isdecimal() and len(text) < _DIGITS
     return int(text) or None if whole and text is not None else None
 
 
 def _leave_policy(value: Any) -> Any:
-    """Judge a policy here: an error of a union would name its models (Any: not judged yet)."""
+    """Validate a policy here: an error of a union would name its models (Any: not validated yet)."""
     if value in ("auto", "manual"):
         return value
     if (
@@ -296,12 +297,12 @@ class MigrationDocument(BaseModel):
     )
 
     def to_request(self) -> MigrationRequest:
-        """Return the request as the service takes it.
+        """Return the request as the service accepts it.
 
         Raises:
-            InvalidDuration: A text is not a length of time; its ``path`` says which.
-            InvalidMigration: It says nothing, or too much.
-            InvalidProbe: This way to search slices does not exist.
+            InvalidDuration: A text is not a length of time; the error's ``path`` names it.
+            InvalidMigration: The document asks for nothing, or for two things at once.
+            InvalidProbe: A way to search slices does not exist.
         """
         lists: tuple[tuple[Literal["merge", "split"], str, list[SliceStepDocument]], ...] = (
             ("merge", "merges", self.merges),
@@ -360,7 +361,7 @@ def _policy(name: str, own: PunctuationsPolicyDocument | None) -> PunctuationPol
 
 
 def _at_us(text: str | int | float, path: tuple[str | int, ...]) -> int:
-    """Read a length of time; inclusive bounds read ``10s+1us`` in a plan, so sums are allowed."""
+    """Read a length of time; sums are allowed, since a plan shows inclusive bounds as ``10s+1us``."""
     try:
         return sum(parse_duration_us(part) for part in str(text).split("+"))
     except SluiceError as error:

@@ -1,4 +1,4 @@
-"""Documents of statistics and of an explicit chain, in a request body, a file or an option.
+"""Documents of statistics and of an explicit chain, from a request body, a file or an option.
 
 {"streams": {"A": {"rate": 50.0, "row_bytes": 48}}, "filters": {"A.v < 0.2": 0.2},
  "join_selectivity": 0.025, "batch_s": 1.0}
@@ -26,7 +26,7 @@ from service.documents.document_errors import first_mistake
 from service.documents.yaml_document import ItemPath, YamlDocument, read_yaml
 from service.errors import InvalidStatistics
 
-#: Stands for both streams where one list of boundaries is given.
+#: Stands for both streams if one list of boundaries is given.
 _BOTH = "*"
 
 _Number = Annotated[float, Field(allow_inf_nan=False)]
@@ -66,7 +66,7 @@ class StatisticsDocument(_StatisticsDocument):
     )
 
     def to_given(self) -> GivenStatistics:
-        """Return the statistics as the planner takes them."""
+        """Return the statistics as the planner accepts them."""
         return GivenStatistics(
             streams={name: StreamNumbers(s.rate, s.row_bytes) for name, s in self.streams.items()},
             filters=self.filters,
@@ -76,12 +76,12 @@ class StatisticsDocument(_StatisticsDocument):
 
 
 def _by_stream(value: Any) -> Any:
-    """Let one list stand for both streams (``Any``: pydantic validates it)."""
+    """Apply one list to both streams (``Any``: pydantic validates it)."""
     return {_BOTH: value} if isinstance(value, list) else value
 
 
 class ChainDocument(_StatisticsDocument):
-    """Boundaries of a chain that is to be costed beside the strategies."""
+    """Boundaries of a chain to be costed in addition to the strategies."""
 
     family: str | None = Field(
         default=None,
@@ -107,14 +107,15 @@ class ChainDocument(_StatisticsDocument):
         return {key: item for key, item in value.items() if key == "family"} | {"boundaries_s": named}
 
     def to_chains(self, queries: Iterable[Query]) -> GivenChains:
-        """Return the boundaries of the family that is meant, µs.
+        """Return the boundaries of the document's family, µs.
 
         Args:
             queries: Queries that are planned.
 
         Raises:
             UnknownFamily: No family of the queries has that name.
-            InvalidChain: The family is not named where there are several, or a stream is not of the family.
+            InvalidChain: There are several families and none is named, or a stream does not belong to the
+                family.
         """
         members = tuple(queries)
         family = self._family(members)
@@ -164,14 +165,14 @@ def read_statistics_file(path: Path) -> tuple[GivenStatistics, YamlDocument]:
     """Read statistics from a YAML or JSON file.
 
     Args:
-        path: The file; it holds what is under ``statistics`` in the body of a preview.
+        path: The file; it has the form of ``statistics`` in the body of a preview.
 
     Returns:
-        The statistics, and the file for errors that are found later.
+        The statistics, and the parsed file for errors that are found later.
 
     Raises:
         InvalidYaml: The file is missing or not YAML.
-        InvalidStatistics: It says something invalid.
+        InvalidStatistics: The file contains something invalid.
     """
     document = read_yaml(path)
     try:

@@ -51,9 +51,9 @@ from service.documents.check_dialect import check_dialect
 from service.documents.contract_document import ConstraintsDocument, OrderDocument, PunctuationsDocument
 from service.errors import InvalidName, InvalidStream
 
-#: How far ahead of the clock events may be: clocks and zones of clients are wrong by less.
+#: Default of ``max_ahead``, µs: errors of clients' clocks and time zones are smaller.
 _MAX_AHEAD_US = 86_400 * 1_000_000
-#: A part of an address without credentials, which would be stored and shown.
+#: A URL without credentials; those would be stored and shown.
 _REGISTRY_URL = r"https?://[^\s,/@?#:]+(:\d{1,5})?(/[^\s,@?#]*)?"
 _REGISTRY_URLS = rf"^{_REGISTRY_URL}(\s*,\s*{_REGISTRY_URL})*$"
 _BROKERS = r"^[^\s,/@]+:\d{1,5}(\s*,\s*[^\s,/@]+:\d{1,5})*$"
@@ -96,7 +96,7 @@ class FilesDocument(_StreamDocument):
         """Return the source.
 
         Raises:
-            InvalidStream: An option of text files does not fit; ``path`` says which.
+            InvalidStream: An option of text files does not fit; ``path`` names it.
         """
         options = {f.name: getattr(self, f.name) for f in dataclass_fields(Dialect)}
         dialect = Dialect(**options)
@@ -112,7 +112,7 @@ class HttpDocument(_StreamDocument):
 
 
 class SecretDocument(_StreamDocument):
-    """A secret by the name of the environment variable that holds it; the secret itself is nowhere else."""
+    """A secret, by the name of the environment variable with its value; the value is stored nowhere."""
 
     env: Annotated[str, TextLike(f"^{SECRET_PATTERN.pattern}$", "a variable such as SLUICE_SECRET_KAFKA")]
 
@@ -126,7 +126,7 @@ class TlsDocument(_StreamDocument):
 
 
 class SaslDocument(_StreamDocument):
-    """User that brokers ask for."""
+    """User and password for the brokers."""
 
     mechanism: KafkaMechanism
     username: str = Field(min_length=1)
@@ -160,7 +160,7 @@ class ClusterDocument(_StreamDocument):
 
 
 class RegistryDocument(_StreamDocument):
-    """Registry of the schemas of messages, and who asks it."""
+    """Registry of the schemas of messages, and its user."""
 
     url: Annotated[str, TextLike(_REGISTRY_URLS, "a URL such as https://registry:8081, without a user")]
     username: Annotated[str, TextLike(r"^[^:]+$", "a name without a colon")] | None = None
@@ -170,7 +170,7 @@ class RegistryDocument(_StreamDocument):
         """Return the registry.
 
         Raises:
-            InvalidStream: There is a password without a user.
+            InvalidStream: A password is given without a user.
         """
         if self.password is not None and self.username is None:
             raise InvalidStream(
@@ -183,7 +183,7 @@ class RegistryDocument(_StreamDocument):
 
 
 class KafkaDocument(ClusterDocument):
-    """A topic of Apache Kafka, one event a message."""
+    """A topic of Apache Kafka with one event per message."""
 
     type: Literal["kafka"]
     topic: TopicName
@@ -248,7 +248,7 @@ class StreamDocument(_StreamDocument):
 
         Raises:
             InvalidName: The name does not fit the pattern.
-            InvalidStream: A column, the event time or a duration does not fit; ``path`` says where.
+            InvalidStream: A column, the event time or a duration does not fit; ``path`` names it.
         """
         check_name("stream", self.name, ("name",))
         columns = self._columns()
@@ -300,7 +300,7 @@ class StreamDocument(_StreamDocument):
         return self.punctuations.to_value(self.name, columns, self.source.type)
 
     def _max_ahead(self) -> int | None:
-        """Length of ``max_ahead``; where nothing is said, it is a day for rows that come from outside."""
+        """Return ``max_ahead``, µs; if left out, a day for rows from outside and None for generated rows."""
         is_outside = not isinstance(self.source, GeneratorDocument)
         if self.max_ahead is None:
             return _MAX_AHEAD_US if is_outside and "max_ahead" not in self.model_fields_set else None
@@ -424,10 +424,10 @@ class StreamDocument(_StreamDocument):
 
 
 def check_name(kind: str, name: str, path: tuple[str | int, ...] = ()) -> None:
-    """Refuse a name that CQL, URLs and directories could not all carry.
+    """Refuse a name that is not valid in CQL, URLs and directories alike.
 
     Raises:
-        InvalidName: It does not fit ``[A-Za-z][A-Za-z0-9_]{0,62}``.
+        InvalidName: The name does not match ``[A-Za-z][A-Za-z0-9_]{0,62}``.
     """
     if NAME_PATTERN.fullmatch(name) is None:
         raise InvalidName(
@@ -438,10 +438,10 @@ def check_name(kind: str, name: str, path: tuple[str | int, ...] = ()) -> None:
 
 
 def retained_us(retain: str | int | float | None) -> int | None:
-    """Return the longest window of time on a stream, µs; None for any.
+    """Return the longest allowed time window on a stream, µs; None for no limit.
 
     Raises:
-        InvalidStream: It is not a length of time, or it is zero.
+        InvalidStream: The value is not a length of time, or is zero.
     """
     length_us = None if retain is None else _duration(retain, "retain")
     if length_us == 0:
@@ -454,10 +454,10 @@ def retained_us(retain: str | int | float | None) -> int | None:
 
 
 def checked_cap_mb(cap_mb: int | None) -> int | None:
-    """Return the most that a stream's rows may take in the state, megabytes.
+    """Return the most megabytes that a stream's rows may take in the state.
 
     Raises:
-        InvalidStream: It is below one megabyte.
+        InvalidStream: The cap is below one megabyte.
     """
     if cap_mb is not None and cap_mb < 1:
         raise InvalidStream(

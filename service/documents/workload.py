@@ -1,7 +1,7 @@
 """The workload file: streams, queries, strategies, and plan changes at batch boundaries.
 
-Every error names file, line and column. ``load_workload`` checks the file itself; ``bind_workload`` checks
-what the queries say about the streams.
+Every error names file, line and column. ``load_workload`` checks the file alone; ``bind_workload`` checks the
+queries against the streams.
 """
 
 from __future__ import annotations
@@ -51,19 +51,19 @@ from service.inputs.validate import resolve_source, validate_source
 
 Action = Literal["add", "update", "remove", "pause", "resume", "migrate"]
 
-#: What a step can be; exactly one of them.
+#: Actions of script steps; a step has exactly one.
 _ACTIONS: tuple[Action, ...] = ("add", "update", "remove", "pause", "resume", "migrate")
 
 
 @dataclass(frozen=True, slots=True)
 class WorkloadQuery:
-    """A query as the file has it.
+    """A query as written in the file.
 
     Attributes:
         name: Query name.
         cql: Its text.
         backfill: Whether held rows take part.
-        path: Where it stands in the document.
+        path: Its place in the document.
         line: Line of the file.
     """
 
@@ -82,8 +82,8 @@ class ScriptStep:
         at_batch: Batch number, from 0.
         action: What changes.
         name: Query that changes; empty for a migration.
-        query: The query that comes, or the new text of one; None otherwise.
-        path: Where it stands in the document.
+        query: The query that is added, or a query with its new text; None for other actions.
+        path: Its place in the document.
         migration: The migration; None for a change of a query.
     """
 
@@ -95,7 +95,7 @@ class ScriptStep:
     migration: MigrationRequest | None = None
 
     def to_change(self) -> Change | None:
-        """Return the change of queries that the step is; None for a migration."""
+        """Return the step as a change of queries; None for a migration."""
         match self.action:
             case "add" | "update" if self.query is not None:
                 kind = AddQuery if self.action == "add" else UpdateQuery
@@ -115,16 +115,16 @@ class Workload:
 
     Attributes:
         file: The file.
-        document: Its text and positions, for errors found later.
+        document: Its text and the positions in it, for errors found later.
         streams: Streams in file order; ids are 0, paths absolute.
         queries: Queries in force from batch 0.
-        strategy: Strategy of families that have none of their own; None leaves it to the settings.
+        strategy: Strategy of families without their own; None uses the settings.
         script: Plan changes by batch, in file order within a batch.
         family_strategies: Strategies of single families, by key (``A.k = B.k``) or id.
-        partitioning: Over how many buckets the rows of a key spread; None leaves it to the settings.
-        probe: How slices are searched; None leaves it to the settings.
-        oblivious_memory: Where the rows of joins without windows wait; None leaves it to the settings.
-        oblivious_memory_mb: Limit by which the planner chooses, MB; None leaves it to the settings.
+        partitioning: Spread of a key's rows over buckets; None uses the settings.
+        probe: Way to search slices; None uses the settings.
+        oblivious_memory: Place where rows of joins without windows wait; None uses the settings.
+        oblivious_memory_mb: Memory limit for that choice of the planner, MB; None uses the settings.
     """
 
     file: Path
@@ -141,10 +141,10 @@ class Workload:
 
     @contextmanager
     def locating(self, path: ItemPath, *, text_at: ItemPath | None = None) -> Iterator[None]:
-        """Give every `InvalidInput` raised inside a place in this file.
+        """Add the place in this file to every `InvalidInput` raised inside.
 
         Args:
-            path: Item of the document that is being looked at.
+            path: Item of the document that is being checked.
             text_at: Scalar that the error's own location refers to.
         """
         with locating(self.document, path, text_at=text_at):
@@ -157,7 +157,7 @@ def load_workload(path: Path) -> Workload:
     Raises:
         InvalidYaml: The file is missing or not YAML.
         InvalidWorkload: A key is missing, unknown or of another type; a name is taken twice; a script changes
-            what is not there.
+            a query that does not exist.
     """
     document = read_yaml(path)
     try:
@@ -209,7 +209,7 @@ class BoundWorkload:
         workload: The workload.
         streams: The streams with ids 1, 2, ..., as a fresh catalog numbers them.
         queries: The bound queries by the path of their entry in the document, numbered from 1 in the order
-            in which they enter.
+            in which they are added.
     """
 
     workload: Workload
@@ -221,11 +221,11 @@ def bind_workload(workload: Workload) -> BoundWorkload:
     """Bind every query of a workload against its streams, without a catalog.
 
     Args:
-        workload: What `load_workload` returned.
+        workload: Workload returned by `load_workload`.
 
     Raises:
-        InvalidInput: A query cannot be bound, or a strategy is for a family that no query is of; the location
-            is in the file.
+        InvalidInput: A query cannot be bound, or a strategy is for a family without queries; the error has
+            the location in the file.
     """
     from planner.bind.bind import (  # here, since loading sqlglot takes 0.2 s and only binding needs it
         bind,
@@ -245,7 +245,7 @@ def bind_workload(workload: Workload) -> BoundWorkload:
             bound[query.path] = places.placed(found)
         with workload.locating(query.path):
             refuse_backfill(bound[query.path], query.backfill)
-    # Families may come with the script, so all of its queries count.
+    # The script may add families, so all of its queries count.
     with workload.locating(("family_strategies",)):
         by_family(workload.family_strategies, bound.values())
     for step in workload.script:
@@ -296,7 +296,7 @@ class _WorkloadDocument(_Model):
     script: list[_StepDocument] = Field(default_factory=list)
 
 
-#: Model of an item by its key in the document, or by its type tag in the location that pydantic gives.
+#: Model of an item by its key in the document, or by its type tag in pydantic's location.
 _MODELS: dict[str, type[BaseModel]] = {
     "streams": StreamDocument,
     "queries": _QueryDocument,
@@ -326,7 +326,7 @@ def _streams(model: _WorkloadDocument, document: YamlDocument, base: Path) -> tu
                 location=document.location(("streams", i, "name")),
             )
         seen.add(stream.name.lower())
-        if isinstance(stream.source, FilesSource):  # a generator's start is the moment of its registration
+        if isinstance(stream.source, FilesSource):  # a generator starts when it is registered
             stream = resolve_source(stream, base=base, now_us=0)
         streams.append(stream)
     return tuple(streams)
@@ -370,7 +370,7 @@ def _step(item: _StepDocument, document: YamlDocument, path: ItemPath) -> Script
 def _check_names(
     queries: tuple[WorkloadQuery, ...], script: tuple[ScriptStep, ...], document: YamlDocument
 ) -> None:
-    """Follow the script: a name is free when its query comes, and there when it changes."""
+    """Check the script in order: a name is free when its query is added, and taken when its query changes."""
     states: dict[str, str] = {}
 
     def enter(query: WorkloadQuery) -> None:
@@ -402,7 +402,7 @@ def _check_names(
 
 
 def _known_names(path: ItemPath) -> list[str]:
-    """Return the keys allowed beside the last one of ``path``, or the types of sources."""
+    """Return the keys allowed in place of the last key of ``path``, or the types of sources."""
     if path[-2:] == ("source", "type"):
         return list(SOURCE_TYPES)
     model: type[BaseModel] = _WorkloadDocument

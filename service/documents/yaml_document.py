@@ -1,7 +1,7 @@
-"""YAML whose every value knows where it stands, so that an error can name file, line and column.
+"""YAML with the position of every value, so that an error can name file, line and column.
 
 Differs from ``yaml.safe_load`` in three points: keys are text as written (``on: int`` keeps the key ``on``),
-a key given twice is an error, and a document that contains itself is one too.
+a key given twice is an error, and a document that contains itself is an error, too.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ class YamlDocument:
     root: yaml.Node | None
 
     def location(self, path: ItemPath, *, key: bool = False) -> Location:
-        """Return where the value at ``path`` stands, or its key; the nearest parent if it does not exist.
+        """Return the location of the value at ``path``, or of its key; if missing, of its nearest parent.
 
         Args:
-            path: Keys and indexes from the top; items that do not exist there are passed over.
-            key: Point at the last key instead of its value.
+            path: Keys and indexes from the top; items that do not exist are skipped.
+            key: Whether to return the location of the last key instead of its value.
         """
         node, key_node = self.root, None
         for item in path:
@@ -54,7 +54,7 @@ class YamlDocument:
         return Location(start.line + 1, start.column + 1, self.text, max(length, 1), self.file)
 
     def inside_scalar(self, path: ItemPath, inner: Location) -> Location:
-        """Return where in the file a place in the text of the scalar at ``path`` is.
+        """Return the location in the file of a place inside the text of the scalar at ``path``.
 
         Exact for text on one line and for ``|`` blocks; otherwise the start of the scalar.
         """
@@ -88,7 +88,7 @@ def read_yaml(path: Path) -> YamlDocument:
     """Read one YAML file.
 
     Raises:
-        InvalidYaml: It is missing, not UTF-8, not YAML, repeats a key or contains itself.
+        InvalidYaml: The file is missing, not UTF-8, not YAML, repeats a key or contains itself.
     """
     try:
         text = path.read_text(encoding="utf-8")
@@ -112,7 +112,7 @@ def read_yaml(path: Path) -> YamlDocument:
 
 
 class _Reader:
-    """Turns nodes into values, checking what the YAML loader lets through."""
+    """Turns nodes into values; refuses faults that the YAML loader accepts."""
 
     def __init__(self, loader: yaml.SafeLoader, file: str, text: str) -> None:
         self._loader = loader
@@ -156,7 +156,7 @@ class _Reader:
 
 
 def _child(node: yaml.Node | None, item: str | int) -> tuple[yaml.Node | None, yaml.Node] | None:
-    """Return (key node, value node) of an item, or None where it does not exist."""
+    """Return (key node, value node) of an item, or None if it does not exist."""
     if isinstance(node, yaml.MappingNode):
         return next(((key, value) for key, value in node.value if key.value == item), None)
     if isinstance(node, yaml.SequenceNode) and isinstance(item, int) and item < len(node.value):

@@ -1,4 +1,4 @@
-"""Facts of a checkpoint that its first start fixes for good."""
+"""Facts of a checkpoint that its first start fixes permanently."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class CheckpointFacts:
 
     Attributes:
         id: Part of every segment's name.
-        keys: Spark's key of each bucket.
-        partitions: Shuffle partitions.
-        sealed: Whether all of its segments have a seal.
+        keys: Key of each bucket in Spark.
+        partitions: Number of shuffle partitions.
+        sealed: Whether all segments of the checkpoint have a seal.
     """
 
     id: str
@@ -29,10 +29,10 @@ class CheckpointFacts:
 
 
 def check_buckets(store: Store, settings: Settings) -> None:
-    """Refuse settings that want another number of buckets than the first start has fixed.
+    """Refuse settings with another number of buckets than the first start has fixed.
 
     Raises:
-        BucketsFixed: They do.
+        BucketsFixed: The numbers differ.
     """
     facts, wanted = store.settings.get(CHECKPOINT_SETTING), settings.state.buckets
     if isinstance(facts, dict) and wanted is not None and wanted != int(str(facts["buckets"])):
@@ -45,16 +45,16 @@ def check_buckets(store: Store, settings: Settings) -> None:
 
 
 def checkpoint_facts(store: Store, settings: Settings) -> CheckpointFacts:
-    """Return what the first start has fixed, or fix it.
+    """Return the facts fixed by the first start; at the first start, fix them.
 
     Raises:
-        BucketsFixed: The settings want another number of buckets.
+        BucketsFixed: The settings have another number of buckets.
     """
     check_buckets(store, settings)
     facts = store.settings.get(CHECKPOINT_SETTING)
     if not isinstance(facts, dict):
         facts = {"id": uuid.uuid4().hex[:12], "buckets": settings.bucket_count, "sealed": True}
-    if "partitions" not in facts:  # a move leaves them to the machine that goes on
+    if "partitions" not in facts:  # a move leaves them to the machine that continues
         facts = facts | {"partitions": min(int(str(facts["buckets"])), max(settings.spark.cores, 1))}
         store.settings.set(CHECKPOINT_SETTING, facts)
     buckets, partitions = int(str(facts["buckets"])), int(str(facts["partitions"]))

@@ -1,17 +1,17 @@
 r"""The engine: one Spark job over one data directory, from lock to last commit.
 
     stopped -> starting -> running -> stopped
-                    \         \---> failed -> starting ... (``service.engine.retry`` says how long)
+                    \         \---> failed -> starting ... (``service.engine.retry`` sets the delay)
 
 An engine first takes the directory's lock, ends a JVM that a dead driver may have left, takes the lease of
-the catalog, and looks whether Spark can go on where the catalog is. Then it takes a new fencing epoch: from
-then on no other engine's manifest is accepted. It sweeps files that no manifest names, and starts Spark.
-A stand-by has Spark running and all imports done before; it takes the lease first, and with it the lock. An
-engine that has lost the lease to another one is over: it starts nothing, since a start clears what a death
+the catalog, and checks that Spark can continue after the catalog's last batch. Then it takes a new fencing
+epoch: from then on no other engine's manifest is accepted. It sweeps files that no manifest names, and starts
+Spark. A stand-by starts Spark and does all imports beforehand; it takes the lease first, then the lock. An
+engine that has lost the lease to another engine starts no job again, since a start removes what a dead engine
 left.
 
-The thread that runs the job loads all code that talks to Spark or goes to its workers: PySpark, pandas
-and numba with its kernels are half of all that a service imports, and the API answers without them.
+The thread that runs the job imports all code that talks to Spark or is sent to its workers: PySpark, pandas
+and numba with its kernels are half of a service's imports, and the API answers without them.
 """
 
 from __future__ import annotations
@@ -55,10 +55,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-#: A batch in hand may take so long when the job is stopped; then its JVM is killed. Nothing is lost: the
-#: batch is repeated, as after any crash.
+#: Seconds that the current batch may take when the job is stopped; then its JVM is killed. Nothing is lost:
+#: the batch is repeated, as after any crash.
 STOP_S = 10.0
-#: Spark's own end after that; a service ends by force before (``api.serve``).
+#: Seconds that Spark may then take to end; a service is ended by force earlier (``api.serve``).
 END_SESSION_S = 120.0
 
 
@@ -68,12 +68,12 @@ class Engine:
 
     Attributes:
         settings: Settings.
-        data_dir: Where everything is.
+        data_dir: Data directory.
         store: Catalog.
-        bounded: Whether the job ends once everything available is processed.
-        jvm: The JVM to use first, if one was launched already; the engine ends it.
-        pause_failing: Pauses the queries with an expression, given its digest and the reason, and returns
-            their names; None: such a query ends the job.
+        bounded: Whether the job ends once all available input is processed.
+        jvm: A JVM that was launched already, used for the first start; the engine ends it.
+        pause_failing: Pauses the queries with a failing expression, given its digest and the reason, and
+            returns their names; None: the failure ends the job.
         changed: Called when the status has changed.
         faults: Records unexpected errors of background work.
     """
@@ -114,9 +114,9 @@ class Engine:
         """Take the data directory and the catalog.
 
         Raises:
-            DataDirInUse: Another engine has one of them.
-            OtherLife: The checkpoint is not that of the catalog, or has lost batches.
-            BucketsFixed: The settings want another number of buckets than the checkpoint has.
+            DataDirInUse: Another engine has the directory or the catalog.
+            OtherLife: The checkpoint does not belong to the catalog, or has lost batches.
+            BucketsFixed: The settings have another number of buckets than the checkpoint.
         """
         self._lock.acquire()
         try:
@@ -129,11 +129,11 @@ class Engine:
             raise
 
     def stand_by(self, stopping: threading.Event) -> bool:
-        """Wait for the lease with everything ready, and take it; return False if told to stop before.
+        """Prepare all that needs no lease, then wait for the lease; return False if told to stop before.
 
         Raises:
             EngineFailed: Spark does not start.
-            DataDirInUse: Something that is not an engine has the data directory.
+            DataDirInUse: A process that is not an engine has the data directory.
             OtherLife, BucketsFixed: As ``acquire``.
         """
         self._set_state("starting")
@@ -164,7 +164,7 @@ class Engine:
         return self._lease.fenced.is_set()
 
     def launch(self) -> None:
-        """Start a JVM for the job beside whatever is to be done before it starts."""
+        """Start a JVM for the job, in parallel with all other work before the job starts."""
         if self.jvm is None:
             self.jvm = self._jvm_in_use = launch(self.settings.spark, self.data_dir.spark_log)
 
@@ -183,16 +183,16 @@ class Engine:
         """Run the job in this thread until it ends; the lock must be held.
 
         Raises:
-            EngineFailed: It ended with an error.
+            EngineFailed: The job ended with an error.
         """
         self._set_state("starting")
         self._run()
 
     def stop(self, *, state: EngineState = "stopped") -> None:
-        """Stop the job after the batch in hand and end its JVM; the lock stays."""
+        """Stop the job after the current batch and end its JVM; keep the lock."""
         with self._change:
             self._stopping.set()
-            with contextlib.suppress(OSError):  # the source waits for news a little longer then
+            with contextlib.suppress(OSError):  # then the source notices the stop a little later
                 self.data_dir.engine_lock.touch()
             with self._killing_after(STOP_S):
                 if self._query is not None:
@@ -201,14 +201,14 @@ class Engine:
                 if self._thread is not None:
                     self._thread.join()
                 self._thread = None
-            # A JVM that archives its classes (``jvm.make_class_archive``) takes longer than others to end.
+            # A JVM that archives its classes (``jvm.make_class_archive``) takes longer to end.
             with self._killing_after(END_SESSION_S):
                 self._end_session()
             self._set_state(state)
 
     @contextlib.contextmanager
     def _killing_after(self, seconds: float) -> Iterator[None]:
-        """Kill the JVM if the block takes longer, so that whoever waits for it gets an error instead."""
+        """Kill the JVM if the block takes longer, so that a caller blocked on the JVM gets an error."""
 
         def kill() -> None:
             log.warning("JVM killed: it did not stop in time", extra={"seconds": seconds})
@@ -224,13 +224,13 @@ class Engine:
             timer.cancel()
 
     def close(self) -> None:
-        """Stop and give the data directory back."""
+        """Stop the job and release the data directory and the catalog."""
         self.stop()
         self._lease.release()
         self._lock.release()
 
     def status(self) -> EngineStatus:
-        """Return what the engine does."""
+        """Return the status of the engine."""
         return EngineStatus(
             state=self._state,
             since_us=self._since_us,
@@ -245,7 +245,7 @@ class Engine:
         )
 
     def _run_and_restart(self) -> None:
-        """Run, and run again after a failure, as often as that may help (``service.engine.retry``)."""
+        """Run the job, and again after each failure for which ``service.engine.retry`` allows a retry."""
         failures = Failures()
         while not self._stopping.is_set():
             began_s = time.monotonic()
@@ -254,12 +254,12 @@ class Engine:
                 self._run()
             except SluiceError as error:
                 if not isinstance(error, Unavailable) or isinstance(error, (OtherLife, FencedOut)):
-                    # Refused: it would be again.
+                    # Refused: a retry would be refused, too.
                     log.error("engine refused: %s", error)
                     return
                 failed = error
             except Exception as error:
-                # Without this the thread would end, and the state would stay "running".
+                # Otherwise the thread would end, and the state would stay "running".
                 self._end_session()
                 self._set_state("failed", f"{type(error).__name__}: {error}")
                 failed = error
@@ -272,7 +272,7 @@ class Engine:
                 self._set_state("starting", self._error)
 
     def _failed(self, failures: Failures, error: Exception, *, ran_s: float) -> float | None:
-        """Record a failure of the job; return the seconds until the next try, None if it is of no use."""
+        """Record a failure of the job; return the seconds until the next try, None if a retry is useless."""
         expected = isinstance(error, SluiceError)
         reason = self._error or (error.primary if isinstance(error, SluiceError) else str(error))
         passes = can_pass(reason) or (expected and not isinstance(error, EngineFailed))
@@ -291,14 +291,14 @@ class Engine:
         return delay_s
 
     def _last_batch(self) -> int | None:
-        """Return the last committed batch; None where the catalog cannot tell now."""
+        """Return the last committed batch; None while the catalog cannot be read."""
         try:
             return self.store.batches.last()
         except Unavailable:
             return None
 
     def _has_begun(self, last: int | None) -> bool:
-        """Return whether the log says that the batch after the last committed one has begun."""
+        """Return whether Spark's log has the batch after the last committed one."""
         batch = 0 if last is None else last + 1
         try:
             return SparkLog(self.data_dir.checkpoint).input_end(batch) is not None
@@ -307,7 +307,7 @@ class Engine:
             return False
 
     def _run(self) -> None:
-        """Run the job to its end, again after each file that turned out to be unreadable."""
+        """Run the job to its end; start again after an unreadable file or a failing query was taken out."""
         from service.engine.query_end import QueryDied, SparkQuery, wait_for_end
 
         ends: tuple[type[Exception], ...] = (*spark_errors(), QueryDied)
@@ -338,7 +338,7 @@ class Engine:
             return
 
     def _refuse_file(self, trace: str) -> None:
-        """Stop the engine if a file is bad and its stream says to stop.
+        """Stop the engine if a file is bad and its stream has ``on_error: stop``.
 
         Raises:
             FileRefused: A file is bad; a retry would fail the same way.
@@ -351,10 +351,10 @@ class Engine:
                     raise FileRefused(stream.name, file.path, file.reason or "")
 
     def _refuse_damaged_state(self, trace: str, reason: str) -> None:
-        """Refuse to go on where a job failed since the state that it began with is damaged.
+        """Refuse a retry if the job failed because the state that it began with is damaged.
 
         Raises:
-            CheckpointDamaged: So it is; a retry would fail the same way.
+            CheckpointDamaged: The state is damaged; a retry would fail the same way.
         """
         if can_pass(trace):
             return
@@ -385,10 +385,10 @@ class Engine:
         return True
 
     def _paused_failing(self, trace: str, reason: str) -> bool:
-        """Pause the queries whose expression cannot be evaluated, so that the batch can be begun again.
+        """Pause the queries whose expression cannot be evaluated, so that the batch can begin again.
 
-        The batch was not committed. Spark's log has it with the plan that failed, so its entry goes; the
-        queries are paused before, and if the engine dies in between they are found paused already.
+        The batch was not committed. Spark's log has it with the plan that failed, so its entry is removed.
+        The queries are paused first; if the engine dies in between, the next one finds them paused already.
         """
         digest = find_failed_expression(trace)
         if digest is None or self.pause_failing is None:
@@ -404,7 +404,7 @@ class Engine:
         return True
 
     def _start_query(self) -> None:
-        # What follows removes what a death has left, which may be another engine's by now.
+        # The next steps remove leftovers of a dead engine; by now they may belong to a living one.
         self._lease.check()
         self.launch()
         assert self.jvm is not None
@@ -417,10 +417,10 @@ class Engine:
         from service.job.job_options import job_options
 
         if not self._epoch:
-            # What was loaded stays; the collector need not look at it while the API serves.
-            # Once: a later time would keep the garbage of the sessions before forever.
+            # Loaded modules stay in memory, so the collector need not scan them while the API serves. Only
+            # once: a later freeze would keep the garbage of earlier sessions forever.
             gc.freeze()
-        # Of a JVM that died, entries of Spark's logs may be half written.
+        # A JVM that died may have left half-written entries in Spark's logs.
         check_checkpoint(self.store, self.data_dir)
         self._epoch = self.store.epochs.begin(f"pid {os.getpid()}")
         facts = checkpoint_facts(self.store, self.settings)
@@ -466,7 +466,7 @@ class Engine:
         log.info("engine running", extra={"run_id": self._run_id, "epoch": self._epoch})
 
     def _take_reports(self, buckets: int, commit: BatchCommitter) -> Reports:
-        """Take the reports of this machine's workers, or of a cluster's where Spark's driver is reached."""
+        """Listen for workers' reports: on this machine, or for a cluster at the driver's address."""
         if self.settings.spark.one_machine:
             return Reports(buckets, commit, unknown=commit.unknown_routes)
         spark = spark_configuration(self.settings.spark)
@@ -475,7 +475,7 @@ class Engine:
         return Reports(buckets, commit, unknown=commit.unknown_routes, host=host, bind=bind)
 
     def _lease_lost(self, reason: str) -> None:
-        """End the JVM. Its writes are fenced off, and another engine may have started."""
+        """End the JVM. Its writes are refused by now, and another engine may have started."""
         log.error("engine gives up: %s", reason)
         if self.fenced:
             self._stopping.set()
@@ -483,7 +483,7 @@ class Engine:
             jvm.kill()
 
     def _end_session(self) -> None:
-        """End Spark and its JVM; a JVM that died already leaves handles that must be dropped."""
+        """End Spark and its JVM; drop the handles of a JVM that died already."""
         session, self._session, self._query = self._session, None, None
         reports, self._reports = self._reports, None
         if reports is not None:
@@ -501,7 +501,7 @@ class Engine:
 
 
 def _start_session(settings: Settings, jvm: Jvm) -> SparkSession:
-    """Start Spark, and import what a start of the job needs: half of all that a service imports."""
+    """Start Spark and import the modules that a start of the job needs, half of a service's imports."""
     import service.commit.commit
     import service.engine.query_end
     import service.job.job_options  # noqa: F401

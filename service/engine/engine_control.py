@@ -1,8 +1,8 @@
-"""The engine as other processes see and steer it: by rows of the catalog.
+"""Control of the engine by other processes: its status and the requests to it are rows of the catalog.
 
-    API      wish    ── setting "engine_wish"   ──>  engine   looks for it, and does it
+    API      wish    ── setting "engine_wish"   ──>  engine   polls it, and follows it
     API    <── setting "engine_status" ── status     engine   writes it whenever it changes
-           <── the lease: whether there is an engine
+           <── the lease: shows whether there is an engine
 
 A request outlives engines: an engine that starts while a pause is requested does not start its job.
 """
@@ -25,7 +25,7 @@ from service.inputs.voided import VoidedBatch, void_batch
 _WISH: Final = "engine_wish"
 _STATUS: Final = "engine_status"
 
-#: How long a request waits until the engine has followed it: a batch in hand, and the end of Spark.
+#: How long a request waits for the engine to follow it: the current batch must end, and Spark.
 FOLLOW_TIMEOUT_S: Final = 30.0
 _LOOK_S: Final = 0.05
 
@@ -38,17 +38,17 @@ class EngineStatus:
     """Observed state of the engine, as it reports it.
 
     Attributes:
-        state: See the picture of ``service.engine.engine``; ``standby`` of one that waits for the lease.
+        state: See the picture in ``service.engine.engine``; ``standby`` while it waits for the lease.
         since_us: Wall clock of the last change of state, µs UTC.
-        run_id: Id of the Spark query's run; changes with every restart. Empty before the first.
-        error: Why it failed, also while it is started again after that; or None.
+        run_id: Id of the Spark query's run; changes with every restart. Empty before the first run.
+        error: Why it failed, kept while it starts again; or None.
         spark_ui: Address of Spark's own page, or None.
         epoch: Fencing epoch.
-        failures: How often the batch in hand has failed in a row, the same way; 0 while it runs.
-        skippable: Whether that batch was begun and has failed often enough to be voided.
-        retry_at_us: When a failed job is started again, µs UTC; None where a person has to look.
+        failures: How often the current batch has failed in a row, the same way; 0 while the job runs.
+        skippable: Whether the current batch was begun and has failed often enough to be voided.
+        retry_at_us: When a failed job is started again, µs UTC; None if a person must act.
         lease: Epoch of the lease that the reporting engine holds; 0 if it holds none.
-        followed: Number of the last wish that was followed.
+        followed: Number of the last wish that the engine has followed.
     """
 
     state: EngineState = "stopped"
@@ -66,12 +66,12 @@ class EngineStatus:
 
 @dataclass(frozen=True, slots=True)
 class EngineWish:
-    """Desired state of the engine, whichever process runs it.
+    """Desired state of the engine, in whichever process it runs.
 
     Attributes:
         state: Wanted state.
-        number: 1, 2, ...: raised by every request.
-        restart: Number of the last request that wants the job stopped and started again.
+        number: 1, 2, ...; every request increases it.
+        restart: Number of the last request to stop the job and start it again.
     """
 
     state: WantedState = "running"
@@ -83,12 +83,12 @@ _Value = TypeVar("_Value", EngineStatus, EngineWish)
 
 
 def wish_of(store: Store) -> EngineWish:
-    """Return what is wanted of the engine."""
+    """Return the desired state of the engine."""
     return _read(store, _WISH, EngineWish)
 
 
 def report(store: Store, status: EngineStatus) -> None:
-    """Let others know the engine's status.
+    """Publish the engine's status in the catalog.
 
     Raises:
         FencedOut: Another engine has the lease.
@@ -103,8 +103,8 @@ class EngineControl:
     Attributes:
         store: Catalog.
         clock_s: Monotonic clock.
-        own: Status of the engine in this process, where there is one. While the catalog cannot be written, as
-            on a full disk, it alone tells.
+        own: Status of the engine in this process, if there is one. It is the only source while the catalog
+            cannot be written, as on a full disk.
     """
 
     store: Store
@@ -131,23 +131,23 @@ class EngineControl:
         return found
 
     def want(self, state: WantedState, *, restart: bool = False) -> None:
-        """Request an action of the engine, and wait a while for it if an engine is active.
+        """Request a state of the engine, and wait a while for it if an engine is active.
 
         Args:
             state: Wanted state.
-            restart: Whether the job is to be stopped before.
+            restart: Whether the job is stopped first.
         """
         self._await(self._write_wish(state, restart=restart))
 
     def skip(self, stream_ids: tuple[int, ...], actor: str) -> VoidedBatch:
-        """Decide that the batch that fails again and again is processed without some of its input.
+        """Decide that a batch that fails repeatedly is processed without some of its input.
 
         Args:
-            stream_ids: Streams whose rows are left out of it; empty for all.
-            actor: Who decides.
+            stream_ids: Streams whose rows are left out of the batch; empty for all.
+            actor: Name of the client that decides.
 
         Raises:
-            NothingToSkip: No batch was begun, or it has not failed often enough.
+            NothingToSkip: No batch was begun, or the batch has not failed often enough.
         """
         with self.store.transaction():
             status, last = self.status(), self.store.batches.last()

@@ -1,4 +1,4 @@
-"""Reader of the state that Spark has stored for the buckets; it starts Spark when it is asked."""
+"""Reader of the state that Spark has stored for the buckets; each read starts a Spark of its own."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ def manifest_reader(settings: SparkSettings, spark_log: Path) -> ReadManifests:
 
     Args:
         settings: Settings of Spark.
-        spark_log: File that gets what Spark logs.
+        spark_log: File for Spark's log.
     """
 
     def read(checkpoint: Path, number: int) -> dict[int, bytes]:
-        # Whatever Spark's master is: it is a driver that reads.
+        # Always local, whatever Spark's master is: the driver alone reads.
         spark = settings.model_copy(update={"master": "local[1]"})
         with launched(spark, spark_log) as jvm:
             session = start_session(spark, jvm)
@@ -41,7 +41,7 @@ def manifest_reader(settings: SparkSettings, spark_log: Path) -> ReadManifests:
 
 
 def _stored(session: SparkSession, checkpoint: Path, number: int) -> dict[int, bytes]:
-    """Return the manifest of each bucket after Spark's batch of a number, by Spark's key of the bucket."""
+    """Return the manifest of each bucket after Spark's batch ``number``, by Spark's key of the bucket."""
     states = (
         session.read.format("statestore")
         .option("batchId", number)

@@ -1,10 +1,10 @@
-"""End of a streaming query: stopped by us, done with everything, failed with a cause, or just gone.
+"""End of a streaming query: stopped by us, finished, failed with a cause, or dead without a cause.
 
-Spark raises the cause of a query that failed, but not of every one that is dead. An error that the JVM calls
-fatal, a stack overflow for one, can strike again while Spark writes the first one down: then the query counts
-as ended without an exception, like one that was stopped. Worse, an error in what Spark does last leaves a
-query that counts as active and whose thread is dead (``StreamExecution.runStream``, Spark 4.3). So a wait
-also checks that the thread is alive: silence is not success.
+Spark raises the cause of a failed query, but not of every dead query. An error that the JVM calls fatal, such
+as a stack overflow, can occur again while Spark records the first one: then the query counts as ended without
+an exception, like a stopped query. An error in Spark's last steps even leaves a query that counts as active
+while its thread is dead (``StreamExecution.runStream``, Spark 4.3). So a wait also checks that the thread is
+alive.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 #: How long a query may be dead before it is noticed; a look costs two calls into the JVM, about 1 ms.
 LOOK_S = 1
 
-#: What Spark says of a query that ran to its end, and sets in one place alone, behind the last batch.
+#: Status message of a query that ran to its end; Spark sets it in one place only, after the last batch.
 _RAN_TO_ITS_END = "Stopped"
 
 
@@ -29,13 +29,13 @@ class RunningQuery(Protocol):
     """Interface of a streaming query that the engine uses."""
 
     def wait(self, seconds: int) -> bool:
-        """Wait for its end. Return whether it ended, or raise its error."""
+        """Wait for the query's end. Return whether it ended, or raise its error."""
 
     def thread_lives(self) -> bool:
-        """Return whether the thread that runs its batches does."""
+        """Return whether the thread that runs the query's batches is alive."""
 
     def last_words(self) -> str:
-        """Return what Spark says the query does, or did last."""
+        """Return Spark's status message: what the query does, or did last."""
 
 
 class SparkQuery:
@@ -62,19 +62,19 @@ class SparkQuery:
 
 
 def wait_for_end(query: RunningQuery, *, bounded: bool, stopping: Callable[[], bool]) -> None:
-    """Wait until a query has ended as it should.
+    """Wait until a query has ended as expected.
 
     Args:
         query: The query.
-        bounded: Whether it ends by itself once everything available is processed.
-        stopping: Whether it was stopped by us.
+        bounded: Whether it ends without a stop once all available input is processed.
+        stopping: Returns whether we have stopped it.
 
     Raises:
-        QueryDied: It has ended in no such way.
+        QueryDied: The query ended in another way.
     """
     while not query.wait(LOOK_S):
         if not query.thread_lives():
-            # Whether it ended between the two questions.
+            # It may have ended between the two calls.
             if query.wait(LOOK_S):
                 break
             raise QueryDied(_died(query, "its thread is dead, although it counts as active"))

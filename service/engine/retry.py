@@ -1,10 +1,10 @@
-"""Retries of the Spark job: how long to wait after a failure, and when a person has to look.
+"""Retries of the Spark job: how long to wait after a failure, and when a person must act.
 
-    cause can pass     disk full, a database away, an executor lost   again, forever: after 1, 2, 4 ... 60 s
-    batch at fault     the same reason at the same batch              again twice, then failed
+    cause can pass     disk full, a database away, an executor lost   retried forever: after 1, 2, 4 ... 60 s
+    batch at fault     the same reason at the same batch              retried twice, then failed
 
-A job that has run for a while, or has committed a batch, has not failed "in a row": failures before that are
-forgotten.
+Failures are forgotten once the job has committed a batch or has run for a while: later failures are not "in a
+row" with them.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ import re
 from dataclasses import dataclass, field
 from typing import Final
 
-#: A batch that fails so often in a row, the same way, will fail again; a person has to look.
+#: A batch that fails this often in a row, the same way, will fail again; a person must act.
 MAX_FAILURES_AT_A_BATCH: Final = 3
-#: Pause before the first restart, so that a broken machine is not kept busy with starting.
+#: Pause before the first restart, so that a broken machine is not kept busy with restarts.
 RESTART_DELAY_S: Final = 1.0
-#: Longest pause: a service is back a minute after the cause is gone.
+#: Longest pause: a service runs again at most a minute after the cause has passed.
 MAX_DELAY_S: Final = 60.0
-#: A job that ran for so long does not fail at its start; what failed before has passed.
+#: A job that ran for this long has started successfully; the causes of earlier failures have passed.
 FORGET_AFTER_S: Final = 300.0
 
-#: Reasons that can pass without a change of the input or of Sluice, as they stand in Spark's traces.
+#: Reasons that can pass without a change of the input or of Sluice, as they appear in Spark's traces.
 _PASSING: Final = re.compile(
     r"The JVM has gone|No space left on device|Disk quota exceeded|Read-only file system|Input/output error"
     r"|Too many open files|Cannot allocate memory|Connection (refused|reset)|CatalogDown|EventLogDown"
@@ -30,7 +30,7 @@ _PASSING: Final = re.compile(
     r"|ExecutorLostFailure|FetchFailed|Master removed our application|SparkContext was shut down"
     r"|StorageDown|(event log|storage) \".*\" cannot be used|catalog (cannot be used|is busy)",
 )
-#: What differs between two failures of one kind: numbers, addresses, names of files.
+#: Parts that differ between two failures of one kind: numbers, addresses, names of files.
 _VARIABLE: Final = re.compile(r"0x[0-9a-f]+|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|\d+")
 
 
@@ -39,9 +39,9 @@ class Failure:
     """A failure of the job.
 
     Attributes:
-        batch: Last batch that was committed before it; None before the first, or if nobody can tell.
-        reason: What people are told.
-        passes: Whether the cause can pass by itself.
+        batch: Last batch that was committed before it; None before the first, or if unknown.
+        reason: Reason that users are shown.
+        passes: Whether the cause can pass without a change of the input.
     """
 
     batch: int | None
@@ -51,11 +51,11 @@ class Failure:
 
 @dataclass(slots=True)
 class Failures:
-    """Failures of a job in a row.
+    """Consecutive failures of a job.
 
     Attributes:
-        count: How many, whatever their cause.
-        same: How many of the last were at one batch and of one kind.
+        count: Number of failures, whatever their cause.
+        same: Number of the last failures at the same batch and of the same kind.
     """
 
     count: int = 0
@@ -70,7 +70,7 @@ class Failures:
             ran_s: How long the job ran before it.
 
         Returns:
-            Seconds until the next try; None if it is of no use.
+            Seconds until the next try; None if a retry is useless.
         """
         moved = self._last is not None and failure.batch not in (None, self._last[0])
         if moved or ran_s >= FORGET_AFTER_S:

@@ -1,4 +1,4 @@
-"""The end of Spark in this process, also where its JVM has died."""
+"""Ends Spark in this process, even if its JVM has died."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
 
 def end_spark(session: SparkSession | None, jvm: Jvm | None) -> None:
-    """End Spark and its JVM; one that died already leaves handles, which are dropped.
+    """End Spark and its JVM; drop the handles of a JVM that died already.
 
     Args:
         session: The session, if there is one.
         jvm: The JVM, if one was launched.
     """
-    if sys.modules.get("pyspark") is None:  # not loaded yet, or it cannot be
+    if sys.modules.get("pyspark") is None:  # not loaded yet, or not loadable
         if jvm is not None:
             jvm.end()
         return

@@ -1,4 +1,4 @@
-"""Failures of Spark in words: what its errors say, and what a person can use of that."""
+"""Failures of Spark: messages of its errors, and the part of them that is useful to a person."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ import re
 from service.engine.retry import can_pass
 from service.errors import disk_failed
 
-#: What errors of Spark and of workers say where the stored state cannot be read.
+#: Text in errors of Spark and of workers if the stored state cannot be read.
 _STATE = re.compile(
     r"CorruptSegment|\[(CANNOT_LOAD_STATE_STORE|STATE_STORE_\w+|STATE_SCHEMA\w*)"
     r"|/checkpoint/(state|metadata|segments)\b"
 )
 
-#: Py4J's words for a call that got no answer, such as one whose connection was reset. An error of the JVM
+#: Py4J's message for a call that got no answer, such as after a connection reset. An error of the JVM
 #: comes with a trace.
 _NO_ANSWER = re.compile(r"An error occurred while calling \S+")
 
-#: Opens the line of a cause in a stack of the JVM.
+#: Prefix of the line of a cause in a stack trace of the JVM.
 _CAUSED_BY = "Caused by: "
 
 
 def spark_errors() -> tuple[type[Exception], ...]:
-    """Return what talking to Spark raises."""
+    """Return the types of errors that calls of Spark raise."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
@@ -37,13 +37,13 @@ def trace_of(error: Exception) -> str:
 
 
 def with_causes(told: str, stack: str) -> str:
-    """Add the causes that a stack of the JVM names: of a full disk they alone may tell."""
+    """Add the causes named in a JVM stack trace: a full disk may appear in them only."""
     causes = [line.removeprefix(_CAUSED_BY) for line in stack.splitlines() if line.startswith(_CAUSED_BY)]
     return "\n".join([told, *causes])
 
 
 def is_of_state(trace: str) -> bool:
-    """Return whether a job failed since its stored state is damaged, which does not pass.
+    """Return whether a job failed because its stored state is damaged, which does not pass.
 
     >>> is_of_state("[CANNOT_LOAD_STATE_STORE.UNCATEGORIZED] An error occurred"), is_of_state("no number")
     (True, False)
@@ -62,7 +62,7 @@ def reason_of(error: Exception, trace: str) -> str:
         return "The JVM has gone."
     lines = [line.strip() for line in trace.splitlines() if line.strip()]
     causes = [line for line in lines if line.startswith(("catalog.", "service.", "operators.", "planner."))]
-    # "service.errors.CorruptInput: file ..." - people want what comes behind the class.
+    # "service.errors.CorruptInput: file ..." - people need only the text after the class.
     if causes:
         return causes[-1].partition(": ")[2]
     passing = next((line for line in lines if can_pass(line)), None)

@@ -1,11 +1,11 @@
-"""A look at a cluster's workers before the first batch: each sees the storage, and runs what the engine runs.
+"""Check of a cluster's workers before the first batch: each sees the storage and runs the same versions.
 
     engine    writes a token in the storage and in the checkpoint's directory
-    workers   a task each reads both, writes an answer beside them, and says what it runs and what time it is
+    workers   a task each reads both, writes an answer next to them, and reports its versions and its time
     engine    reads the answers
 
-Spark gives tasks to executors as it likes. There are four for each core, and each takes a moment, so that all
-executors that have come get one; one that comes later is not looked at.
+Spark assigns tasks to executors in its own way. There are four tasks for each core, and each takes a moment,
+so that all executors that have registered get one; an executor that registers later is not checked.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from catalog.errors import SluiceError
 from operators.storage.folder import Folder, create, place_of, read, remove
 from service.errors import StorageDiffers, WorkerDiffers
 
-#: Packages whose versions decide what state, payloads and results look like.
+#: Packages whose versions determine the form of state, payloads and results.
 _PACKAGES: Final = ("sluice", "pyspark", "pyarrow", "numpy", "pandas", "numba", "duckdb")
-#: How long the first task may wait for an executor; Spark itself waits without end.
+#: Seconds that the first task may wait for an executor; Spark itself waits without end.
 PATIENCE_S: Final = 120.0
-#: Wall clocks may differ by so much: results, retention and `max_ahead` go by them.
+#: Largest difference of wall clocks: results, retention and `max_ahead` depend on them.
 MOST_SKEW_US: Final = 60_000_000
 #: Error of PySpark's worker, and of a Python that cannot load the daemon or a task.
 _OTHER_PYTHON: Final = re.compile(
@@ -57,8 +57,8 @@ class Worker:
         python: Version of Python.
         packages: Versions of the packages that matter, by name.
         clock_us: Its wall clock, µs UTC.
-        failure: Why it does not see the storage, None if it does.
-        answers: Names of its answers, in the order of the folders.
+        failure: Why it does not see the storage; None if it sees it.
+        answers: Names of its answer files, in the order of the folders.
     """
 
     host: str
@@ -71,18 +71,18 @@ class Worker:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """The task: it is sent to workers, and called there.
+    """The task that is sent to workers and called there.
 
     Attributes:
-        folders: Folders that all have to see.
-        token: Name of the file that the engine has written in each, and its content.
+        folders: Folders that all workers must see.
+        token: Name and content of the file that the engine has written in each folder.
     """
 
     folders: tuple[Folder, ...]
     token: str
 
     def __call__(self, numbers: object) -> list[Worker]:
-        """Return what this worker is, one in a list, as Spark wants it."""
+        """Return the facts about this worker, in a list of one, as Spark requires."""
         time.sleep(_TASK_S)
         worker = this_process()
         answers = []
@@ -101,22 +101,22 @@ class Look:
 
 
 def this_process() -> Worker:
-    """Return what this process says of itself."""
+    """Return the facts about this process."""
     versions = {name: version(name) for name in _PACKAGES}
     return Worker(socket.gethostname(), platform.python_version(), versions, wall_clock_us())
 
 
 def check_workers(session: SparkSession, folders: Sequence[Folder], patience_s: float = PATIENCE_S) -> None:
-    """Refuse workers with which a batch would go wrong.
+    """Refuse workers on which a batch would fail or give wrong results.
 
     Args:
         session: Spark of a cluster.
         folders: Folders that engine and workers share.
-        patience_s: So long it waits for the first worker.
+        patience_s: Seconds to wait for the first worker.
 
     Raises:
-        StorageDiffers: A worker does not see what the engine writes, or the reverse.
-        WorkerDiffers: No worker comes, or one has another Python, other packages or another time.
+        StorageDiffers: A worker does not see files that the engine writes, or the reverse.
+        WorkerDiffers: No worker takes a task, or a worker has another Python, other packages or another time.
     """
     token = f"look-{uuid.uuid4().hex}"
     answers: list[str] = []
@@ -170,11 +170,11 @@ def _ask(session: SparkSession, look: Look, patience_s: float) -> list[Worker]:
 
 
 def python_differs(master: str, told: str) -> WorkerDiffers | None:
-    """Return the error for a Python that could not even take a task, None if Spark tells of something else.
+    """Return the error for a worker's Python that cannot run a task; None for other errors of Spark.
 
     Args:
         master: Spark's master.
-        told: Error of Spark.
+        told: Text of Spark's error.
     """
     if versions := _OTHER_PYTHON.search(told):
         return WorkerDiffers(
@@ -188,13 +188,13 @@ def python_differs(master: str, told: str) -> WorkerDiffers | None:
 
 
 def compare(engine: Worker, workers: Sequence[Worker], began_us: int, ended_us: int) -> None:
-    """Refuse workers that are not as the engine is; raises as ``check_workers`` does.
+    """Refuse workers that differ from the engine; raises as ``check_workers`` does.
 
     Args:
-        engine: What the engine says of itself.
-        workers: What workers say.
-        began_us: Engine's wall clock before they were asked, µs UTC.
-        ended_us: The same after that.
+        engine: Facts about the engine's process.
+        workers: Facts about the workers.
+        began_us: Engine's wall clock before the workers were asked, µs UTC.
+        ended_us: Engine's wall clock after all have answered, µs UTC.
     """
     for worker in workers:
         if worker.failure is not None:

@@ -1,15 +1,15 @@
-"""Inputs: what a stream's source holds, and how readers get its rows.
+"""Inputs: the data behind a stream's source, and how readers get its rows.
 
     source_roots the directories that streams registered with the service may read from
     validate     refuses an unusable source before it is registered
     messages     messages of topics as events
     sources      files listed durably, posted events, generated rows                (main process)
     inputs       pieces to admit and partitions to read, without side effects       (driver side)
-    disk_space   when input waits for space on the disk                  (driver side, main process)
+    disk_space   makes input wait for space on the disk                  (driver side, main process)
     read         the rows of one partition                                          (workers)
-    partitions   the values that travel between them
-    retention    input that no batch can read again is dropped                     (main process)
-    voided       batches that were voided by a decision, and their rows
+    partitions   the values passed between these modules
+    retention    drops input that no batch can read again                          (main process)
+    voided       input that an operator has voided for a batch, and its rows
 
 A position counts files, event offsets or chunks of one stream; it only grows. A row's own position,
 ``_pos``, is unique in its stream and ascends in source order.

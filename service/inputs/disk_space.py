@@ -1,13 +1,13 @@
-"""Free space of the data directory's file system, and when input has to wait for more of it.
+"""Free space of the data directory's file system, and the limits below which input waits.
 
     free   |xxxxxxxxxxx|-----------|----------------------------->
            0      least / 2      least
-              no batch      posted events     everything goes on
+              no batch      posted events     no restriction
               takes input   are refused
 
 The space between both limits is for the batches that read events already accepted: their state, results and
-catalog. Below half of the least no batch takes input, so that none runs out of space in its middle; what
-needs little space or gives some back (results, removals, retention) goes on.
+catalog. Below half of the least no batch takes input, so that none runs out of space midway. Work that needs
+little space or frees some (results, removals, retention) continues.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-#: Space that is kept free unless the settings say otherwise. A batch of four million rows of ten columns
-#: writes as much: 0.7 GB of segments, beside its results.
+#: Default of the space to keep free, bytes. A batch of four million rows of ten columns writes as much: 0.7
+#: GB of segments, and its results.
 LEAST_FREE_BYTES: Final = 1 << 30
-#: On a small file system so much of it, %: batches there are smaller, too.
+#: Percentage of a small file system to keep free instead: batches there are smaller, too.
 LEAST_FREE_PERCENT: Final = 5
 #: Time between two looks.
 LOOK_S: Final = 1.0
 
 
 class DiskSpace:
-    """Free space of one file system, looked at once a second at most; threads may share it.
+    """Free space of one file system, measured at most once a second; threads may share the object.
 
     Args:
         directory: Any directory of the file system.
-        least_mb: Space that is to be free, MB; None: a gigabyte, or 5% of a smaller file system; 0: none.
+        least_mb: Space to keep free, MB; None: a gigabyte, or 5% of a file system below 20 GB; 0: no limit.
         clock_s: Monotonic clock.
     """
 
@@ -72,7 +72,7 @@ class DiskSpace:
         return self.free_bytes < self.held_below_bytes
 
     def told(self, needed_bytes: int) -> str:
-        """Return the facts in a sentence, beside the space that something needs."""
+        """Return a sentence with the free space and the space that is needed."""
         free, needed = shown_bytes(self.free_bytes), shown_bytes(needed_bytes)
         return f'The file system of "{self.directory}" has {free} free, and should have {needed}.'
 
@@ -86,7 +86,7 @@ class DiskSpace:
 
 
 def shown_bytes(count: int) -> str:
-    """Return a number of bytes as people read it.
+    """Return a number of bytes in a readable unit.
 
     >>> shown_bytes(1 << 30), shown_bytes(3_400_000), shown_bytes(12)
     ('1.1 GB', '3.4 MB', '12 bytes')

@@ -1,13 +1,12 @@
 """Available input, for Spark's source process: pieces to admit, partitions to hand out.
 
-Nothing here has side effects, and `Inputs.partitions` of ranges gives the same partitions whenever it is
-asked, also on replay: it reads only what the catalog and the event log hold durably.
+Nothing here has side effects, and `Inputs.partitions` always gives the same partitions for the same ranges,
+also on replay: it reads only durable data of the catalog and the event log.
 
 A stream's part of a batch is cut into as many pieces as tasks run at once, and no more. Rows that a bucket
-gets from one task are sorted and can be stored as they are; rows from several tasks are merged and written
-again. Measured over many-keys with batches of four million rows, two cores: 8.5 s in tasks of half a million
-rows,
-6.5 s in one for each stream.
+gets from one task are sorted and can be stored unchanged; rows from several tasks are merged and written
+again. Measured in many-keys with batches of four million rows on two cores: 8.5 s with tasks of half a
+million rows, 6.5 s with one task per stream.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ if TYPE_CHECKING:
     from catalog.store.store import Store
     from service.inputs.sources.http_log import EventLog
 
-#: A Parquet file of more rows is read by several tasks; pyarrow's row groups have at most so many.
+#: Most rows of a Parquet file that one task reads; pyarrow's row groups have at most as many.
 ROWS_PER_FILE_PARTITION: Final = 1 << 20
 
 _PAGE: Final = 1000
@@ -67,7 +66,7 @@ class _Run:
 
 @dataclass(frozen=True, slots=True)
 class _Messages:
-    """Messages of a partition, of unknown event times; of offsets that there are, few have none."""
+    """Messages of a partition, with unknown event times; few of their offsets have no message."""
 
     range: TopicRange
     t_max_us: None = None
@@ -77,7 +76,7 @@ class _Messages:
         return self.range.end - self.range.start
 
 
-#: What is not cut any further.
+#: Units of input that are not cut any further.
 _Unit = _Run | Piece | _Messages
 
 
@@ -87,10 +86,10 @@ class Inputs:
     Args:
         store: Catalog with the listed files.
         events: Event log of ``http`` streams; None if there are none.
-        clock_us: Wall clock that endless generators keep in step with, µs UTC.
-        rows_per_partition: Rows up to which small pieces share a partition; None: a task's share, or
-            ``ROWS_PER_PARTITION`` where that is more.
-        tasks: Tasks that run at a time.
+        clock_us: Wall clock with which endless generators keep pace, µs UTC.
+        rows_per_partition: Most rows of small pieces that share a partition; None: a task's share, or
+            ``ROWS_PER_PARTITION`` if that is more.
+        tasks: Number of tasks that run at a time.
         rows_per_file_partition: Rows above which a Parquet file is cut.
         dead_letters: Folder for messages that are not events; None keeps none.
         bounded: Whether topics end with the messages that exist at the first look.
@@ -119,11 +118,11 @@ class Inputs:
         self._topics = Topics()
 
     def close(self) -> None:
-        """Let go of connections to brokers."""
+        """Close the connections to brokers."""
         self._topics.close()
 
     def lanes(self, stream: Stream, offset: Mapping[str, int]) -> list[Lane]:
-        """Return the lanes of a stream, and look for messages of its topic behind an offset.
+        """Return the lanes of a stream; for a topic, look for messages after an offset first.
 
         Raises:
             KafkaDown: The brokers do not answer.
@@ -136,7 +135,7 @@ class Inputs:
         return self._topics.look(stream, offset)
 
     def is_read(self, stream: Stream, offset: Mapping[str, int]) -> bool:
-        """Return whether nothing of a stream waits behind an offset.
+        """Return whether a stream has no input after an offset.
 
         Raises:
             KafkaDown: The brokers do not answer.
@@ -151,7 +150,7 @@ class Inputs:
         return self.end(stream) <= offset.get(str(stream.id), stream.initial_position)
 
     def end(self, stream: Stream) -> int:
-        """Return the position after everything that is available now, of a stream that is one lane."""
+        """Return the position after all available input of a stream with a single lane."""
         if isinstance(stream.source, FilesSource):
             return self._store.source_files.count(stream.id)
         if isinstance(stream.source, HttpSource):
@@ -161,10 +160,10 @@ class Inputs:
         raise InternalError(f'stream "{stream.name}" has a position for each partition, not one')
 
     def pending(self, lane: Lane, position: int, limit: int) -> tuple[Piece, ...]:
-        """Return up to ``limit`` pieces from a position on, in order; of a topic those that `lanes` saw.
+        """Return up to ``limit`` pieces from a position on, in order; for a topic those that `lanes` found.
 
         Raises:
-            FileRefused: A file among them is bad, and the stream says to stop.
+            FileRefused: A file among them is bad, and the stream has ``on_error: stop``.
         """
         stream = lane.stream
         if isinstance(stream.source, KafkaSource):
@@ -183,7 +182,7 @@ class Inputs:
         """Return the partitions for each stream's positions [start, end); an empty range has none.
 
         Args:
-            ranges: Those of a stream follow each other.
+            ranges: Ranges; those of one stream are adjacent.
 
         Returns:
             Partitions by stream, in the order of the ranges. Files set aside are left out.
@@ -210,12 +209,12 @@ class Inputs:
                 yield from self._pieces(stream, start, end)
 
     def _groups(self, units: Sequence[_Unit], share: float) -> Iterator[Sequence[_Unit]]:
-        """Put a stream's units together, so that groups have about as many rows as a task's share, if any."""
+        """Group a stream's units so that each group has about a task's share of rows, if there is a share."""
         rows = sum(unit.rows for unit in units)
         most = self._rows_per_partition or ROWS_PER_PARTITION
         if rows > most and share > most:
             count = max(1, round(rows / share))
-            # With half a unit to spare uneven units seldom make one group more.
+            # With half a unit to spare, uneven units seldom need an extra group.
             most = -(-rows // count) + max(unit.rows for unit in units) // 2
         group: list[_Unit] = []
         held = 0
@@ -253,7 +252,7 @@ class Inputs:
             for f in listed:
                 if f.verdict != "ok":
                     continue
-                # Only Parquet can start in the middle without reading what comes before.
+                # Only Parquet can be read from the middle without the rows before.
                 is_cut = source.format == "parquet" and not f.skipped
                 step = self._rows_per_file_partition if is_cut else max(f.rows, 1)
                 for first in range(0, f.rows, step):
@@ -263,10 +262,10 @@ class Inputs:
             position = listed[-1].position + 1
 
     def _listed(self, stream: Stream, position: int, limit: int) -> tuple[SourceFile, ...]:
-        """Return listed files from a position on, which is there or the end.
+        """Return listed files from a position on; the position must be listed, or be the end.
 
         Raises:
-            FileRefused: One of them is bad, and the stream says to stop.
+            FileRefused: One of them is bad, and the stream has ``on_error: stop``.
         """
         listed = self._store.source_files.page(stream.id, position, limit)
         if listed and listed[0].position != position:
@@ -284,7 +283,7 @@ class Inputs:
             position = pieces[-1].end
 
     def _between(self, stream: Stream, start: int, end: int) -> tuple[Piece, ...]:
-        """Pieces that cover [start, end), the last one cut there; whatever the clock says now."""
+        """Return pieces that cover [start, end), the last cut at ``end``, independent of the clock."""
         if isinstance(stream.source, GeneratorSource):
             return generator_pieces(stream, stream.source, start, end)
         pieces = self._log(stream).pieces(stream.id, start, end - start)
@@ -308,7 +307,7 @@ class Inputs:
 
 
 def _joined(ranges: Sequence[TopicRange]) -> tuple[TopicRange, ...]:
-    """Put ranges of one partition that follow each other together: a reader takes each partition once."""
+    """Join adjacent ranges of the same partition: a reader reads each partition once."""
     joined: list[TopicRange] = []
     for each in ranges:
         if joined and joined[-1].partition == each.partition:

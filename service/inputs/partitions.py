@@ -1,4 +1,4 @@
-"""Lanes, which have positions in Spark's offsets, pieces, the units of admission, and partitions of tasks.
+"""Lanes (with positions in Spark's offsets), pieces (units of admission) and partitions (input of tasks).
 
 All are plain values: partitions are pickled into Spark tasks and must give the same rows whenever read.
 """
@@ -14,7 +14,7 @@ from operators.storage.folder import Folder
 
 #: ``_pos`` of a file's or chunk's row is ``position << ROW_BITS | row``.
 ROW_BITS: Final = 32
-#: Small pieces share a reader task up to so many rows: a task costs about as much as these rows.
+#: Most rows of small pieces that share a reader task: a task costs about as much as these rows.
 ROWS_PER_PARTITION: Final = 500_000
 
 
@@ -37,19 +37,19 @@ class Lane:
 
     @property
     def key(self) -> str:
-        """Key of its position in Spark's offsets."""
+        """Key of the lane's position in Spark's offsets."""
         return str(self.stream.id) if self.partition is None else f"{self.stream.id}/{self.partition}"
 
     @property
     def begin(self) -> int:
-        """Position that an offset without it stands for."""
+        """Position of the lane if an offset does not contain it."""
         if isinstance(self.stream.source, KafkaSource):
             return dict(self.stream.source.begins).get(self.partition or 0, 0)
         return self.stream.initial_position
 
 
 def lanes_named(streams: Iterable[Stream], offset: Mapping[str, int]) -> list[Lane]:
-    """Return the lanes of streams that a Spark offset can tell: of topics the partitions that it names."""
+    """Return the lanes of streams in a Spark offset; for a topic, the partitions that the offset names."""
     found: list[Lane] = []
     for stream in streams:
         if isinstance(stream.source, KafkaSource):
@@ -71,9 +71,10 @@ class Piece:
         t_min_us: Lower bound of its event times, or None if there is none.
         t_max_us: Upper bound of its event times, or None if there is none.
         count: Positions it covers.
-        lost: Whether its rows are gone: a batch that has it has no other rows, and fails until it is skipped.
-        is_fresh: Whether older rows of other lanes may have been written before it without being seen: it
-            is admitted only before a piece of its stream that is newer and not fresh.
+        lost: Whether its rows no longer exist: a batch with it has no other rows, and fails until it is
+            skipped.
+        is_fresh: Whether older rows of other lanes, not yet seen, may have been written before it: it is
+            admitted only before a newer piece of its stream that is not fresh.
     """
 
     stream_id: int
@@ -125,8 +126,8 @@ class FilesPartition:
         first_pos: ``_pos`` of its first row.
         t_max_us: Upper bound of its event times, or None.
         rows: Rows in it.
-        files: What to read, in order.
-        kind: Tells the kinds apart.
+        files: Runs of rows to read, in order.
+        kind: Kind of the partition.
     """
 
     stream_id: int
@@ -172,7 +173,8 @@ class TopicRange:
         partition: The partition.
         start: First offset.
         end: Offset after the last.
-        begins: Whether nothing of the partition was read before, so that it may begin with a later message.
+        begins: Whether no message of the partition was read before; if so, reading may begin with a later
+            one.
     """
 
     partition: int
@@ -186,9 +188,9 @@ class TopicPartition:
     """Messages of a ``kafka`` stream, in order of partition and offset; else as `FilesPartition`.
 
     Attributes:
-        ranges: What to read.
-        dead_letters: Folder for messages that are not events, where the stream keeps them apart; None
-            leaves them out.
+        ranges: Messages to read.
+        dead_letters: Folder for messages that are not events, if the stream keeps them as dead letters; None
+            drops them.
     """
 
     stream_id: int

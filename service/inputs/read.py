@@ -1,4 +1,4 @@
-"""Reading: the rows of one partition, in a worker. The same partition gives the same rows, or an error."""
+"""Reads the rows of one partition, in a worker. The same partition gives the same rows, or an error."""
 
 from __future__ import annotations
 
@@ -51,10 +51,10 @@ def read_partition(
 
     Raises:
         InputChanged: A file was changed after it was listed.
-        CorruptInput: A file's body cannot be read; it names the position to set aside.
+        CorruptInput: A file's body cannot be read; the error names the position to set aside.
         EventLogDown: The event log cannot be read.
         MessagesLost: A topic no longer has the messages.
-        MessageRejected: A message is not an event, and the stream refuses such.
+        MessageRejected: A message is not an event, and the stream refuses such messages.
         KafkaDown: Brokers do not answer.
     """
     names = read_columns(stream, columns)
@@ -105,9 +105,9 @@ def _read_file(stream: Stream, file: FileRows, names: tuple[str, ...]) -> pa.Tab
 
 
 def _latest_us(stream: Stream, file: FileRows) -> int | None:
-    """Return the event time beyond which rows are skipped: the newest one that the listing kept.
+    """Return the event time after which rows are skipped: the newest one that the listing kept.
 
-    What is too far ahead is judged once, by the clock of the listing, and later than all that was kept.
+    Rows too far ahead are judged once, by the clock of the listing, and are later than all rows kept.
     """
     if stream.max_ahead_us is None:
         return None

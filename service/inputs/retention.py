@@ -3,14 +3,16 @@
     posted events   0 x x x x x x x x | a b c d e f g h i j | k ..        x: dropped
                                       |<- batches that may replay ->|
 
-Of posted events those before the oldest batch that may replay go, but for the newest ``SAMPLE_ROWS``, which
-the planner looks at. A stream that no query has used yet keeps all: its first query begins with the oldest.
+Posted events before the oldest batch that may replay are dropped, except the newest ``SAMPLE_ROWS``, which
+the planner samples. A stream that no query has used yet keeps all events: its first query begins with the
+oldest.
 
-A listed file has to be known for as long as it may be found again, or it would be read twice. So its row goes
-once no batch can read it and the file has been gone for a day, while others are there: a file system that is
-away shows none. A file that comes later under the name of a forgotten one is a new file.
+The record of a listed file must stay for as long as the file may be found again, or the file would be read
+twice. So the record is dropped once no batch can read the file and the file has been missing for a day while
+others are present: an unmounted file system shows none. A later file with the name of a forgotten one is a
+new file.
 
-Everything of a removed stream goes: its events, its head, its listed files, and then its row
+All input of a removed stream is dropped: its events, its head, its listed files, and then its record
 (``catalog.store.pruning``).
 """
 
@@ -31,9 +33,9 @@ log = logging.getLogger(__name__)
 
 #: Least time between two looks.
 INTERVAL_S = 5.0
-#: A look for files that are gone lists directories, so it is made less often.
+#: A look for missing files lists directories, so it is made less often.
 FILES_INTERVAL_S = 3600.0
-#: How long a file has to be gone before it is forgotten.
+#: How long a file must be missing before its record is dropped.
 GONE_S = 24 * 3600.0
 
 
@@ -44,11 +46,11 @@ class InputRetention:
     Attributes:
         store: Catalog.
         events: Event log.
-        known: Paths of listed files by stream id, as the lister keeps them; forgotten ones are removed.
+        known: Paths of listed files by stream id, shared with the lister; dropped ones are removed.
         interval_s: Least time between two looks.
-        files_interval_s: Least time between two looks for files that are gone.
-        gone_s: How long a file has to be gone before it is forgotten.
-        sample_rows: Newest events of a stream that stay for samples.
+        files_interval_s: Least time between two looks for missing files.
+        gone_s: How long a file must be missing before its record is dropped.
+        sample_rows: Number of newest events of a stream that stay for samples.
     """
 
     store: Store
@@ -60,9 +62,9 @@ class InputRetention:
     sample_rows: int = SAMPLE_ROWS
     _looked_us: int | None = field(default=None, init=False)
     _files_looked_us: int | None = field(default=None, init=False)
-    #: Wall clock at which a listed file was first seen to be gone, by stream id and path.
+    #: Wall clock at which a listed file was first found missing, by stream id and path.
     _gone_since_us: dict[int, dict[str, int]] = field(default_factory=dict, init=False)
-    #: The newest batch when a stream with input was first seen to be removed.
+    #: Newest batch at the time when a stream with input was first found removed.
     _removed_at: dict[int, int] = field(default_factory=dict, init=False)
 
     def run_once(self, now_us: int) -> tuple[int, int]:
@@ -114,7 +116,7 @@ class InputRetention:
         return forgotten
 
     def _is_over(self, stream_id: int, oldest: BatchManifest) -> bool:
-        """Return whether a removed stream is in no plan that a batch may still follow."""
+        """Return whether no batch can still run under a plan with a removed stream."""
         seen = self._removed_at.setdefault(stream_id, self.store.batches.last() or 0)
         if oldest.batch < seen:
             return False
@@ -122,7 +124,7 @@ class InputRetention:
         return plan is None or all(stream.id != stream_id for stream in plan.streams)
 
     def _forget_gone(self, stream: Stream, source: FilesSource, position: int, now_us: int) -> int:
-        """Forget the files of a stream that have been gone long enough."""
+        """Drop the records of a stream's files that have been missing long enough."""
         there = {named(path) for path in candidates(source.path)}
         if not there:
             return 0

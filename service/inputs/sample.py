@@ -1,12 +1,11 @@
 """Samples of streams for the planner: a bounded number of rows, spread over the available input.
 
     catalog     listed files, posted events and generators of a service or a run
-    workload    files as they lie, and generators, where there is no catalog
+    workload    unlisted files, and generators, if there is no catalog
     topics      their newest messages, in either case
 
-A sample costs the same however much there is: at most ``SAMPLE_ROWS`` rows are decoded, from at most
-``MAX_RUNS`` places. Files that cannot be read are left out: whether a stream has sound files is not judged
-here but where they are listed and read.
+A sample costs the same however much input there is: at most ``SAMPLE_ROWS`` rows are decoded, from at most
+``MAX_RUNS`` places. Files that cannot be read are left out: listing and reading report them, not sampling.
 """
 
 from __future__ import annotations
@@ -42,20 +41,22 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-#: Enough for a selectivity of 1 in 1,000 to be within 7 percent; decoded and counted in a tenth of a second.
+#: Enough to estimate a selectivity of 1 in 1,000 within 7 percent; decoded and counted in a tenth of a
+#: second.
 SAMPLE_ROWS: Final = 200_000
-#: A run of rows costs a row group to decode; so few of them still see a stream's beginning, end and middle.
+#: A run of rows costs the decoding of a row group; even the fewest cover a stream's beginning, middle and
+#: end.
 MIN_RUNS: Final = 8
 MAX_RUNS: Final = 256
-#: Files at either end of a listing that tell the rate. Between them may lie any number.
+#: Files at either end of a listing from which the rate is computed, however many lie between.
 EDGE_FILES: Final = 256
-#: CSV and JSON lines have to be parsed from the start: no sample parses more bytes, 1-2 s.
+#: Most bytes of CSV or JSON lines that a sample parses, 1-2 s: they must be parsed from the start.
 MAX_TEXT_BYTES: Final = 64 << 20
-#: Messages come over the network, and all of each is parsed.
+#: Most messages of a sample: they arrive over the network, and each is parsed as a whole.
 MAX_MESSAGES: Final = 20_000
-#: A plan is made without a sample rather than late.
+#: How long a sample waits for brokers; then the plan is made without it.
 _BROKERS_WAIT_S: Final = 5.0
-#: Chunks of a slow generator; at more than 200 rows each they are not needed.
+#: Most chunks of a generator; with more than 200 rows each, fewer are enough.
 _MAX_CHUNKS: Final = 1024
 
 
@@ -64,10 +65,10 @@ class RowSample:
     """Rows of a stream.
 
     Attributes:
-        table: The columns asked for and the event time, rows without an event time left out.
-        rate_per_s: Rows per second of event time, or None where the rows span no time.
-        file_s: Event time that a file covers, seconds; None where rows do not come in files.
-        files: Number of files; 0 where rows do not come in files.
+        table: The requested columns and the event time, without rows that lack an event time.
+        rate_per_s: Rows per second of event time, or None if the rows span no time.
+        file_s: Event time that a file covers, seconds; None if the source has no files.
+        files: Number of files; 0 if the source has no files.
     """
 
     table: pa.Table
@@ -84,13 +85,13 @@ class SampleSource(Protocol):
         ...
 
     def sample(self, stream: Stream, columns: Sequence[str], limit: int = SAMPLE_ROWS) -> RowSample | None:
-        """Return about ``limit`` rows of a stream, None where there are none."""
+        """Return about ``limit`` rows of a stream, None if it has none."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class CatalogRows:
-    """Samples what a catalog has listed.
+    """Samples the input that a catalog has listed.
 
     Attributes:
         store: The catalog.
@@ -108,7 +109,7 @@ class CatalogRows:
             return self.store.source_files.count(stream.id)
         if isinstance(stream.source, HttpSource):
             return 0 if self.events is None else self.events.end(stream.id)
-        return 1  # every chunk is like the others, and topics are not asked each time
+        return 1  # chunks are alike, and topics are not queried each time
 
     def sample(self, stream: Stream, columns: Sequence[str], limit: int = SAMPLE_ROWS) -> RowSample | None:
         """See `SampleSource`."""
@@ -142,7 +143,7 @@ class WorkloadRows:
 
     def amount(self, stream: Stream) -> int:
         """See `SampleSource`."""
-        return 1  # files that come meanwhile do not count: a plan is made once
+        return 1  # files that arrive meanwhile do not matter: a plan is made once
 
     def sample(self, stream: Stream, columns: Sequence[str], limit: int = SAMPLE_ROWS) -> RowSample | None:
         """See `SampleSource`."""
@@ -161,7 +162,7 @@ class WorkloadRows:
             paths = sorted(set(candidates(source.path)))
             edges = _unlisted_edges(stream, source, paths)
             warnings = source_warnings(stream, source)
-        except OSError as error:  # a run is refused, but a plan can be made without them
+        except OSError as error:  # a run would be refused, but a plan can be made without these files
             paths, edges = [], []
             warnings = (f'files of stream "{stream.name}" cannot be read: {error}',)
         if self.tell is not None:
@@ -175,7 +176,7 @@ class WorkloadRows:
 
 def _unlisted_edges(stream: Stream, source: FilesSource, paths: Sequence[str]) -> list[Sequence[SourceFile]]:
     if source.format != "parquet":
-        paths = list(_affordable(paths))  # judging a text file is parsing it
+        paths = list(_affordable(paths))  # checking a text file means parsing it
     runs = [paths] if len(paths) <= 2 * EDGE_FILES else [paths[:EDGE_FILES], paths[-EDGE_FILES:]]
     return [[replace(f, position=i) for i, f in enumerate(judged_files(stream, run))] for run in runs]
 
@@ -192,7 +193,7 @@ def _affordable(paths: Iterable[str]) -> Iterator[str]:
 def _of_files(
     stream: Stream, edges: Sequence[Sequence[SourceFile]], count: int, columns: Sequence[str], limit: int
 ) -> RowSample | None:
-    """Read runs of rows, spread evenly over the rows of the files, of which there are ``count``."""
+    """Read runs of rows, spread evenly over the rows of the ``count`` files."""
     assert isinstance(stream.source, FilesSource)
     sound = [[f for f in edge if f.verdict == "ok" and f.rows] for edge in edges]
     files = [f for edge in sound for f in edge]
@@ -223,7 +224,7 @@ def _runs(files: Sequence[SourceFile], limit: int) -> Iterator[FileRows]:
 
 
 def _heads(files: Sequence[SourceFile], limit: int) -> Iterator[FileRows]:
-    """First rows of whole files, as many as may be parsed, the first and last files before the others."""
+    """Yield the first rows of files, as many as may be parsed, the first and last files before the others."""
     count = min(len(files), MAX_RUNS)
     chosen = [files[len(files) * number // count] for number in range(count)]
     total = sum(f.rows for f in chosen)
@@ -258,7 +259,7 @@ def _listed_rate(edges: Sequence[Sequence[SourceFile]]) -> tuple[float | None, f
         starts = [f.t_min_us for f in edge if f.t_min_us is not None]
         ends = [f.t_max_us for f in edge if f.t_max_us is not None]
         if starts and ends:
-            # So many rows have one gap less between them.
+            # n rows have n - 1 gaps between them.
             rows += sum(f.rows for f in edge) - 1
             files += len(edge)
             span_us += max(ends) - min(starts)
@@ -279,7 +280,7 @@ def _of_events(events: EventLog, stream: Stream, columns: Sequence[str], limit: 
 
 
 def _of_topic(stream: Stream, source: KafkaSource, columns: Sequence[str], limit: int) -> RowSample | None:
-    """Read the newest messages of each partition, as many offsets of each."""
+    """Read the newest messages of each partition, the same number of offsets from each."""
     topics = Topics(wait_s=_BROKERS_WAIT_S)
     try:
         ends = topics.ends(stream)
@@ -302,7 +303,7 @@ def _of_topic(stream: Stream, source: KafkaSource, columns: Sequence[str], limit
 def _of_generator(
     stream: Stream, source: GeneratorSource, columns: Sequence[str], limit: int, now_us: int
 ) -> RowSample | None:
-    """Generate the first chunks, whether or not their time has come; the rate is what was declared."""
+    """Generate the first chunks, even if they lie in the future; the rate is the declared one."""
     if source.start_us is None:
         source = replace(source, start_us=now_us)
     chunks = _MAX_CHUNKS if source.rows is None else min(chunks_available(source, now_us), _MAX_CHUNKS)

@@ -1,12 +1,12 @@
 """Source roots: the directories that streams registered with the service may read files from.
 
-A stream keeps the root that it was registered under, with its source (``Confinement``): so whoever lists,
-samples or reads its files, in whatever process, holds to it. A path is compared without links each time a
-file is opened, and not only at registration, since a link can be put in the place of a directory later.
+A stream's source stores the root that it was registered under (``Confinement``), so every process that lists,
+samples or reads its files is confined to that root. The path with links resolved is checked each time a file
+is opened, not only at registration, since a directory can be replaced by a link later.
 
-    registration   path without links in a root?            else the stream is refused
-    listing        each new file without links in it?       else the file is set aside
-    reading        the file that was opened, in it?         else the file is set aside, or the batch fails
+    registration   resolved path in a root?                 else the stream is refused
+    listing        resolved path of each new file in it?    else the file is set aside
+    reading        the opened file in it?                   else the file is set aside, or the batch fails
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ class SourceRoots:
     """Source roots of a service.
 
     Attributes:
-        roots: The directories, absolute; the first one is where relative paths start.
-        data_dir: The service's own directory, none of whose files is ever read as a source, but those of a
-            root inside of it.
+        roots: The directories, absolute; relative paths start at the first one.
+        data_dir: The service's own directory; its files are never read as a source, except those in a root
+            inside of it.
     """
 
     roots: tuple[Path, ...]
@@ -41,10 +41,10 @@ class SourceRoots:
 
     @classmethod
     def of(cls, roots: tuple[Path, ...], data_dir: DataDir) -> SourceRoots:
-        """Return the roots that settings name, or the one that is there without any, which is made.
+        """Return the roots that settings name; without any, make and return the default root.
 
         Raises:
-            InvalidSetting: A root is among the service's own files.
+            InvalidSetting: A root contains or is one of the service's own directories.
         """
         if not roots:
             data_dir.sources.mkdir(exist_ok=True)
@@ -61,12 +61,12 @@ class SourceRoots:
         return cls(tuple(root.absolute() for root in roots), data_dir.root)
 
     def confined(self, stream: Stream) -> Stream:
-        """Return a stream as it may be registered: its files must stay in the root that its path is in.
+        """Return a stream whose source is confined to the root that contains its path.
 
-        The error is the same whether there is something at the path or not.
+        The error does not reveal whether the path exists.
 
         Raises:
-            SourceNotAllowed: Its path is in no root.
+            SourceNotAllowed: The path is outside of all roots.
         """
         source = stream.source
         if not isinstance(source, FilesSource):
@@ -86,9 +86,10 @@ class SourceRoots:
         )
 
     def tell_outsiders(self, streams: Iterable[Stream]) -> None:
-        """Log the streams whose files are not confined to a root; they are read on, as they always were.
+        """Log the streams whose files are not confined to a root; they are still read.
 
-        They were registered before there were roots, by whoever the operator let register streams.
+        They were registered before roots existed, by clients that the operator had allowed to register
+        streams.
         """
         for stream in streams:
             source = stream.source

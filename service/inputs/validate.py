@@ -1,4 +1,4 @@
-"""Invalid sources are refused before their stream is registered."""
+"""Refuses invalid sources before their stream is registered."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from service.inputs.sources.distributions import uniform_range
 from service.inputs.sources.files import is_of_kernel
 from service.inputs.sources.topics import Topics
 
-#: Faster than this, a chunk of the shortest length would not fit comfortably in memory.
+#: Largest rate: with a higher one, even the shortest chunk would use too much memory.
 MAX_RATE_PER_S: Final = 1e9
-#: The distribution function of Zipf takes 8 bytes a value in every reader.
+#: Most distinct values: the Zipf distribution function takes 8 bytes per value in every reader.
 MAX_CARDINALITY: Final = 100_000_000
-#: Range of numbers that are drawn as int64, with room to add.
+#: Range of numbers that are drawn as int64, with room for additions.
 _MAX_NUMBER: Final = 2.0**62
 _LIMITS: Final = {
     "int": (-(2.0**31), 2.0**31),
@@ -45,15 +45,15 @@ _LIMITS: Final = {
 
 
 def resolve_source(stream: Stream, *, base: Path, now_us: int) -> Stream:
-    """Return the stream as it is registered: its path absolute, its generator or topic with a start.
+    """Return the stream in its registered form: with an absolute path, or a generator or topic with a start.
 
     Args:
-        stream: As it was written.
+        stream: The stream as written.
         base: Directory that relative paths start from.
         now_us: Moment of registration, µs UTC.
 
     Raises:
-        SourceNotFound: The path cannot be made absolute, or there is no such topic.
+        SourceNotFound: The path cannot be made absolute, or the topic does not exist.
         KafkaDown: Brokers do not answer.
     """
     source = stream.source
@@ -67,7 +67,7 @@ def resolve_source(stream: Stream, *, base: Path, now_us: int) -> Stream:
 
 
 def _newest(stream: Stream) -> tuple[tuple[int, int], ...]:
-    """Return where each partition of a stream's topic ends."""
+    """Return the end offset of each partition of a stream's topic."""
     with closing(Topics()) as topics:
         return tuple((partition, end) for partition, (_, end) in sorted(topics.ends(stream).items()))
 
@@ -90,7 +90,7 @@ def _expanded(stream: Stream) -> Path:
 
 
 def validate_source(stream: Stream) -> None:
-    """Refuse a source that cannot be read as its stream.
+    """Refuse a source that cannot be read with its stream's declaration.
 
     Raises:
         SourceNotFound: The path, or the directory of the glob, does not exist or may not be read.
@@ -111,16 +111,17 @@ def validate_source(stream: Stream) -> None:
 
 
 def check_servers(stream: Stream, allowed: Sequence[str]) -> None:
-    """Refuse a topic at brokers, or schemas at a registry, that the operator does not name.
+    """Refuse a topic at brokers, or schemas at a registry, that the operator has not allowed.
 
-    Who may register a stream must not reach through the service what only the service can.
+    A client that registers a stream must not reach servers through the service that only the service can
+    reach.
 
     Args:
         stream: The stream.
         allowed: Brokers and registries, ``host:port``; ``*`` for any.
 
     Raises:
-        SourceNotAllowed: One of its servers is not among them.
+        SourceNotAllowed: A server of the stream is not among the allowed ones.
     """
     if not isinstance(stream.source, KafkaSource) or "*" in allowed:
         return
@@ -175,7 +176,7 @@ def _validate_path(stream: str, path: str) -> None:
 
 
 def _refuse_special(stream: str, path: str) -> None:
-    """Refuse what is neither a directory nor a regular file on a disk."""
+    """Refuse a path that is neither a directory nor a regular file on a disk."""
     where = ("source", "path")
     if not (os.path.isdir(path) or os.path.isfile(path)):
         raise SourceNotFound(
@@ -237,7 +238,7 @@ def _validate_column(stream: Stream, spec: GeneratedColumn, column: Column) -> N
 
 
 def _column_problem(spec: GeneratedColumn, column_type: str) -> tuple[str, str] | None:
-    """Return what is wrong with a column's settings, and what to write; None if nothing is."""
+    """Return the fault in a column's settings and a hint; None if there is no fault."""
     kind = spec.distribution
     if kind == "choice":
         return _choice_problem(spec, column_type)

@@ -1,9 +1,9 @@
-"""Input of batches that was voided by a decision: a batch that fails again and again is repeated without it.
+"""Voided input: an operator decides that a batch that fails repeatedly is repeated without some of its input.
 
     decision ── catalog, setting "voided_batches" ── source: no partition ── the batch is committed
                                                         └── dead_letters/batch-000000007-A.parquet, .json
 
-The decision is in the catalog before the batch is repeated, and counts for every repetition.
+The decision is in the catalog before the batch is repeated, and applies to every repetition.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from catalog.store.store import Store  # not at run time: readers must not load SQLAlchemy
 
 _SETTING: Final = "voided_batches"
-#: Decisions that are kept; only those of batches that can be repeated count.
+#: Number of decisions that are kept; only those for batches that can be repeated matter.
 _KEPT: Final = 100
 
 
@@ -39,9 +39,9 @@ class VoidedBatch:
     Attributes:
         batch: The batch.
         stream_ids: Streams whose rows are left out; empty for all.
-        reason: What the batch failed with.
-        actor: Who decided.
-        at_us: When, µs UTC.
+        reason: Error of the batch.
+        actor: Name of the client that decided.
+        at_us: Time of the decision, µs UTC.
     """
 
     batch: int
@@ -77,7 +77,7 @@ def is_voided(voided: Sequence[VoidedBatch], batch: int, stream_id: int) -> Void
 def write_dead_letters(
     folder: Folder, voided: VoidedBatch, stream: Stream, partitions: Sequence[InputPartition]
 ) -> Path:
-    """Write the rows that are left out with the reason; where they cannot be read, write that instead.
+    """Write the rows that are left out, and the reason; for unreadable rows, write the error instead.
 
     Args:
         folder: Folder of dead letters, made if it is missing.
@@ -86,11 +86,11 @@ def write_dead_letters(
         partitions: Its input in the batch.
 
     Returns:
-        The file that says why; the rows are beside it.
+        The file with the reason; the rows are in a file next to it.
     """
     directory = directory_here(folder)
     directory.mkdir(parents=True, exist_ok=True)
-    if isinstance(stream.source, KafkaSource):  # one message that it refuses must not keep the others out
+    if isinstance(stream.source, KafkaSource):  # a refused message must not keep the others out
         stream = replace(stream, source=replace(stream.source, on_bad="dead-letter"))
     name = f"batch-{voided.batch:09d}-{stream.name}"
     tables, unread = [], []

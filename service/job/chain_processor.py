@@ -5,8 +5,8 @@
 Every task has a fresh processor, and Spark hands a bucket to any of its workers. So this module keeps what
 outlives a batch: the bounded segment cache and the compiled plans of the last versions.
 
-The state has no other variable: each costs every task 4 to 8 ms, in which the JVM makes encoders for it
-(PySpark 4.3), and what is large has files of its own (``operators.segments.segment_files``).
+The state has no other variable: each would cost every task 4 to 8 ms, in which the JVM makes its encoders
+(PySpark 4.3). Large data is stored in separate files (``operators.segments.segment_files``).
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ from service.config.failpoints import reached
 from service.job.packets import joined
 from service.results.files.result_files import ResultWriter
 
-#: Of the rows that the chain gives to Spark, of which there are none.
+#: Schema of the rows that the chain returns to Spark; it returns none.
 OUTPUT_SCHEMA = "none boolean"
 #: Compiled plan versions kept per worker: the one in force and the one before, for replays.
 PLANS_KEPT = 2
@@ -79,10 +79,10 @@ class ChainOptions:
         cache_bytes: Bytes of decoded segments kept per worker.
         engine_lock: Path of the engine's lock file, for failpoints.
         writer: Writes result files.
-        fence: Keeps workers of an engine that was replaced from writing segments; None: nobody replaces it.
+        fence: Keeps workers of a replaced engine from writing segments; None: the engine is never replaced.
         sealed: Whether all segments have a seal (``operators.segments.segment_files``).
-        begins: First batch of a checkpoint that was moved (``recovery.moving``), whose buckets begin with a
-            manifest among the segments; None: with nothing.
+        begins: First batch of a checkpoint that was moved (``recovery.moving``): its buckets begin with a
+            manifest among the segments. None: buckets begin empty.
     """
 
     checkpoint_id: str
@@ -118,11 +118,11 @@ def open_state(handle: StatefulProcessorHandle) -> ValueState:
 
 
 class ChainOperator(StatefulProcessor):
-    """The chain as Spark calls it.
+    """The chain in the form that Spark calls.
 
     Args:
         options: See ``ChainOptions``.
-        reports: Where the engine takes reports.
+        reports: Address at which the engine accepts reports.
     """
 
     def __init__(self, options: ChainOptions, reports: ReportAddress) -> None:
@@ -145,7 +145,7 @@ class ChainOperator(StatefulProcessor):
         return iter(())
 
     def close(self) -> None:
-        """Nothing to close: what lives longer than a batch belongs to the worker."""
+        """Close nothing: all that outlives a batch belongs to the worker."""
 
 
 class ChainProcessor:
@@ -153,7 +153,7 @@ class ChainProcessor:
 
     Args:
         options: See ``ChainOptions``.
-        manifest: State of the buckets; Spark has set whose.
+        manifest: State of the bucket that Spark has selected.
     """
 
     def __init__(self, options: ChainOptions, manifest: ValueState) -> None:
@@ -162,7 +162,7 @@ class ChainProcessor:
         self._manifest = manifest
 
     def process(self, key: int, rows: Iterator[pd.DataFrame]) -> tuple[BucketReport, tuple[RouteTable, ...]]:
-        """Process the payloads of one batch for one bucket and return its report, and the routes that occur.
+        """Process the payloads of one batch for one bucket; return its report and the routes that occur.
 
         Args:
             key: Spark's key of the bucket.
@@ -204,7 +204,7 @@ class ChainProcessor:
         return tuple(files), tuple(file for file in late if file is not None)
 
     def _exchanged(self, payloads: Sequence[Payload], number: int) -> list[ExchangedRows]:
-        """Return the pairs that the buckets have sent to this one in the batch before."""
+        """Return the pairs that the buckets sent to this one in the batch before."""
         batch = payloads[0].batch - 1
         senders = sorted({sender for payload in payloads for sender in payload.senders})
         sent = [SegmentIds(self._options.checkpoint_id, sender, batch).exchange for sender in senders]
@@ -217,7 +217,7 @@ class ChainProcessor:
         return _workers[checkpoint]
 
     def _begin(self, ids: SegmentIds) -> bytes | None:
-        """Return the manifest that a bucket begins with, None where it begins with nothing."""
+        """Return the manifest that a bucket begins with, None if it begins empty."""
         if self._options.begins is None:
             return None
         if ids.batch != self._options.begins:
@@ -263,7 +263,7 @@ class ChainProcessor:
         return worker.plans[key]
 
     def _keep_plan(self, worker: _Worker, plan: Plan, compiled: dict[str, CompiledFamily]) -> None:
-        """Keep a plan version as it was compiled: the next batch most likely has the same."""
+        """Keep a compiled plan version: the next batch most likely has the same version."""
         worker.plans[self._options.checkpoint_id, plan.version] = (plan, compiled)
         while len(worker.plans) > PLANS_KEPT:
             worker.plans.pop(next(iter(worker.plans)))
@@ -305,8 +305,9 @@ class ChainProcessor:
         former: set[str] = set()
         dropped: tuple[str, ...] = ()
         if manifest is not None:
-            # What the batch before dropped stays: where power fails or Spark's log loses its end, that
-            # batch is repeated, though it is committed. The one before it was synced before it was committed.
+            # Segments that the batch before dropped stay: if power fails or Spark's log loses its end, that
+            # batch is repeated, though it is committed. The batch before it was synced, so its dropped
+            # segments can go.
             self._files.remove(dropped_before_ids(manifest))
             dropped = dropped_ids(manifest)
             former = segment_ids(manifest)

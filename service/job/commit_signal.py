@@ -1,9 +1,9 @@
-"""News: whether somebody has written to the catalog or the event log, at the price of looking at some files.
+"""Signal of commits: whether the catalog or the event log was written to, found by looking at some files.
 
-SQLite writes every commit to a file beside its database (``-wal``), whose size and time tell that there was
-one. A commit can go unseen where that file is begun again within one tick of the file system's clock; so
-whoever waits for news does so for a while only and then looks for itself. An engine that stops touches its
-lock, so that its job is not kept waiting.
+SQLite writes every commit to a file next to its database (``-wal``), whose size and time show it. A commit
+can go unseen if that file is restarted within one tick of the file system's clock; so callers wait only for a
+while and then look at the database. An engine that stops touches its lock file, so that its job stops
+waiting.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-#: How often files are looked at, and so what a commit may wait: 1% of a core.
+#: Seconds between two looks at the files, and so the most that a commit may wait: costs 1% of a core.
 LOOK_S: Final = 0.01
 
 _SQLITE: Final = "sqlite:///"
@@ -25,7 +25,7 @@ Signs = tuple[tuple[int, int], ...]
 
 @dataclass(frozen=True, slots=True)
 class CommitSignal:
-    """Tells of commits.
+    """Signals commits by changes of files.
 
     Attributes:
         files: Files that every commit, or the engine's stop, changes.
@@ -35,11 +35,11 @@ class CommitSignal:
 
     @classmethod
     def of(cls, urls: Sequence[str], *files: str) -> CommitSignal | None:
-        """Return what tells of commits to databases; None if one of them is not a file.
+        """Return the signal for commits to databases; None if one of them is not a file.
 
         Args:
             urls: SQLAlchemy URLs of the databases.
-            *files: Further files that tell of something.
+            *files: Further files whose changes count.
         """
         if not all(url.startswith(_SQLITE) for url in urls):
             return None
@@ -50,11 +50,11 @@ class CommitSignal:
         return tuple(_sign(file) for file in self.files)
 
     def wait(self, signs: Signs, until_s: float) -> bool:
-        """Wait until the files look otherwise; return whether they did in time.
+        """Wait until the files have changed; return whether they did in time.
 
         Args:
-            signs: How they looked.
-            until_s: Until when to wait, as ``time.monotonic`` counts.
+            signs: Earlier signature of the files.
+            until_s: End of the wait on the clock ``time.monotonic``.
         """
         while self.signs() == signs:
             left_s = until_s - time.monotonic()

@@ -1,9 +1,9 @@
 """The one Spark job: SOURCE with PACK, a shuffle by bucket, CHAIN, and the commit of ROUTE.
 
-spark.readStream.format("sluice")          bucket, packet of a payload
+spark.readStream.format("sluice")          columns: bucket, packet of a payload
   .groupBy("bucket")
   .transformWithStateInPandas(...)          result files, and one report per bucket, on the side
-  .writeStream.format("noop")               the last report is one manifest (``service.commit.reports``)
+  .writeStream.format("noop")               the last report commits one manifest (``service.commit.reports``)
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ SOURCE_NAME = "sluice"
 
 @dataclass(frozen=True, slots=True)
 class JobOptions:
-    """Options of one run of the job, beside the settings.
+    """Options of one run of the job.
 
     Attributes:
         checkpoint: Directory of Spark's checkpoint.
         source: Options of ``service.job.source``.
         chain: Options of ``service.job.chain_processor``.
-        reports: Where the engine takes the buckets' reports.
+        reports: Address at which the engine accepts the buckets' reports.
         partitions: Shuffle partitions, fixed by the checkpoint's first batch.
-        bounded: Whether the job ends once everything available is processed.
+        bounded: Whether the job ends once all available input is processed.
     """
 
     checkpoint: str
@@ -57,7 +57,7 @@ def start_session(spark: SparkSettings, jvm: Jvm) -> SparkSession:
 
     Args:
         spark: Master, cores and memory.
-        jvm: Started with the same settings.
+        jvm: JVM that was started with the same settings.
 
     Raises:
         ConnectionError: The JVM has ended.
@@ -72,7 +72,7 @@ def start_session(spark: SparkSettings, jvm: Jvm) -> SparkSession:
 
 
 def _tell_no_end_of_jvm(context: SparkContext) -> None:
-    """Keep a traceback about the end of a JVM off the terminal; the engine reports it in one line.
+    """Suppress the traceback about the end of a JVM; the engine reports it in one line.
 
     Sluice uses no accumulators, but PySpark's server for them prints a traceback when its connection ends.
     """
@@ -85,10 +85,10 @@ def _log_lost_connection(_request: object, address: object) -> None:
 
 
 def _write_no_checksum_files(session: SparkSession) -> None:
-    """Let the driver's JVM write its own files without a file of checksums beside each.
+    """Let the driver's JVM write its files without a checksum file for each.
 
-    Hadoop starts a process for every file it creates (chmod): with the logs and the state of a batch that are
-    eight with such files, 25 of 205 ms, and four without.
+    Hadoop starts a process (chmod) for every file it creates: for the logs and the state of a batch eight
+    with checksum files, 25 of 205 ms, and four without.
     """
     jvm: Any = session._jvm
     hadoop = session._jsc.hadoopConfiguration()
@@ -101,7 +101,7 @@ def connect(jvm: Jvm) -> Any:
     Raises:
         ConnectionError: The JVM has ended.
     """
-    # PySpark takes what it is to connect to, rather than to start, from the environment alone.
+    # PySpark takes the address of a running JVM from the environment only.
     address = jvm.address()
     os.environ |= address
     try:

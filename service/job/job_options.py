@@ -32,13 +32,13 @@ def job_options(
 
     Args:
         settings: Settings.
-        data_dir: Where everything is.
+        data_dir: Data directory.
         checkpoint_id: Id of the checkpoint.
         bucket_keys: Spark's key of each bucket.
         partitions: Shuffle partitions.
         epoch: Fencing epoch of the engine.
-        reports: Where the engine takes the buckets' reports.
-        bounded: Whether the job ends once everything available is processed.
+        reports: Address at which the engine accepts the buckets' reports.
+        bounded: Whether the job ends once all available input is processed.
         sealed: Whether all segments of the checkpoint have a seal.
     """
     begin = SparkLog(data_dir.checkpoint).begin()
@@ -52,14 +52,14 @@ def job_options(
         "batch_bytes": str(int(settings.spark.driver_memory_bytes * HEAP_PART)),
         "rows_per_partition": _text(settings.batches.rows_per_partition),
         "tasks": str(settings.spark.cores),
-        # A run ends where nothing is left to read, so its input does not wait for space.
+        # A run ends when no input is left, so its input must not wait for space.
         "min_free_mb": "0" if bounded else _text(settings.ingest.min_free_mb),
         "engine_lock": str(data_dir.engine_lock),
         "epoch": str(epoch),
         "begin": "" if begin is None else json.dumps(begin),
         "fence": str(data_dir.fence),
         "dead_letters": folder_text(data_dir.dead_letters),
-        # On a cluster the directory is another machine's: rows had better go from worker to worker.
+        # On a cluster the directory is on another machine: it is better to send rows from worker to worker.
         "rows_dir": str(directory_here(data_dir.segments)) if settings.spark.one_machine else "",
         "rows_file_bytes": str(settings.batches.rows_file_kb << 10),
     }

@@ -1,11 +1,11 @@
-"""A payload travels to its bucket in packets, and is put together again there.
+"""A payload is sent to its bucket in packets, and reassembled there.
 
     payload 2 of partition 7, 600 kB   ->   | 7 2 0 3 | 256 kB |  | 7 2 1 3 | 256 kB |  | 7 2 2 3 | 88 kB |
 
 On its way through the JVM a row is copied some eight times: by the shuffle, the sort, Arrow and the socket.
-A row of megabytes gets new memory for every copy, which the kernel zeroes page by page; packets get what the
-last ones left. Measured over many-keys with batches of four million rows (24 MB for each bucket): JVM, CPU ms
-of a chain's task 150-430 in one packet, 40-60 in packets.
+A row of megabytes gets new memory for every copy, which the kernel zeroes page by page; packets reuse the
+memory of earlier packets. Measured in many-keys with batches of four million rows (24 MB per bucket), CPU
+time of the JVM per chain task: 150-430 ms with one packet, 40-60 ms with many.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ import pyarrow as pa
 
 from service.errors import BrokenPayload
 
-#: Bytes of a payload in one packet; with 64 kB it took as long.
+#: Bytes of a payload in one packet; 64 kB took as long.
 PACKET_BYTES = 256 << 10
 #: Bytes of packets that the JVM is given as one batch of Arrow.
 BYTES_AT_ONCE = 1 << 20
 
-#: Partition, payload of the partition, packet of the payload, and of how many packets.
+#: Header of a packet: partition, payload of the partition, packet of the payload, number of its packets.
 _PLACE = struct.Struct("<IIII")
 
 
@@ -38,10 +38,10 @@ def packets(
 
     Args:
         keys: Spark's key of the bucket that each payload is for.
-        payloads: What travels; an empty one is a packet, too.
+        payloads: Payloads to send; an empty payload is a packet, too.
         partition: Number of the partition in its batch.
         packet_bytes: Bytes of a payload in a packet.
-        bytes_at_once: Bytes of packets that come as one batch of Arrow; at least one packet does.
+        bytes_at_once: Most bytes of packets in one Arrow batch, which has at least one packet.
 
     Yields:
         ``bucket: int32, packet: binary``.
@@ -77,10 +77,10 @@ def _rows(buckets: Sequence[int], cut: Sequence[bytes]) -> pa.RecordBatch:
 
 
 def joined(packets: Iterable[bytes]) -> list[bytes]:
-    """Return the payloads that a bucket's packets make, whatever order these come in.
+    """Return the payloads of a bucket's packets, which may arrive in any order.
 
     Raises:
-        BrokenPayload: A packet is missing, or there are two of it.
+        BrokenPayload: A packet is missing or arrived twice.
     """
     parts: dict[tuple[int, int], dict[int, memoryview]] = {}
     counts: dict[tuple[int, int], int] = {}

@@ -1,7 +1,8 @@
-"""The readers' tasks: a piece of input is read and packed, a payload per bucket.
+"""The readers' tasks: read a piece of input and pack it, one payload per bucket.
 
-Where the chain runs on the same machine, rows go to it in files (``segments.segment_files``), and payloads,
-which go through Spark, say where they are. Few rows go with the payload: a file would take longer.
+If the chain runs on the same machine, rows are passed in files (``segments.segment_files``), and payloads,
+which go through Spark, name the files. A small number of rows goes in the payload, since a file would take
+longer.
 """
 
 from __future__ import annotations
@@ -32,11 +33,11 @@ PACKERS_KEPT = 16
 
 @dataclass(frozen=True, slots=True)
 class RowFiles:
-    """Directory of rows that travel in files, and the size from which they do.
+    """Directory of rows that travel in files, and the least size for a file.
 
     Attributes:
-        files: Files that whoever joins the rows can map.
-        least_bytes: Bytes of a family side's rows for one bucket from which on they go in a file.
+        files: Files that the chain's workers can map.
+        least_bytes: Least bytes of a family side's rows for one bucket that are passed in a file.
     """
 
     files: SegmentFiles
@@ -44,7 +45,7 @@ class RowFiles:
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> RowFiles | None:
-        """Return what the source's options say; None where all rows go through Spark."""
+        """Return the row files by the source's options; None if all rows go through Spark."""
         if not options["rows_dir"]:
             return None
         fence = Fence(Path(options["fence"]), int(options["epoch"])) if options.get("fence") else None
@@ -57,9 +58,9 @@ def read(
     """Read one partition and yield a payload per bucket, and one with the start and duration of the reading.
 
     Args:
-        partition: What to read.
+        partition: Input to read.
         bucket_keys: Spark's key of each bucket.
-        row_files: Where rows go in files; None: all go with the payload.
+        row_files: Files for rows; None: all rows go in the payload.
     """
     started_s, began_us = time.process_time(), wall_clock_us()
     order = 0
@@ -87,7 +88,7 @@ def _packer(asked: bytes) -> Packer:
 
 
 def _writer(partition: PackPartition, bucket: int, row_files: RowFiles) -> WriteRows:
-    """Return what writes the rows of a bucket's payload to files, where there are many."""
+    """Return a function that writes the rows of a bucket's payload to files if there are many."""
     parts = {(part.family, part.side): part for part in _packer(partition.asked).sides}
     numbers = {part: number for number, part in enumerate(parts)}
 

@@ -1,6 +1,6 @@
-"""Tasks of readers: a piece of a stream's input, or control records, and what to make of it.
+"""Tasks of readers: a piece of a stream's input or control records, and how to pack it.
 
-The source hands it out without loading what does the work (``service.job.packing``).
+The source makes tasks without importing the code that runs them (``service.job.packing``).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class ControlPartition(InputPartition):
     Attributes:
         batch: Batch number.
         records: The records (``compressed``).
-        senders: Buckets that have sent pairs to others in the batch before.
+        senders: Buckets that sent pairs to others in the batch before.
     """
 
     batch: int
@@ -32,17 +32,17 @@ class ControlPartition(InputPartition):
 
 @dataclass
 class PackPartition(InputPartition):
-    """One piece of one stream's input, with what it takes to pack it.
+    """One piece of one stream's input, with the plan for packing it.
 
     Attributes:
         order: Number in the batch.
         batch: Batch number.
         version: Plan version in force.
         asked: Pickled ``PackPlan`` (shared by the partitions of a stream).
-        piece: What to read.
+        piece: Input to read.
         late_bound_us: Watermark of the stream at the start of the batch, or None.
-        records: The batch's control records (``compressed``), in its first partition: a task of their own
-            would cost 20 ms.
+        records: The batch's control records (``compressed``), in its first partition: a separate task would
+            cost 20 ms.
         senders: Buckets that sent pairs to others in the previous batch, likewise.
     """
 
@@ -57,14 +57,15 @@ class PackPartition(InputPartition):
 
 
 def compressed(texts: Sequence[str]) -> bytes:
-    """Return control records as partitions carry them.
+    """Return control records in the form that partitions carry.
 
-    A plan of a hundred queries has 53 kB as text. Over TCP the answer to Spark with it is larger than what
-    the loopback sends at once, and the rest waits 40 ms for an acknowledgement (Nagle's algorithm).
+    A plan of a hundred queries has 53 kB as text. An answer to Spark with the text would be too large for the
+    loopback to send at once over TCP, and the rest would wait 40 ms for an acknowledgement (Nagle's
+    algorithm).
     """
     return zlib.compress(json.dumps(texts).encode(), 1) if texts else b""
 
 
 def decompressed(records: bytes) -> tuple[str, ...]:
-    """Return what was ``compressed``."""
+    """Return the control records that were ``compressed``."""
     return tuple(json.loads(zlib.decompress(records))) if records else ()

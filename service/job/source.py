@@ -2,13 +2,13 @@
 
     offset   {"1": position, "2/0": position, "2/1": position, ..., "batch": n, "control": sequence}
 
-Spark writes offsets to its log before it runs a batch. So the log fixes for every batch the input ranges, the
-plan version and the batch number, and a replayed batch packs exactly what it packed the first time. Of a
-topic it has a position for each partition, such as "2/0". New streams and queries are new keys and new
-records, never another source: the Spark query keeps running.
+Spark writes offsets to its log before it runs a batch. So for every batch the log fixes the input ranges, the
+plan version and the batch number, and a replayed batch packs exactly the same rows. A topic has a position
+for each partition, such as "2/0". New streams and queries are new keys and new records, never another source:
+the Spark query keeps running.
 
-``partitions`` has no side effect; Spark also calls it with ``start == end``. Reading packs inside the task
-of the reader (``service.job.packing``), so rows never exist on the JVM side.
+``partitions`` has no side effect; Spark also calls it with ``start == end``. A reader's task also packs
+(``service.job.packing``), so rows never exist on the JVM side.
 """
 
 from __future__ import annotations
@@ -56,18 +56,19 @@ log = logging.getLogger(__name__)
 FORMAT_NAME = "sluice"
 SCHEMA = "bucket int, packet binary"
 
-#: How long Spark is kept waiting for news before it asks again.
+#: Longest wait for new input before Spark asks again.
 WAIT_S = 1.0
-#: The same where nothing tells of news: topics, streams that follow the clock, and catalogs on a server.
+#: Time between two looks at input without a signal: topics, streams that follow the clock, catalogs on a
+#: server.
 POLL_S = 0.04
-#: How long a topic is left alone whose brokers did not answer.
+#: Pause before a topic whose brokers did not answer is tried again.
 KAFKA_RETRY_S = 5.0
 
 Offset = dict[str, int]
 
 
 class SluiceSource(DataSource):
-    """The data source as Spark knows it."""
+    """The data source in the form that Spark requires."""
 
     @classmethod
     def name(cls) -> str:
@@ -88,11 +89,11 @@ class SluiceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     Args:
         options: ``catalog_url``, ``events_url``, ``bucket_keys`` (comma-separated), ``max_rows``,
-            ``target_batch_s``, ``batch_bytes``, ``rows_per_partition`` (empty: by itself), ``tasks``,
-            ``min_free_mb`` (empty: by itself), ``engine_lock``, ``epoch``, ``begin`` (the offset from which a
-            checkpoint goes on that was moved, as JSON; empty: none); for readers' tasks ``rows_dir``
-            (empty: none), ``rows_file_bytes`` and ``fence``.
-        clock_s: What batches are timed by; it never goes back.
+            ``target_batch_s``, ``batch_bytes``, ``rows_per_partition`` (empty: automatic), ``tasks``,
+            ``min_free_mb`` (empty: automatic), ``engine_lock``, ``epoch``, ``begin`` (the offset from which a
+            moved checkpoint continues, as JSON; empty: none); for readers' tasks ``rows_dir`` (empty: none),
+            ``rows_file_bytes`` and ``fence``.
+        clock_s: Monotonic clock that times batches.
     """
 
     def __init__(self, options: dict[str, str], clock_s: Callable[[], float] = time.monotonic) -> None:
@@ -100,16 +101,16 @@ class SluiceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._buckets = options["bucket_keys"].count(",") + 1
         self._store: Store | None = None
         self._inputs: Inputs | None = None
-        # What is asked of each stream under one plan version, pickled: few batches bring another one.
+        # Pickled packing plan of each stream for one plan version: few batches change the version.
         self._asked: tuple[int, dict[int, bytes]] = (0, {})
         self._commits: CommitSignal | None = None
-        # Streams whose rows come without a sign: with the clock, or to a topic.
+        # Streams whose rows arrive without a commit signal: with the clock, or in a topic.
         self._silent: tuple[Stream, ...] = ()
-        # When the topics are looked at again whose brokers did not answer, by stream id.
+        # Time of the next look at a topic whose brokers did not answer, by stream id.
         self._down_until_s: dict[int, float] = {}
         # None before the first look; False forever in a bounded run.
         self._waits: bool | None = None
-        # Whether Spark may still ask for batches that the catalog has and Spark's log has lost.
+        # Whether Spark may still ask for batches that are in the catalog but lost from Spark's log.
         self._repeats = True
         least_free_mb = options.get("min_free_mb", "0")
         self._disk = DiskSpace(
@@ -117,13 +118,13 @@ class SluiceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         )
         self._clock_s = clock_s
         self._sizing: BatchSizing | None = None
-        # Number of a batch, and the buckets that have sent pairs in the batch before it.
+        # Number of a batch, and the buckets that sent pairs in the batch before it.
         self._sent: tuple[int, tuple[int, ...]] = (-1, ())
-        # Per stream of a bounded run, once it was looked at: whether cuts of its input change nothing.
+        # Per stream of a bounded run, once examined: whether cuts of its input change no result.
         self._cut_anywhere: dict[int, bool] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # A task reads with the options alone: what planning has opened stays where it is.
+        # A task needs the options only: connections that planning has opened stay in this process.
         return type(self), (self._options,)
 
     def initialOffset(self) -> Offset:  # noqa: N802
@@ -136,12 +137,12 @@ class SluiceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadMaxRows(int(self._options["max_rows"]))
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """Wait for nothing: a bounded run lists its input before it starts, and nothing is added to it."""
+        """Never wait for input: a bounded run lists its input before it starts, and no input is added."""
         self._waits = False
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802
-        """Return the end of the next batch, or ``start`` if nothing came for a while."""
-        # The first answer comes at once: Spark's first batch, also an empty one, takes seconds.
+        """Return the end of the next batch, or ``start`` if no input arrived for a while."""
+        # Answer the first call immediately: Spark's first batch, even an empty one, takes seconds.
         waits, self._waits = self._waits, not self._bounded
         signs = self._commits.signs() if self._commits is not None else ()
         end = self._next(start)
@@ -160,7 +161,7 @@ class SluiceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._next(start)
 
     def _came_silently(self, start: Offset) -> bool:
-        """Return whether rows came without a sign, or a look at their topic is to tell that it is down."""
+        """Return whether rows arrived without a signal, or a topic is down, which the caller then reports."""
         _, inputs = self._open()
         now_s = self._clock_s()
         try:
@@ -173,7 +174,7 @@ class SluiceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return True
 
     def _next(self, start: Offset) -> Offset:
-        """Admit the next batch: control records that may apply, then rows by event time."""
+        """Admit the next batch: control records that are due, then rows by event time."""
         store, inputs = self._open()
         batch, control = start["batch"], start["control"]
         self._check_epoch(store, batch)
@@ -199,7 +200,7 @@ class SluiceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._silent = tuple(s for s in streams if isinstance(s.source, GeneratorSource | KafkaSource))
         by_time = not waits_for_batch and self._cuts_change_nothing(streams, inputs)
         max_rows = sizing.rows if by_time else sizing.fixed_rows
-        if self._disk.is_out:  # what the control log says is done all the same: it may give space back
+        if self._disk.is_out:  # control records still apply: they may free space
             admission = Admission({}, rows=0, full=False)
         else:
             admission = self._admitted(streams, start, inputs, max_rows)
@@ -207,7 +208,7 @@ class SluiceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if control == start["control"] and not moved and not self._senders(plan, batch):
             return start
         reached("before-offset-log", batch, self._options["engine_lock"])
-        # A position is named once it has moved; until then the lane stands where it begins.
+        # A position is in the offset once it has moved; until then the lane is at its beginning.
         end = start | moved
         if plan is not None:
             # A removed stream's id never comes back; batches that may replay have their own offsets.
@@ -220,7 +221,7 @@ class SluiceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return dict(sorted(end.items()))
 
     def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
-        """Return what the readers of one batch read."""
+        """Return the partitions of one batch for its readers."""
         if start["batch"] == end["batch"]:
             return []
         store, inputs = self._open()
@@ -238,7 +239,7 @@ class SluiceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         lanes = lanes_named(plan.streams, end)
         ranges = [(n, start.get(n.key, n.begin), end.get(n.key, n.begin)) for n in lanes]
         decisions = voided_batches(store)
-        streams = dict.fromkeys(lane.stream for lane in lanes)  # those of topics may have no lane yet
+        streams = dict.fromkeys(lane.stream for lane in lanes)  # a topic may have no lane yet
         for stream, pieces in zip(streams, inputs.partitions(ranges), strict=True):
             voided = is_voided(decisions, batch, stream.id)
             if voided is not None:
@@ -268,7 +269,7 @@ class SluiceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return read(partition, keys, RowFiles.of(self._options))
 
     def _senders(self, plan: Plan | None, batch: int) -> tuple[int, ...]:
-        """Return the buckets that have sent pairs to others in the batch before, if the plan takes any.
+        """Return the buckets that sent pairs to others in the batch before, if the plan takes such pairs.
 
         While there are such pairs, a batch is due even if no stream has new rows.
         """
@@ -283,10 +284,11 @@ class SluiceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._sent[1]
 
     def _admitted(self, streams: Sequence[Stream], start: Offset, inputs: Inputs, max_rows: int) -> Admission:
-        """Admit what there is; return the positions that it moves.
+        """Admit available input; return the admission with only the positions that move.
 
-        Nothing is admitted of a topic whose brokers do not answer: some of its partitions alone would make
-        rows of the others late. A bounded run fails, since it would end as if there was nothing more.
+        No input is admitted from a topic whose brokers do not answer: reading only some of its partitions
+        would make rows of the others late. A bounded run fails, since it would otherwise end as if its input
+        were complete.
         """
         now_s = self._clock_s()
         wanted = [stream for stream in streams if self._down_until_s.get(stream.id, now_s) <= now_s]
@@ -310,7 +312,7 @@ class SluiceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return replace(admission, positions=moved)
 
     def _recorded(self, store: Store, batch: int) -> Offset | None:
-        """Return the end of a batch that is committed already; None, and so from now on, where it is not."""
+        """Return the end of a batch if it is committed already; None if not, and for all later batches."""
         manifest = store.batches.manifest(batch)
         if manifest is not None and manifest.input_end:
             return dict(manifest.input_end)
@@ -324,7 +326,7 @@ class SluiceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return None
 
     def _check_epoch(self, store: Store, batch: int) -> None:
-        """Begin no batch for an engine that another one has replaced."""
+        """Refuse to begin a batch for a replaced engine."""
         epoch, current = int(self._options["epoch"]), store.epochs.current()
         if epoch != current:
             raise FencedOut(
@@ -359,7 +361,7 @@ class SluiceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             first = BatchSize.first(
                 ceiling=int(self._options["max_rows"]),
                 target_s=float(self._options.get("target_batch_s", 0)),
-                # Nobody reads results of a bounded run before its end.
+                # Results of a bounded run are not read before its end.
                 shrinks=not self._bounded,
             )
             self._sizing = BatchSizing(first)
@@ -376,16 +378,15 @@ class SluiceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _cuts_change_nothing(self, streams: Sequence[Stream], inputs: Inputs) -> bool:
         """Return whether results are the same wherever the batches of streams end.
 
-        A service takes all rows that came meanwhile, since its batches depend on the clock anyway. A bounded
-        run gives the same results each time and after each crash, so they may where no row is late because of
-        them.
+        True for a service, whose batches depend on the clock anyway. A bounded run must give the same results
+        each time and after each crash, so there the cuts must not make any row late.
         """
         if not self._bounded:
             return True
         for stream in streams:
             source = stream.source
             if isinstance(source, FilesSource) and source.max_files_per_batch is not None:
-                continue  # cut by its files, whatever else is in the batch
+                continue  # always cut by its files
             if stream.has_contract:
                 return False  # how long a closed key is remembered depends on the batches
             if stream.id not in self._cut_anywhere:

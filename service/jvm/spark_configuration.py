@@ -1,4 +1,4 @@
-"""Spark's configuration, beside its defaults; ``SLUICE_SPARK_CONF`` overrules it."""
+"""Spark's configuration in addition to its defaults; ``SLUICE_SPARK_CONF`` overrides it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ SPARK_CONFIGURATION = {
     "spark.app.name": "sluice",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
-    # Hadoop gives each file permissions of its own, whatever the umask of the process is.
+    # Hadoop sets the permissions of each file itself and ignores the umask of the process.
     "spark.hadoop.fs.permissions.umask-mode": "077",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.streaming.stateStore.providerClass": (
@@ -19,19 +19,19 @@ SPARK_CONFIGURATION = {
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
     "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": "false",
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
-    # Between two questions for input; the answer waits for some (``service.job.source``).
+    # Time between two requests for input; the source's answer waits for input (``service.job.source``).
     "spark.sql.streaming.pollingDelay": "10ms",
-    # Only the last batch can replay, and segments of older versions have gone; Spark's default is 100.
+    # Only the last batch can replay, and segments of older versions are deleted; Spark's default is 100.
     "spark.sql.streaming.minBatchesToRetain": "10",
-    # Lets Spark's own connectors join later as a second, named source; only a fresh checkpoint can turn
-    # it on.
+    # Allows Spark's own connectors to be added later as a second, named source; only a fresh checkpoint can
+    # turn it on.
     "spark.sql.streaming.queryEvolution.enableSourceEvolution": "true",
     # Over TCP each task waits 40 ms for an acknowledgement (Nagle's algorithm).
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.python.worker.reuse": "true",
     "spark.python.daemon.module": "service.job.workers.worker_daemon",
-    # Readers and chains differ in this alone by default, and therefore have a daemon and workers each: 2.5 s
-    # of CPU time more at the start.
+    # By default readers and chains differ in this setting alone, and would therefore have separate daemons
+    # and workers: 2.5 s more CPU time at the start.
     "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "false",
     # Offsets, commits and state changes of a batch are four files, which Spark renames into place. By default
     # it does so through Hadoop's FileContext, which starts 32 "readlink" processes for it here: 0.1 s
@@ -39,41 +39,41 @@ SPARK_CONFIGURATION = {
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     ),
-    # The JVM moves bytes and plans small batches. Compiling that better than quickly never paid: many-keys
-    # took a third less CPU time in the JVM without, and the first batch comes 1.5 s earlier.
-    # The parallel collector takes 2 to 4 ms of CPU time less per batch of 2,000 rows, and stops everything
-    # for 0.3 s once or twice a minute; G1 stopped it for 24 ms at most.
-    # Once, under load, a stack of the default size overflowed in a regular expression of Spark's.
+    # The JVM moves bytes and plans small batches. Optimizing compilation (C2) never paid for that: without it
+    # many-keys took a third less CPU time in the JVM, and the first batch ends 1.5 s earlier. The parallel
+    # collector takes 2 to 4 ms less CPU time per batch of 2,000 rows, but stops the JVM for 0.3 s once or
+    # twice a minute; G1 stopped it for 24 ms at most. A stack of the default size once overflowed under load
+    # in a regular expression of Spark.
     "spark.driver.extraJavaOptions": _JVM_OPTIONS,
     # The same for the executors of a cluster; without one there are none.
     "spark.executor.extraJavaOptions": _JVM_OPTIONS,
-    # A bucket's batch is a few rows for Spark, not worth code of their own. Without code for whole stages
-    # the thread that plans a batch took 5 to 8 of 70 ms less: fewer nodes, so our operator is copied less
-    # often, which analyses its encoders each time.
+    # A bucket's batch is a few rows for Spark, too few for generated code. Without whole-stage code the
+    # thread that plans a batch took 5 to 8 of 70 ms less: the plan has fewer nodes, so our operator is copied
+    # less often, and each copy analyses its encoders.
     "spark.sql.codegen.wholeStage": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.adaptive.enabled": "false",
-    # What the JVM gathers for a chain before it sends it on; by default 64 MB, in memory that is new to it
+    # Bytes that the JVM gathers for a chain before it sends them; by default 64 MB, in newly allocated memory
     # each time (``service.job.packets``).
     "spark.sql.execution.arrow.maxBytesPerBatch": "1m",
-    # Payloads are packed columns: compressing them once more costs more than it saves on one machine.
+    # Payloads are packed columns: compressing them again costs more than it saves on one machine.
     "spark.shuffle.compress": "false",
-    # Where an executor is lost, Spark runs its tasks again and compares checksums of their output. Since 4.1
-    # it fails the whole batch where they differ. Ours do, because a payload tells the CPU time that it took.
-    # The rows are the same.
+    # If an executor is lost, Spark runs its tasks again and compares checksums of their output. Since 4.1 it
+    # fails the whole batch if they differ. Ours differ, because a payload contains its CPU time; the rows are
+    # the same.
     "spark.sql.shuffle.orderIndependentChecksum.enabled": "false",
 }
 
 
 def spark_configuration(spark: SparkSettings) -> dict[str, str]:
-    """Return the configuration that settings come to."""
+    """Return Spark's configuration for some settings."""
     return {
         **SPARK_CONFIGURATION,
         "spark.master": spark.master,
         "spark.driver.memory": spark.driver_memory,
         "spark.ui.enabled": str(spark.ui).lower(),
-        # On one machine Spark makes the secret itself. A cluster has its own, or none, which the operator
-        # knows.
+        # On one machine Spark makes the secret itself. A cluster has its own secret or none, which the
+        # operator configures.
         **({"spark.authenticate": "true"} if spark.one_machine else {}),
         **spark.conf,
     }

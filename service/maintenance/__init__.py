@@ -1,4 +1,4 @@
-"""Commands on a data directory or a catalog: back up, restore, repair, move, keys of clients.
+"""Commands on a data directory or a catalog: backup, restore, repair, move and client keys.
 
 Doors: backup, client_keys, move_command, repair.
 """

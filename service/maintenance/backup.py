@@ -1,4 +1,4 @@
-"""``sluice backup`` and ``sluice restore``: the commands, on the directories that the settings name."""
+"""The commands ``sluice backup`` and ``sluice restore``, for the directories that the settings name."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ def backup_command(storage: StorageSettings, target: Path, *, say: Callable[[str
         The same for programs: ``data_dir``, ``backup``, last ``batch`` (-1: none), ``files`` and ``bytes``.
 
     Raises:
-        BackupRefused: It cannot be made there, the catalog is on PostgreSQL, or a storage apart.
+        BackupRefused: ``target`` is not usable, the catalog is on PostgreSQL, or there is a separate storage.
         NoDataDir: There is no data directory.
-        BackupNotMade: See ``back_up``, as for other errors.
+        BackupNotMade: See ``back_up``, which raises further errors.
     """
     catalog = sqlite_file(storage.effective_catalog_url)
     if catalog is None:

@@ -1,4 +1,4 @@
-"""``sluice key``: keys of clients in the catalog of a service; each change is in its audit log."""
+"""``sluice key``: client keys in the catalog of a service; its audit log records each change."""
 
 from __future__ import annotations
 

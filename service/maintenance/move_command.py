@@ -1,4 +1,4 @@
-"""``sluice move``: the command, from the directory that the settings name to another one."""
+"""The command ``sluice move``, from the data directory that the settings name to another one."""
 
 from __future__ import annotations
 
@@ -32,24 +32,24 @@ def move_command(
     """Move the data directory of a stopped service.
 
     Args:
-        directory: Data directory that it goes to.
-        settings: Where everything is now.
-        to: URL of the storage that it goes to; None: the data directory.
-        catalog_url: URL of the catalog that it goes to; None: SQLite in the data directory.
-        buckets: Number of buckets; None: as many as now.
+        directory: Target data directory.
+        settings: Settings of the service, which name the source.
+        to: URL of the target storage; None: the data directory.
+        catalog_url: URL of the target catalog; None: SQLite in the data directory.
+        buckets: Number of buckets; None keeps the number.
         say: Prints a line.
 
     Returns:
-        The same for programs: ``from`` and ``to``, the ``storage_url`` and ``catalog_url`` that it goes on
-        with, and where anything was moved its last ``batch`` (-1: none), ``files``, ``state_rows`` and
-        ``buckets``.
+        The same for programs: ``from`` and ``to``, the ``storage_url`` and ``catalog_url`` with which the
+            service continues, and if anything was moved, its last ``batch`` (-1: none), ``files``,
+            ``state_rows`` and ``buckets``.
 
     Raises:
         NoDataDir: There is no data directory.
-        InvalidSetting: ``to`` is the URL of no storage.
-        InvalidCatalogUrl: ``catalog_url`` is that of no catalog.
-        DataDirInUse: An engine runs on it.
-        MoveRefused: See ``service.recovery.moving.move.move``, as for other errors.
+        InvalidSetting: ``to`` is not the URL of a storage.
+        InvalidCatalogUrl: ``catalog_url`` is not the URL of a catalog.
+        DataDirInUse: An engine runs on the source.
+        MoveRefused: See ``service.recovery.moving.move.move``, which raises further errors.
     """
     storage = settings.storage
     source = Place(DataDir(storage.data_dir.absolute(), storage=storage.apart), storage.catalog_url)
@@ -89,7 +89,7 @@ def move_command(
 
 
 def _told(source: Place, target: Place, moved: FinishedMove | None) -> str:
-    """Return what was moved, and with which settings it goes on."""
+    """Describe the move, and the settings with which the service continues."""
     root = target.data_dir.root
     lines = [f'moved "{source.data_dir.root}" to "{root}"']
     if moved is not None:

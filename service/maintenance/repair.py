@@ -1,4 +1,4 @@
-"""``sluice repair``: report the faults of a data directory and how to repair them; with --yes repair it."""
+"""``sluice repair``: report faults of a data directory and their repair; with --yes, repair it."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ def repair(
 
     Args:
         directory: Data directory of a service, or output directory of a run.
-        storage: Where the catalog is, and the storage apart; its data directory is not used.
+        storage: Places of the catalog and of a separate storage; its data directory is not used.
         spark: Settings of Spark, which reads the state.
-        yes: Whether to do it.
+        yes: Whether to do the repair.
         say: Prints a line.
 
     Returns:
-        The same for programs: what is ``wrong``, what the ``repair`` does (both None where nothing is wrong),
-        and whether it was ``repaired``.
+        The same for programs: the fault as ``wrong``, the description of the ``repair`` (both None if nothing
+            is wrong), and whether it was ``repaired``.
 
     Raises:
         NoDataDir: There is no data directory.
-        DataDirInUse: An engine runs on it.
-        OtherLife: The catalog is not that of the directory.
-        NotRepairable: What is left is not enough.
+        DataDirInUse: An engine runs on the data directory.
+        OtherLife: The catalog does not belong to the directory.
+        NotRepairable: The remaining files are not enough for a repair.
     """
     data_dir = _data_dir(directory, storage)
     lock = EngineLock(data_dir.engine_lock)
@@ -49,7 +49,7 @@ def repair(
             lease.acquire()
             try:
                 if lease.unsynced:
-                    # The next start will not know any more that power may have failed.
+                    # Check now: the next start cannot know any more that power may have failed.
                     with suppress(OtherLife):
                         check_checkpoint(store, data_dir, unsynced=True)
                 read = manifest_reader(spark, data_dir.spark_log)

@@ -1,14 +1,14 @@
-"""Limits of ``backfill: state``: columns that earlier rows had not kept.
+"""Limits of ``backfill: state``: columns that earlier rows lack.
 
-A row is stored with the columns that the queries of its family needed when it was processed. Which those
-were, the lives of the family's queries tell, without any plan:
+A row is stored with the columns that the queries of its family needed when it was processed. The lifetimes of
+the family's queries determine these columns, without any plan:
 
-    version   1    2    3    4    5    6       v is kept since version 3: for a query that comes with 5
-    q1 (k)    |-------------------|            and needs it, rows of versions 1 and 2 lack it, as long as one
-    q2 (v)              |----------------->    of them is in its window
+    version   1    2    3    4    5    6       v is stored since version 3: for a query added with 5
+    q1 (k)    |-------------------|            that needs v, rows of versions 1 and 2 lack it, as long as
+    q2 (v)              |----------------->    one of them is in its window
 
-Rows beyond the reach of its window do not count. Neither do rows from before the family last had no query,
-because the state was dropped with the last query.
+Rows out of reach of its window do not matter. Neither do rows from before the family was last without a
+query, because the state was dropped then.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from catalog.values.plan import FamilyPlan, Plan
 from catalog.values.query import ALL_ROWS, Query, QueryRecord, Side
 from planner.families.families import SIDES, family_of
 
-#: Version of what has not ended.
+#: End version of a query that has not ended.
 _OPEN = 2**62
 
 
 @dataclass(frozen=True, slots=True)
 class _Life:
-    """Plan versions [added, removed) of a query, and the columns that it needs of one side."""
+    """Plan versions [added, removed) of a query, and the columns of one side that it needs."""
 
     added: int
     removed: int
@@ -37,7 +37,7 @@ class _Life:
 
 
 def missing_columns(store: Store, query: Query, previous: Plan | None) -> tuple[str, ...]:
-    """Return what earlier rows lack for a query that comes with the next plan version.
+    """Return the columns that earlier rows lack for a query that enters with the next plan version.
 
     Args:
         store: The catalog.
@@ -53,13 +53,13 @@ def missing_columns(store: Store, query: Query, previous: Plan | None) -> tuple[
     if query.backfill == "none" or previous is None or family is None:
         return (ALL_ROWS,)
     if query.kind != "inner":
-        # Nobody knows which partners resting rows had for these conditions, and some have left with a match.
+        # It is unknown which partners held rows had under these conditions, and some rows left with a match.
         return (ALL_ROWS,)
     missing: list[str] = []
     for side, other in zip(SIDES, reversed(SIDES), strict=True):
         mine, opposite = (query.a if name == "a" else query.b for name in (side, other))
         needed = set(mine.columns) - _always_kept(store, family, side)
-        # Manifests do not hold the progress of an order, so all rows may be in reach.
+        # Manifests do not record the progress of an order, so all rows may be in reach.
         timed = needed and not query.ordered
         horizon = first_version_in_reach(store, mine, opposite.stream_id) if timed else 0
         over = store.queries.over(family.stream_a, family.stream_b, horizon)
@@ -75,8 +75,8 @@ def missing_columns(store: Store, query: Query, previous: Plan | None) -> tuple[
 
 
 def _always_kept(store: Store, family: FamilyPlan, side: str) -> set[str]:
-    """Return the columns that every row of a family can give, whatever its queries need."""
-    # Loaded with the first such query: the API answers without numba and pandas (``service.engine.engine``).
+    """Return the columns that every row of a family has, whatever its queries need."""
+    # Imported with the first such query: the API answers without numba and pandas (``engine.engine``).
     from operators.segments.layout import side_layout
 
     layout = side_layout(
@@ -99,13 +99,13 @@ def _lives(records: Iterable[QueryRecord], family: FamilyPlan, side: str) -> lis
         )
         for record in records
         for step in steps(record.query)
-        # Such a query lets rows leave after their first match, so others may not rely on it.
+        # A query that needs one match lets rows leave after it, so others cannot rely on its rows.
         if family_of(step) == family.id and not step.needs_one_match(side)
     ]
 
 
 def _covered_since(lives: Iterable[_Life], version: int) -> int:
-    """Return the version from which on some life was always there, up to ``version``.
+    """Return the version since which some query always existed, up to ``version``.
 
     >>> nothing = frozenset()
     >>> _covered_since([_Life(1, 3, nothing), _Life(2, 5, nothing), _Life(7, 9, nothing)], 4)
@@ -121,10 +121,11 @@ def _covered_since(lives: Iterable[_Life], version: int) -> int:
 
 
 def first_version_in_reach(store: Store, side: Side, opposite_id: int) -> int:
-    """Return the plan version of the oldest batch whose rows of a side a window may still reach.
+    """Return the plan version of the oldest batch with rows of a side that a window may still reach.
 
-    A row at T is out of reach once the opposite watermark has passed T + W; the newest event time never
-    falls, so the batch is found by bisection, from the newest batches back: windows mostly reach few of them.
+    A row at T is out of reach once the opposite watermark has passed T + W. The newest event time never
+    falls, so the batch is found by bisection, from the newest batch back, since most windows reach few
+    batches.
     """
     last = store.batches.last_progress()
     now_us = None if last is None else _event_time(last, opposite_id, newest=False)
@@ -133,10 +134,10 @@ def first_version_in_reach(store: Store, side: Side, opposite_id: int) -> int:
 
     def reached(batch: int) -> BatchProgress | None:
         """Return a batch if it has rows that the window reaches."""
-        # For batches whose manifest is not kept the next one that is there tells (``store.retention``).
+        # If a batch's manifest is not kept, the next one that exists is used (``store.retention``).
         found = store.batches.progress(batch) if batch >= 0 else None
         newest_us = None if found is None else _event_time(found, side.stream_id, newest=True)
-        # A batch before the stream's first row holds none.
+        # A batch before the stream's first row has no rows.
         return None if newest_us is None or newest_us + side.window_us <= now_us else found
 
     at, oldest = last.batch, reached(last.batch)

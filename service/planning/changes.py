@@ -1,8 +1,8 @@
-"""Changes of queries: a list of them becomes one plan version, or nothing.
+"""Changes of queries: a list of changes becomes one plan version, or fails as a whole.
 
-    changes ── resolve: what each means now, all faults at once ── record: queries leave and enter ── one plan
+    changes ── resolve: the steps, or all faults at once ── record: queries leave and enter ── one plan
 
-Resolving reads only. It is done before the transaction, so that parsing and sampling block no other writer,
+Resolving only reads. It is done before the transaction, so that parsing and sampling block no other writer,
 and again inside it. There the parsed queries are reused unless the streams have changed meanwhile.
 """
 
@@ -46,7 +46,7 @@ from service.planning.versions import Versions
 from service.sinks.changes.sink_changes import SinkMove, set_sinks, shared_places, sink_to_set
 from service.sinks.webhook_targets import PUBLIC_TARGETS, WebhookTargets
 
-#: Names that a cause lists; the history is for people.
+#: Number of names that a cause lists; the history is for people.
 _NAMES_IN_CAUSE = 5
 
 
@@ -55,9 +55,10 @@ class Changed:
     """Result of a list of changes.
 
     Attributes:
-        version: Plan version that brings it; the newest one if all of it was in effect already.
+        version: Plan version with the changes; the newest one if all of them were in effect already.
         records: The queries as they are now, in the order of the changes.
-        effective: Whether the plan changed. A sink alone is set at once, and changes none.
+        effective: Whether the plan changed. A change of only a sink takes effect immediately, without a new
+            plan.
     """
 
     version: int
@@ -71,9 +72,9 @@ class ChangeStep:
 
     Attributes:
         change: The change.
-        record: The present query; None if it is to be added.
-        draft: The query that enters, without its id; None if none does.
-        effective: Whether anything about the plan is not so already.
+        record: The present query; None if the change adds one.
+        draft: The query that enters, without its id; None if no query enters.
+        effective: Whether the change alters the plan.
         sink: Change of the query's sink: a new sink or none; None leaves the sink as it is.
     """
 
@@ -85,7 +86,7 @@ class ChangeStep:
 
     @property
     def runs(self) -> bool:
-        """Return whether the draft enters the plan: a paused query stays out of it, whatever its text is."""
+        """Return whether the draft enters the plan; a paused query stays out, even with a new text."""
         return self.record is None or self.record.running or isinstance(self.change, ResumeQuery)
 
     @property
@@ -97,13 +98,13 @@ class ChangeStep:
 
 @dataclass(slots=True)
 class Resolver:
-    """Finds out what changes mean, and parses each text once.
+    """Resolves changes to steps, and parses each text once.
 
     Attributes:
         store: The catalog.
-        statistician: Source of the statistics by which the order of joining more than two streams is chosen.
-        targets: Where webhooks may go.
-        partitioning: Who chooses over how many buckets the rows of a key spread.
+        statistician: Source of statistics for choosing the order in which more than two streams are joined.
+        targets: Allowed targets of webhooks.
+        partitioning: Spread of a key's rows over buckets, or ``auto``.
     """
 
     store: Store
@@ -113,12 +114,12 @@ class Resolver:
     _streams: dict[str, Stream] = field(default_factory=dict)
     _bound: dict[str, Query] = field(default_factory=dict)
     _hashed: dict[str, bool] = field(default_factory=dict)
-    # Chooses the families of queries that enter, by the plan that was in force at the last ``refresh``.
+    # Chooses the families of entering queries, by the newest plan at the last ``refresh``.
     _places: QueryPlaces = field(init=False)
-    # Chooses orders of joining by the plan and the constants of its first use after ``refresh``; kept because
+    # Chooses join orders by the plan and the constants at its first use after ``refresh``; kept because
     # thousands of texts may need it.
     _choice: OrderChoice | None = None
-    # Records of the names of a list that is resolved, by name in lower case.
+    # Records of the queries named in the list that is being resolved, by name in lower case.
     _found: Mapping[str, QueryRecord] = field(default_factory=dict)
 
     def reuse(self, streams: Sequence[Stream], queries: Iterable[Query]) -> None:
@@ -144,12 +145,12 @@ class Resolver:
         )
 
     def resolve(self, change: Change) -> ChangeStep:
-        """Return what one change means now.
+        """Resolve one change against the present queries.
 
         Raises:
-            QueryNotFound: It is of a query that neither runs nor is paused.
-            NameTaken: It adds one that does.
-            InvalidInput: Its text, parts or sink is invalid.
+            QueryNotFound: The change is for a query that neither runs nor is paused.
+            NameTaken: The change adds a query whose name is taken.
+            InvalidInput: The query's text, parts or sink is invalid.
         """
         if isinstance(change, AddQuery):
             return self._added(change)
@@ -166,11 +167,11 @@ class Resolver:
                 return ChangeStep(change, record, None)
 
     def resolve_all(self, changes: Sequence[Change]) -> tuple[ChangeStep, ...]:
-        """Return what all changes of a list mean now; each error has the path of its place in the list.
+        """Resolve all changes of a list; each error has the path of its place in the list.
 
         Raises:
-            InvalidChanges: Several cannot be made.
-            InvalidInput, NameTaken, SinkInUse: One cannot be made.
+            InvalidChanges: Several changes cannot be made.
+            InvalidInput, NameTaken, SinkInUse: One change cannot be made.
         """
         steps: list[tuple[int, ChangeStep]] = []
         errors: list[SluiceError] = []
@@ -182,7 +183,7 @@ class Resolver:
                     _refuse_second(change, seen.setdefault(change.name.lower(), i), i)
                     steps.append((i, self.resolve(change)))
             except NotFound as error:
-                # The request's path names something; it is the body that does not.
+                # The name is in the body, not in the path of the request, so this is not a 404.
                 path = (*error.path, "name") if isinstance(change, UpdateQuery | EditQuery) else error.path
                 errors.append(UnknownQuery(error.primary, hint=error.hint, path=path))
             except (InvalidInput, NameTaken) as error:
@@ -199,7 +200,7 @@ class Resolver:
         return tuple(found)
 
     def resolve_one(self, change: Change) -> ChangeStep:
-        """Return what a change means now if it is the only one; raises as ``resolve``, and `SinkInUse`."""
+        """Resolve the only change of a request; raises as ``resolve``, and `SinkInUse`."""
         self._found = self.store.queries.find_all([change.name])
         step = self.resolve(change)
         for _, shared in shared_places(self.store, [step.sink_move]):
@@ -251,7 +252,7 @@ class Resolver:
         return self._places.placed(replace(query, backfill="none" if new_rows else backfill))
 
     def _chosen_order(self, shape: JoinShape) -> Joining:
-        """Choose the order in which a query joins more than two streams."""
+        """Choose the order in which a query joins its streams, if there are more than two."""
         if self._choice is None:
             previous = self.store.control_log.latest_plan()
             self._choice = OrderChoice(self.statistician.profile, calibration_of(self.store), previous)
@@ -259,7 +260,7 @@ class Resolver:
 
 
 def _refuse_second(change: Change, first: int, place: int) -> None:
-    """Refuse a second change of one query in a list."""
+    """Refuse a second change of the same query in a list."""
     if first != place:
         raise ChangedTwice(
             f'query "{change.name}" is changed twice',
@@ -268,24 +269,24 @@ def _refuse_second(change: Change, first: int, place: int) -> None:
         )
 
 
-#: What says, now, what the wanted changes mean.
+#: Function that resolves the requested changes.
 Wanted = Callable[[Resolver], tuple[ChangeStep, ...]]
 
 
 def one(change: Change) -> Wanted:
-    """Want a single change; its errors are those of a request for it alone."""
+    """Request a single change; its errors are those of a request for one query."""
     return lambda resolver: (resolver.resolve_one(change),)
 
 
 def several(changes: Sequence[Change]) -> Wanted:
-    """Want a list of changes, at most one of each query, in any order; errors say where in the list."""
+    """Request a list of changes, at most one per query, in any order; errors name the place in the list."""
     return lambda resolver: resolver.resolve_all(changes)
 
 
 def apply_changes(
     versions: Versions, wanted: Wanted, *, actor: str = "service", if_match: int | None = None
 ) -> Changed:
-    """Make all wanted changes, as one plan version, or none; arguments and errors of ``changing``."""
+    """Make all requested changes as one plan version, or none; arguments and errors of ``changing``."""
     with changing(versions, wanted, actor=actor, if_match=if_match) as changed:
         return changed
 
@@ -294,16 +295,16 @@ def apply_changes(
 def changing(
     versions: Versions, wanted: Wanted, *, actor: str = "service", if_match: int | None = None
 ) -> Iterator[Changed]:
-    """Make all wanted changes as one plan version, or none, in a transaction that the block is part of.
+    """Make all requested changes as one plan version, or none, in a transaction that includes the block.
 
     Parsing and sampling are done before the transaction, since other writers wait for it. It is committed
-    behind the block, so that an answer that the block stores is durable with the changes, or neither is.
+    after the block, so that an answer that the block stores is durable together with the changes.
 
     Args:
-        versions: Plans, and takes the new version into the control log.
+        versions: Plans the new version and appends it to the control log.
         wanted: ``one`` change or ``several``.
         actor: Author of the changes, for the history.
-        if_match: Plan version that must be the newest one; None takes any.
+        if_match: Plan version that must be the newest one; None accepts any.
 
     Yields:
         The changes as made.
@@ -319,13 +320,13 @@ def changing(
     resolver.refresh()
     steps = wanted(resolver)
     drafts = [step.draft for step in steps if step.draft is not None and step.runs]
-    # Queries that run already are of families that have been weighed.
+    # Families of queries that run already have been weighed.
     before = store.control_log.latest_plan()
     samples = versions.objective.weighs_keys(before, drafts)
     samples |= chooses_band(drafts, {s.id: s for s in store.streams.all()}, before)
     if samples or versions.objective.weighs_costs():
         running = [*(r.query for r in store.queries.running()), *drafts]
-        # Sampling reads files: what it finds is kept, so that it does not hold up others below.
+        # Sampling reads files; the findings are cached, so that the transaction below is short.
         versions.statistician.profile(running, samples=samples)
     versions.load()
     with store.transaction():
@@ -345,10 +346,10 @@ def changing(
 
 
 def expect(store: Store, if_match: int | None) -> Plan | None:
-    """Return the newest plan, which must be of version ``if_match`` where that is given.
+    """Return the newest plan; its version must be ``if_match``, unless that is None.
 
     Raises:
-        StalePlanVersion: It is of another one.
+        StalePlanVersion: The newest plan has another version.
     """
     previous = store.control_log.latest_plan()
     current = 0 if previous is None else previous.version
@@ -368,19 +369,19 @@ def record_steps(
 ) -> tuple[QueryRecord, ...]:
     """Let queries leave and enter the catalog; call it in the transaction that appends the version.
 
-    Ids are given by name, so that the order of the steps does not show in the plan.
+    Ids are assigned in the order of names, so that the plan does not depend on the order of the steps.
 
     Args:
         store: The catalog.
-        steps: What the changes mean.
-        version: Plan version that brings them.
+        steps: The resolved changes.
+        version: Plan version with the changes.
         previous: The plan version before.
 
     Returns:
         The queries as they are now, in the order of the steps.
     """
     order = sorted(range(len(steps)), key=lambda i: steps[i].change.name.lower())
-    # Columns are looked up before anything leaves: what leaves at this boundary has kept them so far.
+    # Look columns up before any query leaves: queries that leave now have kept their columns so far.
     missing = {
         i: missing_columns(store, draft, previous)
         for i in order
@@ -406,7 +407,7 @@ def _series(step: ChangeStep) -> int | None:
 
 
 def _left(store: Store, step: ChangeStep, version: int) -> QueryRecord | None:
-    """Remove the query of a step, if the step does that. Return it, None if there is none yet."""
+    """Remove the query of a step, if the step does that. Return its record, None if there is none yet."""
     record = step.record
     if record is None or not step.effective:
         return record
@@ -418,7 +419,7 @@ def _left(store: Store, step: ChangeStep, version: int) -> QueryRecord | None:
 
 
 def cause_of(steps: Sequence[ChangeStep]) -> str:
-    """Return what effective steps do, in words: ``add q1; remove q2, q3``."""
+    """Describe effective steps: ``add q1; remove q2, q3``."""
     names: dict[str, list[str]] = {}
     for step in steps:
         if step.effective:

@@ -1,7 +1,7 @@
-"""A plan version is compiled and run on a made-up row before it enters the control log.
+"""Compiles a plan version and runs it on a made-up row before it enters the control log.
 
-What fails here fails for the one who asked for the change; applying a version in the running job never
-raises.
+A failure here is reported to the client that requested the change; applying a version in the running job
+never raises.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from operators.pack.pack_plan import pack_plan
 
 @dataclass(slots=True)
 class DryRun:
-    """Tries versions one after another, mostly each after the one that it tried last.
+    """Tries versions one after another; the last one tried is usually the predecessor of the next.
 
-    Previews try versions beside changes, so a bucket is handed to one of them at a time.
+    Previews and changes try versions concurrently, so the kept bucket is given to one of them at a time.
     """
 
     _last: Bucket | None = None
@@ -49,21 +49,21 @@ class DryRun:
 
 
 def dry_run(previous: Plan | None, plan: Plan) -> None:
-    """Compile a plan and evaluate once every expression in it that the plan before did not have.
+    """Compile a plan and evaluate each of its expressions that the previous plan did not have, once.
 
     Args:
         previous: Plan in force until now.
-        plan: Plan to come.
+        plan: Next plan.
 
     Raises:
-        Exception: Whatever compiling or evaluating it raises.
+        Exception: Any error of compiling or evaluating the plan.
     """
     DryRun()(previous, plan)
 
 
 def _evaluate(previous: Plan | None, plan: Plan) -> None:
-    """Evaluate the expressions that are new."""
-    # What the plan in force evaluates was tried before.
+    """Evaluate the new expressions."""
+    # Expressions of the plan in force were tried before.
     tried = frozenset() if previous is None else _filters(previous)
     for stream in plan.streams:
         compiled = packer(pack_plan(plan, stream, 1))
@@ -120,7 +120,7 @@ def _residuals(plan: Plan) -> frozenset[tuple[str, str]]:
 
 
 def _one_row(stream: Stream) -> pa.Table:
-    """Return a row with NULL everywhere but in the event time."""
+    """Return a row with NULL in every column except the event time."""
     columns = {column.name: pa.nulls(1, arrow_type(column.type)) for column in stream.columns}
     columns[stream.event_time] = pa.array([0], pa.timestamp("us"))
     return pa.table(columns | {"_pos": pa.array([0], pa.int64())})

@@ -1,12 +1,12 @@
 """The objective in force: from the settings, changed by migrations, stored in the catalog.
 
-settings (per service)  <  workload file  <  migration  <  request or option        the later one overrides
-a family's own strategy overrides the general one, wherever it comes from
+settings (per service)  <  workload file  <  migration  <  request or option        the right one overrides
+a family's own strategy overrides the general one, whatever their sources
 
-A migration changes the objective in force, which the catalog keeps (setting ``objective``): it survives a
-restart with the same settings; settings override it if their strategies, probe or memory differ from those of
-the last start. Cost model, C_sys, partitioning and the limit of memory are always those of the settings, or
-of the workload.
+A migration changes the objective in force, which the catalog stores (setting ``objective``). It survives a
+restart with the same settings; settings override it if their strategies, probe or memory have changed since
+the last start. Cost model, C_sys, partitioning and the memory limit always come from the settings or the
+workload.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ OBJECTIVE_SETTING = "objective"
 
 @dataclass(frozen=True, slots=True)
 class _Stored:
-    """The objective as the catalog keeps it, with the strategies of the settings that it began with."""
+    """The objective as stored in the catalog, with the settings at the time when it was stored."""
 
     strategy: Strategy
     family_strategies: dict[str, Strategy]
@@ -72,7 +72,7 @@ def stored_objective(store: Store, base: Objective) -> Objective:
 
     Args:
         store: The catalog.
-        base: Objective of the settings, which rules where nothing was stored.
+        base: Objective of the settings, used if none is stored.
     """
     found = _stored(store)
     if found is None:
@@ -123,8 +123,8 @@ def take_settings(store: Store, base: Objective) -> bool:
         base: Objective of the settings.
 
     Returns:
-        Whether they replace the objective that was in force before. Its pinned chains are given up then;
-        ``on_leave`` and policies of punctuations, which no setting says, stay.
+        Whether the settings replace the objective that was in force before. Its pinned chains are dropped
+        then; ``on_leave`` and policies of punctuations, for which there is no setting, stay.
     """
     found = _stored(store)
     if found is None:

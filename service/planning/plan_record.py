@@ -1,7 +1,7 @@
-"""Permanent record of a plan version: strategies, chains that no strategy reproduces, steps.
+"""Permanent record of a plan version: strategies, steps, and chains that no strategy can reproduce.
 
-It is compact, since a service makes thousands of versions: of the chains only those that were weighed or cut
-by hand, of the steps their short form.
+It is compact, since a service makes thousands of versions: it has only chains that were weighed or cut by
+hand, and the short form of steps.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ class PlanRecord:
     """A plan version in the history.
 
     Attributes:
-        strategy: Strategy of families without one of their own; None in a record from before they were kept.
+        strategy: Strategy of families without their own; None in old records, which have no strategies.
         family_strategies: Strategies of families by name.
         chains: Boundaries of the families whose strategy weighs costs or whose chain was cut by hand, by id.
         changes: Steps from the version before, as JSON values.
-        changes_left_out: Steps beyond those that are kept.
+        changes_left_out: Number of steps that are not recorded.
     """
 
     strategy: Strategy | None = None
@@ -47,7 +47,7 @@ def record_of(previous: Plan | None, plan: Plan, objective: Objective) -> PlanRe
     Args:
         previous: The version before; None before the first.
         plan: The version.
-        objective: What it was planned for.
+        objective: Objective that it was planned for.
     """
     changes, left_out = short_documents(previous, plan, diff(previous, plan))
     return PlanRecord(

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class NewQuery:
-    """A query that would come.
+    """A query that would be added.
 
     Attributes:
         name: Its name.
@@ -62,17 +62,17 @@ class NewQuery:
 
 @dataclass(frozen=True, slots=True)
 class PreviewRequest:
-    """Requested change, and the statistics to weigh it by; omitted parts stay as they are.
+    """Requested change, and the statistics for weighing it; omitted parts stay unchanged.
 
     Attributes:
-        add: Queries that would come.
-        remove: Names of queries that would go; they go before others come, so that a name can be used again.
-        strategy: Strategy of families that have none of their own.
+        add: Queries that would be added.
+        remove: Names of queries that would be removed; removal is first, so that a name can be reused.
+        strategy: Strategy of families without their own.
         family_strategies: Strategies of single families, by key or id.
         statistics: Statistics that override measured and sampled ones.
         cost_model: Model that decides.
         c_sys: C_sys of the paper's model.
-        chain: Boundaries to be costed beside the strategies.
+        chain: Boundaries to be costed in addition to the strategies.
     """
 
     add: tuple[NewQuery, ...] = ()
@@ -86,7 +86,7 @@ class PreviewRequest:
 
     @property
     def reprices(self) -> bool:
-        """Return whether strategies are to weigh other prices or statistics than those of the service."""
+        """Return whether the request overrides the service's prices or statistics."""
         priced = (self.cost_model, self.c_sys) != (None, None)
         return priced or self.statistics != GivenStatistics()
 
@@ -97,11 +97,11 @@ class Statistician:
 
     Attributes:
         store: The catalog.
-        rows: Where samples come from.
-        buckets: Buckets of the job, if no batch has fixed them yet.
-        max_rows_per_batch: Rows that a batch takes where all input is there from the start; None where it
-            comes as time goes by.
-        cache: What samples told so far; None before the first.
+        rows: Source of samples.
+        buckets: Number of buckets of the job, used if no batch has fixed it yet.
+        max_rows_per_batch: Rows of a batch if all input exists from the start; None if input arrives over
+            time.
+        cache: Results of earlier samples; None before the first.
     """
 
     store: Store
@@ -113,12 +113,12 @@ class Statistician:
     def profile(
         self, queries: Sequence[Query], given: Profile | None = None, *, samples: bool = False
     ) -> Profile:
-        """Return what is known of some queries' streams, filters and families.
+        """Return the known statistics of some queries' streams, filters and families.
 
         Args:
             queries: Bound queries.
-            given: Numbers that rule over all others.
-            samples: Whether frequent keys or shares of bands are needed, which only samples give.
+            given: Statistics that override all others.
+            samples: Whether frequent keys or shares of bands are needed, which only samples provide.
         """
         given = Profile() if given is None else given
         measured = profile_of(self.store, now_us=wall_clock_us())
@@ -126,7 +126,7 @@ class Statistician:
             measured = replace(measured, buckets=self.buckets)
         sampled = Profile()
         if samples or not _covers(merge_profiles(given, measured, sampled), queries):
-            # Loaded with the first sample: the API answers without numba and pandas (``engine.engine``).
+            # Imported with the first sample: the API answers without numba and pandas (``engine.engine``).
             from service.statistics.sample_answers import SampleCache
             from service.statistics.sampling import sample_profile
 
@@ -138,13 +138,13 @@ class Statistician:
 
 
 def bounded_batches(profile: Profile, max_rows: int) -> Profile:
-    """Return a profile with the batches of a bounded run, which takes as many rows to each as it may.
+    """Return a profile with the batch length of a bounded run, whose batches are as large as allowed.
 
     A batch covers no more event time than all input does.
 
     Args:
-        profile: Statistics; those with batches of their own, or with rates that are not of the inputs, stay.
-        max_rows: Rows of a batch, over all streams.
+        profile: Statistics; unchanged if they have a batch length, or rates that were not sampled.
+        max_rows: Most rows of a batch, over all streams.
     """
     rates = [s.rate_per_s for s in profile.streams]
     rows_per_s = sum(rate.value for rate in rates)
@@ -164,22 +164,22 @@ def preview_change(
     calibration: Calibration,
     request: PreviewRequest,
 ) -> Preview:
-    """Return what a request would do to the running plan; nothing is changed.
+    """Return the effect of a request on the running plan; change nothing.
 
     Args:
         store: The catalog.
         statistician: Finds statistics.
-        objective: Of the service; the request rules over it.
+        objective: Objective of the service; the request overrides it.
         calibration: Constants of this machine.
         request: The change.
 
     Raises:
         UnknownQuery: A query to be removed does not run.
-        NameTaken: A query to be added has the name of another one.
+        NameTaken: A query to be added has the name of another query.
         UnknownFamily: A strategy or chain names a family without queries.
-        UnknownStatistic: Statistics are given of a stream or filter that is not there.
-        InvalidChain: The boundaries make no chain.
-        InvalidInput: A query or filter is invalid. The ``path`` of errors is that of the request's body.
+        UnknownStatistic: Statistics are given for a stream or filter that does not exist.
+        InvalidChain: The boundaries do not form a chain.
+        InvalidInput: A query or filter is invalid. The ``path`` of errors is a path in the request's body.
     """
     streams = store.streams.all()
     previous = store.control_log.latest_plan()
@@ -222,14 +222,14 @@ def preview_queries(
         queries: All queries that would run.
         streams: Registered streams.
         previous: Plan version in force, if any.
-        objective: Objective in force, where the request names no other.
+        objective: Objective in force, used where the request does not override it.
         calibration: Constants of this machine.
-        request: Its objective, statistics and chain count; its queries are in ``queries``.
-        profile: Finds the profile, given what the request knows.
-        held: Rows held under ``previous``; None where nobody has counted them.
+        request: Request with objective, statistics and chain; its queries are in ``queries`` already.
+        profile: Finds the profile, given the statistics of the request.
+        held: Rows held under ``previous``; None if they are unknown.
 
     Raises:
-        InvalidInput: As `preview_change` says.
+        InvalidInput: See `preview_change`.
     """
     known = tuple(streams)
     with error_path("family_strategies"):
@@ -252,8 +252,8 @@ def preview_queries(
             chains=chains,
             held=held,
             left=wanted.left(previous, queries, replanned),
-            # A change leaves the families alone that it does not touch; another price or number asks for
-            # what the strategies would do then.
+            # A change keeps the families that it does not concern; with other prices or statistics all
+            # families are planned again.
             keep=() if request.reprices else kept_families(previous, replanned),
         )
 
@@ -261,19 +261,19 @@ def preview_queries(
 def explain_version(
     store: Store, statistician: Statistician, objective: Objective, calibration: Calibration, plan: Plan
 ) -> dict[str, FamilyReport]:
-    """Return what the families of a plan version cost, by what is known now.
+    """Return the costs of a plan version's families by the present statistics.
 
     Args:
         store: The catalog.
         statistician: Finds statistics.
-        objective: Its cost model counts.
+        objective: Objective with the cost model.
         calibration: Constants of this machine.
         plan: Any version.
     """
     if not plan.families:
         return {}
     ids = {q.id for f in plan.families for q in f.queries}
-    # An earlier version may be of streams that are gone, of which nothing can be sampled.
+    # An earlier version may have removed streams, which cannot be sampled.
     known = {stream.id for stream in store.streams.all()}
     queries = [
         record.query
@@ -284,12 +284,12 @@ def explain_version(
 
 
 def held_rows(store: Store, plan: Plan | None) -> HeldRows | None:
-    """Return the rows that slices of a plan hold; None before a batch was processed under it."""
+    """Return the rows in the slices of a plan; None before a batch was processed under it."""
     return _held(store, plan, lambda counters: counters.rows)
 
 
 def held_bytes(store: Store, plan: Plan | None) -> HeldRows | None:
-    """Return the encoded bytes of what slices of a plan hold; None where nobody has counted them."""
+    """Return the encoded bytes in the slices of a plan; None before a batch was processed under it."""
     return _held(store, plan, lambda counters: counters.bytes)
 
 
@@ -303,7 +303,7 @@ def _held(store: Store, plan: Plan | None, count: Callable[[SliceCounters], int]
 def _queries_after(
     store: Store, request: PreviewRequest, choice: OrderChoice, places: QueryPlaces
 ) -> tuple[tuple[Query, ...], dict[str, RankedOrders]]:
-    """Return the queries that would run, new ones with provisional ids, and the orders that these weigh."""
+    """Return the queries that would run, new ones with provisional ids, and the orders of those by rank."""
     orders = {}
     running = {record.query.name: record.query for record in store.queries.running()}
     names = sorted(running)
@@ -339,13 +339,13 @@ def _queries_after(
 
 
 def _covers(profile: Profile, queries: Iterable[Query]) -> bool:
-    """Return whether a profile tells everything of some queries, so that no sample is needed."""
+    """Return whether a profile has all statistics of some queries, so that no sample is needed."""
     streams = {s.stream_id for s in profile.streams if s.row_bytes is not None}
     filters = {(f.stream_id, f.sql) for f in profile.filters}
     joins = {f.family for f in profile.families}
     members = tuple(queries)
     grouped = families(members)
-    # Pairs that are handed on have no source to sample.
+    # Intermediate pairs have no source to sample.
     sampled = {name for name, of in grouped.items() if not is_intermediate(of[0].a.stream_id)}
     return joins >= sampled and all(
         side.stream_id in streams and (side.filter is None or (side.stream_id, side.filter) in filters)

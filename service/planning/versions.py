@@ -2,8 +2,8 @@
 
     queries, objective, statistics ── build_plan ── dry_run ── control log + history
 
-The API, the adaptive objective and `sluice run` go the same way, so that what is tried before it is logged is
-the same for all. The objective in force is the catalog's (``service.planning.objective``).
+The API, the adaptive objective and `sluice run` all use this module, so that every version is tried before it
+is logged. The objective in force is the catalog's (``service.planning.objective``).
 """
 
 from __future__ import annotations
@@ -33,20 +33,21 @@ from service.sinks.webhook_targets import PUBLIC_TARGETS, WebhookTargets
 if TYPE_CHECKING:
     from service.planning.dry_run import DryRun  # not at run time: see ``_loaded``
 
-#: When a query left last whose boundaries stay, µs UTC: a setting of the catalog, null once they are gone.
+#: Setting of the catalog: time when the last query left whose boundaries stay, µs UTC; null once these are
+#: dropped.
 LEFT_AT_SETTING = "left_at_us"
 
 
 @cache
 def _loaded() -> type[DryRun]:
-    """Load the dry run with the first version: the API answers before (``engine.engine``)."""
+    """Import the dry run with the first version, so that the API answers earlier (``engine.engine``)."""
     from service.planning.dry_run import DryRun
 
     return DryRun
 
 
 def _late_dry_run() -> Callable[[Plan | None, Plan], None]:
-    """Return a dry run that is not loaded yet."""
+    """Return a dry run that is imported on first use."""
     made = cache(lambda: _loaded()())
     return lambda previous, plan: made()(previous, plan)
 
@@ -56,12 +57,12 @@ class Versions:
     """Plans one version after another; call ``append`` inside a transaction of the catalog.
 
     Attributes:
-        store: Takes the versions.
-        statistician: Finds what strategies weigh.
+        store: Catalog for the versions.
+        statistician: Finds the statistics that strategies weigh.
         base: Objective of the settings (or the workload), in force until another one is set.
-        try_out: Compiles and runs a version on a made-up row after the one before; raises if it cannot.
+        try_out: Compiles a version after its predecessor and runs it on a made-up row; raises if that fails.
         now_us: Wall clock, µs UTC.
-        webhook_targets: Where the webhooks of queries may go.
+        webhook_targets: Allowed targets of the queries' webhooks.
     """
 
     store: Store
@@ -99,26 +100,26 @@ class Versions:
         replanned: Collection[str] = (),
         left: ByFamily | None = None,
     ) -> Plan:
-        """Plan all wanted queries and put the new version into the control log.
+        """Plan all queries and append the new version to the control log.
 
         Args:
             queries: All queries that run in the new version.
             previous: The newest version so far; None before the first.
             calibration: Constants of this machine.
-            cause: What was changed, for the history.
-            actor: Who changed it, for the history.
-            at_batch: First batch that may admit it; None admits at once.
-            profile: Statistics; None finds them where strategies weigh costs.
+            cause: Description of the change, for the history.
+            actor: Author of the change, for the history.
+            at_batch: First batch that may admit the version; None: the next batch.
+            profile: Statistics; None finds them if strategies weigh costs.
             replanned: Ids of families that are planned again although queries and strategy stay. All others
-                keep their joins then: statistics are never the same again, and no chain should move because a
-                query of another family came or went.
+                keep their joins: statistics always change a little, and no chain should change because a
+                query of another family was added or removed.
             left: Boundaries of departed queries that stay, by family id; None leaves it to the policy.
 
         Returns:
             The new version.
 
         Raises:
-            PlanRefused: It cannot run; nothing was logged.
+            PlanRefused: The version cannot run; it was not logged.
         """
         objective = self.objective
         streams = {s.id: s for s in self.store.streams.all()}
@@ -154,10 +155,10 @@ class Versions:
 
     @staticmethod
     def load() -> None:
-        """Load what tries versions; call it before the transaction of a change, in which others cannot write.
+        """Import the dry run; call it before the transaction of a change, which blocks other writers.
 
-        It takes seconds in a process that has not done it, and many where kernels are not compiled yet: for
-        the engine that would be a catalog that is away, and the lease would be lost.
+        The first import takes seconds in a process, and many seconds if kernels must be compiled: inside a
+            transaction that would block the engine's writes for so long that it loses its lease.
         """
         _loaded()
 
@@ -175,7 +176,7 @@ class Versions:
             raise PlanRefused(
                 f"plan version {plan.version} cannot run",
                 detail=f"{type(error).__name__}: {error}",
-                hint="The former version goes on unchanged.",
+                hint="The former version stays in force.",
             ) from error
 
 

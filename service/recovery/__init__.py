@@ -1,4 +1,4 @@
-"""Recovery: whether catalog, checkpoint, events and results belong together, and how they are repaired.
+"""Recovery: checks that catalog, checkpoint, events and results belong together, and repairs them.
 
 Doors: checkpoint, doctor, identity, opening, repair.
 """

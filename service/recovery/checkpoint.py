@@ -1,13 +1,13 @@
-"""Checkpoint and catalog: whether Spark can go on from its logs so that no batch is lost or made twice.
+"""Checkpoint and catalog: checks that Spark can continue from its logs without losing or doubling a batch.
 
     Spark's offset log    5   6   7  [8]           a batch is begun, ...
     catalog               5   6   7                ... its results are visible, ...
-    Spark's commit log    5   6  [7]               ... and it is done: the brackets are there or not
+    Spark's commit log    5   6  [7]               ... and it is done; entries in brackets may exist
 
-Spark repeats the batch that it began and has not finished. A batch of the catalog that Spark's logs do not
-have any more is repeated, too: ``service.job.source`` gives it the input that its manifest names. That needs
-the state from which the batch began, whose segments stay for ``REPEATABLE`` batches. Anything else is refused
-by name, before a file is removed or a batch begun.
+Spark repeats the batch that it began and has not finished. A batch of the catalog that Spark's logs have lost
+is repeated, too: ``service.job.source`` gives it the input that its manifest names. That requires the state
+from which the batch began, whose segments stay for ``REPEATABLE`` batches. All other cases are refused with a
+specific error, before a file is removed or a batch begun.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from service.results.files.result_check import check_files
 
 log = logging.getLogger(__name__)
 
-#: How many of the last batches can be repeated: what a batch dropped is removed two batches later.
+#: Number of last batches that can be repeated: segments that a batch drops are removed two batches later.
 REPEATABLE = 2
-#: What Spark keeps in a checkpoint.
+#: Spark's entries in a checkpoint.
 SPARK_PARTS = ("offsets", "commits", "state", "metadata", "sources")
 
-#: Key in the mark of a checkpoint whose state is built again from the first batch on (``recovery.repair``).
-#: Marks of earlier versions have it, so it keeps its name.
+#: Key in the mark of a checkpoint whose state is rebuilt from the first batch on (``recovery.repair``). Marks
+#: of earlier versions have the key, so its name must stay.
 _REBUILT = "anew"
 
 
@@ -44,14 +44,14 @@ _REBUILT = "anew"
 class Standing:
     """Progress of catalog and checkpoint; -1 means no batch.
 
-    A checkpoint that was moved has done the batches before its first one elsewhere.
+    The batches before the first one of a moved checkpoint were done in the old checkpoint.
 
     Attributes:
-        first: First batch that is the checkpoint's own, 0 unless it was moved.
+        first: First batch that was begun in this checkpoint, 0 unless it was moved.
         committed: Last batch of the catalog.
-        begun: Batches of Spark's offset log that are whole, ascending.
-        done: Last batch of Spark's commit log whose offset is there, and that of the batch before.
-        torn: Batches at the end of the logs whose entries are not whole.
+        begun: Batches with a complete entry in Spark's offset log, ascending.
+        done: Last batch of Spark's commit log for which the offsets of it and of the batch before exist.
+        torn: Batches at the end of the logs with incomplete entries.
     """
 
     first: int
@@ -67,7 +67,7 @@ class Standing:
 
 
 def standing(store: Store, checkpoint: Path) -> Standing:
-    """Return how far the catalog and Spark's logs are."""
+    """Return the progress of the catalog and of Spark's logs."""
     spark = SparkLog(checkpoint)
     begun, done = list(spark.begun()), list(spark.done())
     torn: set[int] = set()
@@ -80,21 +80,21 @@ def standing(store: Store, checkpoint: Path) -> Standing:
         first=first,
         committed=-1 if committed is None else committed,
         begun=tuple(begun),
-        # Spark reads the entry before, too.
+        # Spark also reads the entry before.
         done=max((n for n in done if n in begun and (n <= first or n - 1 in begun)), default=first - 1),
         torn=tuple(sorted(torn)),
     )
 
 
 def check_checkpoint(store: Store, data_dir: DataDir, *, unsynced: bool = False) -> None:
-    """Refuse to go on where a batch would be lost; clear what a death has left in Spark's logs.
+    """Refuse to continue if a batch would be lost; remove leftovers of a crash from Spark's logs.
 
-    A checkpoint that was moved is told where it is.
+    In a moved checkpoint, correct the paths.
 
     Args:
         store: The catalog.
-        data_dir: The data directory; nobody writes to it.
-        unsynced: Whether power may have failed since the last batch: what came after it is not trusted.
+        data_dir: The data directory; no other process writes to it.
+        unsynced: Whether power may have failed since the last batch; later writes are then not trusted.
 
     Raises:
         OtherLife: As ``examine_checkpoint``.
@@ -111,7 +111,7 @@ def check_checkpoint(store: Store, data_dir: DataDir, *, unsynced: bool = False)
 
 
 def examine_checkpoint(store: Store, data_dir: DataDir, *, unsynced: bool = False) -> Standing:
-    """Return from where Spark can go on so that no batch is lost; change nothing.
+    """Return the progress from which Spark can continue without losing a batch; change nothing.
 
     Args:
         store: The catalog.
@@ -119,10 +119,10 @@ def examine_checkpoint(store: Store, data_dir: DataDir, *, unsynced: bool = Fals
         unsynced: As for ``check_checkpoint``.
 
     Raises:
-        OtherLife: The checkpoint is that of another catalog.
+        OtherLife: The checkpoint belongs to another catalog.
         CheckpointLost: The catalog has batches that the checkpoint cannot repeat.
         CheckpointAhead: The checkpoint has batches that the catalog does not have.
-        CheckpointDamaged: An entry that is needed is not whole.
+        CheckpointDamaged: A required entry is incomplete.
     """
     rebuilt = _check_mark(store, data_dir)
     spark = SparkLog(data_dir.checkpoint)
@@ -130,14 +130,14 @@ def examine_checkpoint(store: Store, data_dir: DataDir, *, unsynced: bool = Fals
     ahead = max((*spark.done(), *(batch - 1 for batch in found.begun)), default=-1)
     if ahead > found.committed:
         raise _ahead(data_dir, ahead, found.committed)
-    # A repetition replaces files that are damaged.
+    # A repeated batch replaces damaged files.
     distrusted = unsynced or (not rebuilt and _damaged(store, data_dir))
     if distrusted and found.done >= found.first and (rebuilt or not found.repeated):
-        # Its state may not be whole. That of the batch before was synced before this one was committed.
+        # Its state may be incomplete. That of the batch before was synced before this batch was committed.
         found = replace(found, done=found.done - 1)
     none = found.first - 1
     if unsynced and found.committed == none:
-        found = replace(found, done=none, begun=())  # nothing of it is visible: begin again
+        found = replace(found, done=none, begun=())  # no result is visible: begin again
     elif found.done not in found.begun or (found.done > found.first and found.done - 1 not in found.begun):
         found = replace(found, done=none)
     if not _can_repeat(store, found, rebuilt):
@@ -147,10 +147,10 @@ def examine_checkpoint(store: Store, data_dir: DataDir, *, unsynced: bool = Fals
 
 
 def check_state(store: Store, data_dir: DataDir) -> None:
-    """Check that the files of Spark's state from which a start continues are there and whole.
+    """Check that the files of Spark's state from which a start continues exist and are complete.
 
     Raises:
-        CheckpointDamaged: A file is missing or cut.
+        CheckpointDamaged: A file is missing or truncated.
     """
     found = standing(store, data_dir.checkpoint)
     if found.done >= found.first:
@@ -165,7 +165,7 @@ def mark_checkpoint(store: Store, data_dir: DataDir, checkpoint_id: str, *, rebu
         store: The catalog.
         data_dir: The data directory.
         checkpoint_id: Id of the checkpoint.
-        rebuilt: Whether it is empty and all batches of the catalog are to be repeated.
+        rebuilt: Whether the checkpoint is empty and all batches of the catalog must be repeated.
     """
     identity = identity_of(store)
     wanted = {"id": "" if identity is None else identity.id, "checkpoint": checkpoint_id}
@@ -174,15 +174,15 @@ def mark_checkpoint(store: Store, data_dir: DataDir, checkpoint_id: str, *, rebu
 
 
 def _check_mark(store: Store, data_dir: DataDir) -> bool:
-    """Refuse the checkpoint of another catalog, or one that was replaced since.
+    """Refuse the checkpoint of another catalog, or a checkpoint that was replaced since.
 
     Returns:
-        Whether all batches may be repeated because the state is built again.
+        Whether all batches may be repeated because the state is being rebuilt.
     """
     mark, facts = read_mark(data_dir.checkpoint_identity), store.settings.get(CHECKPOINT_SETTING)
     identity = identity_of(store)
     if not mark or identity is None:
-        return False  # the batches tell
+        return False  # the comparison of batches decides
     wanted = str(facts["id"]) if isinstance(facts, dict) else ""
     if mark.get("id") != identity.id or (wanted and mark.get("checkpoint", wanted) != wanted):
         raise OtherLife(
@@ -216,19 +216,19 @@ def _damaged(store: Store, data_dir: DataDir) -> bool:
 
 
 def _can_repeat(store: Store, found: Standing, rebuilt: bool) -> bool:
-    """Return whether the batches that Spark will repeat have what they need."""
+    """Return whether state and input of the batches that Spark will repeat are available."""
     if len(found.repeated) > REPEATABLE and not rebuilt:
         return False
     if rebuilt:
-        return True  # who began it has looked
-    # Of those that Spark has not even begun the catalog must know the input.
+        return True  # the repair has checked it
+    # The catalog must have the input of batches that Spark has not even begun.
     unknown = [batch for batch in found.repeated if batch > found.done + 1 or batch not in found.begun]
     manifests = [store.batches.manifest(batch) for batch in unknown]
     return all(manifest is not None and manifest.input_end for manifest in manifests)
 
 
 def _compare(store: Store, spark: SparkLog, found: Standing) -> None:
-    """Refuse an offset log with other input than the catalog knows of the same batches."""
+    """Refuse an offset log whose input differs from the catalog's for the same batches."""
     for batch in found.begun:
         manifest = store.batches.manifest(batch) if batch <= found.committed else None
         if manifest is None or not manifest.input_end:
@@ -249,11 +249,11 @@ def _compare(store: Store, spark: SparkLog, found: Standing) -> None:
 
 
 def _clear(data_dir: DataDir, spark: SparkLog, found: Standing) -> None:
-    """Remove what is not needed and in the way; by now nothing is refused."""
+    """Remove entries that are in the way; all checks have passed."""
     for path in spark.leftovers():
         path.unlink(missing_ok=True)
         log.warning("leftover of Spark's log removed", extra={"path": str(path)})
-    # Spark repeats the last entry alone; the input of later batches is in the catalog, or chosen again.
+    # Spark repeats only the last entry; the input of later batches is in the catalog, or chosen again.
     kept = {batch for batch in found.begun if batch <= found.done + 1}
     for batch in spark.cut(found.done, kept)[0]:
         log.warning("batch will be repeated", extra={"batch": batch})
@@ -262,10 +262,10 @@ def _clear(data_dir: DataDir, spark: SparkLog, found: Standing) -> None:
 
 
 def _forget_young_snapshots(store: Store, data_dir: DataDir, found: Standing) -> None:
-    """Remove snapshots of Spark's state that may not be whole, and that it does not need.
+    """Remove snapshots of Spark's state that may be incomplete and are not needed.
 
-    Spark takes them in the background. It begins with the newest one up to the version that it wants, so one
-    that is torn would be in the way; from an older one it comes there by the changes in between.
+    Spark takes snapshots in the background. To load a version it begins with the newest snapshot up to it, so
+    a torn snapshot would be in the way; from an older one it reaches the version by the changes in between.
     """
     last = store.batches.last_manifest()
     synced_us = 0 if last is None else last.committed_at_us
@@ -279,7 +279,7 @@ def _forget_young_snapshots(store: Store, data_dir: DataDir, found: Standing) ->
 
 
 def clear_spark(checkpoint: Path) -> None:
-    """Remove Spark's files from a checkpoint without a valid batch: Spark begins in an empty one."""
+    """Remove Spark's files from a checkpoint without a valid batch, so that Spark begins anew."""
     for name in SPARK_PARTS:
         path = checkpoint / name
         if path.is_dir():

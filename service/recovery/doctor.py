@@ -1,7 +1,7 @@
-"""The checks of ``sluice doctor``: the machine, where a service keeps its data, and the present users.
+"""Checks of ``sluice doctor``: the machine, the places of a service's data, and processes that use them now.
 
-A data directory that is missing stays so, and a catalog of an older version is not migrated. To see whether a
-place can be written a file is made there and removed; a storage apart gets its folders.
+A missing data directory is not made, and a catalog of an older version is not migrated. To check whether a
+place is writable, a file is made there and removed; folders of a separate storage are made.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from service.jvm.java import OLDEST_JAVA, use_java
 from service.recovery.identity import identity_of
 from service.recovery.opening import CATALOG_DOWN_HINT, open_catalog, refuse_missing, sqlite_file
 
-#: Two clocks may differ by so much, s: that of the newest batch, or of a file server, and this machine's.
+#: Largest difference of this machine's clock from that of the newest batch or a file server, s.
 SKEW_S: Final = 5.0
 #: How long a service may take to answer, s.
 ANSWER_S: Final = 3.0
@@ -44,13 +44,13 @@ _COLOURS: Final[dict[State, str]] = {"ok": "green", "warning": "yellow", "proble
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was looked at.
+    """Result of one check.
 
     Attributes:
-        part: What was looked at, in a word or two.
-        state: ``problem``: a service would not start or not work; ``warning``: it may suffer.
-        told: What was found, in a sentence.
-        hint: What to do, in a sentence; None if nothing is to be done.
+        part: The checked part, in a word or two.
+        state: ``problem``: a service would not start or not work; ``warning``: it may have trouble.
+        told: The finding, in a sentence.
+        hint: Advice, in a sentence; None if no action is needed.
     """
 
     part: str
@@ -60,7 +60,7 @@ class Finding:
 
 
 def examine(settings: Settings) -> Iterator[Finding]:
-    """Yield what is found, part by part.
+    """Yield the findings, part by part.
 
     Args:
         settings: Settings that the service would start with.
@@ -185,7 +185,7 @@ def _catalog(settings: Settings) -> Iterator[Finding]:
         identity = identity_of(store)
         lease, manifest = store.lease.current(), store.batches.last_manifest()
         streams, queries = len(store.streams.all()), len(store.queries.all())
-    # Opening gives an identity to what has none yet, and a directory of its own to a new machine.
+    # Opening could give an identity to parts without one, or make a directory on a new machine.
     if identity is not None and identity.settled and data_dir.identity.exists():
         open_catalog(data_dir, settings.storage.catalog_url).close()
     holder = "No engine holds its lease."
@@ -243,7 +243,7 @@ def _answer(settings: Settings) -> Finding | None:
     host = f"[{settings.server.host}]" if ":" in settings.server.host else settings.server.host
     url = f"{scheme}://{host}:{settings.server.port}/health/ready"
     try:
-        # The certificate is not ours to judge here: nothing is sent but the question.
+        # The certificate is not checked here: the request contains no secrets.
         found = httpx.get(url, timeout=ANSWER_S, verify=False)
         body = found.json()
     except (httpx.HTTPError, ValueError):
@@ -261,7 +261,7 @@ def _answer(settings: Settings) -> Finding | None:
 
 
 def table(findings: Iterable[Finding]) -> Table:
-    """Return findings as a table that fits the terminal."""
+    """Return the findings as a table that fits the terminal."""
     shown = Table.grid(padding=(0, 2))
     for finding in findings:
         hint = "" if finding.hint is None else f"\nhint: {finding.hint}"

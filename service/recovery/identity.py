@@ -5,8 +5,8 @@
     checkpoint/   identity.json          {"id": "5f0c...", "checkpoint": "c57b7a71801e"}
     events.db     table identity          5f0c...
 
-The catalog gets the id first, and is settled once all parts have it. Until then, an interrupted start is
-repeated. A part without the id of a settled catalog is not the part that the catalog describes.
+The catalog gets the id first, and is settled once all parts have it. Until then, a start gives the id to the
+parts that lack it. A part without the id of a settled catalog is not the part that the catalog describes.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ _SETTING = "identity"
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Identity as the catalog has it.
+    """Identity as stored in the catalog.
 
     Attributes:
-        id: Random.
-        settled: Whether all parts have it.
+        id: Random id.
+        settled: Whether all parts have the id.
     """
 
     id: str
@@ -39,7 +39,7 @@ class Identity:
 
 
 def identity_of(store: Store) -> Identity | None:
-    """Return the catalog's identity, None if it never got one."""
+    """Return the catalog's identity, None if it has none."""
     facts = store.settings.get(_SETTING)
     return Identity(str(facts["id"]), bool(facts["settled"])) if isinstance(facts, dict) else None
 
@@ -52,12 +52,12 @@ def give_identity(store: Store) -> Identity:
 
 
 def settle(store: Store, identity: Identity) -> None:
-    """Note that all parts have the identity, durably."""
+    """Record durably that all parts have the identity."""
     _store(store, Identity(identity.id, settled=True))
 
 
 def read_mark(path: Path) -> dict[str, str]:
-    """Return what a part's file says of its identity; empty where there is no such file.
+    """Return the facts in a part's identity file; empty if there is no file.
 
     Raises:
         OtherLife: The file is damaged.
@@ -77,7 +77,7 @@ def read_mark(path: Path) -> dict[str, str]:
 
 
 def write_mark(path: Path, facts: dict[str, str]) -> None:
-    """Write a part's file, whole or not at all, and durably."""
+    """Write a part's identity file, atomically and durably."""
     partial = path.with_name(f".{path.name}.{os.getpid()}.{uuid.uuid4().hex[:8]}")
     try:
         partial.write_text(json.dumps(facts), encoding="utf-8")

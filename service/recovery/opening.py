@@ -1,9 +1,9 @@
-"""Opening the catalog of a data directory: theirs, or none.
+"""Opens the catalog that belongs to a data directory, or refuses.
 
-A catalog that is missing would start empty beside what another one describes, and its first sweep would
-remove every result. So nothing is created where anything is left of a life before, and a catalog whose
-identity is not that of the directory is refused. Where all that counts is elsewhere, a fresh directory is
-taken: so each machine of a cluster can have one of its own.
+If a catalog were missing, an empty new one would not know the existing files, and its first sweep would
+remove every result. So no catalog is made where files of an earlier catalog remain, and a catalog whose
+identity differs from the directory's is refused. If all data are elsewhere, a fresh directory is accepted, so
+that each machine of a cluster can have its own.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from service.inputs.sources.event_reader import shown
 from service.inputs.sources.http_log import EventLog
 from service.recovery.identity import Identity, give_identity, identity_of, read_mark, settle, write_mark
 
-#: Names of result files and late rows.
+#: Beginning of the names of result files and late rows.
 _STORED = re.compile(r"[bm]\d")
-#: The storage apart, as the catalog knows it.
+#: Setting of the catalog with the URL of its separate storage.
 _APART_SETTING = "storage"
-#: Where a data directory goes on that was moved, as its catalog knows it.
+#: Setting of the catalog of a moved data directory with the new directory.
 _MOVED_SETTING = "moved"
-#: File of the identity in a storage apart.
+#: File of the identity in a separate storage.
 _MARK = "identity.json"
 
-#: What to do where a catalog cannot be opened.
+#: Hint for a catalog that cannot be opened.
 CATALOG_DOWN_HINT = "See that SLUICE_CATALOG_URL is right, and that the database can be reached."
 
 _HINT = (
@@ -54,22 +54,22 @@ _NOT_SHARED_HINT = (
 def open_catalog(
     data_dir: DataDir, catalog_url: str | None = None, *, moved_to: Path | None = None, moving: bool = False
 ) -> Store:
-    """Open the catalog of a data directory; make it where there is nothing yet.
+    """Open the catalog of a data directory; make it if there is nothing yet.
 
-    A directory of a version that knew no identity gets one, if what can be compared agrees.
+    A directory of an old version without identity gets one, if all facts that can be compared agree.
 
     Args:
         data_dir: The data directory.
         catalog_url: SQLAlchemy URL of the catalog; None: SQLite in the data directory.
         moved_to: Root of the data directory to which this one may have been moved already.
-        moving: Whether the directory may be the target of a move that is not complete.
+        moving: Whether the directory may be the target of an incomplete move.
 
     Raises:
-        DataDirMoved: It was moved, or a move to it is not complete.
-        CatalogMissing: There is no catalog, but there are files that one has named.
-        OtherLife: The catalog is not that of the directory.
-        CatalogDown: It cannot be opened.
-        CatalogVersionMismatch: It is of another version of Sluice.
+        DataDirMoved: The directory was moved, or a move to it is not complete.
+        CatalogMissing: There is no catalog, but files of an earlier one exist.
+        OtherLife: The catalog does not belong to the directory.
+        CatalogDown: The catalog cannot be opened.
+        CatalogVersionMismatch: The catalog belongs to another version of Sluice.
     """
     url = catalog_url or data_dir.catalog_url
     if not moving:
@@ -84,10 +84,10 @@ def open_catalog(
         _refuse_moved(store, data_dir, moved_to)
         identity = identity_of(store)
         if identity is None:
-            # One process after another: those that start side by side must not give it an identity each.
+            # In a transaction, so that processes that start together do not each give it an identity.
             with store.transaction():
                 identity = _identity(store, data_dir)
-        # The catalog has it before any part: after a crash in between, what is missing is marked again.
+        # The catalog has it before any part, so after a crash in between the missing marks are written.
         _mark(store, data_dir, identity, data_dir.events_url(catalog_url))
     except BaseException:
         store.close()
@@ -106,40 +106,40 @@ def upgrade_catalog(url: str) -> tuple[str | None, str]:
 
 
 def refuse_missing(data_dir: DataDir, url: str) -> None:
-    """Refuse to make a catalog beside what another one has named.
+    """Refuse to make a catalog if files of an earlier catalog exist.
 
     Args:
         data_dir: The data directory.
         url: SQLAlchemy URL of its catalog.
 
     Raises:
-        CatalogMissing: There is no catalog, but there are files that one has named.
+        CatalogMissing: There is no catalog, but files of an earlier one exist.
     """
     file = sqlite_file(url)
     if file is not None and not file.exists():
         found = list(_remains(data_dir))
-        if found and not file.exists():  # else another process has just begun it
+        if found and not file.exists():  # otherwise another process has just made it
             raise _missing(data_dir, f'"{file}" does not exist', found)
 
 
 def mark_moved(store: Store, root: Path) -> None:
-    """Note in the catalog of a data directory that all of it goes on in another one."""
+    """Record in the catalog of a data directory that it was moved to another one."""
     store.settings.set(_MOVED_SETTING, str(root))
 
 
 def goes_on_in(store: Store) -> Path | None:
-    """Return the data directory in which that of a catalog goes on, None if it was not moved."""
+    """Return the data directory to which a catalog's directory was moved, None if it was not."""
     found = store.settings.get(_MOVED_SETTING)
     return None if found is None else Path(str(found))
 
 
 def place_stored(store: Store, data_dir: DataDir) -> None:
-    """Note in a catalog which storage it has, apart or in the data directory."""
+    """Record the storage of a catalog: a URL, or None for the data directory."""
     store.settings.set(_APART_SETTING, None if data_dir.storage is None else data_dir.storage.url)
 
 
 def claim_storage(data_dir: DataDir, identity: Identity) -> bool:
-    """Give a storage apart the identity of a catalog; return whether it has it now."""
+    """Give a separate storage the identity of a catalog; return whether it has that identity now."""
     folder = data_dir.stored_identity
     if folder is None:
         return True
@@ -168,7 +168,7 @@ def _refuse_unfinished(data_dir: DataDir) -> None:
 
 
 def _identity(store: Store, data_dir: DataDir) -> Identity:
-    """Return the catalog's identity; one that has none gets one, if it may."""
+    """Return the catalog's identity; give it one if it has none and the directory agrees."""
     identity = identity_of(store)
     if identity is not None:
         return identity
@@ -180,11 +180,11 @@ def _identity(store: Store, data_dir: DataDir) -> Identity:
 
 
 def _mark(store: Store, data_dir: DataDir, identity: Identity, events_url: str) -> None:
-    """Check that the parts have the identity; give it to them until it is settled."""
+    """Check that the parts have the identity; if it is not settled, give it to parts without one."""
     for path in (data_dir.identity, data_dir.checkpoint_identity):
         found = read_mark(path)
         if not found and path == data_dir.checkpoint_identity and identity.settled:
-            continue  # the checkpoint is looked at by whoever wants to go on with it
+            continue  # ``check_checkpoint`` examines the checkpoint before it is used
         if not found and (
             not identity.settled
             or _has_checkpoint_of(data_dir, identity)
@@ -214,7 +214,7 @@ def _mark(store: Store, data_dir: DataDir, identity: Identity, events_url: str) 
 
 
 def _mark_storage(store: Store, data_dir: DataDir, identity: Identity) -> None:
-    """Check that the storage apart is the catalog's, and give it the identity until that is settled."""
+    """Check that the separate storage is the catalog's; give it the identity if that is not settled."""
     folder = data_dir.stored_identity
     known = store.settings.get(_APART_SETTING)
     if identity.settled and (known is not None) != (folder is not None):
@@ -240,7 +240,7 @@ def _mark_storage(store: Store, data_dir: DataDir, identity: Identity) -> None:
 
 
 def _check_events(store: Store, events: EventLog) -> None:
-    """Refuse an event log that lacks events which batches have read: new ones would count as those."""
+    """Refuse an event log that lacks events that batches have read: new events would get their offsets."""
     last = store.batches.last_manifest()
     read = dict(last.input_end) if last is not None else {}
     for stream in store.streams.all():
@@ -254,16 +254,16 @@ def _check_events(store: Store, events: EventLog) -> None:
 
 
 def _keeps_nothing(data_dir: DataDir, events_url: str) -> bool:
-    """Return whether a move took all data elsewhere and left no checkpoint here.
+    """Return whether all data are elsewhere, and there is no checkpoint here.
 
-    Then a fresh directory loses nothing: whoever wants to go on with a checkpoint looks at it.
+    Then a fresh directory loses no data: a checkpoint is examined before it is used.
     """
     elsewhere = data_dir.storage is not None and sqlite_file(events_url) is None
     return elsewhere and not SparkLog(data_dir.root / "checkpoint").begun()
 
 
 def _has_checkpoint_of(data_dir: DataDir, identity: Identity) -> bool:
-    """Return whether the checkpoint proves that a directory without mark is the catalog's."""
+    """Return whether the checkpoint proves that a directory without a mark belongs to the catalog."""
     return read_mark(data_dir.checkpoint_identity).get("id") == identity.id
 
 
@@ -282,7 +282,7 @@ def _missing(data_dir: DataDir, why: str, found: Sequence[str]) -> CatalogMissin
 
 
 def _remains(data_dir: DataDir) -> Iterator[str]:
-    """Yield what only a catalog that was used can have brought about."""
+    """Yield descriptions of data that only a used catalog can have produced."""
     if read_mark(data_dir.identity):
         yield "the identity of another catalog"
     if SparkLog(data_dir.checkpoint).begun() or names(data_dir.segments):
@@ -305,7 +305,7 @@ def _has_events(path: Path) -> bool:
 
 
 def is_unused(store: Store) -> bool:
-    """Return whether a catalog never was a service's or a run's."""
+    """Return whether a catalog was never used by a service or a run."""
     return store.epochs.current() == 0 and not store.streams.all()
 
 
@@ -332,11 +332,11 @@ def _checkpoint_id(store: Store) -> str:
 
 
 def sqlite_file(url: str) -> Path | None:
-    """Return the file of a SQLite catalog, None for other URLs."""
+    """Return the file of an SQLite catalog, None for other URLs."""
     try:
         parsed = make_url(url)
     except exc.ArgumentError:
-        return None  # the catalog says what is wrong with it
+        return None  # opening the catalog reports the error
     if parsed.get_backend_name() != "sqlite" or not parsed.database or parsed.database == ":memory:":
         return None
     return Path(parsed.database)

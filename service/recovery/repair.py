@@ -1,14 +1,14 @@
 """``sluice repair``: restore a damaged data directory if enough of it is left.
 
     lost                                      repair
-    the checkpoint, or the end of its logs    build the state again: repeat all batches from their input
+    the checkpoint, or the end of its logs    rebuild the state: repeat all batches from their input
     a segment, or a file of Spark's state     the same
-    a result file of one batch                the same; a repeated batch replaces files that are damaged
-    one of many batches, merged               none
-    the newest batches of the catalog         forget them in the checkpoint, too: they are made again
+    a result file of one batch                the same; a repeated batch replaces damaged files
+    a merged file of many batches             none
+    the newest batches of the catalog         remove them from the checkpoint, too: they are made again
 
-A batch is repeated with the input that its manifest names, and stops the job where other rows come of it.
-So a repair never changes results that were visible.
+A batch is repeated with the input that its manifest names, and stops the job if it gives other rows. So a
+repair never changes visible results.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ from service.results.files.result_check import check_files
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """A repair that is possible.
+    """A possible repair.
 
     Attributes:
-        found: What is wrong.
-        does: What the repair does.
-        apply: Does it.
+        found: Description of the fault.
+        does: Description of the repair.
+        apply: Performs the repair.
     """
 
     found: str
@@ -64,10 +64,10 @@ def find_repair(
         store: The catalog; no engine runs on it.
         data_dir: The data directory.
         events_url: URL of the event log.
-        read_manifests: Reads Spark's state, where that and the segments it names are to be checked, too.
+        read_manifests: Reads Spark's state; if given, the state and its segments are checked, too.
 
     Raises:
-        NotRepairable: Something is wrong and cannot be repaired.
+        NotRepairable: There is a fault that cannot be repaired.
         CatalogDamaged: The catalog's file is damaged.
     """
     store.check_integrity()
@@ -104,10 +104,10 @@ def find_repair(
 
 
 def _wrong(store: Store, data_dir: DataDir) -> str | None:
-    """Return what is wrong, None if nothing is.
+    """Return the fault, None if there is none.
 
     Raises:
-        NotRepairable: Nothing but files that cannot be made again.
+        NotRepairable: Only merged files, which cannot be made again, are damaged.
     """
     try:
         examine_checkpoint(store, data_dir)
@@ -164,7 +164,7 @@ def _cannot_repeat(store: Store, events_url: str, found: Standing) -> str | None
 
 
 def _dropped_input(store: Store, events_url: str, stream_ids: Iterable[int]) -> str | None:
-    """Return which stream's oldest input was dropped (``inputs.retention``), None if all is there."""
+    """Describe the first stream whose oldest input was dropped (``inputs.retention``); None if all exists."""
     for stream in map(store.streams.by_id, sorted(stream_ids)):
         if isinstance(stream.source, FilesSource):
             first = store.source_files.page(stream.id, stream.initial_position, 1)
@@ -175,13 +175,13 @@ def _dropped_input(store: Store, events_url: str, stream_ids: Iterable[int]) -> 
                 if events.begin(stream.id) > stream.initial_position:
                     return f'the oldest events of stream "{stream.name}" were dropped: no batch needed them'
         elif isinstance(stream.source, KafkaSource):
-            # Its retention and compaction are not ours, so what is left may not give the same batches.
+            # The brokers control retention and compaction, so the rest may not give the same batches.
             return f'stream "{stream.name}" is read from a topic, which may have dropped its oldest messages'
     return None
 
 
 def _begin_anew(store: Store, data_dir: DataDir, aside: Path) -> None:
-    """Set the checkpoint aside and give the catalog an empty one of another id."""
+    """Set the checkpoint aside and give the catalog an empty checkpoint with a new id."""
     facts = store.settings.get(CHECKPOINT_SETTING)
     checkpoint_id = uuid.uuid4().hex[:12]
     with store.transaction():

@@ -1,9 +1,9 @@
-"""Paths of state schemas, which Spark notes absolutely: they are put right where a checkpoint was moved.
+"""Corrects the absolute paths of state schemas in Spark's metadata after a checkpoint was moved.
 
     state/0/_metadata/v2/0    {"stateSchemaFilePaths": ["file:/old/checkpoint/state/0/_stateSchema/..."]}
 
-With a restored backup, or a data directory under another name, Spark would look for them in the place of
-before, and fail, or find those of the original (PySpark 4.3).
+With a restored backup, or a renamed data directory, Spark would look for the schemas in the old place, and
+fail, or find those of the original (PySpark 4.3).
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from service.commit.sync import sync_file
 
 log = logging.getLogger(__name__)
 
-#: A path as Spark notes it, and what of it is below the checkpoint.
+#: A path in Spark's metadata, with the part below the checkpoint as a group.
 _PATH = re.compile(r'"file:(?P<checkpoint>[^"]*)(?P<below>/state/\d+/_stateSchema/[^"]*)"')
 
 
 def put_schema_paths_right(checkpoint: Path) -> None:
-    """Have Spark's metadata of a checkpoint name the schema files of this one."""
+    """Let Spark's metadata in a checkpoint name the schema files of this checkpoint."""
     here = json.dumps(f"file:{checkpoint}", ensure_ascii=False)[:-1]
     for path in checkpoint.glob("state/*/_metadata/*/*"):
         if not path.name.isdigit():

@@ -1,13 +1,13 @@
-"""Files of Spark's state that a start reads: where one is missing or cut, its name and the way out.
+"""Checks the files of Spark's state that a start reads; the error names a missing or damaged file.
 
     checkpoint/metadata                         {"id": ...}
-              /state/0/_metadata/v2/0           which schema files there are
+              /state/0/_metadata/v2/0           names of the schema files
               /state/0/_stateSchema/default/... schema of the state
-              /state/0/<partition>/7.changelog  what batch 6 changed, or
-                                   7.zip        all of the state after it
+              /state/0/<partition>/7.changelog  changes of batch 6, or
+                                   7.zip        all of the state after batch 6
 
-Version n is the state after Spark's batch n - 1: the newest snapshot up to n, and every change behind it.
-Bits that are flipped inside of a file show only where Spark reads it (``service.engine.spark_failure``).
+Version n is the state after Spark's batch n - 1: the newest snapshot up to n, and every later change up to n.
+Flipped bits inside of a file are found only when Spark reads it (``service.engine.spark_failure``).
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from pathlib import Path
 
 from service.errors import CheckpointDamaged
 
-#: A schema file as Spark notes it, by what is below the checkpoint: that may have been moved.
+#: Path of a schema file in Spark's metadata, below the checkpoint, which may have been moved.
 _SCHEMA = re.compile(r"/state/\d+/_stateSchema/[^\"]+")
 
 
 def check_state_files(checkpoint: Path, version: int, hint: str) -> None:
-    """Check that the state of a version can be read, as far as names and lengths tell.
+    """Check by names and lengths of files that the state of a version can be read.
 
     Args:
         checkpoint: Spark's checkpoint.
-        version: Version from which Spark goes on.
-        hint: What to do otherwise.
+        version: Version from which Spark continues.
+        hint: Hint for the error.
 
     Raises:
         CheckpointDamaged: A file is missing or damaged.
@@ -42,7 +42,7 @@ def check_state_files(checkpoint: Path, version: int, hint: str) -> None:
 
 
 def _damaged(checkpoint: Path, version: int) -> tuple[Path, str] | None:
-    """Return the first file that is missing or damaged, and which of the two; None if none is."""
+    """Return the first missing or damaged file and its fault; None if there is none."""
     if (what := _wrong_json(checkpoint / "metadata")) is not None:
         return checkpoint / "metadata", what
     operators = [path for path in _numbered(checkpoint / "state") if path.is_dir()]
@@ -66,7 +66,7 @@ def _damaged(checkpoint: Path, version: int) -> tuple[Path, str] | None:
 
 
 def _missing_version(partition: Path, version: int) -> Path | None:
-    """Return the first file that is missing on the way to a version, None if there is none."""
+    """Return the first missing file among those for a version, None if all exist."""
     snapshots = (int(path.stem) for path in partition.glob("*.zip") if path.stem.isdigit() and _whole(path))
     newest = max((number for number in snapshots if number <= version), default=0)
     changes = (partition / f"{number}.changelog" for number in range(newest + 1, version + 1))
@@ -78,7 +78,7 @@ def _whole(path: Path) -> bool:
 
 
 def _wrong_json(path: Path) -> str | None:
-    """Return what is wrong with a file whose last line is a JSON object, None if nothing is."""
+    """Return the fault of a file whose last line must be a JSON object, None if it has none."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
         return None if lines and isinstance(json.loads(lines[-1]), dict) else "damaged"
@@ -89,6 +89,6 @@ def _wrong_json(path: Path) -> str | None:
 
 
 def _numbered(directory: Path) -> list[Path]:
-    """Return the entries of a directory whose names are numbers, in their order."""
+    """Return the entries of a directory whose names are numbers, ascending."""
     found = [path for path in directory.iterdir() if path.name.isdigit()] if directory.is_dir() else []
     return sorted(found, key=lambda path: int(path.name))

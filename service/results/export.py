@@ -1,12 +1,12 @@
 """Results as files: one directory per query, or the shared pairs with a view per query.
 
     per query    DIR/<query>/part-00000.parquet ...   selected columns and _event_time, in order
-    shared       DIR/routes.parquet                   which queries a route serves
+    shared       DIR/routes.parquet                   queries by route
                  DIR/views.sql                        CREATE VIEW per query, for DuckDB
                  RESULTS_DIR/*.parquet                each joined pair once, as the engine wrote it
 
-Both are made of committed batches alone, after the engine has stopped; a second export replaces the first.
-Memory is bounded: results are read a few batches at a time and written as they come.
+Both contain only committed batches and are written after the engine has stopped; a second export replaces the
+first. Memory is bounded: results are read and written a few batches at a time.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from service.errors import CorruptResults
 from service.results.query_rows import family_files, query_sql, reading
 from service.results.result_sql import order_sql, pairs_sql, results_sql
 
-#: Results sorted at a time: batches are put together up to here, so that small ones do not cost a scan each.
+#: Most results sorted at a time: small batches are read together, so that each does not cost a scan.
 _ROWS_PER_READ = 2_000_000
 
 #: Results in one Parquet file.
@@ -45,13 +45,13 @@ _ROWS_PER_GROUP = 122_880
 #: Batches looked up in the catalog at a time.
 _BATCHES_PER_LOOKUP = 1_000
 
-#: DuckDB's memory while sorting; what does not fit goes to disk, beside the output.
+#: DuckDB's memory while sorting; further rows go to disk, next to the output.
 _SORT_MEMORY = "512MB"
 
-#: Most rows of the routes table that are made at a time: one for each query of each route.
+#: Most rows of the routes table made at a time; there is one for each query of each route.
 _ROUTE_ROWS = 1 << 22
 
-#: Names are given as a dictionary; the file has them as plain strings.
+#: Names are passed as a dictionary; the file has plain strings.
 _ROUTES_SCHEMA = pa.schema(
     {
         "route": pa.int64(),
@@ -67,20 +67,20 @@ def export_query(
 ) -> int:
     """Write all results of a query to ``out_dir/<query name>/part-*.parquet``.
 
-    A directory of that name is replaced once the new one is whole.
+    A directory of that name is replaced once the new one is complete.
 
     Args:
         store: The catalog.
         results_dir: Directory that the manifests' paths are relative to.
         name: Query name.
-        queries: The queries that had that name, one after the other; running or removed.
-        out_dir: Where its directory goes.
+        queries: The queries of that name, in order of time, running or removed.
+        out_dir: Parent of the query's directory.
 
     Returns:
-        Results written.
+        Number of results written.
 
     Raises:
-        CorruptResults: The files hold other rows than the manifests say.
+        CorruptResults: The files differ from the manifests.
     """
     partial = out_dir / f".{name}.partial"
     shutil.rmtree(partial, ignore_errors=True)
@@ -108,14 +108,14 @@ def export_query(
 def export_shared(store: Store, results_dir: Path, out_dir: Path) -> None:
     """Write the routes table and the views, and delete result files that no manifest names.
 
-    An engine that was killed leaves files of a batch it did not commit. They stay invisible to readers that
-    go by the manifests; whoever reads ``results_dir/*.parquet`` must not see them either. So the engine must
-    have stopped.
+    A killed engine leaves files of a batch that it did not commit. Readers of the manifests do not see them,
+    and readers of ``results_dir/*.parquet`` must not see them either, so they are deleted. The engine must
+    have stopped before.
 
     Args:
         store: The catalog.
         results_dir: Directory of the pairs.
-        out_dir: Where ``routes.parquet`` and ``views.sql`` go.
+        out_dir: Directory for ``routes.parquet`` and ``views.sql``.
     """
     out_dir.mkdir(parents=True, exist_ok=True)
     files: dict[str, list[str]] = {}
@@ -139,7 +139,7 @@ class _PartWriter:
     """Writes tables one after another into ``part-*.parquet`` files of a bounded size; at least one file.
 
     Args:
-        directory: Where the parts go.
+        directory: Directory for the parts.
         schema: Schema of every table.
         parts: Number of the first part.
     """
@@ -256,8 +256,9 @@ def _views(
 ) -> Iterator[str]:
     """Yield the statements of ``views.sql``: a view per family, then one per query.
 
-    A query that was updated has the results of its whole series, as far as their columns are those of its
-    newest text. Others, and those of an earlier query of the name, are views of their own, with their ids.
+    The view of an updated query has the results of its series, as far as they have the columns of the newest
+    text. Other results, and those of an earlier query of the same name, have separate views, named with the
+    query id.
     """
     yield "-- Run in this directory: duckdb -init views.sql"
     by_family: dict[str, list[Query]] = {}
@@ -288,7 +289,7 @@ def _columns(query: Query) -> list[tuple[str, str]]:
 
 
 def _replace(path: Path, write: Callable[[Path], object]) -> None:
-    """Write a file beside its place, then move it there, so that it is never seen half."""
+    """Write a file under another name, then rename it, so that readers never see a partial file."""
     partial = path.with_name(f".{path.name}.partial")
     write(partial)
     partial.replace(path)

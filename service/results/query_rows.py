@@ -16,15 +16,15 @@ from service.errors import CorruptResults
 from service.results.files.result_check import check_files
 from service.results.result_sql import pairs_sql, results_sql
 
-#: Table of the routes that are read, in the connection that reads them.
+#: Name of the table of routes in a connection.
 _ROUTES = "_wanted_routes"
 
 
 def family_files(store: Store, results_dir: Folder, family: str, batches: Collection[int]) -> list[str]:
-    """Return the paths of the files with one family's results of some batches; they may hold others too.
+    """Return the paths of files with one family's results of some batches; they may contain others, too.
 
     Raises:
-        CorruptResults: There are none, or one of them is damaged.
+        CorruptResults: There are no files, or one of them is damaged.
     """
     found = store.result_files.of_family(family, batches)
     if batches and not found:

@@ -1,18 +1,18 @@
-"""Results as bytes, a function for each format; in text a value of each type looks like this.
+"""Results as bytes, with a function for each format; text formats write values of each type like this.
 
 timestamp        2026-01-01T00:00:00.000000Z
 date             2026-01-01
 decimal(p,s)     text with all its digits, since JSON numbers are read as doubles
-double           number; NaN, Infinity and -Infinity as those texts, which JSON has no numbers for
-bigint           number, all its digits (a reader that takes it for a double loses some beyond 2**53)
-NULL             null; in CSV nothing, where the empty string is ""
+double           number; the texts NaN, Infinity and -Infinity, for which JSON has no numbers
+bigint           number with all its digits (a reader that uses doubles loses some beyond 2**53)
+NULL             null; an empty field in CSV, where the empty string is ""
 
-In lines of JSON and events a result punctuation has its own form, and other rows lack its column:
+In JSON lines and events a result punctuation has its own form, and other rows lack its column:
 
 {"_punctuation":{"item_id":180}}
 
-Texts are made column by column, and joined to lines in one step: six columns take 4 µs a row as JSON lines,
-and 16 to 25 row by row.
+Texts are made column by column and joined to lines in one step: for JSON lines of six columns this takes 4 µs
+per row, and row by row 16 to 25 µs.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from pyarrow import csv
 
 from catalog.values.query import PUNCTUATION_OUTPUT
 
-#: Python's names of the doubles that JSON lacks, and ours.
+#: Names of the doubles that JSON lacks: from Python's to ours.
 _NON_FINITE = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 
-#: Characters that a JSON string has not as they are.
+#: Characters that must be escaped in a JSON string.
 _ESCAPED = r'["\\\x00-\x1f]'
 
 
@@ -51,7 +51,7 @@ def json_line(row: dict[str, Any]) -> str:
 
 
 def result_line(row: dict[str, Any]) -> str:
-    """Return a row of ``rows_for_json`` as the line that ``ndjson`` makes of it."""
+    """Return a row of ``rows_for_json`` as the line that ``ndjson`` would write."""
     if PUNCTUATION_OUTPUT not in row:
         return json_line(row)
     pattern = row[PUNCTUATION_OUTPUT]
@@ -73,8 +73,8 @@ def events(table: pa.Table, name: str, ids: Sequence[pa.Array | str]) -> bytes:
 
     Args:
         table: The rows.
-        name: Name of the events; that of result punctuations is ``punctuation``.
-        ids: Parts of their ids: a text that all have, or one for each.
+        name: Name of the events; result punctuations have the name ``punctuation``.
+        ids: Parts of the events' ids: a common text, or an array with one per event.
     """
     names: list[pa.Array | pa.ChunkedArray | str] = [f"event: {name}\ndata: "]
     if PUNCTUATION_OUTPUT in table.column_names:
@@ -89,7 +89,7 @@ def json_array(table: pa.Table) -> bytes:
 
 
 def csv_text(table: pa.Table, *, header: bool = True) -> bytes:
-    """Return the rows as CSV (RFC 4180), with a header unless they go on where others stopped."""
+    """Return the rows as CSV (RFC 4180); without a header they can be appended to earlier rows."""
     target = io.BytesIO()
     texts = [_csv_column(column) for column in table.columns]
     options = csv.WriteOptions(include_header=header, quoting_style="needed")
@@ -113,7 +113,7 @@ def parquet(table: pa.Table) -> bytes:
 
 
 def _line_parts(table: pa.Table) -> list[pa.Array | pa.ChunkedArray | str]:
-    """Return the parts of each row's object, where result punctuations are objects of their own."""
+    """Return the parts of each row's object; a result punctuation has its own form."""
     if PUNCTUATION_OUTPUT not in table.column_names:
         return _object_parts(table)
     patterns = table.column(PUNCTUATION_OUTPUT).cast(pa.large_string())
@@ -124,7 +124,7 @@ def _line_parts(table: pa.Table) -> list[pa.Array | pa.ChunkedArray | str]:
 
 
 def _object_parts(table: pa.Table) -> list[pa.Array | pa.ChunkedArray | str]:
-    """Return the parts of each row's object: texts that all rows have, and columns of texts."""
+    """Return the parts of each row's object: common texts, and columns of texts."""
     parts: list[pa.Array | pa.ChunkedArray | str] = []
     for name, column in zip(table.column_names, table.columns, strict=True):
         parts += [("," if parts else "{") + json.dumps(name, ensure_ascii=False) + ":", _json_texts(column)]
@@ -150,7 +150,7 @@ def _lines(parts: Sequence[pa.Array | pa.ChunkedArray | str]) -> pa.Array | pa.C
 
 
 def _text_of(lines: pa.LargeStringArray) -> memoryview:
-    """Return all values, one after the other, which is how they are in memory."""
+    """Return all values, concatenated as they are in memory."""
     if not len(lines):
         return memoryview(b"")
     _, offsets, data = lines.buffers()
@@ -159,7 +159,7 @@ def _text_of(lines: pa.LargeStringArray) -> memoryview:
 
 
 def _json_texts(column: pa.ChunkedArray) -> pa.ChunkedArray | pa.Array:
-    """The JSON text of each value."""
+    """Return the JSON text of each value."""
     kind = column.type
     if pa.types.is_floating(kind):
         texts = [
@@ -192,10 +192,10 @@ def _csv_column(column: pa.ChunkedArray) -> pa.ChunkedArray | pa.Array:
 
 
 def _text_column(column: pa.ChunkedArray) -> pa.ChunkedArray | pa.Array:
-    """The column as text where JSON and CSV have no value for its type, else as it is."""
+    """Return the column as text if JSON and CSV have no values of its type, else unchanged."""
     kind = column.type
     if pa.types.is_timestamp(kind):
-        # Half of the time of strftime, and the same text.
+        # Takes half the time of strftime for the same text.
         text = pc.replace_substring(column.cast(pa.large_string()), " ", "T", max_replacements=1)
         return pc.binary_join_element_wise(text, *(pa.scalar(t, pa.large_string()) for t in ("Z", "")))
     if pa.types.is_date(kind):

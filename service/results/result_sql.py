@@ -2,12 +2,12 @@
 
     result files of the family          one row per joined pair: _route, order columns, a_<c>, b_<c>
       -> rows on the query's routes     _route IN (...)
-      -> a and b as STRUCTs             so that the texts of the select list resolve (or g: a group)
+      -> a and b as STRUCTs             so that the expressions of the select list resolve (or g: a group)
       -> the select list                each output cast to its declared type, plus _event_time
 
-A file may have rows of other batches, too: old batches are merged into larger files, whose row groups say
-which batches they hold. Files of one family may have been written under different plans with different
-columns. Every read therefore starts from an empty relation with all columns the query can name: what no file
+A file may have rows of other batches, too: old batches are merged into larger files, whose row groups record
+their batches. Files of one family may have been written under different plans with different columns. Every
+read therefore starts from an empty relation with all columns that the query can name: a column that no file
 has is NULL, with its type.
 """
 
@@ -20,7 +20,7 @@ from catalog.values.query import PUNCTUATION_OUTPUT, UNBOUNDED_US, Output, Query
 from catalog.values.stream import Stream
 from operators.filters.expressions import struct_sql
 
-#: Columns of every result file, beside ``a_<column>`` and ``b_<column>``.
+#: Columns of every result file, in addition to ``a_<column>`` and ``b_<column>``.
 PAIR_COLUMNS = {
     "_route": "BIGINT",
     "_plan_version": "INTEGER",
@@ -47,11 +47,11 @@ def pairs_sql(
         stream_a: Stream of side a.
         stream_b: Stream of side b.
         files: Paths of Parquet result files of one family; none gives an empty relation.
-        batches: Batches whose rows are wanted, and with them those of all batches in between; None for all.
+        batches: Batches to read, together with all batches in between; None for all.
         queries: Queries of the family, for the values of their groups.
 
     Returns:
-        A SELECT with every column of both streams, or value of the groups, even if no file has it.
+        A SELECT with every column of both streams, or every value of the groups, even if no file has it.
     """
     columns = dict(PAIR_COLUMNS)
     groups = [query for query in queries if query.grouping is not None]
@@ -69,12 +69,12 @@ def pairs_sql(
 
 
 def results_sql(query: Query, pairs: str, routes: str, *, besides: Sequence[str] = ("_event_time",)) -> str:
-    """Return the text that gives a query's results, in no order, with the order columns in scope as ``r``.
+    """Return SQL for a query's results, unordered, with the order columns in scope as ``r``.
 
     Args:
         query: The query.
         pairs: Text of the relation of its family's pairs, in brackets, or a view's name.
-        routes: What ``_route`` must be IN: numbers, or a SELECT. Must not be empty.
+        routes: Operand of ``_route IN``: numbers, or a SELECT. Must not be empty.
         besides: Order columns that follow the select list.
 
     Returns:
@@ -95,7 +95,7 @@ def results_sql(query: Query, pairs: str, routes: str, *, besides: Sequence[str]
 
 
 def _value_sql(query: Query, output: Output) -> str:
-    """Return the text of a result column; in result punctuations, which have no event time, it is NULL."""
+    """Return SQL for a result column; in result punctuations, which have no event time, it is NULL."""
     value = f"TRY_CAST(({output.sql}) AS {output.type})"
     if not query.announces or output.name == PUNCTUATION_OUTPUT:
         return value
@@ -127,5 +127,5 @@ def _event_time_sql(query: Query) -> str:
 
 
 def order_sql() -> str:
-    """Return the sort keys of ``results_sql``; qualified, since an output may bear a key's name."""
+    """Return the sort keys of ``results_sql``; qualified, since an output may have a key's name."""
     return ", ".join(f'r."{name}"' for name in RESULT_ORDER)

@@ -1,17 +1,16 @@
 """Results of a query, page by page.
 
 A pair is stored once, with its route; a query is a view over the routes that name it. Its results are ordered
-by (batch, event time, position of the a row, position of the b row). What has one name for people is a series
-of queries, in force one after the other, so the results of a series are theirs in turn. A page never has
-results of two of them whose columns differ. A cursor says how far a reader is:
+by (batch, event time, position of the a row, position of the b row). A query that users know by one name is a
+series of queries, in force one after the other; the results of the series are their results in this order. A
+page never has results of two queries with different columns. A cursor is the position of a reader:
 
     "7.250"     everything before batch 7, and the first 250 of the query's results in batch 7
 
 Committed batches never change, so a cursor stays valid as long as the results are kept. A reader behind the
 kept results gets an error (``results.pages.result_expiry``). Pages are cut out of sorted runs
-(``results.pages``). A run that is not there yet is made of the batches that the page needs and no others, for
-the catalog knows how many results each batch gave the query; for a reader that goes on from page to page it
-has more batches ahead.
+(``results.pages``). A missing run is made from exactly the batches that the page needs, since the catalog has
+the number of results per batch and query; for a reader that reads page after page, it also has later batches.
 """
 
 from __future__ import annotations
@@ -38,19 +37,19 @@ from service.results.pages.spans import Spans, of_equal_columns, spans_until
 from service.results.query_rows import family_files, not_whole, query_sql, reading
 from service.results.result_sql import order_sql
 
-#: Rows of one page at most: about 10 MB as JSON, and well below a second.
+#: Most rows of a page: about 10 MB as JSON, read in well below a second.
 MAX_PAGE_ROWS = 10_000
 
-#: Memory of a reader that may spill.
+#: DuckDB's memory in a reader that may spill to disk.
 SPILLING_MEMORY = "256MB"
 
-#: Switched off: DuckDB's cache keeps an entry of each file that a connection has read, until it is closed.
+#: Turns off DuckDB's cache, which keeps an entry for each file that a connection reads until it is closed.
 _NO_FILE_CACHE = {"enable_external_file_cache": "false"}
 
-#: Rows of an export that come together.
+#: Most rows of an export's table.
 _ROWS_PER_TABLE = 1 << 16
 
-#: Bytes of results that are sorted in memory.
+#: Most bytes of results that are sorted in memory.
 SORTED_BYTES = 512 << 20
 
 
@@ -61,11 +60,11 @@ class ResultReader:
         store: The catalog.
         results_dir: Folder that the manifests' paths are relative to.
         threads: Threads that DuckDB may use for one page.
-        spill_dir: Where DuckDB puts what is more than ``SPILLING_MEMORY`` while it sorts; None sorts in
+        spill_dir: Directory to which DuckDB spills beyond ``SPILLING_MEMORY`` while it sorts; None sorts in
             memory.
-        runs: Where sorted runs are kept; None: as they are by default.
-        sorted_bytes: Rows of a run are sorted in memory up to so many bytes; DuckDB, which may spill, sorts
-            more.
+        runs: Cache of sorted runs; None: a cache with default limits.
+        sorted_bytes: Most bytes of a run that is sorted in memory; DuckDB, which may spill, sorts larger
+            runs.
     """
 
     def __init__(
@@ -89,7 +88,7 @@ class ResultReader:
         self._maker = RunMaker(store, results_dir, self._connection, self._runs, sorted_bytes)
 
     def close(self) -> None:
-        """Let go of DuckDB's memory."""
+        """Release DuckDB's memory and all runs."""
         self._runs.clear()
         self._connection.close()
 
@@ -104,11 +103,11 @@ class ResultReader:
         Args:
             series: Id of the series: that of its first query.
             after: Cursor, or None for the first results.
-            limit: Rows at most, 1 to ``MAX_PAGE_ROWS``.
+            limit: Most rows, 1 to ``MAX_PAGE_ROWS``.
 
         Raises:
             InvalidCursor: ``after`` is not a cursor of this series.
-            ResultsExpired: Results that follow it are not kept any more.
+            ResultsExpired: Results after ``after`` are no longer kept.
             QueryNotFound: There is no such series, or nothing of it is kept.
             CorruptResults: The files hold other rows than the manifests say.
         """
@@ -167,14 +166,14 @@ class ResultReader:
         Args:
             series: Id of the series: that of its first query.
             after: Cursor that results follow, or None for the first results.
-            until: Cursor of the last result, or None for the last one that is there now.
+            until: Cursor of the last result, or None for the last existing one.
 
         Raises:
-            InvalidCursor: One is not a cursor of this series, or columns change between them.
+            InvalidCursor: A cursor is not one of this series, or columns change between the cursors.
             ResultsExpired: Results after ``after`` are no longer kept.
             QueryNotFound: There is no such series, or nothing of it is kept.
-            CorruptResults: The files hold other rows than the manifests say; where it is not the first table
-                that is read, while they are.
+            CorruptResults: The files differ from the manifests; for later tables it is raised while they are
+                read.
         """
         found, _, lost = self._spans.of_page(series, after, sys.maxsize)
         spans: Sequence[Span] = found
@@ -199,7 +198,7 @@ class ResultReader:
             )
         rows = sum(span.rows for span in spans)
         next_cursor = format_cursor(spans[-1].batch, spans[-1].first + spans[-1].rows) if spans else after
-        # With a cursor, so that what is dropped meanwhile is not left out without a word.
+        # With a cursor, so that results dropped meanwhile raise an error.
         start = format_cursor(spans[0].batch, spans[0].first) if spans else after
         tables = self._tables(series, start, rows)
         first = next(tables) if rows else self.page(series, after, 1).table.slice(0, 0)
@@ -220,15 +219,15 @@ class ResultReader:
     ) -> Generator[tuple[int, pa.RecordBatch]]:
         """Yield all results of a query in order, in parts of one batch each, with its number.
 
-        One read for many small batches takes little more than one for each of them.
+        One read for many small batches takes little more time than a read for one of them.
 
         Args:
             query_id: The query.
-            batches: (batch, how many results it gave, as the catalog says), ascending; one at least.
-            at_a_time: Approximate number of rows in memory, which come together.
+            batches: (batch, number of its results by the catalog), ascending; at least one.
+            at_a_time: Approximate number of rows read into memory at a time.
 
         Raises:
-            CorruptResults: The files hold other rows than a manifest says; known after the batch's last row.
+            CorruptResults: The files differ from a manifest; detected after the batch's last row.
         """
         query = self._store.queries.by_id(query_id).query
         family = family_of(query)
@@ -242,7 +241,7 @@ class ResultReader:
                 for part in cursor.sql(f"{text} ORDER BY {order_sql()}").to_arrow_reader(at_a_time):
                     for batch, rows in _by_batch(part):
                         if batch not in found:
-                            # All before it must be whole: what is made of them is used from now on.
+                            # All batches before must be complete: the caller uses their rows from now on.
                             _check_whole(query, [before for before in batches if before[0] < batch], found)
                         found[batch] = found.get(batch, 0) + rows.num_rows
                         yield batch, rows
@@ -251,7 +250,7 @@ class ResultReader:
         _check_whole(query, batches, found)
 
     def _empty(self, query: Query) -> pa.Table:
-        """Return no rows, with a query's columns."""
+        """Return an empty table with a query's columns."""
         with closing(self._connection.cursor()) as cursor:
             return cursor.sql(query_sql(cursor, self._store, query, (), ())).to_arrow_table()
 
@@ -262,7 +261,7 @@ def _check_limit(limit: int) -> None:
 
 
 def _by_batch(part: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Cut rows that are ordered by batch, their last column, into those of each batch, without the column."""
+    """Split rows ordered by batch, the last column, into the rows of each batch, without that column."""
     numbers = part.column(part.num_columns - 1).to_numpy()
     rows = part.select(list(range(part.num_columns - 1)))
     starts = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist()]
@@ -272,7 +271,7 @@ def _by_batch(part: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
 
 
 def _check_whole(query: Query, batches: Sequence[tuple[int, int]], found: Mapping[int, int]) -> None:
-    """Refuse results that are not those of the batches, which have (number, rows)."""
+    """Refuse results whose rows per batch differ from ``batches``, which has (number, rows)."""
     if list(found.items()) != list(batches):
         wanted = dict(batches)
         raise not_whole(query, min(wanted), max(wanted), sum(found.values()), sum(wanted.values()))

@@ -1,11 +1,11 @@
-"""A file of results, whole or not at all.
+"""Atomic writing of a file of results.
 
-The name carries batches and query, so nothing else ever has it, and the rows of a committed batch never
-change: writing it a second time puts the same bytes in its place. Until it is whole it has a hidden name,
-which readers of directories leave out; then it is renamed.
+The name contains batches and query, so it is unique, and the rows of a committed batch never change: writing
+the file again replaces it with the same bytes. Until it is complete it has a hidden name, which readers of
+directories skip; then it is renamed.
 
     alerts/batch-000000042-q17.ndjson
-    alerts/_lost-q17.json               only where results were lost: how many, up to which batch
+    alerts/_lost-q17.json               only if results were lost: their number, and the last batch
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from catalog.values.sink import FilesSink, SinkFormat, SinkRecord
 from service.errors import SinkFailed
 from service.results.result_formats import csv_text, ndjson
 
-#: Rows in memory at a time: a row group of Parquet, about 10 MB of text.
+#: Rows in memory at a time, by format: a row group of Parquet, about 10 MB of text.
 ROWS_AT_A_TIME = {"parquet": 122_880, "ndjson": 10_000, "csv": 10_000}
 
 
 def write_batch_file(exports: Path, sink: FilesSink, name: str, parts: Iterator[pa.RecordBatch]) -> Path:
     """Write results into the directory of a sink.
 
-    The file is on disk when the call returns, its name is after ``sync_directory``.
+    The file's bytes are on disk when the call returns, its name only after ``sync_directory``.
 
     Args:
         exports: Directory of all exports.
         sink: The sink.
         name: Name of the file.
-        parts: The results, one part at least.
+        parts: The results, at least one part.
 
     Returns:
         The file.
@@ -74,7 +74,7 @@ def sync_directory(directory: Path) -> None:
 
 
 def _directory(exports: Path, sink: FilesSink) -> Path:
-    """Return the directory of a sink, which is made if it is not there."""
+    """Return the directory of a sink; make it if it is missing."""
     directory = exports / sink.path
     if not directory.resolve().is_relative_to(exports.resolve()):
         raise SinkFailed(f'path "{sink.path}" leads out of the directory of exports')
@@ -92,7 +92,7 @@ def _write(directory: Path, name: str, write: Callable[[IO[bytes]], object]) -> 
             os.fsync(file.fileno())
         partial.replace(final)
     except BaseException:
-        # A disk that is full should not stay so for a file that nobody can use.
+        # An unusable partial file must not keep a full disk full.
         partial.unlink(missing_ok=True)
         raise
     return final
@@ -106,7 +106,7 @@ def _write_parquet(file: IO[bytes], parts: Iterator[pa.RecordBatch]) -> None:
 
 
 def _row_groups(parts: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """Put parts together to row groups whose size does not depend on that of the parts."""
+    """Combine parts to row groups whose size does not depend on the size of the parts."""
     size = ROWS_AT_A_TIME["parquet"]
     held: list[pa.RecordBatch] = []
     for part in parts:
@@ -137,7 +137,7 @@ _WRITERS: dict[SinkFormat, Callable[[IO[bytes], Iterator[pa.RecordBatch]], None]
 
 
 def _make(directory: Path) -> None:
-    """Make a directory, and put what was made on disk."""
+    """Make a directory, and sync the new entries to disk."""
     missing = [path for path in (directory, *directory.parents) if not path.exists()]
     directory.mkdir(parents=True, exist_ok=True)
     for path in missing:

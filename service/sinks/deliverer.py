@@ -1,15 +1,16 @@
-"""The deliverer: follows the committed batches of a running service and keeps its sinks up to date.
+"""Deliverer: follows the committed batches of a running service and keeps its sinks up to date.
 
-    thread "sinks" ── looks for what waits ──> lane of files      FILES_AT_ONCE threads
+    thread "sinks" ── looks for due sinks ───> lane of files      FILES_AT_ONCE threads
                                           └──> lane of others     WEBHOOKS_AT_ONCE threads
 
-It asks the catalog for the last batch now and then, which costs a tenth of a millisecond, and for more only
-if there is a new one, or if a sink has more to get or is to be tried again. A sink is in one thread at a
-time, so its batches keep their order. One that fails is tried again after a growing delay, while the others
-go on. A sink cannot hold up the engine: it only reads committed results, and a lagging sink has more to read.
+It periodically asks the catalog for the last batch, which costs a tenth of a millisecond, and for more only
+if there is a new batch, or if a sink has further results or is due for a retry. A sink is in one thread at a
+time, so its batches keep their order. A failing sink is tried again after a growing delay, while the others
+continue. A sink cannot delay the engine: delivery only reads committed results, and a lagging sink has more
+to read.
 
-Results are kept for a sink that lacks them, but not without end: those that have waited too long, or take too
-much space (``KeptForSinks``), are lost to it, counted and told, and it goes on behind them.
+Results are kept for a sink that lacks them, within limits: results that wait too long, or take too much space
+(``KeptForSinks``), are lost to the sink. They are counted and reported, and the sink continues after them.
 """
 
 from __future__ import annotations
@@ -30,38 +31,38 @@ from service.sinks.delivery import Delivery, turns
 
 log = logging.getLogger(__name__)
 
-#: How often the last batch is looked at: well below a micro-batch.
+#: Seconds between two looks at the last batch: well below a micro-batch.
 INTERVAL_S = 0.25
-#: Sinks whose files are written at one time: while one waits for the disk another reads.
+#: Number of sinks whose files are written at a time: while one waits for the disk another reads.
 FILES_AT_ONCE = 4
-#: Requests under way at one time, each with a part of at most ``delivery.PART_ROWS`` rows in memory. A
-#: receiver that does not answer holds a thread for ten seconds; then it is left alone for a while.
+#: Number of requests at a time, each with a part of at most ``delivery.PART_ROWS`` rows in memory. A receiver
+#: that does not answer occupies a thread for ten seconds; then it is not tried for a while.
 WEBHOOKS_AT_ONCE = 16
-#: Batches that a sink gets before others have their turn.
+#: Most batches that a sink gets before the turn of the others.
 BATCHES_PER_TURN = 16
-#: So long a sink that fails is tried after it was taken away or its query removed: results are kept for it,
-#: and nobody could make it stop otherwise.
+#: Seconds for which a failing sink is tried after its removal or that of its query: results are kept for it,
+#: and there is no other way to end it.
 GIVE_UP_S = 24 * 3600.0
-#: So long a sink has after a start to take what waits, however old or large it is; a hundredth of ``kept.us``
-#: if that is less.
+#: Seconds that a sink has after a start to receive all waiting results, however old or large; a hundredth of
+#: ``kept.us`` if that is less.
 GRACE_S = 3600.0
-#: Most time between two looks for results that a sink loses, later.
+#: Longest time between two later looks for results that a sink loses.
 LOSING_INTERVAL_S = 60.0
-#: How often the log says that a sink lags.
+#: Seconds between two log lines about a lagging sink.
 TELLING_INTERVAL_S = 3600.0
-#: Delays before a sink that failed is tried again: 1, 2, 4 ... seconds, as long as it takes nothing.
+#: Delays before a failed sink is tried again: 1, 2, 4 ... seconds, as long as it accepts nothing.
 FIRST_DELAY_S = 1.0
 MAX_DELAY_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class KeptForSinks:
-    """Bounds of what is kept for sinks that lack it. Results that are kept for readers are there anyway.
+    """Limits of results kept for sinks that lack them, beyond those that are kept for readers.
 
     Attributes:
-        us: How long results are kept after their commit, wall clock µs; None without end.
-        bytes: Most bytes of files that are kept for sinks alone; None without end.
-        results_us: How long results are kept whether or not a sink lacks them; None without end.
+        us: How long results are kept after their commit, wall clock µs; None: forever.
+        bytes: Most bytes of files that are kept only for sinks; None: no limit.
+        results_us: How long results are kept for readers; None: forever.
     """
 
     us: int | None = None
@@ -69,12 +70,12 @@ class KeptForSinks:
     results_us: int | None = None
 
     def first_by_age(self, store: Store, now_us: int) -> int:
-        """Return the first batch that is young enough to be kept for sinks."""
+        """Return the first batch that is new enough to be kept for sinks."""
         longest_us = None if None in (self.us, self.results_us) else max(self.us or 0, self.results_us or 0)
         return 0 if longest_us is None else store.retention.horizon(now_us - longest_us)
 
     def first_by_size(self, store: Store, now_us: int) -> int:
-        """Return the first batch from which on the files that are kept for sinks alone are small enough."""
+        """Return the first batch such that files kept only for sinks, from it on, are within the limit."""
         if self.bytes is None or self.results_us is None:
             return 0
         end = store.retention.horizon(now_us - self.results_us)
@@ -83,7 +84,7 @@ class KeptForSinks:
 
 @dataclass(frozen=True, slots=True)
 class _Delay:
-    """Delay before a sink that failed is tried again.
+    """Delay before a failed sink is tried again.
 
     Attributes:
         until_s: Monotonic clock of the next try, s.
@@ -96,12 +97,12 @@ class _Delay:
 
 @dataclass(slots=True)
 class Deliverer:
-    """Threads that deliver.
+    """Threads that deliver results to sinks.
 
     Attributes:
         store: Catalog.
-        delivery: What they do.
-        kept: Bounds of what is kept for sinks.
+        delivery: Delivers the batches of a sink.
+        kept: Limits of results kept for sinks.
         clock_s: Monotonic clock.
         now_us: Wall clock, µs UTC.
         faults: Records unexpected errors.
@@ -134,12 +135,12 @@ class Deliverer:
         self._hooks = ThreadPoolExecutor(WEBHOOKS_AT_ONCE, thread_name_prefix="sink-webhook")
 
     def start(self) -> None:
-        """Start delivering what waits."""
+        """Start delivering waiting results."""
         self._thread = threading.Thread(target=self._run, name="sinks", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop after what is in hand; what was not delivered is at the next start."""
+        """Stop after the current files and parts; the rest is delivered after the next start."""
         self._stop.set()
         self._wake.set()
         if self._thread is not None:
@@ -149,9 +150,9 @@ class Deliverer:
         self.delivery.close()
 
     def run_once(self) -> None:
-        """Hand out what waits for sinks that are neither busy nor left alone for now."""
-        # In this order: whoever sets a sink after the last batch was read sets it for later ones, and a sink
-        # that was not busy is as the catalog says.
+        """Start deliveries to due sinks that are neither busy nor delayed."""
+        # In this order: a sink that is set after the last batch was read begins with later batches, and the
+        # catalog's record of a sink that was not busy is up to date.
         last = self.store.batches.last()
         if last is None:
             return
@@ -181,7 +182,7 @@ class Deliverer:
             (self._wake if worked else self._stop).wait(INTERVAL_S)
 
     def _look(self) -> bool:
-        """Deliver waiting results if there are new ones; return True."""
+        """Deliver waiting results if a delivery may be due; return True."""
         woken = self._wake.is_set()
         self._wake.clear()
         seen, self._seen = self._seen, None
@@ -191,12 +192,12 @@ class Deliverer:
                 self.run_once()
             self._seen = last
         except SluiceError as error:
-            # The catalog cannot be reached: all that is to be delivered waits in it.
+            # The catalog cannot be reached; it keeps all information about due deliveries.
             log.warning("looking for results to deliver failed: %s", error)
         return True
 
     def _is_due(self) -> bool:
-        """Return whether a sink that failed may be tried again, or a file does not wait for more batches."""
+        """Return whether a failed sink may be tried again, or a file need not wait for more batches."""
         if self._file_due_us is not None and self.now_us() >= self._file_due_us:
             return True
         now_s = self.clock_s()
@@ -206,19 +207,19 @@ class Deliverer:
             )
 
     def _gives_up(self, record: SinkRecord) -> bool:
-        """Return whether a sink has failed long enough after its end."""
+        """Return whether an ended sink has failed for long enough."""
         if record.ended_at_us is None or not record.failing:
             return False
         return self.now_us() - record.ended_at_us > GIVE_UP_S * 1e6
 
     def _give_up(self, record: SinkRecord, last: int) -> None:
-        # A file that was begun has committed batches alone.
+        # A begun file has only committed batches.
         if lost := self.store.sinks.lose(record, last + 1):
             facts = {"query": record.query, "sink": record.id, "batches": lost.batches, "rows": lost.rows}
             log.error("results given up that a former sink did not take: %s", record.error, extra=facts)
 
     def _lose_old(self, waiting: Sequence[SinkRecord], busy: set[int]) -> bool:
-        """Let sinks go on without what waits too long or takes too much space; return whether any did."""
+        """Let sinks skip results that wait too long or take too much space; return whether any did."""
         now_us = self.now_us()
         grace_s = GRACE_S if self.kept.us is None else min(GRACE_S, self.kept.us / 1e8)
         if not waiting or not is_due(self._started_us, now_us, grace_s):
@@ -248,7 +249,7 @@ class Deliverer:
         return found
 
     def _tell_lagging(self, waiting: Sequence[SinkRecord]) -> None:
-        """Say which sinks lag, now and then."""
+        """Log which sinks lag, once per interval."""
         now_us = self.now_us()
         if not is_due(self._told_us, now_us, TELLING_INTERVAL_S):
             return
@@ -259,11 +260,11 @@ class Deliverer:
                 log.warning("results wait for a sink that lags: %s", _reason(record), extra=facts)
 
     def _take(self, record: SinkRecord, busy: set[int]) -> bool:
-        """Take a sink for a thread, unless one had it or it is left alone for now."""
+        """Reserve a sink for a thread, unless a thread has it or it is delayed."""
         with self._lock:
             if record.id in busy:
                 self._passed_over.add(record.id)
-                # It may have come back meanwhile, and would not be looked at again.
+                # It may have finished meanwhile, and would not be examined again otherwise.
                 if record.id not in self._busy:
                     self._wake.set()
                 return False
@@ -274,20 +275,20 @@ class Deliverer:
         return True
 
     def _look_again_after(self, former: int) -> None:
-        """Wake up once a sink is done that another one of its series waits for."""
+        """Wake up when a former sink is done, since another sink of its series waits for it."""
         with self._lock:
             if former in self._busy:
                 self._passed_over.add(former)
-            elif former not in self._delays:  # It is done meanwhile; one with a delay is due after that.
+            elif former not in self._delays:  # It has finished meanwhile; a delayed one is due later.
                 self._wake.set()
 
     def _forget(self, waiting: set[int]) -> None:
-        """Forget delays of sinks for which nothing waits."""
+        """Drop the delays of sinks without waiting results."""
         with self._lock:
             self._delays = {sink: delay for sink, delay in self._delays.items() if sink in waiting}
 
     def _deliver(self, record: SinkRecord, last: int) -> None:
-        """Give a sink its turn."""
+        """Deliver to one sink for one turn."""
         more = False
         try:
             delivered = self.delivery.deliver(record, last, BATCHES_PER_TURN, stopping=self._stop.is_set)
@@ -295,7 +296,7 @@ class Deliverer:
             with self._lock:
                 self._delays.pop(record.id, None)
         except Exception as error:
-            # Whatever it is, it concerns this sink alone: it is told there, and tried again.
+            # Any error concerns only this sink: it is recorded there, and the sink is tried again.
             self._failed(record, error)
         finally:
             with self._lock:
@@ -308,7 +309,7 @@ class Deliverer:
     def _failed(self, record: SinkRecord, error: Exception) -> None:
         moved = self._has_moved(record)
         with self._lock:
-            # A receiver that takes some of what it is sent is not one that is down.
+            # A receiver that accepts some parts is not down, so its delay does not grow.
             before = None if moved else self._delays.get(record.id)
             length_s = FIRST_DELAY_S if before is None else min(2 * before.length_s, MAX_DELAY_S)
             self._delays[record.id] = _Delay(self.clock_s() + length_s, length_s)
@@ -323,14 +324,14 @@ class Deliverer:
         self.store.sinks.failed(record.id, _in_words(error))
 
     def _has_moved(self, record: SinkRecord) -> bool:
-        """Return whether a sink has got something since it was looked at."""
+        """Return whether a sink has received results since its record was read."""
         now = (record.next_batch, record.next_row)
         kept = self.store.sinks.of_series(record.series)
         return any(r.id == record.id and (r.next_batch, r.next_row) != now for r in kept)
 
 
 def _next_file_us(waiting: Sequence[SinkRecord], now_us: int) -> int | None:
-    """Return when the next file is due that may wait for more batches, wall clock µs, or None."""
+    """Return when the next file that waits for more batches is due, wall clock µs, or None."""
     due = (
         record.waiting_since_us + record.sink.max_delay_us
         for record in waiting
@@ -340,7 +341,7 @@ def _next_file_us(waiting: Sequence[SinkRecord], now_us: int) -> int | None:
 
 
 def _facts(record: SinkRecord, now_us: int) -> dict[str, object]:
-    """Return what the log says of a sink that lags."""
+    """Return the fields of a log line about a lagging sink."""
     return {"query": record.query, "sink": record.id, "lag_s": round(record.lag_s(now_us))}
 
 
@@ -350,12 +351,12 @@ def _reason(record: SinkRecord) -> str:
 
 
 def _fills_files(record: SinkRecord) -> bool:
-    """Return whether a file of a sink may have several batches, so that a turn can leave some to the next."""
+    """Return whether a file of a sink may have several batches, so a turn can leave some to the next."""
     return isinstance(record.sink, FilesSink) and record.sink.batches_per_file > 1
 
 
 def _in_words(error: Exception) -> str:
-    """Return what whoever asks about the query reads of an error."""
+    """Return an error's text for the status of the query."""
     if isinstance(error, SluiceError):
         return " ".join(part for part in (error.primary, error.detail) if part)
     if isinstance(error, OSError):

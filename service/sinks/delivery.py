@@ -1,12 +1,12 @@
-"""Delivery: results of committed batches go to a sink, in order, and how far it is goes to the catalog.
+"""Delivery: gives results of committed batches to a sink, in order, and records its progress in the catalog.
 
-    read batches ── give them to the sink ──x── write down that it has them
+    read batches ── give them to the sink ──x── record that it has them
                                             a crash here repeats the batches
 
-A file then replaces itself, so files are exactly once. A table or topic itself records which batches it has,
-so these are exactly once, too. A receiver of requests gets a part a second time, under the same key, so these
-are at least once. Small batches of a file sink are read together and written down together, since
-both cost as much for one as for many.
+A repeated file replaces itself, so files are exactly once. A table or topic itself records which batches it
+has, so these are exactly once, too. A webhook may get a part a second time, under the same key, so webhooks
+are at least once. Small batches of a file sink are read together and recorded together, since both cost as
+much for one as for many.
 """
 
 from __future__ import annotations
@@ -35,21 +35,21 @@ from service.sinks.webhook_targets import PUBLIC_TARGETS, WebhookTargets
 if TYPE_CHECKING:
     from service.sinks.webhook import Webhooks
 
-#: Rows of one request.
+#: Most rows of one request.
 PART_ROWS = MAX_PAGE_ROWS
 
 
 def turns(waiting: Iterable[SinkRecord]) -> tuple[list[SinkRecord], dict[int, int]]:
-    """Tell which sinks may be delivered to now, and which have to wait for a former one of their series.
+    """Separate sinks that may be delivered to now from those that wait for a former sink of their series.
 
-    A sink that replaces one with the same place gets nothing before the former one has all that is its own:
-    a receiver sees batches in order, whatever changes of the query lie between them.
+    A sink that replaces another one with the same place gets nothing until the former one has all its
+    results: so a receiver sees batches in order, even if the query changes between them.
 
     Args:
         waiting: Sinks for which batches wait, by id.
 
     Returns:
-        Those that may be delivered to; ids of the others, each with the id of the sink it waits for.
+        Sinks that may be delivered to; ids of the others, each with the id of the sink that it waits for.
     """
     first: dict[tuple[int, str], SinkRecord] = {}
     held: dict[int, int] = {}
@@ -68,13 +68,14 @@ class Delivery:
 
     Attributes:
         store: Catalog.
-        results: Reads what is delivered; the deliverer's own, so that nobody waits for it.
+        results: Reads results; a reader for the deliverer alone, so that no other reader waits for it.
         exports: Directory of sinks that are files.
         engine_lock: Path of the lock file, for failpoints.
-        part_rows: Rows of one request at most.
-        targets: Where webhooks may go.
+        part_rows: Most rows of one request.
+        targets: Allowed targets of webhooks.
         now_us: Wall clock, µs UTC.
-        catalog_id: Identity of the catalog, by which a table tells its batches from those of other catalogs.
+        catalog_id: Identity of the catalog, which distinguishes its batches in a table from those of other
+            catalogs.
     """
 
     store: Store
@@ -98,18 +99,17 @@ class Delivery:
         """Deliver the next batches of a sink.
 
         Args:
-            record: The sink, as it was found after ``last`` was the last committed batch.
-            last: Last batch to be delivered. Which sink gets a batch is known once it is committed, so a
-                batch after ``record`` was read must wait.
+            record: The sink, read after ``last``.
+            last: Last batch to deliver, committed before ``record`` was read. A later batch must wait, since
+                its sink is known only once it is committed.
             batches: Most batches with results that are delivered; a file of several batches is always filled.
-            stopping: Whether to stop after the file, or part, in hand.
+            stopping: Returns whether to stop after the current file or part.
 
         Returns:
-            Batches delivered whole.
+            Number of completely delivered batches.
 
         Raises:
-            SluiceError, OSError: The sink, or the catalog, did not take it. What was delivered before is
-                written down.
+            SluiceError, OSError: The sink or the catalog failed. Earlier deliveries are recorded.
         """
         if record.from_batch is None:
             return 0
@@ -131,7 +131,7 @@ class Delivery:
         return delivered
 
     def _waiting(self, record: SinkRecord, first: int, batches: int, end: int) -> list[tuple[int, int, int]]:
-        """Return (batch, id of the query, results) of what waits before a batch."""
+        """Return (batch, id of the query, results) of the waiting batches before ``end``."""
         found = self.store.counts.of_series(record.series, first, batches)
         return [each for each in found if each[0] < end]
 
@@ -148,7 +148,7 @@ class Delivery:
         delivered = 0
         if cuts and record.lost:
             write_lost_file(self.exports, sink, record)
-        # After a failure each file is read by itself, so that those before damaged results are delivered.
+        # After a failure each file is read separately, so that files before damaged results are delivered.
         alone = sink.batches_per_file > 1 or record.failing
         for group in read_together(cuts, 0 if alone else ROWS_AT_A_TIME[sink.format]):
             if stopping():
@@ -165,9 +165,9 @@ class Delivery:
         return delivered
 
     def _is_due(self, record: SinkRecord, sink: FilesSink, cuts: Sequence[FileCut]) -> bool:
-        """Return whether the last file, which is not full, is written now."""
+        """Return whether the last file must be written now, although it is not full."""
         if len(cuts) > 1:
-            return False  # More may wait than was looked up: the next turn begins with it.
+            return False  # More batches may wait than were looked up: the next turn begins with this file.
         if record.file_end is not None or record.ended_at_us is not None or record.waiting_since_us is None:
             return True
         return self.now_us() - record.waiting_since_us >= sink.max_delay_us
@@ -179,7 +179,7 @@ class Delivery:
         written: list[FileCut],
         stopping: Callable[[], bool],
     ) -> None:
-        """Write the files of a group, which one read serves, and append each to ``written``."""
+        """Write the files of a group with one read of results, and append each to ``written``."""
         batches = [batch for cut in group for batch in cut.batches]
         of_batch = {batch: number for number, cut in enumerate(group) for batch, _ in cut.batches}
         parts = self.results.whole_batches(group[0].query_id, batches, at_a_time=ROWS_AT_A_TIME[sink.format])
@@ -219,7 +219,7 @@ class Delivery:
         return record
 
     def _transaction(self, record: SinkRecord, batch: int, query_id: int, rows: int) -> SinkRecord:
-        """Give a batch to a sink that takes it whole or not at all."""
+        """Give a batch to a sink in one transaction."""
         with closing(self.results.whole_batches(query_id, [(batch, rows)], at_a_time=PART_ROWS)) as parts:
             given = (part for _, part in parts)
             if isinstance(record.sink, TableSink):
@@ -244,7 +244,7 @@ class Delivery:
             return self._webhooks
 
     def _delivered(self, record: SinkRecord, batch: int, now: int, rows: int) -> SinkRecord:
-        """Write down that a sink has so many more of a batch's rows; return the sink as it is then."""
+        """Record that a sink has ``now`` more rows of a batch; return the updated sink."""
         done = now + (record.next_row if record.next_batch == batch else 0)
         self.store.sinks.delivered(record, batch, now, whole=done == rows)
         if done == rows:

@@ -1,10 +1,10 @@
-"""Cuts: which batches each file of a sink has.
+"""Cuts: the batches of each file of a sink.
 
-    waiting     3 5 6 7 | 9 10          batches with results; the query has another text from 9 on
-    at most 3   [3 5 6] [7] [9 10]      a file has batches of one text, so that it has one set of columns
+    waiting     3 5 6 7 | 9 10          batches with results; the query has a new text from 9 on
+    at most 3   [3 5 6] [7] [9 10]      a file has batches of one text, and so one set of columns
 
-A sink with one batch per file needs no more. With more of them per file the cut depends on what waits when it
-is made, so it is written down before the file is: after a crash the same file comes first again.
+With one batch per file the cut is fixed. With more batches per file it depends on the waiting batches at the
+time of the cut, so it is recorded before the file is written: after a crash the same file is written first.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class FileCut:
     """Batches of a file.
 
     Attributes:
-        query_id: Query whose results they are.
+        query_id: Query of the results.
         batches: (batch, results), ascending.
     """
 
@@ -59,7 +59,7 @@ class FileCut:
 def file_cuts(
     waiting: Sequence[tuple[int, int, int]], batches_per_file: int, begun: int | None = None
 ) -> list[FileCut]:
-    """Cut what waits for a sink into files.
+    """Cut the waiting batches of a sink into files.
 
     >>> [cut.batches for cut in file_cuts([(3, 1, 9), (5, 1, 9), (6, 2, 9), (7, 2, 9)], 3)]
     [((3, 9), (5, 9)), ((6, 9), (7, 9))]
@@ -68,8 +68,8 @@ def file_cuts(
 
     Args:
         waiting: (batch, id of the query, results), ascending.
-        batches_per_file: Batches that a file has at most.
-        begun: Last batch of the first file, if that was begun.
+        batches_per_file: Most batches of a file.
+        begun: Last batch of the first file, if that file was begun.
     """
     cuts = []
     for (query_id, _), group in groupby(waiting, lambda each: (each[1], begun is None or each[0] > begun)):
@@ -80,7 +80,7 @@ def file_cuts(
 
 
 def read_together(cuts: Sequence[FileCut], rows: int) -> Iterator[list[FileCut]]:
-    """Group files that one read of results serves: of one query, up to so many rows or one file.
+    """Group files that are read together: of one query, with up to ``rows`` rows or a single file.
 
     >>> cuts = file_cuts([(3, 1, 50), (5, 1, 50), (6, 1, 1), (7, 2, 1)], 1)
     >>> [[cut.first for cut in group] for group in read_together(cuts, 100)]

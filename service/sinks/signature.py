@@ -1,7 +1,7 @@
-"""Signatures of webhooks, as standardwebhooks.com has them, by which a receiver knows their sender.
+"""Signatures of webhooks by standardwebhooks.com, with which a receiver verifies the sender.
 
 webhook-id: sluice-17-42.0                     the request's Idempotency-Key
-webhook-timestamp: 1767225600                  seconds since 1970: an old request can be told from a new one
+webhook-timestamp: 1767225600                  seconds since 1970: distinguishes old requests from new ones
 webhook-signature: v1,g0hM9SsE+OTPJTGt/tmIK... base64 of HMAC-SHA256 of "<id>.<timestamp>.<body>"
 """
 
@@ -16,7 +16,7 @@ _PREFIX = "whsec_"
 
 
 def signing_key(secret: str) -> bytes:
-    """Return the key that a secret stands for.
+    """Return the key that a secret encodes.
 
     >>> signing_key("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw").hex()[:8]
     '31f290f6'

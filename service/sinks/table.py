@@ -1,15 +1,15 @@
 """Results in a table of PostgreSQL, exactly once: one transaction writes rows and the number of their batch.
 
     BEGIN
-      sluice_delivered    (catalog, series, target) -> batch     locked; at or behind the batch: nothing to do
+      sluice_delivered    (catalog, series, target) -> batch     locked; at or after the batch: nothing to do
       alerts              COPY, or COPY into a temporary table and INSERT .. ON CONFLICT
       sluice_delivered    the batch
     COMMIT
 
 A table with a key gets no result punctuations, because their only values are those of the join key.
 
-The catalog records the batch afterwards. If it does not, because of a crash or a connection that broke during
-the commit, the batch is sent again and finds its number in ``sluice_delivered``. Both tables are made if they
+The catalog records the batch afterwards. If a crash or a connection that broke during the commit prevents
+that, the batch is sent again and its number is found in ``sluice_delivered``. Both tables are made if they
 are missing. The table of results may have more columns, and other types that PostgreSQL reads from the same
 text.
 """
@@ -32,7 +32,7 @@ from service.results.result_formats import rows_for_json
 
 #: Rows in memory at a time.
 ROWS_AT_A_TIME: Final = 10_000
-#: How long a statement may take: a lock that another one holds must not keep a thread forever.
+#: How long a statement may take: a lock held by another client must not block a thread forever.
 TIMEOUT_S: Final = 60
 CONNECT_TIMEOUT_S: Final = 5
 
@@ -56,23 +56,23 @@ WHERE catalog = %(catalog)s AND series = %(series)s AND target = %(target)s
 def write_batch(
     catalog_id: str, record: SinkRecord, sink: TableSink, batch: int, parts: Iterator[pa.RecordBatch]
 ) -> None:
-    """Give a table the results of a batch, if it does not have them.
+    """Write the results of a batch to a table, unless it has them.
 
     Args:
-        catalog_id: Identity of the catalog whose batches these are.
+        catalog_id: Identity of the batch's catalog.
         record: The sink, and its query.
         sink: The sink.
         batch: Number of the batch.
-        parts: Its results, one part at least.
+        parts: Results of the batch, at least one part.
 
     Raises:
-        SinkFailed: The server did not take them, and has none of them.
+        SinkFailed: The server did not accept the results, and has none of them.
     """
     note = {"catalog": catalog_id, "series": record.series, "target": sink.table, "batch": batch}
     try:
         with _connected(sink) as connection:
             connection.execute(_NOTES)
-            connection.commit()  # by itself, as two that make the table at one time get in each other's way
+            connection.commit()  # a separate transaction, since concurrent ones that make the table conflict
             noted = connection.execute(_NOTE_OF, note).fetchone()
             if noted is not None and noted[0] >= batch:
                 return
@@ -98,7 +98,7 @@ def _connected(sink: TableSink) -> psycopg.Connection:
 
 
 def _write(connection: psycopg.Connection, sink: TableSink, parts: Iterator[pa.RecordBatch]) -> int:
-    """Write rows in the open transaction; return how many."""
+    """Write rows in the open transaction; return their number."""
     if sink.key:
         parts = map(_without_punctuations, parts)
     first = next(parts)

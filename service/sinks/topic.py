@@ -1,15 +1,15 @@
 """Results in a topic of Apache Kafka, exactly once: the results of a batch are one transaction.
 
-    mark in the catalog   where the topic ended      before a batch is sent for the first time
-    transaction           a message a result         all or none are seen by readers of committed messages
-    catalog               the batch is delivered     afterwards; a crash in between repeats the batch
+    mark in the catalog   ends of the topic          before a batch is sent for the first time
+    transaction           one message per result     readers of committed messages see all or none
+    catalog               the batch is recorded      afterwards; a crash in between repeats the batch
 
-Before a batch that has a mark is sent again the topic is read from there: messages with its headers are there
-if, and only if, its transaction was committed. The transactional id is that of the series, so the producer of
-a service that was replaced is fenced by its epoch and cannot commit behind our back.
+Before a batch with a mark is sent again, the topic is read from the mark: messages with the batch's headers
+exist if, and only if, its transaction was committed. The transactional id belongs to the series, so Kafka
+fences the producer of a replaced service, which cannot commit any more.
 
-Headers of a message: ``sluice-id`` (catalog, series, batch and number in it, of no other message of ours),
-``sluice-query`` and ``sluice-batch``.
+Headers of a message: ``sluice-id`` (catalog, series, batch and number in the batch; unique among our
+messages), ``sluice-query`` and ``sluice-batch``.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ WAIT_S: Final = 10.0
 TRANSACTION_S: Final = 300
 _PARTITION_EOF: Final = -191
 _SETTING: Final = "topic_marks"
-#: Marks are of sinks in use; those of sinks that are gone leave with time.
+#: Most marks that are kept; older ones belong to removed sinks.
 _KEPT: Final = 1000
 
 
@@ -49,18 +49,19 @@ def send_batch(
     batch: int,
     parts: Iterator[pa.RecordBatch],
 ) -> None:
-    """Give a topic the results of a batch, if it does not have them.
+    """Send the results of a batch to a topic, unless it has them.
 
     Args:
-        store: Catalog, which keeps the mark.
+        store: Catalog, which stores the mark.
         catalog_id: Identity of the catalog.
         record: The sink, and its query.
         sink: The sink.
         batch: Number of the batch.
-        parts: Its results, one part at least.
+        parts: Results of the batch, at least one part.
 
     Raises:
-        SinkFailed: The brokers did not take them, and no reader of committed messages sees any.
+        SinkFailed: The brokers did not accept the results, and readers of committed messages see none of
+            them.
     """
     from confluent_kafka import KafkaException  # an extra of the package
 
@@ -71,7 +72,7 @@ def send_batch(
     }
     try:
         producer = new_producer(sink.cluster, options | {"linger.ms": 5})
-        # First of all: it ends a transaction that was left, so that what is looked for is there or never is.
+        # First, because it ends a leftover transaction: then the batch's messages exist or never will.
         producer.init_transactions(WAIT_S)
         if not _is_there(store, record, sink, batch, f"{name}-{batch}-".encode()):
             _transaction(producer, name, record, sink, batch, parts)
@@ -101,7 +102,7 @@ def _transaction(
                 sent += 1
         producer.commit_transaction(TRANSACTION_S)
     except BaseException:
-        # Also where the results cannot be read to their end: what was sent of them is never seen.
+        # Also if the results cannot be read to their end: the messages already sent are never seen.
         producer.abort_transaction(WAIT_S)
         raise
 
@@ -125,13 +126,13 @@ def _key(sink: TopicSink, row: Mapping[str, Any]) -> bytes | None:
         raise SinkFailed(f'the results have no column "{sink.key}" for the key of messages')
     value, pattern = row[sink.key], row.get(PUNCTUATION_OUTPUT)
     if pattern is not None:
-        # So that it comes to the partition of the results whose key is finished, behind them.
+        # So that it follows the results with the finished key in their partition.
         value = json.loads(pattern).get(sink.key)
     return None if value is None else (value if isinstance(value, str) else json.dumps(value)).encode()
 
 
 def _is_there(store: Store, record: SinkRecord, sink: TopicSink, batch: int, prefix: bytes) -> bool:
-    """Return whether the topic has a batch; for one that was never begun set the mark."""
+    """Return whether the topic has a batch; set the mark for a batch that was never begun."""
     mark, ends = _marks(store).get(str(record.id)), _ends(sink)
     if mark is not None and mark["batch"] == batch:
         return _found(sink, {int(p): int(offset) for p, offset in mark["ends"].items()}, ends, prefix)
@@ -149,7 +150,7 @@ def _marks(store: Store) -> dict[str, Any]:
 
 
 def _ends(sink: TopicSink) -> dict[int, tuple[int, int]]:
-    """Return the offsets of the oldest and of the next message, by partition, open transactions included."""
+    """Return the offsets of the oldest and the next message, by partition, including open transactions."""
     from confluent_kafka import TopicPartition
 
     consumer = new_consumer(sink.cluster, {"isolation.level": "read_uncommitted"})
@@ -173,7 +174,7 @@ def _found(
 ) -> bool:
     """Return whether a committed message with an id of a batch lies between a mark and the end.
 
-    An open transaction of another producer hides the messages behind its beginning, so its end is awaited.
+    An open transaction of another producer hides all messages after its beginning, so its end is awaited.
     """
     from confluent_kafka import TopicPartition
 
@@ -188,7 +189,7 @@ def _found(
                 partition, offset, error = message.partition() or 0, message.offset() or 0, message.error()
                 if error is None:
                     until_s = time.monotonic() + WAIT_S
-                    headers: Any = message.headers() or []  # the library also types what producers may give
+                    headers: Any = message.headers() or []  # the type covers producers' headers, too
                     if any(header == "sluice-id" and value.startswith(prefix) for header, value in headers):
                         return True
                 elif error.code() == _PARTITION_EOF and offset >= left.get(partition, 0):

@@ -1,4 +1,4 @@
-"""Results posted to a URL: NDJSON, part by part, each with a key by which a receiver recognizes it.
+"""Posts results to a URL: NDJSON, in parts, each with a key by which a receiver recognizes repetitions.
 
     POST <url>
     Content-Type: application/x-ndjson
@@ -6,15 +6,15 @@
     Sluice-Batch: 42
     Sluice-Cursor: 42.250             the cursor after the last row, as GET /queries/gusts/results gives it
     Idempotency-Key: sluice-17-42.0   series, batch and first row: the same part has the same rows and key
-    Sluice-Lost-Rows: 340             only where results were lost to the sink: how many so far
+    Sluice-Lost-Rows: 340             only if results were lost to the sink: their number so far
 
-Those of a sink with a secret are signed (``signature``), and a sink may have further headers
-(``webhook_headers``). Any 2xx takes a part. After any other answer, or none, it is sent again later; so a
-part can come twice, but never out of order, and none is left out.
+Requests of a sink with a secret are signed (``signature``), and a sink may have further headers
+(``webhook_headers``). Any 2xx accepts a part. After any other answer, or none, the part is sent again later;
+so a part may arrive twice, but parts are never out of order or skipped.
 
-An attempt takes ten seconds in all, from the resolution of the name to the end of the answer, and reads 64 kB
-at most. It has a connection of its own, to an address that was checked (``webhook_targets``): resolving the
-name again, in the connection pool or in a proxy, could give another one.
+An attempt takes at most ten seconds, from the resolution of the name to the end of the answer, and reads at
+most 64 kB. It uses a new connection to an address that was checked (``webhook_targets``): resolving the name
+again, in a connection pool or a proxy, could give another address.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ from service.sinks.signature import signature_headers
 from service.sinks.webhook_headers import sent_headers, without_secrets
 from service.sinks.webhook_targets import WebhookTargets
 
-#: A receiver that takes longer is better off answering first and working afterwards.
+#: Seconds for an attempt; a receiver that needs longer should answer first and work afterwards.
 TIMEOUT_S = 10.0
 CONNECT_TIMEOUT_S = 3.0
-#: Of an answer, headers included; only its status counts.
+#: Most bytes read of an answer, including headers; only its status is used.
 MAX_ANSWER_BYTES = 64 * 1024
 
 _FAILURES = (httpcore.NetworkError, httpcore.TimeoutException, httpcore.ProtocolError, OSError)
@@ -49,7 +49,7 @@ class Webhooks:
     """Posts parts of results; safe to use from many threads.
 
     Args:
-        targets: Where they may go.
+        targets: Allowed targets.
         timeout_s: Seconds for an attempt.
         clock_s: Wall clock, seconds since 1970.
     """
@@ -70,7 +70,7 @@ class Webhooks:
         """Post a page that has results of one batch.
 
         Raises:
-            SinkFailed: The receiver did not accept it, or may not receive a secret of the headers.
+            SinkFailed: The receiver did not accept the page, or may not receive a secret of the headers.
             SecretMissing: A secret of the headers is not set.
         """
         body = ndjson(page.table)
@@ -88,7 +88,7 @@ class Webhooks:
             ) from error
         except httpx.InvalidURL as error:
             raise SinkFailed(f"InvalidURL: {error}") from error
-        # Redirects are not followed: results go where the query says, and nowhere else.
+        # Redirects are not followed: results are sent only to the URL of the sink.
         if not 200 <= status < 300:
             told = without_secrets(reason, sink, own)
             raise SinkFailed(f"the receiver answered {status} {told}".rstrip())
@@ -114,12 +114,12 @@ class Webhooks:
 
 @dataclass(slots=True)
 class _Budget:
-    """Time and bytes that an attempt has left.
+    """Remaining time and bytes of an attempt.
 
     Attributes:
-        until_s: Its end, monotonic clock.
-        timeout_s: Its length, for the error.
-        bytes_left: Bytes that are still read.
+        until_s: End of the attempt, monotonic clock.
+        timeout_s: Length of the attempt, for the error.
+        bytes_left: Bytes that may still be read.
     """
 
     until_s: float
@@ -127,10 +127,10 @@ class _Budget:
     bytes_left: int = MAX_ANSWER_BYTES
 
     def left_s(self) -> float:
-        """Return the seconds that are left, more than 0.
+        """Return the remaining seconds, more than 0.
 
         Raises:
-            httpcore.TimeoutException: There are none.
+            httpcore.TimeoutException: No time is left.
         """
         left_s = self.until_s - time.monotonic()
         if left_s <= 0:
@@ -139,7 +139,7 @@ class _Budget:
 
 
 class _CheckedBackend(httpcore.NetworkBackend):
-    """Connects to addresses that were checked, and to nothing else."""
+    """Connects only to checked addresses."""
 
     def __init__(self, targets: WebhookTargets, budget: _Budget) -> None:
         self._targets = targets
@@ -160,7 +160,7 @@ class _CheckedBackend(httpcore.NetworkBackend):
             try:
                 return self._connected(address, port, socket_options)
             except (httpcore.ConnectError, httpcore.ConnectTimeout):
-                continue  # another one may answer, and the last one's error is told
+                continue  # another address may answer; the error of the last one is raised
         return self._connected(last, port, socket_options)
 
     def _connected(
@@ -172,14 +172,14 @@ class _CheckedBackend(httpcore.NetworkBackend):
 
 
 class _BoundedStream(httpcore.NetworkStream):
-    """A connection with an end: each step gets what is left of the attempt's time and bytes."""
+    """A connection with limits: each step gets the remaining time and bytes of the attempt."""
 
     def __init__(self, stream: httpcore.NetworkStream, budget: _Budget) -> None:
         self._stream = stream
         self._budget = budget
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        """Read at most the bytes that are left of the budget for headers."""
+        """Read at most the remaining bytes of the budget."""
         if self._budget.bytes_left <= 0:
             raise httpcore.ReadError(f"the headers of the answer are longer than {MAX_ANSWER_BYTES} bytes")
         data = self._stream.read(min(max_bytes, self._budget.bytes_left), self._budget.left_s())
@@ -187,7 +187,7 @@ class _BoundedStream(httpcore.NetworkStream):
         return data
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        """Write; arguments of the base class, which has a timeout for each piece that is taken."""
+        """Write within the remaining time; the base class has a timeout for each piece."""
         connection = self._stream.get_extra_info("socket")
         rest = memoryview(buffer)
         while rest:
@@ -209,7 +209,7 @@ class _BoundedStream(httpcore.NetworkStream):
         server_hostname: str | None = None,
         timeout: float | None = None,
     ) -> httpcore.NetworkStream:
-        """Go on with TLS, for the name of the URL; arguments of the base class."""
+        """Switch to TLS, for the host name of the URL; arguments of the base class."""
         stream = self._stream.start_tls(ssl_context, server_hostname, self._budget.left_s())
         return _BoundedStream(stream, self._budget)
 

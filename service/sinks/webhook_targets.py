@@ -1,7 +1,7 @@
-"""Where results may go: webhooks to public addresses, and all sinks to what the operator names.
+"""Allowed targets of results: public addresses for webhooks, and servers that the operator allows.
 
-Who may add a query must not reach through the service what only the service can: its own machine, the
-network it is in, the metadata address of a cloud.
+A client that may add queries must not reach addresses through the service that only the service can reach:
+its machine, its network, the metadata address of a cloud.
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ from service.errors import InvalidSetting, SinkFailed
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
-#: Translators (RFC 6052) send what is posted to these on to the IPv4 address in the last four bytes.
+#: Translators (RFC 6052) forward packets for these to the IPv4 address in the last four bytes.
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
-#: Not public either, and not known as such to every version of Python: translators of a private network,
-#: which may have the IPv4 address anywhere (RFC 8215); site-local addresses (RFC 3879); IPv4 addresses
-#: in IPv6 ones, compatible (RFC 4291) and translated (RFC 2765); documentation (RFC 9637), segment routing
-#: (RFC 9602) and protocols (RFC 6890), with Oracle's metadata address; the address of Azure's platform.
+#: Further networks that are not public, which not every version of Python knows: translators of a private
+#: network, which may have the IPv4 address anywhere (RFC 8215); site-local addresses (RFC 3879); IPv4
+#: addresses in IPv6 ones, compatible (RFC 4291) and translated (RFC 2765); documentation (RFC 9637), segment
+#: routing (RFC 9602) and protocols (RFC 6890), with Oracle's metadata address; the address of Azure's
+#: platform.
 _NOT_PUBLIC: tuple[Network, ...] = (
     *map(
         ipaddress.IPv6Network,
@@ -35,11 +36,11 @@ _NOT_PUBLIC: tuple[Network, ...] = (
 
 @dataclass(frozen=True, slots=True)
 class WebhookTargets:
-    """Targets that are allowed beside public ones.
+    """Targets that are allowed in addition to public ones.
 
     Attributes:
-        names: Host names, in lower case; whatever they resolve to.
-        networks: Networks.
+        names: Host names, in lower case, allowed at any address.
+        networks: Networks with allowed addresses.
         servers: Brokers and databases that sinks may write to, ``host:port``; ``*`` for any.
     """
 
@@ -70,7 +71,7 @@ class WebhookTargets:
         return cls(frozenset(names), tuple(networks), tuple(servers))
 
     def allows(self, host: str, address: Address) -> bool:
-        """Return whether a host may be posted to at an address.
+        """Return whether results may be posted to a host at an address.
 
         >>> private = ipaddress.ip_address("::ffff:10.0.0.1")
         >>> WebhookTargets().allows("hooks", private), WebhookTargets.of(["10.0.0.0/8"]).allows("h", private)
@@ -88,15 +89,15 @@ class WebhookTargets:
         )
 
     def addresses(self, host: str, port: int, timeout_s: float) -> list[str]:
-        """Resolve a host, once, and return its addresses that are allowed.
+        """Resolve a host, once, and return its allowed addresses.
 
         Raises:
-            SinkFailed: The host has no address, or none that is allowed.
+            SinkFailed: The host has no address, or no allowed one.
         """
         found = _resolved(host, port, timeout_s)
         allowed = [text for text in found if self.allows(host, ipaddress.ip_address(text.partition("%")[0]))]
         if not allowed:
-            # Which address it is, is nobody's business.
+            # The address is not revealed.
             raise SinkFailed(
                 f'"{host}" is on this machine or in a private network',
                 detail="The operator can allow it in SLUICE_WEBHOOK_HOSTS.",
@@ -104,12 +105,12 @@ class WebhookTargets:
         return allowed
 
 
-#: Public addresses, and nothing else.
+#: Public addresses only.
 PUBLIC_TARGETS = WebhookTargets()
 
 
 def _reached(address: Address) -> Address:
-    """Return the IPv4 address that an IPv6 one stands for, or leads to, if it does."""
+    """Return the IPv4 address that an IPv6 address contains or leads to, if any, else the address."""
     if isinstance(address, ipaddress.IPv4Address):
         return address
     if address in _NAT64:
@@ -118,14 +119,14 @@ def _reached(address: Address) -> Address:
 
 
 def _resolved(host: str, port: int, timeout_s: float) -> list[str]:
-    """Ask the system's resolver, which knows no time limit, in a thread that is left behind if it is slow."""
+    """Ask the system's resolver, which has no timeout, in a thread that is abandoned if it is slow."""
     answers: queue.SimpleQueue[list[str] | OSError | UnicodeError] = queue.SimpleQueue()
 
     def ask() -> None:
         try:
             found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
             answers.put(list(dict.fromkeys(str(entry[4][0]) for entry in found)))
-        except (OSError, UnicodeError) as error:  # the latter of names that cannot be of a host
+        except (OSError, UnicodeError) as error:  # UnicodeError: the text cannot be a host name
             answers.put(error)
 
     threading.Thread(target=ask, name="resolver", daemon=True).start()

@@ -1,4 +1,4 @@
-"""Fraction of the pairs of two samples that are in a band, where pairs are found without a key."""
+"""Fraction of the pairs of two samples that lie in a band, for joins without a key."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
-"""Metrics for Prometheus, read from the catalog whenever they are asked for.
+"""Metrics for Prometheus, read from the catalog at each request.
 
-Nothing is counted twice: the manifests' totals are the truth, so the metrics survive a restart and never run
-ahead of what is visible. Refused requests and faults of background work are counted by the process, from zero
-at each start.
-Metrics with a series for each query or slice name a bounded number of them (``series_bound``).
+Nothing is counted twice: the metrics are the totals of the manifests, so they survive a restart and never run
+ahead of visible results. Refused requests and faults of background work are counted by the process, from zero
+at each start. Metrics with a series for each query or slice name a bounded number of them (``series_bound``).
 Names follow Prometheus: base units, ``_total`` for counters.
 """
 
@@ -32,7 +31,7 @@ MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 ENGINE_STATES = ("standby", "starting", "running", "paused", "failed", "stopped")
 #: Every limit that refuses posted events.
 INGEST_LIMITS = ("rows", "bytes", "disk")
-#: A sink that lags so long is named before those that only have more rows: it may need help.
+#: A sink that lags at least this long, and may need help, is named before sinks that only have more rows.
 _LONG_LAG_S = 60.0
 
 
@@ -45,7 +44,7 @@ class IngestFigures:
         refused: Requests that were refused since the start, by the limit that was reached.
         free_bytes: Free space of the data directory's file system.
         least_bytes: Free space below which posted events are refused.
-        held: Whether batches take no input until there is more space.
+        held: Whether batches take no input until more space is free.
     """
 
     backlogs: Mapping[str, Backlog]
@@ -79,17 +78,18 @@ def metrics_text(
 ) -> bytes:
     """Return metrics in Prometheus' text format.
 
-    Metrics from the catalog are reported by the process of the active engine alone, so that sums over
-    processes are correct. A stand-by reports only that it is one.
+    Only the process of the active engine reports metrics from the catalog, so that sums over processes are
+    correct. A stand-by reports only that it is a stand-by.
 
     Args:
         store: The catalog.
-        engine_state: One of ``ENGINE_STATES``; None where the process has no engine.
-        ingest: Back-pressure; None where the process takes no events.
+        engine_state: One of ``ENGINE_STATES``; None if the process has no engine.
+        ingest: Back-pressure; None if the process takes no events.
         faults: Number of unexpected failures per part of the process's background work.
-        expected: Costs of the plan, and of the same queries ``unshared``.
-        results_us: How long results are kept whether or not a sink lacks them, µs; None without end.
-        bound: Bound of the process's series; None for one that has seen nothing.
+        expected: Expected costs by strategy: of the plan, and of the same queries ``unshared``.
+        results_us: Time for which all results are kept, whether or not a sink still needs them, µs; None if
+            results are never removed.
+        bound: Bound of the process's series; None for a new bound.
     """
     registry = CollectorRegistry(auto_describe=False)
     collector = _StoreCollector(
@@ -100,7 +100,7 @@ def metrics_text(
 
 
 class _StoreCollector(Collector):
-    """Makes metric families of the catalog's totals, of the last manifest, and of back-pressure."""
+    """Makes metric families from the catalog's totals, the last manifest, and back-pressure."""
 
     def __init__(
         self,
@@ -121,7 +121,7 @@ class _StoreCollector(Collector):
         self._ingest = ingest
 
     def collect(self) -> Iterator[Metric]:
-        """Yield every family."""
+        """Yield every metric family."""
         if self._engine_state is not None:
             state = GaugeMetricFamily(
                 "sluice_engine_state", "1 for the state the engine is in.", labels=["state"]
@@ -208,7 +208,7 @@ class _StoreCollector(Collector):
         yield from (aside, skipped)
 
     def _held(self, names: Mapping[int, str]) -> Iterator[Metric]:
-        """State of each stream, its cap, and the horizon below which rows have left."""
+        """Yield the state of each stream, its cap, and the horizon below which rows were removed."""
         size = GaugeMetricFamily(
             "sluice_stream_state_bytes", "Bytes that rows of the stream take in the state.", labels=["stream"]
         )
@@ -284,7 +284,7 @@ class _StoreCollector(Collector):
             metric: The metric.
             values: Values by labels.
             named: Labels with a series of their own.
-            kept: How many of the last labels sums keep.
+            kept: Number of last labels that the sums keep.
         """
         shown = {labels: values[labels] for labels in named}
         for labels, value in (shown | self._bound.others(metric.name, values, set(named), kept)).items():
@@ -298,7 +298,7 @@ class _StoreCollector(Collector):
         kept: int = 0,
         fold: Callable[[Iterable[float]], float] = sum,
     ) -> None:
-        """Add the named series of a gauge to a metric, and the others folded into one; arguments likewise."""
+        """Add the named series of a gauge to a metric, and the others folded; arguments as in ``_count``."""
         others: dict[Labels, list[float]] = {}
         of_its_own = set(named)
         for labels, value in values.items():
@@ -310,7 +310,7 @@ class _StoreCollector(Collector):
             metric.add_metric(labels, fold(folded))
 
     def _sinks(self) -> Iterator[Metric]:
-        """Per query: a former sink counts until it has delivered everything."""
+        """Yield metrics of the sinks per query; a former sink counts until it has delivered everything."""
         labels = ["query", "type"]
         lag = GaugeMetricFamily(
             "sluice_sink_lag_batches", "Batches with results that wait to be delivered.", labels=labels

@@ -55,11 +55,11 @@ class OrderStatistics:
             without rows.
         memory: Where rows of the side wait.
         predicted_latency_s: Seconds that a row is expected to wait for rows that may come before it in the
-            order, by the scrambling factor and the rows of the last batches. 0 where rows are joined as they
-            come, None while no rows come.
+            order, by the scrambling factor and the rows of the last batches. 0 if rows are joined as they
+            arrive, None while no rows arrive.
         latency_s: Mean seconds that the rows joined in the last batches have waited, as measured: the sum of
             the rows that wait at the end of each batch, divided by the rows joined, times the mean length of
-            a batch. 0 where rows are joined as they come, None while none are joined.
+            a batch. 0 if rows are joined as they arrive, None while none are joined.
         waiting_rows: Rows in memory after the last batch that wait outside the slices.
         parked_rows: Rows after the last batch that wait on disk because their stream leads.
         parked_segments: Closed segments that these rows are in.
@@ -85,12 +85,12 @@ class OrderStatistics:
 def order_statistics(
     recent: Sequence[BatchManifest], family: str, profile: FamilyProfile | None, names: Mapping[int, str]
 ) -> Iterator[OrderStatistics]:
-    """Yield the order of each side of a family without windows, and what it costs; nothing of others.
+    """Yield the order of each side of a family without windows, and its cost; nothing for other families.
 
     Args:
         recent: The last batches, in order; at least one.
-        family: Its id.
-        profile: What was measured of it.
+        family: Family id.
+        profile: Measured profile of the family.
         names: Names of streams by id.
     """
     if "order" not in family_clocks(family):
@@ -115,7 +115,7 @@ def order_statistics(
     for side, other in ((SIDES[0], SIDES[1]), (SIDES[1], SIDES[0])):
         scramble, opposite, lag = scrambles.get(ids[side]), scrambles.get(ids[other]), lags[side]
         if scramble is None:
-            continue  # pairs of a step before: no source counts them
+            continue  # pairs of an earlier step: no source counts them
         way = Memory(memory[side].strategy if side in memory else "plain")
         late_s = latency_s(way, OrderedStream(scramble, rows[ids[side]] / seconds if seconds > 0 else 0.0))
         predicted = None
@@ -145,7 +145,7 @@ def _waited_s(memory: Memory, waited: int, joined: int, batch_s: float) -> float
 
     Args:
         memory: Where rows wait.
-        waited: Rows that waited at the ends of batches, added up: a row counts once for each batch.
+        waited: Rows that waited at the end of each batch, added up: a row counts once for each batch.
         joined: Rows that were joined.
         batch_s: Mean length of a batch, seconds.
     """
@@ -155,11 +155,11 @@ def _waited_s(memory: Memory, waited: int, joined: int, batch_s: float) -> float
 
 
 def ring_statistics(recent: Sequence[BatchManifest], family: str) -> Iterator[RingStatistics]:
-    """Yield the work of each side of a family whose rows lie in rings.
+    """Yield the work of each side of a family whose rows are held in rings.
 
     Args:
         recent: The last batches, in order.
-        family: Its id.
+        family: Family id.
     """
     counted = [[c for c in m.probes if c.family == family] for m in recent]
     last = {c.side: c for c in (counted[-1] if counted else ())}

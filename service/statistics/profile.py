@@ -1,7 +1,8 @@
-"""The profile of the running job, measured from its manifests, and how profiles of several origins merge.
+"""The profile of the running job, measured from its manifests, and the merge of profiles of several origins.
 
-Manifests are what the job counts in-band, so measuring costs it nothing. Every number is a ratio of two sums
-over the last batches, and in both sums a batch that lies n batches with input back weighs 2^(-n/HALF_LIFE):
+The job counts in-band, into its manifests, so measuring costs it nothing. Every number is a ratio of two sums
+over the last batches. In both sums, a batch that is followed by n batches with input has the weight
+2^(-n/HALF_LIFE):
 
     rate          rows that were not late        /  event time that the stream advanced by
     row bytes     encoded bytes held             /  rows held
@@ -13,10 +14,10 @@ over the last batches, and in both sums a batch that lies n batches with input b
     batch         event time advanced            /  batches with input
     open time     rows with open keys x event time advanced  /  rows whose keys were closed
 
-A ratio of sums rather than a mean of ratios: what is constant is measured exactly, however the input was cut
-into batches, and a batch with little evidence says little. It is exponential smoothing, with evidence as
-further weight. For the open time it is also the likeliest mean of an exponential distribution, although
-rows leave with their windows before their keys are closed.
+With a ratio of sums rather than a mean of ratios, a constant is measured exactly, however the input was cut
+into batches, and a batch with little evidence has little influence. This is exponential smoothing, with
+evidence as a further weight. For the open time it is also the maximum-likelihood mean of an exponential
+distribution, even though rows leave with their windows before their keys are closed.
 """
 
 from __future__ import annotations
@@ -41,12 +42,14 @@ from planner.families.families import family_clocks
 from planner.orders.lag import Sighting, estimated_lag
 from service.config.buckets import stored_buckets
 
-#: Batches looked at; one more tells where the first of them began. Older ones would weigh under 4 percent.
+#: Batches that are read; one more shows where the first of them began. Older ones would weigh under 4
+#: percent.
 RECENT_BATCHES = 50
-#: Batches with input after which a batch counts half; at a batch a second a change shows in half a minute.
+#: Batches with input after which a batch counts half; at one batch per second, a change shows in half a
+#: minute.
 HALF_LIFE_BATCHES = 10.0
 
-#: Whom to believe, best first.
+#: Rank of each origin; a number is taken from the origin with the lowest rank.
 _BELIEVED: Mapping[Origin, int] = {"given": 0, "measured": 1, "sampled": 2, "assumed": 3}
 
 
@@ -55,11 +58,12 @@ def profile_of(store: Store, *, now_us: int) -> Profile:
 
     Args:
         store: The catalog.
-        now_us: Wall clock, µs UTC; no number is younger, also where the clock was set back since.
+        now_us: Wall clock, µs UTC; no number gets a later time, even if the clock was set back since its
+            batch.
 
     Returns:
-        Statistics of the last batches, all of origin ``measured``, without streams, filters and families that
-        these batches do not cover.
+        Statistics of the last batches, all of origin ``measured``; streams, filters and families that these
+        batches do not cover are missing.
     """
     return profile_from(store, recent_manifests(store), now_us=now_us)
 
@@ -70,7 +74,7 @@ def profile_from(store: Store, manifests: Sequence[BatchManifest], *, now_us: in
 
 
 def recent_manifests(store: Store) -> tuple[BatchManifest, ...]:
-    """Return the manifests that `measured_profile` looks at: the last ones and the one before them."""
+    """Return the manifests that `measured_profile` reads: the last ones and the one before them."""
     last = store.batches.last_manifest()
     return () if last is None else store.batches.manifests(max(last.batch - RECENT_BATCHES, 0), last.batch)
 
@@ -98,10 +102,11 @@ def measured_profile(
     """Measure the profile from manifests.
 
     Args:
-        manifests: Consecutive ones, in order. The first gives no rates, since nobody knows where it began.
-        families: What the counters' families refer to; counters of other families are left out.
+        manifests: Consecutive manifests, in order. The first gives no rates, since it is unknown where it
+            began.
+        families: Names by family id; counters of other families are left out.
         buckets: Buckets of the job, None for the default.
-        now_us: Upper bound of every age, µs UTC.
+        now_us: Latest time that a number can have, µs UTC.
     """
     sums = _Sums(families, Profile().buckets if buckets is None else buckets, now_us)
     before: dict[int, int] = {}
@@ -122,11 +127,11 @@ def merge_profiles(given: Profile, measured: Profile, sampled: Profile) -> Profi
 
     Args:
         given: Numbers of a request.
-        measured: Of the running job; its buckets are the job's.
-        sampled: Of the inputs.
+        measured: Numbers of the running job; the number of buckets is taken from here.
+        sampled: Numbers of the inputs.
 
     Returns:
-        All streams, filters and families of the three, each number with the origin it came with.
+        All streams, filters and families of the three profiles; each number keeps its origin.
     """
     profiles = (given, measured, sampled)
     streams: dict[int, StreamProfile] = {}
@@ -177,7 +182,7 @@ def _merge_families(one: FamilyProfile, other: FamilyProfile) -> FamilyProfile:
 
 
 def _best(one: Measure, other: Measure) -> Measure:
-    """The one that is believed more; the first where both are believed alike."""
+    """Return the measure whose origin is believed more; the first if both are believed alike."""
     return other if _BELIEVED[other.origin] < _BELIEVED[one.origin] else one
 
 
@@ -189,11 +194,11 @@ def _best_of(one: Measure | None, other: Measure | None) -> Measure | None:
 
 @dataclass(slots=True)
 class _Ratio:
-    """A weighted ratio of sums, and when it was last fed.
+    """A weighted ratio of sums, and the time of its newest evidence.
 
     Attributes:
-        part: Weighted sum above the line.
-        whole: Weighted sum below it.
+        part: Weighted sum of the numerators.
+        whole: Weighted sum of the denominators.
         at_us: Commit of the newest batch with evidence, µs UTC.
     """
 
@@ -208,7 +213,7 @@ class _Ratio:
             self.at_us = at_us
 
     def measure(self) -> Measure | None:
-        """The ratio; None without evidence."""
+        """Return the ratio; None without evidence."""
         return Measure(self.part / self.whole, "measured", self.at_us) if self.whole > 0 else None
 
 
@@ -242,7 +247,8 @@ class _Sums:
 
         Args:
             manifest: The batch.
-            advanced: Event time by which each stream advanced, µs; streams whose beginning is unknown miss.
+            advanced: Event time by which each stream advanced, µs; streams whose beginning is unknown are
+                missing.
             moving: Streams that advance in any of the batches.
             weight: Weight of the batch.
         """
@@ -257,7 +263,7 @@ class _Sums:
                 rows = s.rows - s.late_rows - s.rejected_rows
                 self.rates[s.stream_id].add(rows, advanced[s.stream_id] / 1e6, weight, at_us)
         if known := moving & advanced.keys():
-            # Their mean: of streams whose files alternate, each stands still every other batch.
+            # Take the mean: if the files of streams alternate, each stream stands still in every other batch.
             by_us = sum(advanced[stream] for stream in known) / len(known)
             self.batch.add(by_us / 1e6, any(s.rows for s in manifest.streams), weight, at_us)
             self._add_intermediates(manifest, by_us, weight, at_us)
@@ -267,7 +273,7 @@ class _Sums:
                 width = self.widths[self.families[c.family].streams[c.side]]
                 width.add(c.own_bytes or c.bytes, c.rows, weight, at_us)
                 if not c.again:
-                    # Rows that are made again are chosen by their keys.
+                    # Rows that are made again were chosen by their keys, so they would bias the selectivity.
                     self.joins[c.family].add(c.touched, c.product, weight, at_us)
         for f in manifest.filters:
             names = self.families.get(f.family)
@@ -281,7 +287,7 @@ class _Sums:
                 self.copies[k.family].add(k.copies or k.rows, k.rows, weight, at_us)
 
     def _add_intermediates(self, manifest: BatchManifest, by_us: float, weight: float, at_us: int) -> None:
-        """Add the rates of pairs that went on to next steps, since no source counts them."""
+        """Add the rates of pairs that went on to later steps, since no source counts these pairs."""
         rows = {(k.family, k.side): k.copies or k.rows for k in manifest.keys}
         for family, names in self.families.items():
             for side in ("a", "b"):
@@ -290,13 +296,13 @@ class _Sums:
                     self.rates[names.streams[side]].add(came, by_us / 1e6, weight, at_us)
 
     def _add_closings(self, manifest: BatchManifest, by_us: float, weight: float, at_us: int) -> None:
-        """Add rows that wait for the other side to close their keys, and those whose keys it has closed."""
+        """Add rows that wait for the other side to close their keys, and rows whose keys it has closed."""
         for p in manifest.punctuations:
             side = "b" if p.side == "a" else "a"
             self.opens[p.family, side].add(p.live * by_us / 1e6, p.died, weight, at_us)
 
     def profile(self) -> Profile:
-        """Return what the sums tell."""
+        """Return the profile that the sums give."""
         return Profile(
             streams=tuple(self._streams()),
             filters=tuple(self._filters()),
@@ -363,9 +369,9 @@ class _Sums:
 def _over_all_buckets(fraction: float, buckets: int, copies: float = 1.0) -> float:
     """Return the fraction of all pairs that have equal keys, from the fraction of those inside a bucket.
 
-    Males meet rows of the buckets they come to alone. Equal keys always meet, in one bucket; of the pairs of
-    different keys a hash brings one in V together, times the buckets that a male comes to. So of all pairs
-    S + (1 - S) copies / V are looked at, and S of them match.
+    A male meets only the rows of the buckets that it is sent to. Rows of equal keys always meet, in one
+    bucket. Of the pairs of different keys, a hash brings one in V together, times the number of buckets that
+    a male is sent to. So of all pairs, S + (1 - S) copies / V are looked at, and S match.
 
     >>> _over_all_buckets(0.1, 1), _over_all_buckets(1.0, 4), round(_over_all_buckets(0.1, 2), 4)
     (0.1, 1.0, 0.0526)
@@ -377,9 +383,9 @@ def _over_all_buckets(fraction: float, buckets: int, copies: float = 1.0) -> flo
 
 
 def _advances(manifest: BatchManifest, progress: dict[int, int]) -> dict[int, int]:
-    """Return by how much event time each stream advanced in a batch, µs, and keep how far it is.
+    """Return the event time by which each stream advanced in a batch, µs, and record its progress.
 
-    A heartbeat advances a stream, too: no rows came in the time that it passes over.
+    A heartbeat advances a stream, too: no rows came in the event time that it skips.
     """
     advanced = {}
     for s in manifest.streams:
@@ -393,7 +399,7 @@ def _advances(manifest: BatchManifest, progress: dict[int, int]) -> dict[int, in
 
 
 def _families_of(store: Store, manifests: Sequence[BatchManifest]) -> dict[str, FamilyNames]:
-    """Return the objects that the batches' counters refer to, from as few plans as possible, newest first."""
+    """Return the names that the batches' counters refer to, from as few plans as possible, newest first."""
     wanted = {s.family for m in manifests for s in m.slices}
     bits = {(f.family, f.side, f.bit) for m in manifests for f in m.filters}
     found: dict[str, FamilyNames] = {}
@@ -404,7 +410,7 @@ def _families_of(store: Store, manifests: Sequence[BatchManifest]) -> dict[str, 
             break
         plan = store.control_log.kept_plan(version)
         if plan is None:
-            # Pruned, and older ones with it. What is in force has its names in newer plans.
+            # This plan was pruned, and so were older ones. Names of families in force are in newer plans.
             break
         for family_id, names in _names(plan).items():
             known = found.get(family_id, names)

@@ -26,24 +26,24 @@ class QueryStatus:
     Attributes:
         query: The bound query, the newest of its series.
         series: Id of the first query of its series.
-        revisions: Ids of the queries of its series, this one last; results are those of all of them.
-        desired: What was asked for last.
-        desired_at_us: When, µs UTC.
-        observed: What the job does; ``pending`` until it has taken up the newest of the series.
-        observed_at_us: Since when, µs UTC.
-        paused_because: Why the engine paused it; None where a person did, or it is not paused.
+        revisions: Ids of the queries of its series, this one last; ``results`` counts rows of all of them.
+        desired: State that was requested last.
+        desired_at_us: Time of that request, µs UTC.
+        observed: State in the job; ``pending`` until the job runs the newest query of the series.
+        observed_at_us: Time since which the job is in that state, µs UTC.
+        paused_because: Why the engine paused it; None if a person paused it, or if it is not paused.
         plan_version: Version in which the desired state takes effect.
-        complete_from_us: Wall clock from which results are complete, µs UTC, where rows from before are
-            missing; None when nothing is missing or the query is not active yet.
-        missing_columns: Columns (``alias.column``) that rows from before had not kept, so that they take no
-            part.
+        complete_from_us: Wall clock from which results are complete, µs UTC, if earlier rows are missing;
+            None if nothing is missing or the query is not active yet.
+        missing_columns: Columns (``alias.column``) that earlier rows were stored without, so that these rows
+            take no part.
         decided_until_us: Event time, µs UTC, up to which it is decided whether rows have a partner; None for
-            an inner join, where a window is unbounded, and while it is not known.
-        complete_within_us: Distance of event times up to which no pair of new rows with held ones is missing
-            since rows have left at the cap of their stream, µs; None where windows are whole.
+            an inner join, for an unbounded window, and while it is not known.
+        complete_within_us: Distance in event time, µs, within which no pair of a new row and a held row is
+            missing, although the cap of a stream has removed rows; None if windows are whole.
         results: Result rows so far.
-        sinks: Sinks of the series, in the order in which they were set. The last one has no sink where the
-            query is to have none.
+        sinks: Sink records of the series, in the order in which they were set. The last record has no sink if
+            the query is to have none.
         warnings: Likely mistakes (``query_warnings``); empty for a query that was removed.
     """
 
@@ -70,7 +70,7 @@ class Outcome:
     """Result of a change of queries.
 
     Attributes:
-        version: Plan version that brings it; the newest one if all of it was in effect already.
+        version: Plan version with the change; the newest version if the whole change was in effect already.
         statuses: The changed queries, in the order of the changes.
         effective: Whether the plan changed.
     """
@@ -89,7 +89,7 @@ def query_statuses(store: Store, records: Iterable[QueryRecord]) -> tuple[QueryS
     """
     wanted = tuple(records)
     totals = store.counts.totals()
-    # One query for all of them, where there are several.
+    # One query of the catalog for all of them, if there are several.
     found = (
         store.sinks.all() if len(wanted) > 1 else store.sinks.of_series(wanted[0].series) if wanted else ()
     )
@@ -120,13 +120,13 @@ def query_statuses(store: Store, records: Iterable[QueryRecord]) -> tuple[QueryS
 
 @dataclass(slots=True)
 class _Firsts:
-    """First batches of plan versions, each looked up once: thousands of queries come with few versions."""
+    """First batches of plan versions, each looked up once: thousands of queries share few versions."""
 
     store: Store
     _known: dict[int, tuple[int, int] | None] = field(default_factory=dict)
 
     def of_version(self, version: int) -> tuple[int, int] | None:
-        """Return the first batch of a version and when it was committed; None while it is not in force."""
+        """Return the first batch of a version and its commit time; None while the version is not in force."""
         if version not in self._known:
             self._known[version] = self.store.batches.first_of_version(version)
         return self._known[version]
@@ -140,7 +140,7 @@ class _Streams:
     _known: dict[int, Stream] = field(default_factory=dict)
 
     def by_id(self, stream_id: int) -> Stream:
-        """Return a stream, also a removed one."""
+        """Return a stream, even if it was removed."""
         if stream_id not in self._known:
             self._known[stream_id] = self.store.streams.by_id(stream_id)
         return self._known[stream_id]
@@ -189,7 +189,7 @@ def _warnings(streams: _Streams, query: Query) -> tuple[str, ...]:
 
 
 def _horizons(store: Store) -> dict[int, int]:
-    """Return the horizons in force, by stream id; none of streams that do not evict rows any more."""
+    """Return the horizons in force, by stream id; empty if no stream evicts rows any more."""
     if not any(stream.evicts for stream in store.streams.all()):
         return {}
     last = store.batches.last_manifest()
@@ -198,11 +198,11 @@ def _horizons(store: Store) -> dict[int, int]:
 
 
 def _complete_within_us(query: Query, watermarks: Watermarks, horizons: Mapping[int, int]) -> int | None:
-    """Return how far back the windows of a query are whole; None if they are whole altogether."""
+    """Return the distance back within which a query's windows lack no rows, µs; None if they lack none."""
     within = []
     for mine, other in ((query.a, query.b), (query.b, query.a)):
         horizon, opposite = horizons.get(mine.stream_id), watermarks.get(other.stream_id)
-        # A row that is still to come is not older than the watermark of its stream.
+        # A future row is not older than the watermark of its stream.
         if horizon is not None and opposite is not None and opposite - horizon < mine.window_us:
             within.append(max(opposite - horizon, 0))
     return min(within, default=None)
@@ -224,7 +224,7 @@ def _decided_until_us(query: Query, watermarks: Watermarks) -> int | None:
 def _observed(
     store: Store, record: QueryRecord, firsts: _Firsts, added: tuple[int, int] | None
 ) -> tuple[Observed, int]:
-    """Return a query's state in the job and its start, given the first batch that had it."""
+    """Return a query's state in the job and the start of that state, given the first batch with the query."""
     removed = None if record.removed_version is None else firsts.of_version(record.removed_version)
     if removed is not None:
         return "paused" if record.paused else "removed", removed[1]

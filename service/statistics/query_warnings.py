@@ -1,4 +1,4 @@
-"""Warnings about a query: rows that are kept forever, and contracts that it cannot use."""
+"""Warnings about a query: rows that it keeps forever, and contracts that it cannot use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Answers of a sample: rates, selectivity of a filter, keys, width of a row; each is asked for by a value.
+"""Answers from a sample: rates, a filter's selectivity, keys, width of a row; a question is a value.
 
 FilterAsked('"v" < 0.2')  ──> Answer(0.2)  ──> kept until the stream has grown by a quarter
 """
@@ -24,18 +24,18 @@ from operators.segments.row_codec import KEY, POS, TS
 from operators.segments.segment import COLUMN, LINEAGE, Segment
 from service.inputs.sample import RowSample
 
-#: A stream is sampled again once there is so many times as much of it.
+#: Factor by which a stream grows before it is sampled again.
 GROWTH: Final = 1.25
-#: Answers kept of all streams, most of which are a number, and keys kept in all of them, 16 bytes each.
+#: Most answers kept for all streams, usually a number each, and most keys kept in all answers, 16 bytes each.
 MAX_KEPT: Final = 256
 MAX_KEPT_KEYS: Final = 4_000_000
-#: Keys looked at one by one: where more are alike, a hash spreads them well enough.
+#: Keys examined one by one; if more are equally frequent, a hash spreads them well enough.
 MAX_FREQUENT: Final = 256
-#: Rows of a key in a sample of which its share can be told, to a quarter or so.
+#: Rows of a key in a sample that suffice to estimate its share, to about a quarter.
 LEAST_ROWS: Final = 16
-#: Rows of each stream of which all pairs are compared with a band; they tell a share of 1 in 1,000 well.
+#: Rows of each stream whose pairs are all compared with a band; enough for a share of 1 in 1,000.
 COMPARED_ROWS: Final = 2_000
-#: Rows encoded to see how many bytes they take: with so many, a segment's fixed part no longer shows.
+#: Rows encoded to measure their bytes: enough that the fixed part of a segment no longer matters.
 ENCODED_ROWS: Final = 20_000
 
 
@@ -84,12 +84,12 @@ class Answer:
     """Estimates from a sample.
 
     Attributes:
-        value: Rate, selectivity or width; NaN where the sample does not tell.
+        value: Rate, selectivity or width; NaN if the sample does not give it.
         at_us: Time of the sample, µs UTC.
-        keys: Keys, where they were asked for.
-        file_s: Event time per file, seconds, where rates were asked for.
-        files: Number of files, where rates were asked for.
-        rows: Rows, where they were asked for.
+        keys: Keys; None unless the question was about keys.
+        file_s: Event time per file, seconds; only for a question about rates.
+        files: Number of files; only for a question about rates.
+        rows: Rows; None unless the question was about rows.
     """
 
     value: float
@@ -101,7 +101,7 @@ class Answer:
 
     @property
     def measure(self) -> Measure | None:
-        """The value, None where there is none."""
+        """The value as a measure; None if there is no value."""
         return None if math.isnan(self.value) else Measure(self.value, "sampled", self.at_us)
 
 
@@ -111,9 +111,9 @@ class SampledKeys:
 
     Attributes:
         distinct: int64[n], the keys, ascending.
-        rows: int64[n], rows of each.
-        skew: Their self-join size over what equal shares would give.
-        frequent: Share of the rows by key, of the frequent ones.
+        rows: int64[n], number of rows of each key.
+        skew: Self-join size of the rows, divided by the size that equal shares would give.
+        frequent: Share of the rows by key, for the frequent keys.
     """
 
     distinct: Int64s
@@ -132,13 +132,13 @@ class SampledKeys:
 
 @dataclass(slots=True)
 class SampleCache:
-    """Keeps what samples told until their stream has grown by a quarter; threads may share it."""
+    """Keeps answers from samples until their stream has grown by a quarter; threads may share it."""
 
     _kept: OrderedDict[tuple[int, int, Question], Answer] = field(default_factory=OrderedDict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def find(self, stream_id: int, amount: int, question: Question) -> Answer | None:
-        """Return the answer to a question about a stream with this much input."""
+        """Return the answer to a question about a stream with this amount of input, or None."""
         with self._lock:
             found = self._kept.get((stream_id, _level(amount), question))
             if found is not None:
@@ -146,7 +146,7 @@ class SampleCache:
             return found
 
     def keep(self, stream_id: int, amount: int, question: Question, answer: Answer) -> None:
-        """Keep an answer, and drop the ones that were not needed for longest."""
+        """Keep an answer, and drop the least recently used ones."""
         with self._lock:
             self._kept[stream_id, _level(amount), question] = answer
             while len(self._kept) > MAX_KEPT or self._kept_keys() > MAX_KEPT_KEYS:
@@ -157,7 +157,7 @@ class SampleCache:
 
 
 def columns_asked(question: Question) -> tuple[str, ...]:
-    """Return the columns of a sample that a question is about."""
+    """Return the columns of a sample that a question needs."""
     match question:
         case FilterAsked(columns=columns) | KeyAsked(columns=columns) | RowsAsked(columns=columns):
             return columns
@@ -175,8 +175,8 @@ def answered(
     Args:
         question: The question.
         stream: The stream.
-        sample: Rows of it.
-        at_us: When they were taken, µs UTC.
+        sample: Rows of the stream.
+        at_us: Time at which they were read, µs UTC.
     """
     match question:
         case RatesAsked():
@@ -192,7 +192,7 @@ def answered(
 
 
 def _keys(table: pa.Table, question: KeyAsked) -> SampledKeys | None:
-    """Return the keys of the rows that have one, None without any."""
+    """Return the keys of the rows that have a key; None if no row has one."""
     key, valid = join_key(table, question.columns, question.types)
     key = key[valid]
     if not len(key):
@@ -210,7 +210,7 @@ def _keys(table: pa.Table, question: KeyAsked) -> SampledKeys | None:
 
 
 def _row_bytes(table: pa.Table, question: WidthAsked, stream: Stream) -> float:
-    """Encode some rows as the state does; NaN if none has a key."""
+    """Return the bytes per row of some rows, encoded as in the state; NaN if no row has a key."""
     head = table.slice(0, ENCODED_ROWS).combine_chunks()
     key, valid = join_key(head, question.key.columns, question.key.types)
     index = np.flatnonzero(valid)
@@ -229,7 +229,7 @@ def _row_bytes(table: pa.Table, question: WidthAsked, stream: Stream) -> float:
 
 
 def _level(amount: int) -> int:
-    """Number the powers of ``GROWTH`` that an amount lies between.
+    """Return the number of the interval between powers of ``GROWTH`` in which an amount lies.
 
     >>> _level(0), _level(1000) == _level(1001), _level(1000) < _level(1300)
     (0, True, True)

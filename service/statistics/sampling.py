@@ -5,9 +5,9 @@
                 ├── stored columns  encoded as a segment, as the state does
                 └── join key ── join selectivity, keys, skew
 
-Join selectivity is counted: equal keys of both samples over all pairs. It is that of any two rows of the
-streams: keys that live for a moment only, such as order numbers, match more often inside a window than this
-tells. Once the family runs, the job measures that.
+Join selectivity is counted: pairs of equal keys in both samples over all pairs. It holds for any two rows of
+the streams: short-lived keys, such as order numbers, match more often inside a window. Once the family runs,
+the job measures the selectivity inside windows.
 """
 
 from __future__ import annotations
@@ -62,19 +62,19 @@ def sample_profile(
     cache: SampleCache | None = None,
     clock_us: Callable[[], int] = wall_clock_us,
 ) -> Profile:
-    """Sample what planning these queries needs to know of their streams.
+    """Sample the statistics of streams that planning these queries needs.
 
     Args:
         source: Where samples come from: ``CatalogRows`` or ``WorkloadRows``.
         streams: The queries' streams; others are left out.
         queries: Bound queries.
-        cache: What earlier calls found.
+        cache: Answers of earlier calls.
         clock_us: Wall clock, µs UTC.
 
     Returns:
-        Numbers of origin ``sampled``, without those that the samples do not give and without streams that
-        have no rows. ``batch_s`` is sampled where a stream says how many files go into a batch; buckets are
-        the default.
+        Numbers of origin ``sampled``; numbers that the samples do not give, and streams without rows, are
+        missing. ``batch_s`` is sampled if a stream sets the number of files of a batch; buckets are the
+        default.
     """
     grouped = families(queries)
     sides = [side for q in queries for side in stream_sides(q)]
@@ -135,7 +135,7 @@ def _side(query: Query, side: SideName) -> Side:
 def _width(
     family: str, members: Sequence[Query], side: SideName, streams: Mapping[int, Stream]
 ) -> WidthAsked:
-    """Return what the family of these queries stores of a side, before it has a plan."""
+    """Return the question for the width of a family's stored rows of a side, before the family has a plan."""
     first = members[0]
     shape = FamilyPlan(
         id=family,
@@ -164,7 +164,7 @@ def _answers(
     cache: SampleCache,
     clock_us: Callable[[], int],
 ) -> dict[Question, Answer]:
-    """Answer questions about a stream, of one sample where some are new."""
+    """Answer questions about a stream; one sample answers all questions that the cache does not."""
     amount = source.amount(stream)
     known = {q: found for q in questions if (found := cache.find(stream.id, amount, q)) is not None}
     new = [q for q in questions if q not in known]
@@ -200,7 +200,7 @@ def _stream_profile(
     found = [m for width in widths if (m := _measure(answers, width)) is not None]
     if not found:
         return StreamProfile(stream_id, rate)
-    # Families that join the stream store it side by side.
+    # Each family that joins the stream stores its rows separately.
     mean = sum(m.value for m in found) / len(found)
     return StreamProfile(stream_id, rate, Measure(mean, "sampled", min(cast("int", m.at_us) for m in found)))
 
@@ -231,7 +231,7 @@ def _family_profile(
 def _bands(
     grouped: Mapping[str, Sequence[Query]], streams: Mapping[int, Stream]
 ) -> tuple[dict[str, list[Band]], dict[tuple[str, SideName], RowsAsked]]:
-    """Return the bands of each family that has several, and the rows that tell which pairs are in them."""
+    """Return the bands of each family with several bands, and the rows that give the shares of bands."""
     bands: dict[str, list[Band]] = {}
     rows: dict[tuple[str, SideName], RowsAsked] = {}
     for family, members in grouped.items():
@@ -261,7 +261,7 @@ def _band_profiles(
     rows: Mapping[tuple[str, SideName], RowsAsked],
     answers: Mapping[int, Mapping[Question, Answer]],
 ) -> Iterator[BandProfile]:
-    """Yield the share of pairs that is in each band; nothing if a stream has no rows."""
+    """Yield the share of pairs that lie in each band; nothing if a stream has no rows."""
     a, b = (answers[_side(member, side).stream_id].get(rows[family, side]) for side in SIDES)
     if a is None or b is None or a.rows is None or b.rows is None:
         return
@@ -280,7 +280,7 @@ def _frequent(a: Mapping[int, float], b: Mapping[int, float]) -> tuple[FrequentK
 
 
 def _batch(streams: Mapping[int, Stream], answers: Mapping[int, Mapping[Question, Answer]]) -> Measure:
-    """Event time of a batch where streams say how many files it takes; the mean of several such streams."""
+    """Return the event time of a batch if streams set its number of files; the mean of such streams."""
     found = []
     for stream_id, stream in streams.items():
         rates = answers[stream_id].get(RatesAsked())
@@ -293,7 +293,7 @@ def _batch(streams: Mapping[int, Stream], answers: Mapping[int, Mapping[Question
 
 
 def _input(streams: Mapping[int, Stream], answers: Mapping[int, Mapping[Question, Answer]]) -> float | None:
-    """Event time that the longest stream covers, where all of them are files."""
+    """Return the event time that the longest stream covers, if all streams read files; otherwise None."""
     spans = []
     for stream_id, stream in streams.items():
         rates = answers[stream_id].get(RatesAsked())

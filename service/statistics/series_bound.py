@@ -1,11 +1,11 @@
-"""Bound of the series of a metric: few labels are named, the others are summed under ``(other)``.
+"""Bound on the series of a metric: a few series are named, the others are summed under ``(other)``.
 
-A thousand queries with a sink each would make ten thousand series, most of which nobody looks at. Names of
+A thousand queries with a sink each would make ten thousand series, most of them never looked at. Names of
 queries begin with a letter, so no query is called ``(other)``.
 
-Sums of counters must not fall, or Prometheus takes that for a restart and adds all of it again. So
+Sums of counters must not fall, or Prometheus takes the fall for a restart and adds the whole sum again. So
 ``(other)`` is not the sum of the counters that are unnamed now: it grows by the growth of each of them since
-the last look. A query that gets a name, or is removed, leaves its part behind.
+the last request. If a query becomes named or is removed, its part stays in the sum.
 """
 
 from __future__ import annotations
@@ -19,35 +19,35 @@ OTHER = "(other)"
 
 
 def other(labels: Labels, kept: int) -> Labels:
-    """Return the labels under which a series is summed: the last ``kept`` of its own, behind ``(other)``."""
+    """Return the labels under which a series is summed: ``(other)``, then its last ``kept`` labels."""
     summed = len(labels) - kept
     return (OTHER,) * summed + labels[summed:]
 
 
 class SeriesBound:
-    """Limit on the series of a process, with the sums of its unnamed counters.
+    """Limit on the named series of a process, with the sums of its unnamed counters.
 
     Args:
-        most: Most named series of a metric.
+        most: Maximum number of named series of a metric.
     """
 
     def __init__(self, most: int = 100) -> None:
         self.most = most
         self._lock = threading.Lock()
-        #: By metric: value of each series at the last look, and the sums of those that were not named.
+        #: By metric: value of each series at the last request, and the sums of the unnamed series.
         self._seen: dict[str, Mapping[Labels, float]] = {}
         self._sums: dict[str, dict[Labels, float]] = {}
 
     def others(
         self, metric: str, values: Mapping[Labels, float], named: Collection[Labels], kept: int
     ) -> dict[Labels, float]:
-        """Look at a counter, and return the sums of the series that are not named.
+        """Add the growth of a counter's unnamed series to their sums, and return the sums.
 
         Args:
             metric: Name of the counter.
             values: Its values by labels.
             named: Labels that have a series of their own.
-            kept: How many of the last labels sums keep.
+            kept: Number of last labels that the sums keep.
         """
         with self._lock:
             seen = self._seen.get(metric, {})

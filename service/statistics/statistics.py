@@ -1,8 +1,8 @@
 """Statistics of the running job, read from committed batches, so that nothing runs ahead of results.
 
-Totals and peaks are of all batches (``store.batches``, ``store.counts``), what is recent comes from the
-manifests of the last ones. What plans are chosen by (rates, selectivities, widths, keys) is the measured
-profile, smoothed over the last batches (``statistics.profile``), and comes with its age: the wall-clock
+Totals and peaks cover all batches (``store.batches``, ``store.counts``); recent numbers come from the
+manifests of the last batches. The numbers by which plans are chosen (rates, selectivities, widths, keys) are
+the measured profile, smoothed over the last batches (``statistics.profile``). Each has an age: the wall-clock
 time since the newest batch that contributed to it.
 """
 
@@ -32,7 +32,7 @@ from service.statistics.order_statistics import (
 )
 from service.statistics.profile import profile_from, recent_manifests
 
-#: Speed and the families' counts are taken over so many of the last batches.
+#: Number of last batches over which speed and the families' counts are taken.
 RECENT_BATCHES = 20
 
 
@@ -45,10 +45,11 @@ class StreamStatistics:
         rows: Rows read, late and rejected ones included.
         late_rows: Rows below the watermark of their stream.
         rejected_rows: Rows without an event time.
-        files_set_aside: Files that could not be read as the stream; named by ``set_aside``.
-        set_aside: Path and reason of the newest of them.
+        files_set_aside: Files that could not be read as rows of the stream; ``set_aside`` names them.
+        set_aside: Path and reason of the newest such files.
         skipped_rows: Bad rows that are skipped in other files, with ``on_error: skip-rows``.
-        warnings: Why no file of it has been listed; empty if one has, or if its rows come from elsewhere.
+        warnings: Why no file of it has been listed; empty if a file was listed, or if its rows come from
+            elsewhere.
         watermark_us: Watermark, µs UTC, or None.
         max_event_time_us: Newest event time, µs UTC, or None.
         rate_per_s: Rows that were not late per second of event time, smoothed; None when the last batches
@@ -56,13 +57,13 @@ class StreamStatistics:
         rate_age_s: Its age, seconds, or None.
         row_bytes: Encoded bytes per row held, smoothed, or None.
         row_bytes_age_s: Its age, seconds, or None.
-        scramble: Scrambling factor, declared or last monitored: the most rows by which a row comes behind one
-            that stands after it in the order of the stream; None without an order.
+        scramble: Scrambling factor, declared or last monitored: the most rows by which a row arrives behind a
+            row that follows it in the order of the stream; None without an order.
         state_bytes: Bytes that its rows take in the state after the last batch, in all families together.
-        state_cap_bytes: Most that they may take, or None.
-        state_growth_per_s: Bytes by which they have grown per second of wall clock over the last batches;
+        state_cap_bytes: Most bytes that its rows may take, or None.
+        state_growth_per_s: Bytes by which its state has grown per second of wall clock over the last batches;
             None without two batches.
-        horizon_us: Event time below which rows have left at the cap, µs UTC, or None.
+        horizon_us: Event time below which rows were removed because of the cap, µs UTC, or None.
     """
 
     stream: str
@@ -88,7 +89,7 @@ class StreamStatistics:
 
 @dataclass(frozen=True, slots=True)
 class FilterStatistics:
-    """A distinct filter of a stream, whichever queries share it.
+    """A distinct filter of a stream, shared by any number of queries.
 
     Attributes:
         stream: Name of the stream.
@@ -111,7 +112,7 @@ class QueryStatistics:
         query: Query name.
         query_id: Immutable query id.
         results: Results so far.
-        absent: Results of an outer join in the last batches that are rows without a partner, None without
+        absent: Rows without a partner among the results of an outer join in the last batches; None without
             any.
     """
 
@@ -128,12 +129,12 @@ class FamilyStatistics:
     Attributes:
         family: Family id.
         probes: Males that probed a first slice.
-        pairs_touched: Pairs of equal key among what males met, near or far in time; without a key, pairs that
-            meet the condition that leads.
+        pairs_touched: Pairs of equal key of males and the rows that they met, near or far in time; without a
+            key, pairs that meet the leading condition.
         pairs_compared: Pairs that nested loops would have looked at.
         results: Pairs made.
         join_selectivity: Fraction of the pairs of rows that have equal keys or, without a key, meet the
-            condition that leads, smoothed; None without probes.
+            leading condition, smoothed; None without probes.
         join_selectivity_age_s: Its age, seconds, or None.
         keys_a: Distinct keys of a's rows in a batch, smoothed, or None.
         keys_b: The same for b.
@@ -141,31 +142,34 @@ class FamilyStatistics:
             skew), smoothed, or None.
         skew_b: The same for b.
         keys_age_s: Age of keys and skews, seconds, or None.
-        undecided_a: Rows of a held after the last batch on which the verdict, partner or none, may be still
-            to come for some query: by time, so one that has found its partner counts for as long as it is
-            held. With windows of rows: rows of a that wait for their ranks. None where no query judges rows
-            of a or counts rows.
+        undecided_a: Rows of a held after the last batch for which some query may not have decided yet whether
+            they have a partner. This is judged by time, so a row that has found its partner counts as long as
+            it is held. With windows of rows: rows of a that wait for their ranks. None if no query judges
+            rows of a or counts rows.
         undecided_b: The same for b.
-        absent_a: Results that are rows of a without a partner, all queries together; None likewise.
+        absent_a: Results of the last batches that are rows of a without a partner, all queries together; None
+            if no query judges rows of a or counts rows.
         absent_b: The same for b.
         matched_a: Rows of a that got their first match in the last batches, once for each set of conditions
-            that queries have; None where no query judges rows of a.
+            that queries have; None if no query judges rows of a.
         matched_b: The same for b.
-        marks_a: Marks held after the last batch, each a row's distance to its nearest matches; None likewise.
+        marks_a: Marks held after the last batch, each a row's distance to its nearest matches; None as for
+            `matched_a`.
         marks_b: The same for b.
-        left_a: Rows of a that left in the last batches although windows still reached them, because no query
-            needed them any more; None likewise.
+        left_a: Rows of a that were removed in the last batches although windows still reached them, because
+            no query needed them any more; None as for `matched_a`.
         left_b: The same for b.
-        open_groups: Groups after the last batch that may still get pairs; None where results are pairs.
-        closed_groups: Groups that came out in the last batches, over all queries; None likewise.
-        exchange_rows: Pairs of the step before that set out for other buckets in the last batches; None where
+        open_groups: Groups after the last batch that may still get pairs; None if results are pairs.
+        closed_groups: Groups that became results in the last batches, over all queries; None if results are
+            pairs.
+        exchange_rows: Pairs of the previous step that were sent to other buckets in the last batches; None if
             rows of a are not such pairs.
         exchange_seconds: Mean time from the commit of the batch that sends such pairs to the commit of the
             batch that joins them; None without any.
-        again_rows: Pairs of the step before that were made again in the last batches; None without any.
-        again_partials: Pairs of equal key that were looked at to make them, or None.
-        rings: Work of a family whose rows lie in rings, and what they hold, per side; empty for others.
-        ordered: Order of the sides of a family without windows, and what it costs; empty for others.
+        again_rows: Pairs of the previous step that were made again in the last batches; None without any.
+        again_partials: Pairs of equal key that were looked at to make these pairs, or None.
+        rings: Work and contents of a family's rings, per side; empty for families without rings.
+        ordered: Order of the sides of a family without windows, and its cost; empty for other families.
     """
 
     family: str
@@ -202,7 +206,7 @@ class FamilyStatistics:
 
 @dataclass(frozen=True, slots=True)
 class PunctuationStatistics:
-    """Promises about one side of a family over the last batches; only of streams with a contract or order.
+    """Promises about one side of a family over the last batches; only for streams with a contract or order.
 
     Attributes:
         family: Family id.
@@ -253,12 +257,13 @@ class Statistics:
         late_rows: Rows dropped as late.
         input_rows_per_s: Rows per second of wall clock over the last batches.
         batch_seconds: Mean duration of the last batches, from callback to commit.
-        batch_event_seconds: Event time that a batch covers, smoothed; None when the last ones span no time.
+        batch_event_seconds: Event time that a batch covers, smoothed; None if the last batches span no time.
         pack_cpu_seconds: Mean CPU time of the last batches for reading and packing, all tasks together.
         chain_cpu_seconds: Mean CPU time of the last batches for joining, storing state and writing results.
         hottest_bucket_work: Rows and pairs of each batch's hottest bucket over the mean of all buckets, last
-            batches together; 1 is even, None without any.
-        hottest_bucket_cpu: The same of CPU time, which a small batch's fixed costs make look even.
+            batches together; 1 means even buckets, None without rows.
+        hottest_bucket_cpu: The same for CPU time, which looks even in small batches because of their fixed
+            costs.
         state_rows: Rows held after the last batch.
         state_bytes: Encoded bytes held after the last batch.
         state_rows_peak: Most rows held after a batch.
@@ -406,7 +411,7 @@ def _streams(
 
 
 def stream_bytes(manifest: BatchManifest) -> Counter[int]:
-    """Return the bytes that the rows of each stream take in the state, all families together."""
+    """Return the bytes of each stream's rows in the state, all families together."""
     held = Counter[int]()
     for counters in manifest.slices:
         if counters.own_bytes:
@@ -494,7 +499,7 @@ def _families(
 
 
 def _exchange_seconds(recent: Sequence[BatchManifest], family: str) -> float | None:
-    """Return how long pairs were on their way to a family, mean of the batches; None without any."""
+    """Return the mean time that pairs took to reach a family, seconds; None without such pairs."""
     seconds = [
         (following.committed_at_us - batch.committed_at_us) / 1e6
         for batch, following in pairwise(recent)
@@ -504,9 +509,9 @@ def _exchange_seconds(recent: Sequence[BatchManifest], family: str) -> float | N
 
 
 def _imbalance(batches: Iterable[tuple[int, int, BatchManifest]]) -> float | None:
-    """Return what hottest buckets had over the mean, from (hottest, all) of each batch.
+    """Return the ratio of the hottest buckets to the mean, from (hottest, all, manifest) of each batch.
 
-    Of sums: a batch takes as long as its own hottest bucket, whichever that is.
+    Sums are compared, because a batch takes as long as its own hottest bucket, whichever bucket that is.
     """
     known = [(hottest * m.buckets.buckets, every) for hottest, every, m in batches if m.buckets.buckets]
     total = sum(every for _, every in known)
@@ -518,7 +523,7 @@ def _value(measure: Measure | None) -> float | None:
 
 
 def _age_s(now_us: int, *measures: Measure | None) -> float | None:
-    """Return the age of the oldest, seconds; None without any."""
+    """Return the age of the oldest measure, seconds; None without any."""
     moments = [m.at_us for m in measures if m is not None and m.at_us is not None]
     return (now_us - min(moments)) / 1e6 if moments else None
 

@@ -1,17 +1,17 @@
-"""The adaptive objective: where ``cpu-opt`` chose the chain, it is chosen again once statistics have moved.
+"""The adaptive objective: chains chosen by ``cpu-opt`` are chosen again once statistics have changed.
 
     manifests ── measured profile ──┬── cost of the chain in force ─┐
                                     └── cpu-opt ── cost of the best ┴── worth_migrating ── a plan version
     slices ── rows, segments, bytes to move ── price of the migration ──┘
 
-The chain in force is the best one for the statistics it was planned with; the price of moving to another is
-paid once, the gain every second. So a family is planned again when the gain
+The chain in force is the best one for the statistics it was planned with. The price of a migration is paid
+once, and the gain accrues every second. So a family is planned again when the gain
 
-* is at least a part of what the chain in force costs (hysteresis: below that it may be noise),
+* is at least a given part of the cost of the chain in force (hysteresis: less may be noise),
 * pays for the migration within a horizon,
-* and shows in several looks in a row, which noise rarely does.
+* and appears in several looks in a row, which is rare for noise.
 
-Statistics that the job has not measured itself, or that are old or rest on few batches, decide nothing.
+Statistics that were not measured by the job, are old or come from few batches are ignored.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from service.statistics.profile import profile_from, recent_manifests
 
 log = logging.getLogger(__name__)
 
-#: Looks in a row that must agree, and looks per interval: so that after one plan the next waits an interval.
+#: Looks in a row that must agree, and looks per interval, so that plans are at least an interval apart.
 LOOKS = 3
 
 _US_PER_S = 1_000_000
@@ -51,16 +51,16 @@ Reason = Literal["nothing is cheaper", "gain too small", "does not pay", "pays"]
 
 @dataclass(frozen=True, slots=True)
 class Replanning:
-    """Return whether a chain should give way to another one, and the numbers that say so.
+    """Decision whether a chain should be replaced, with the numbers behind it.
 
     Attributes:
-        migrate: Whether it should.
-        reason: Why, or why not.
+        migrate: Whether the chain should be replaced.
+        reason: Reason of the decision.
         in_force_per_s: Cost of the chain in force, in the deciding model's unit per second of event time.
-        best_per_s: Cost of the other one.
+        best_per_s: Cost of the other chain, in the same unit.
         gain: Fraction of the present cost that is saved.
-        saved: What is saved within the horizon.
-        price: What the migration costs, once, in the same unit.
+        saved: Cost that is saved within the horizon.
+        price: Cost of the migration, once, in the same unit.
     """
 
     migrate: bool
@@ -74,13 +74,13 @@ class Replanning:
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A family's best chain under the statistics of now.
+    """A family's best chain under the present statistics.
 
     Attributes:
         family: The family as planned.
-        joins: What ``cpu-opt`` chooses now.
-        moved: What would have to move.
-        decision: Whether it is worth it.
+        joins: Joins that ``cpu-opt`` chooses now.
+        moved: Rows that would have to move.
+        decision: Whether the migration is worthwhile.
     """
 
     family: FamilyPlan
@@ -122,18 +122,18 @@ def worth_migrating(
 
 @dataclass(frozen=True, slots=True)
 class Prices:
-    """Prices that decide.
+    """Cost models and constants for decisions.
 
     Attributes:
         models: The two models, and which of them decides.
-        constants: Constants of this machine, of which a migration is priced.
+        constants: Constants of this machine, for pricing migrations.
     """
 
     models: CostModels
     constants: Calibration
 
     def cost_per_s(self, family: FamilyPlan, rates: FamilyRates) -> float:
-        """Return what a family costs as it is joined, by the model that decides."""
+        """Return the cost of a family with its present joins, by the deciding model."""
         cost = family_cost(family, rates, self.models.paper, self.models.calibrated)
         return terms(cost, self.models.objective).total
 
@@ -146,14 +146,14 @@ def proposal(
     slices: Iterable[SliceCounters],
     policy: AdaptiveSettings,
 ) -> Proposal:
-    """Plan one family again under other statistics and say whether that is worth it.
+    """Plan one family again under the present statistics and decide whether a migration is worthwhile.
 
     Args:
         plan: Plan in force.
         family: One of its families.
         rates: Present statistics of the family.
-        prices: What things cost.
-        slices: What slices hold, of the last batch.
+        prices: Cost models and constants.
+        slices: Counters of the slices after the last batch.
         policy: Hysteresis and horizon.
     """
     unplanned = Family(family.id, family.queries, family.filters_a, family.filters_b)
@@ -178,14 +178,14 @@ def is_known(rates: FamilyRates, *, oldest_us: int) -> bool:
 
 @dataclass(slots=True)
 class Replanner:
-    """Looks again and again at the families of ``cpu-opt`` and remembers how often a gain has shown.
+    """Examines the families of ``cpu-opt`` repeatedly and counts the looks in a row with a gain.
 
     Attributes:
         policy: When a gain is worth a migration.
     """
 
     policy: AdaptiveSettings
-    # By family id: the joins in force and in how many looks in a row others were worth it.
+    # By family id: the joins in force, and the number of looks in a row in which others were worthwhile.
     _agreed: dict[str, tuple[tuple[JoinPlan, ...], int]] = field(default_factory=dict)
 
     def consider(
@@ -196,8 +196,8 @@ class Replanner:
         Args:
             plan: Plan in force.
             profile: Measured statistics.
-            prices: What things cost.
-            slices: What slices hold.
+            prices: Cost models and constants.
+            slices: Counters of the slices.
             now_us: Wall clock, µs UTC.
         """
         oldest_us = now_us - round(self.policy.max_age_s * _US_PER_S)
@@ -205,7 +205,7 @@ class Replanner:
         profile = with_plan(profile, plan)
         for family in plan.families:
             if family.strategy != "cpu-opt" or family.given:
-                continue  # A chain that was cut by hand stays as it is.
+                continue  # A chain that was cut by hand does not change.
             rates = family_rates(family, family.stream_a, family.stream_b, profile)
             if not is_known(rates, oldest_us=oldest_us):
                 continue
@@ -213,7 +213,7 @@ class Replanner:
             if not found.decision.migrate:
                 continue
             joins, looks = self._agreed.get(family.id, (family.joins, 0))
-            # Another chain in force, by whatever change, begins again.
+            # The count begins again if the chain in force has changed for any reason.
             looks = looks + 1 if joins == family.joins else 1
             agreed[family.id] = (family.joins, looks)
             if looks >= LOOKS:
@@ -228,7 +228,7 @@ class Adaptive:
 
     Attributes:
         store: Catalog.
-        versions: Takes the new version.
+        versions: Plans and logs the new version.
         policy: When a gain is worth a migration.
     """
 
@@ -243,13 +243,13 @@ class Adaptive:
         self._replanner = Replanner(self.policy)
 
     def run_once(self, now_us: int) -> Plan | None:
-        """Look, if it is time; return the plan version that came of it, or None.
+        """Look, if it is time; return the resulting plan version, or None.
 
         Args:
             now_us: Wall clock, µs UTC.
 
         Raises:
-            SluiceError: The catalog cannot be used, or what is in it cannot be planned.
+            SluiceError: The catalog cannot be used, or its queries cannot be planned.
         """
         since_us = self._looked_us
         if since_us is not None and now_us - since_us < self.policy.interval_s * _US_PER_S / LOOKS:
@@ -258,7 +258,7 @@ class Adaptive:
         if plan is None or all(f.strategy != "cpu-opt" for f in plan.families):
             return None
         manifests = recent_manifests(self.store)
-        # A look is at new evidence, and at a plan that the job has taken up.
+        # A look needs a new batch, and a plan that the job has in force.
         if (
             not manifests
             or manifests[-1].batch == self._last_batch
@@ -279,7 +279,7 @@ class Adaptive:
         with self.store.transaction():
             latest = self.store.control_log.latest_plan()
             if latest is None or latest.version != plan.version:
-                return None  # Somebody was faster; the next look is at what they made of it.
+                return None  # Another change was faster; the next look examines its plan.
             appended = self.versions.append(
                 [record.query for record in self.store.queries.running()],
                 latest,

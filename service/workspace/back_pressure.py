@@ -1,13 +1,13 @@
-"""Back-pressure: posted events are refused before the disk, or what waits to be read, is full.
+"""Back-pressure: posted events are refused before the disk or the backlog is full.
 
     backlog of the stream   rows or bytes at their limit    refused until a batch has read some of them
-    disk                    less space free than it should  refused until there is more
+    disk                    less free space than required   refused until there is more
 
-A request is taken while its stream is below the limits, whatever its own size, so that none is too large to
-be ever taken; it is refused before anything of it is stored. The numbers are kept up to date with each
-request and each commit: a request costs two comparisons and, once a second, a look at the file system.
-Committed batches only go forward, so numbers that are behind refuse too early at worst; they are brought up
-to date before a request is refused.
+A request of any size is accepted while its stream is below the limits, so that no request is too large to be
+ever accepted; it is refused before any of it is stored. The numbers are updated with each request and each
+commit: a request costs two comparisons and, once a second, a look at the file system. Positions of committed
+batches only grow, so outdated numbers can only refuse too early; they are updated before a request is
+refused.
 """
 
 from __future__ import annotations
@@ -34,9 +34,10 @@ log = logging.getLogger(__name__)
 
 #: Least time between two looks for newly committed batches, when requests are refused.
 LOOK_S: Final = 0.2
-#: When to come back where nothing says how fast events are read: the engine stands, or no query reads them.
+#: Seconds until a retry if the speed of reading is unknown: the engine is stopped, or no query reads the
+#: events.
 RETRY_S: Final = 30
-#: Longest wait that is asked for, since speeds change.
+#: Longest wait until a retry, seconds, since speeds change.
 MAX_RETRY_S: Final = 60
 
 
@@ -45,9 +46,9 @@ class _Progress:
     """Progress of the batches in a stream.
 
     Attributes:
-        position: Up to where they have read.
-        at_s: When that was found, as ``time.monotonic`` counts.
-        rate_per_s: Events read per second before that; None if nobody knows.
+        position: Position up to which batches have read.
+        at_s: Time when the position was found, on ``time.monotonic``.
+        rate_per_s: Events read per second before that; None if unknown.
     """
 
     position: int
@@ -57,7 +58,7 @@ class _Progress:
 
 @dataclass(slots=True)
 class BackPressure:
-    """Says which requests are taken.
+    """Decides which requests are accepted.
 
     Attributes:
         store: Catalog.
@@ -79,7 +80,7 @@ class BackPressure:
     _was_out: bool = field(default=False, init=False)
 
     def refusal(self, stream: Stream) -> IngestFull | None:
-        """Return why a stream takes no events now; None if it does."""
+        """Return why a stream accepts no events now; None if it does."""
         found = self._disk_refusal() or self._backlog_refusal(stream)
         if found is not None and found.limit != "disk":
             self._look()
@@ -89,7 +90,7 @@ class BackPressure:
         return found
 
     def run_once(self, _now_us: int) -> None:
-        """Bring positions up to date, and log when input begins to wait and goes on."""
+        """Update positions, and log when input begins to wait and when it continues."""
         self._look()
         out = self.disk.is_out
         if out != self._was_out:
@@ -122,7 +123,7 @@ class BackPressure:
         return self.events.backlog(stream, stream.initial_position if known is None else known.position)
 
     def _look(self) -> None:
-        """Look up to where committed batches have read, and how fast."""
+        """Look up the positions up to which committed batches have read, and how fast."""
         with self._lock:
             now_s = self.clock_s()
             if now_s - self._looked_s < LOOK_S:
@@ -180,7 +181,7 @@ class BackPressure:
         return None
 
     def _wait_s(self, stream_id: int, rows: float) -> int:
-        """Return in how many seconds this many rows will have been read."""
+        """Return the seconds until this many rows will have been read."""
         known = self._progress.get(stream_id)
         stale = known is None or self.clock_s() - known.at_s > MAX_RETRY_S
         if known is None or stale or not known.rate_per_s:

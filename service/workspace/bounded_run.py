@@ -1,8 +1,7 @@
-"""``sluice run``: a workload over everything available, to the end, with the same engine that serves.
+"""``sluice run``: run a workload over all available input to its end, with the engine of a service.
 
-Everything a run needs to go on after a crash is in ``DIR/_sluice``: the streams, queries and the whole
-script are in the catalog before the first batch, scripted changes as control records that wait for their
-batch.
+All data for continuing a run after a crash are in ``DIR/_sluice``: the streams, queries and the whole script
+are in the catalog before the first batch, scripted changes as control records that wait for their batch.
 """
 
 from __future__ import annotations
@@ -56,12 +55,12 @@ WORKLOAD_SETTING = "workload"
 
 @dataclass(frozen=True, slots=True)
 class FileSetAside:
-    """File of which no row was read.
+    """File that was set aside, so none of its rows was read.
 
     Attributes:
         stream: Its stream.
         file: Its path.
-        reason: What is wrong with it.
+        reason: Fault of the file.
     """
 
     stream: str
@@ -71,7 +70,7 @@ class FileSetAside:
 
 @dataclass(frozen=True, slots=True)
 class FileWithBadRows:
-    """File of which some rows were skipped.
+    """File with skipped rows.
 
     Attributes:
         stream: Its stream.
@@ -89,7 +88,7 @@ class RunSummary:
     """Summary of a run.
 
     Attributes:
-        input_rows: Rows read, late ones included.
+        input_rows: Rows read, including late ones.
         late_rows: Rows dropped as late.
         seconds: Wall time of this start, from first to last line.
         rows_per_s: Input rows per second of ``seconds``.
@@ -98,10 +97,10 @@ class RunSummary:
         state_bytes_peak: Most encoded bytes held at the end of a batch.
         results: Result rows per query.
         plan_version: Plan version of the last batch.
-        strategy: Strategy of families without one of their own, under the last plan version.
+        strategy: Strategy of families without their own, under the last plan version.
         set_aside: Files that were set aside.
-        skipped: Files of which rows were skipped.
-        dead_letters: Directory with those rows; None if there are none.
+        skipped: Files with skipped rows.
+        dead_letters: Directory with the skipped rows; None if there are none.
     """
 
     input_rows: int
@@ -126,7 +125,7 @@ class RunProgress:
     Attributes:
         rows: Rows of committed batches.
         batches: Batches committed.
-        total_rows: Rows of all sources; None if a source does not say.
+        total_rows: Rows of all sources; None if the number of a source is unknown.
     """
 
     rows: int
@@ -134,7 +133,7 @@ class RunProgress:
     total_rows: int | None
 
 
-#: Given a function that returns the progress, follows a run while the block lasts.
+#: Context manager that follows a run, given a function that returns the progress.
 Watch = Callable[[Callable[[], RunProgress]], AbstractContextManager[object]]
 
 
@@ -150,17 +149,17 @@ def run_workload(
     watch: Watch = nullcontext,
     tell: Callable[[str], None] = log.warning,
 ) -> RunSummary:
-    """Run a workload to its end; started again with the same ``out`` it continues.
+    """Run a workload to its end; a second start with the same ``out`` continues the run.
 
     Args:
         bound: Bound workload.
         out: Output directory.
         results: A directory per query, or each pair once with its route.
         settings: Settings; their data directory is not used.
-        strategy: Rules over the workload's strategy.
+        strategy: Overrides the workload's strategy.
         jvm: Spark's JVM, if one was launched with the same settings already.
-        final: Whether all streams end for good, so that outer, semi and anti joins decide about all rows
-            whose window is bounded; whatever comes later is late.
+        final: Whether all streams end with this run, so that outer, semi and anti joins decide about all rows
+            whose window is bounded; later rows are late.
         watch: Follows the progress of the run.
         tell: Called with warnings about inputs, perhaps repeatedly.
 
@@ -168,9 +167,9 @@ def run_workload(
         Counts and rates.
 
     Raises:
-        InvalidInput: The workload is invalid, or ``out`` belongs to another one.
-        EngineFailed: The Spark job failed; what was committed stays.
-        FileRefused: A file is bad, and its stream says to stop.
+        InvalidInput: The workload is invalid, or ``out`` belongs to another workload.
+        EngineFailed: The Spark job failed; committed batches stay.
+        FileRefused: A file is bad, and its stream has ``on_error: stop``.
     """
     started = time.monotonic()
     workload = bound.workload
@@ -215,7 +214,7 @@ def run_workload(
 
 
 def _refuse_caps(workload: Workload) -> None:
-    """Refuse caps on the state: when they are reached depends on the moment, and results would, too."""
+    """Refuse caps on the state: the time at which they are reached varies, so results would vary, too."""
     for i, stream in enumerate(workload.streams):
         if stream.state_cap_mb is not None:
             with workload.locating(("streams", i, "state_cap_mb")):
@@ -234,17 +233,17 @@ def rehearse(
     settings: Settings,
     samples: SampleCache,
 ) -> None:
-    """Plan a workload's script on a catalog of its own, so that a bad one is refused before a run begins.
+    """Plan a workload's script on a temporary catalog, to refuse an invalid script before a run begins.
 
-    Names, texts and families were checked with the file. Whether slices meet where a migration says, or a
-    version is there to go back to, only the versions before it tell: so they are made, and thrown away.
+    Names, texts and families were checked with the file. Whether a migration names existing boundaries or an
+    existing version depends on the versions before it, so these are made, and thrown away.
 
     Args:
         bound: Bound workload.
-        objective: What its plans are chosen for.
+        objective: Objective of its plans.
         calibration: Constants of this machine.
         settings: Settings of the run.
-        samples: Takes what inputs tell, so that the run need not read them again.
+        samples: Receives the samples of inputs, so that the run need not read the inputs again.
 
     Raises:
         InvalidInput: A step of the script cannot be made; the location is in the file.
@@ -261,7 +260,7 @@ def rehearse(
 
 
 def _set_up(bound: BoundWorkload, out: Path, versions: Versions, calibration: Calibration) -> None:
-    """Put streams, queries and script into the catalog, once and as one."""
+    """Put streams, queries and script into the catalog, once, in one transaction."""
     workload, store, objective = bound.workload, versions.store, versions.base
     print_of_workload = hashlib.sha256(
         repr(
@@ -271,7 +270,7 @@ def _set_up(bound: BoundWorkload, out: Path, versions: Versions, calibration: Ca
                 workload.script,
                 objective.strategy,
                 sorted(objective.family_strategies.items()),
-                # Left out where it says nothing: runs that began before there was any go on.
+                # Left out if it is the default, so that runs of versions without the setting can continue.
                 *([] if objective.partitioning == "auto" else [objective.partitioning]),
                 *([] if objective.probe == "auto" else [objective.probe]),
                 *([] if objective.oblivious_memory == "auto" else [objective.oblivious_memory]),
@@ -292,7 +291,7 @@ def _set_up(bound: BoundWorkload, out: Path, versions: Versions, calibration: Ca
         return
     with store.transaction():
         for stream in workload.streams:
-            if isinstance(stream.source, GeneratorSource):  # its default start is now
+            if isinstance(stream.source, GeneratorSource):  # its default start is the present
                 stream = resolve_source(stream, base=out, now_us=wall_clock_us())
             store.streams.add(stream)
         script = _Script(bound, versions, calibration)
@@ -312,11 +311,11 @@ def _set_up(bound: BoundWorkload, out: Path, versions: Versions, calibration: Ca
 
 @dataclass(frozen=True, slots=True)
 class _Script:
-    """Puts a workload's changes into the catalog, those of one batch as one plan version.
+    """Puts a workload's changes into the catalog, one plan version per batch.
 
     Attributes:
-        bound: The workload.
-        versions: Plans them.
+        bound: Workload with the changes.
+        versions: Plans and logs the versions.
         calibration: Constants of this machine.
     """
 
@@ -331,10 +330,10 @@ class _Script:
         changes: Sequence[tuple[Change, ItemPath]],
         steps: Sequence[ScriptStep] = (),
     ) -> None:
-        """Make changes, one after the other, with the plan version of a batch.
+        """Make the changes of a batch, one after the other, in one plan version.
 
-        A list of a request may change a query once; here a name can also go and come in one batch, as the
-        file has it: its first change is recorded before the second is resolved. The version is that of the
+        A request may change each query only once. Here a query can also be removed and added in one batch, in
+        the order of the file: its first change is recorded before the second is resolved. The version has the
         final plan.
         """
         store, version, workload = self.versions.store, self.versions.next, self.bound.workload
@@ -363,7 +362,7 @@ class _Script:
                     scripted.migration, self.versions.objective, previous, queries, store
                 )
             self.versions.objective = wanted.objective
-            # What one migration of this batch gives up, another does not bring back.
+            # A boundary that one migration of this batch drops is not restored by another one.
             before = wanted.left if left is None else left
             left = {family: ends for family, ends in wanted.left.items() if family in before}
             replanned |= wanted.replanned
@@ -381,7 +380,7 @@ class _Script:
 
 
 def _rows_there(store: Store) -> int | None:
-    """Return the number of rows of all streams; None if one of them does not say."""
+    """Return the number of rows of all streams; None if the number of one stream is unknown."""
     total = 0
     for stream in store.streams.all():
         if isinstance(stream.source, FilesSource):
@@ -405,7 +404,7 @@ def _list(store: Store, directory: DataDir, tell: Callable[[str], None]) -> None
     """List the files of all streams and warn about bad ones; an earlier start may have listed them.
 
     Raises:
-        FileRefused: A file is bad, and its stream says to stop; the file is not listed.
+        FileRefused: A file is bad, and its stream has ``on_error: stop``; the file is not listed.
         UnreadableInput: A directory cannot be read.
     """
 
@@ -446,7 +445,7 @@ def _left_out(store: Store) -> list[tuple[Stream, SourceFile]]:
 
 
 def _end_streams(store: Store) -> None:
-    """Move every watermark so far past the last row that all windows and groups end."""
+    """Move every watermark far enough past the last row that all windows and groups end."""
     plan = store.control_log.latest_plan()
     newest = [s.max_event_time_us for s in store.batches.stream_totals() if s.max_event_time_us is not None]
     if plan is None or not newest:

@@ -1,7 +1,7 @@
-"""Looks for commits of the engine, which may be another process, and tells whoever waits for results.
+"""Watches for commits of the engine, perhaps in another process, and wakes requests that wait for results.
 
 The files of a catalog in SQLite show writes (``service.job.commit_signal``); a catalog on a server is polled.
-Either costs something only while somebody waits.
+Either has a cost only while there are waiting requests.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from service.job.commit_signal import CommitSignal, Signs
 
 log = logging.getLogger(__name__)
 
-#: How often a catalog on a server is asked for its last batch, which takes a millisecond.
+#: Seconds between two queries for the last batch in a catalog on a server; a query takes a millisecond.
 POLL_S = 0.04
-#: How long to wait for news that files may not tell.
+#: Longest wait for a change of files, since files may miss a commit.
 WAIT_S = 0.5
-#: Longest time from the writing of a file until its commit is in force: SQLite writes, syncs, then tells.
+#: Longest time from the change of a file until its commit is visible: SQLite writes, syncs, then commits.
 SETTLE_S = 0.25
 
 
@@ -33,8 +33,8 @@ class CommitWatch:
 
     Attributes:
         store: Catalog.
-        commits: Who is told.
-        signal: Tells that the catalog's file was written; None: it is not a file.
+        commits: Listeners for commits.
+        signal: Signals writes to the catalog's file; None: the catalog is not a file.
         faults: Records unexpected errors.
     """
 

@@ -1,11 +1,11 @@
-"""The engine's part of a service: an engine whenever this process holds the lease of the catalog.
+"""The engine's part of a service: runs an engine while this process holds the lease of the catalog.
 
     stand by ── lease ── at work: job, listing, sinks, pruning, retention, merging ── stopped, or fenced out
        ^                                                                                        |
        +----------------------------------------------------------------------------------------+
 
-A term begins with the lease and ends with it; all threads and the JVM end with the term, and the next one
-begins with new ones. An active engine acts on the requests in the catalog and reports its state
+A term begins and ends with the lease; all threads and the JVM end with the term, and the next term begins
+with new ones. An active engine acts on the requests in the catalog and reports its state
 (``service.engine.engine_control``). The requests and readers may be in another process.
 """
 
@@ -49,24 +49,24 @@ from service.workspace.watcher import Watcher
 
 log = logging.getLogger(__name__)
 
-#: How often wishes are looked for.
+#: Seconds between two looks for wishes.
 LOOK_S = 0.2
-#: Pause before another try to take over, where something that a person has to mend stood in the way.
+#: Pause before another try to take over after an obstacle that a person must remove.
 RETRY_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
 class EngineParts:
-    """Everything that an engine works with.
+    """Parts that an engine works with.
 
     Attributes:
         settings: Settings.
         data_dir: Data directory.
-        store: Catalog, as the engine writes to it.
+        store: Catalog; the engine must write through this object.
         events: Event log.
         versions: Plans of this engine.
         plans: Plans of the workspace, which are priced for metrics.
-        ticks: Further work now and then, given the wall clock.
+        ticks: Further periodic work, called with the wall clock.
         faults: Records unexpected errors of background work.
     """
 
@@ -82,10 +82,10 @@ class EngineParts:
 
 @dataclass(slots=True)
 class EnginePart:
-    """A thread that stands by and works in turn.
+    """A thread that alternates between stand-by and work.
 
     Attributes:
-        parts: Makes what a term works with.
+        parts: Makes the parts of a term.
         jvm: The JVM of the first term, if one was launched already.
         replaced: Called once another engine has taken over and this part has ended; if None, the part
             stands by again.
@@ -104,11 +104,11 @@ class EnginePart:
         """Start in the background.
 
         Args:
-            stand_by: Whether to wait for the lease while another engine has it, which else is an error.
+            stand_by: Whether to wait for the lease while another engine has it; otherwise that is an error.
 
         Raises:
             DataDirInUse: Another engine has the data directory or the catalog; not for a stand-by.
-            OtherLife: The checkpoint is not that of the catalog; not for a stand-by.
+            OtherLife: The checkpoint does not belong to the catalog; not for a stand-by.
         """
         first = self._new_term()
         if not stand_by:
@@ -117,14 +117,14 @@ class EnginePart:
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop the job after its batch and give the lease back."""
+        """Stop the job after its batch and release the lease."""
         self._stopping.set()
         self._wake.set()
         if self._thread is not None:
             self._thread.join()
 
     def status(self) -> EngineStatus:
-        """Return what this process does, whoever holds the lease."""
+        """Return the status of this process's engine, whoever holds the lease."""
         if self._term is None:
             return EngineStatus("failed" if self._refused else "stopped", error=self._refused)
         return self._term.engine.status()
@@ -141,11 +141,11 @@ class EnginePart:
                 term = term or self._new_term()
                 self._serve(term, acquired)
             except SluiceError as error:
-                # Another engine's directory, a checkpoint that is lost, a catalog that is away.
+                # Another engine has the directory, the checkpoint is lost, or the catalog cannot be reached.
                 log.error("engine cannot take over: %s", error)
                 self._term, self._refused = None, str(error)
             except Exception as error:
-                # Without this the thread would end, and nobody would stand by any more.
+                # Otherwise the thread would end, and this process would never stand by again.
                 log.exception("engine ended unexpectedly")
                 self._term, self._refused = None, f"{type(error).__name__}: {error}"
             if self.replaced is not None and term is not None and term.engine.fenced:
@@ -157,7 +157,7 @@ class EnginePart:
                 return
 
     def _serve(self, term: _Term, acquired: bool) -> None:
-        """Serve one term, and end it whatever happens."""
+        """Run one term, and end it in any case."""
         try:
             if acquired or term.engine.stand_by(self._stopping):
                 self._refused = None
@@ -167,7 +167,7 @@ class EnginePart:
 
 
 class _Term:
-    """The engine and its background threads: waits for the lease, works under it, stops when it is lost."""
+    """One term of an engine and its background threads, which work under the lease and stop without it."""
 
     def __init__(self, parts: EngineParts, jvm: Jvm | None, wake: threading.Event) -> None:
         self._parts, self._wake = parts, wake
@@ -183,7 +183,7 @@ class _Term:
         self._beside: list[Watcher | Compactor | Deliverer | PlanPricing] = []
 
     def acquire(self) -> None:
-        """Take data directory and lease now; raises as ``Engine.acquire``."""
+        """Take data directory and lease without waiting; raises as ``Engine.acquire``."""
         try:
             self.engine.acquire()
         except BaseException:
@@ -221,7 +221,7 @@ class _Term:
                 wish = wanted
 
     def close(self) -> None:
-        """End everything and give the lease back."""
+        """End all threads and the engine, and release the lease."""
         for part in self._beside:
             part.stop()
         self._beside = []
@@ -281,7 +281,7 @@ class _Term:
     def _new_deliverer(self) -> Deliverer:
         parts, settings = self._parts, self._parts.settings
         store, data_dir = parts.store, parts.data_dir
-        # Left there by a service that was killed; in the engine's cache it would be deleted while in use.
+        # A killed service may have left files there; nobody uses them now.
         shutil.rmtree(data_dir.spill, ignore_errors=True)
         results = ResultReader(store, data_dir.results, spill_dir=data_dir.spill, runs=Runs(data_dir.root))
         exports = settings.storage.export_dir or data_dir.exports
@@ -300,7 +300,7 @@ class _Term:
         return Deliverer(store, delivery, kept, faults=parts.faults)
 
     def _take_objective(self) -> None:
-        """Plan again if the settings name other strategies than at the last start, or the plan has others."""
+        """Plan again if the settings' strategies changed since the last start, or differ from the plan's."""
         store, versions = self._parts.store, self._parts.versions
         with store.transaction():
             overruled = take_settings(store, versions.base)
@@ -309,5 +309,5 @@ class _Term:
             running = [record.query for record in store.queries.running()]
             if latest is not None and (overruled or not objective.is_of(latest, running)):
                 cause = f"strategy {objective.strategy} by settings"
-                # Pinned chains are given up, so they are not those of before.
+                # Pinned chains are dropped, so these families must be planned again.
                 versions.replan(latest, cause, replanned=given_families(latest))

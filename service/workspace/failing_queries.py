@@ -1,7 +1,7 @@
-"""Queries whose expression cannot be evaluated leave the plan, so that the others go on.
+"""Pauses queries whose expression cannot be evaluated, so that the others continue.
 
 worker: ExpressionFailed ── trace ── engine: which queries have it? ── pause them, with the reason
-                                            └── the batch in hand is begun again, under the new plan
+                                            └── the current batch begins again, under the new plan
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ def pause_failing(versions: Versions, digest: str, reason: str) -> tuple[str, ..
     """Pause the queries that have an expression.
 
     Args:
-        versions: Takes the new version.
-        digest: Which expression (``operators.errors.expression_digest``).
-        reason: What people are told.
+        versions: Plans and logs the new version.
+        digest: Digest of the expression (``operators.errors.expression_digest``).
+        reason: Reason that users are shown.
 
     Returns:
-        Their names; none if no query that runs has it.
+        Names of the paused queries; empty if no running query has the expression.
     """
     running = [record.query for record in versions.store.queries.running()]
     failing = [query.name for query in running if digest in _digests(query)]

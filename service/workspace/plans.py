@@ -22,11 +22,11 @@ from service.statistics.metrics import ExpectedCost
 
 log = logging.getLogger(__name__)
 
-#: How often new plans are looked for.
+#: Seconds between two looks for new plans.
 LOOK_S = 1.0
-#: Age up to which the costs of a plan are good for metrics.
+#: Seconds for which the costs of a plan are current enough for metrics.
 PRICED_S = 60.0
-#: Shares of its time in which a thread prices at most: plans that follow one another, and the same one again.
+#: Largest part of the time spent on pricing: new plans, and the same plan again.
 SHARE_NEW, SHARE_AGAIN = 0.05, 0.01
 
 
@@ -35,7 +35,7 @@ class WorkspacePlans:
 
     Args:
         store: The catalog.
-        versions: The objective in force, and statistics.
+        versions: Source of the objective in force and of statistics.
     """
 
     def __init__(self, store: Store, versions: Versions) -> None:
@@ -44,7 +44,7 @@ class WorkspacePlans:
         self._priced: Mapping[str, ExpectedCost] = {}
 
     def latest(self) -> Plan | None:
-        """Return the newest plan, whether or not a batch has it yet; None before the first."""
+        """Return the newest plan, even if no batch has run under it yet; None before the first."""
         return self._store.control_log.latest_plan()
 
     def version(self, version: int) -> Plan:
@@ -56,7 +56,7 @@ class WorkspacePlans:
         return self._store.control_log.plan(version)
 
     def history(self, after: int, limit: int) -> tuple[HistoryEntry, ...]:
-        """Return entries of the history by version, those after ``after``."""
+        """Return the history's entries after version ``after``, ascending."""
         return self._store.plan_history.page(after, limit)
 
     def history_entry(self, version: int) -> HistoryEntry | None:
@@ -65,11 +65,11 @@ class WorkspacePlans:
         return entry if entry is not None and entry.version == version else None
 
     def preview(self, request: PreviewRequest) -> Preview:
-        """Return the effect of a change; nothing is changed.
+        """Return the effect that a change would have; change nothing.
 
         Raises:
-            InvalidInput: Something in the request is invalid; its ``path`` says where.
-            NameTaken: A query to be added has the name of another one.
+            InvalidInput: A part of the request is invalid; the error's ``path`` names it.
+            NameTaken: A query to be added has the name of another query.
         """
         versions = self._versions
         calibration = calibration_of(self._store)
@@ -82,7 +82,7 @@ class WorkspacePlans:
         return explain_version(self._store, versions.statistician, versions.objective, calibration, plan)
 
     def expected_costs(self) -> Mapping[str, ExpectedCost]:
-        """Return the expected cost of a plan and of its queries ``unshared``, as they were priced last."""
+        """Return the expected cost of the plan and of its queries ``unshared``, from the last pricing."""
         return self._priced
 
     def price(self) -> Plan | None:
@@ -110,10 +110,10 @@ class WorkspacePlans:
 
 @dataclass(slots=True)
 class PlanPricing:
-    """A thread that prices each new plan for metrics, and the same one again as statistics move.
+    """A thread that prices each new plan for metrics, and the same plan again as statistics change.
 
-    Pricing a thousand queries takes seconds, for which no scrape of the metrics must wait, and which an error
-    must not fail.
+    Pricing a thousand queries takes seconds; scrapes of the metrics must not wait for it, nor fail because of
+    its errors.
 
     Attributes:
         plans: Plans of the workspace.
@@ -135,13 +135,13 @@ class PlanPricing:
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop after the plan in hand."""
+        """Stop after the current plan."""
         self._stop.set()
         if self._thread is not None:
             self._thread.join()
 
     def run_once(self) -> float:
-        """Price the newest plan if it is new, or if it is time again; return how long to rest, s."""
+        """Price the newest plan if it is new or its costs are too old; return how long to rest, s."""
         began_s = self.clock_s()
         try:
             newest = self.plans.latest()

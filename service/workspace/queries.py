@@ -1,7 +1,7 @@
 """Queries of a workspace: checked, changed, and followed.
 
 A change is planned, checked and appended to the control log in one transaction; the job finds it there at the
-next batch boundary. A caller that stores something with a change, such as the answer to a request, does so
+next batch boundary. A caller that stores further data with a change, such as the answer to a request, does so
 in the block of ``changing``, which is part of that transaction.
 """
 
@@ -25,7 +25,7 @@ from service.statistics.query_status import Outcome, QueryStatus, query_statuses
 
 
 class _NotMeant(Exception):
-    """Takes back a change that was made to see whether it can be."""
+    """Rolls back a change that was made only to validate it."""
 
 
 class WorkspaceQueries:
@@ -33,8 +33,8 @@ class WorkspaceQueries:
 
     Args:
         store: The catalog.
-        versions: Plans, and takes new versions into the control log.
-        engine_lock: Path of the engine's lock file, for the failpoint behind a change.
+        versions: Plans new versions and appends them to the control log.
+        engine_lock: Path of the engine's lock file, for the failpoint after a change.
     """
 
     def __init__(self, store: Store, versions: Versions, engine_lock: str) -> None:
@@ -59,15 +59,15 @@ class WorkspaceQueries:
         return self._store.queries.wanted_names()
 
     def statuses(self, ids: Collection[int]) -> tuple[QueryStatus, ...]:
-        """Return the status of queries that run or are paused, by id, as far as they are there.
+        """Return the status of those of the given queries that still exist, by id.
 
         Args:
-            ids: Keys of ``names``: thousands of queries are listed page by page.
+            ids: Ids from ``names``, such as one page of thousands of queries.
         """
         return query_statuses(self._store, self._store.queries.by_ids(ids))
 
     def series(self, name: str) -> int:
-        """Return the series of the newest query of a name, by which its results are found.
+        """Return the series of the newest query of a name, which identifies its results.
 
         Raises:
             QueryNotFound: No query ever had that name.
@@ -78,21 +78,21 @@ class WorkspaceQueries:
         """Return the plan version without a series that was removed; None while it runs or is paused.
 
         Raises:
-            QueryNotFound: There is no such series, or no longer.
+            QueryNotFound: The series does not exist, or no longer exists.
         """
         ids = self._store.queries.series_ids(series)
         newest = self._store.queries.by_id(ids[-1] if ids else series)
         return None if newest.wanted else newest.removed_version
 
     def propagate(self, name: str) -> QueryStatus:
-        """Ask for the result punctuations of a query that are due; the next batch gives them.
+        """Request the due result punctuations of a query; the next batch gives them.
 
         Returns:
             The query.
 
         Raises:
             QueryNotFound: No query that runs or is paused has that name.
-            NoResultPunctuations: It does not run, or selects none.
+            NoResultPunctuations: The query does not run, or does not select punctuations.
         """
         with self._store.transaction():
             record = self._store.queries.newest(name)
@@ -110,7 +110,8 @@ class WorkspaceQueries:
     def validate(self, cql: str, *, backfill: Backfill = "none") -> Query:
         """Return a query as it would be added, and add nothing.
 
-        It is parsed, planned and tried on a made-up row as one that is added, so that both say the same.
+        It is parsed, planned and tried on a made-up row exactly as an added query, so that both give the same
+        errors.
 
         Raises:
             InvalidInput: The query is invalid.
@@ -132,21 +133,22 @@ class WorkspaceQueries:
     def changing(
         self, wanted: Wanted, *, actor: str = "service", if_match: int | None = None
     ) -> Iterator[Outcome]:
-        """Make all wanted changes as one plan version, or none, in a transaction with the block.
+        """Make all requested changes as one plan version, or none, in a transaction that includes the block.
 
-        Repeating what is in effect is success.
+        A change that is already in effect succeeds.
 
         Args:
-            wanted: ``one`` change, or ``several``: at most one of each query, in any order.
+            wanted: ``one`` change, or ``several``: at most one per query, in any order.
             actor: Author of the changes, for the history.
-            if_match: Plan version that must be the newest one; None takes any.
+            if_match: Plan version that must be the newest one; None accepts any.
 
         Raises:
             StalePlanVersion: The newest plan is not ``if_match``.
             QueryNotFound: No query that runs or is paused has that name.
-            NameTaken: One that is to be added has the name of another one.
+            NameTaken: A query to be added has the name of another query.
             InvalidInput: A text or parts are invalid.
-            InvalidChanges: Several changes of a list cannot be made; of one, ``path`` says which.
+            InvalidChanges: Several changes of a list cannot be made; the error of a single one has its
+                ``path``.
         """
         with changing(self._versions, wanted, actor=actor, if_match=if_match) as changed:
             statuses = query_statuses(self._store, changed.records)

@@ -1,8 +1,8 @@
 """Streams of a workspace: registered, fed by posts, removed.
 
-Registering judges the files first, then all of it is in the catalog at once. Judging reads the footer of
-every file that is there, which can take seconds and must delay no other writer. Its verdicts, the position
-where reading begins and the stream itself are one transaction, so that a crash leaves a whole stream or none.
+Registering first judges the files, then writes to the catalog. Judging reads the footer of every existing
+file, which can take seconds and must not delay other writers. Its verdicts, the position where reading begins
+and the stream itself are written in one transaction, so that a crash leaves a complete stream or none.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ class AppendReceipt:
     """Events that are durable now.
 
     Attributes:
-        accepted: How many take part.
-        quarantined: How many were kept apart: they are too far ahead of the clock.
-        first_offset: Offset of the first.
-        last_offset: Offset of the last.
+        accepted: Number of accepted events.
+        quarantined: Number of quarantined events, which are too far ahead of the clock.
+        first_offset: Offset of the first accepted event.
+        last_offset: Offset of the last accepted event.
     """
 
     accepted: int
@@ -58,12 +58,12 @@ class WorkspaceStreams:
 
     Args:
         store: The catalog.
-        events: Event log, which takes posted events.
-        versions: Plans; a stream that was in use leaves with a plan version of its own.
-        roots: Directories that files may be in.
-        settle_s: A file that looks broken is left for a later listing until it has not changed for so long.
-        pressure: Says whether events are taken.
-        servers: Brokers that topics may be at; ``*`` for any.
+        events: Event log for posted events.
+        versions: Plans versions; removing a stream that was used makes a new plan version.
+        roots: Allowed directories of files.
+        settle_s: Seconds for which a file that looks broken must not have changed before it is judged.
+        pressure: Decides whether events are accepted.
+        servers: Allowed brokers of topics; ``*`` for any.
         dead_letters: Folder for skipped rows of files.
     """
 
@@ -111,7 +111,7 @@ class WorkspaceStreams:
 
     @contextmanager
     def registering(self, draft: Stream) -> Iterator[Stream]:
-        """Register a stream in a transaction that the block is part of; files are judged before it.
+        """Register a stream in a transaction that includes the block; files are judged before it.
 
         Args:
             draft: The stream with id 0.
@@ -121,12 +121,12 @@ class WorkspaceStreams:
 
         Raises:
             NameTaken: A stream of that name exists.
-            SourceNotAllowed: Its files are in no source root, or its topic is at brokers that are not named.
-            InvalidInput: Its source cannot be read as it says.
+            SourceNotAllowed: Its files are outside of all source roots, or its brokers are not allowed.
+            InvalidInput: Its source cannot be read as declared.
         """
         check_servers(draft, self._servers)
         draft = resolve_source(draft, base=self._roots.roots[0], now_us=wall_clock_us())
-        draft = self._roots.confined(draft)  # first of all: whoever asks learns nothing about other files
+        draft = self._roots.confined(draft)  # first, so that a client learns nothing about other files
         validate_source(draft)
         found = _files_of(draft, self._settle_s, self._dead_letters)
         with self._store.transaction():
@@ -151,18 +151,18 @@ class WorkspaceStreams:
             stream = self._store.streams.remove(name)
             previous = self._store.control_log.latest_plan()
             if previous is not None and any(s.id == stream.id for s in previous.streams):
-                # A stream that was used keeps flowing; this is the version in which it stops.
+                # A stream that was used keeps flowing until this version.
                 flowing = tuple(s for s in previous.streams if s.id != stream.id)
                 self._versions.replan(replace(previous, streams=flowing), f"remove stream {name}")
 
     def change_contract(self, name: str, changed: Callable[[Stream], Stream]) -> Stream:
         """Change a stream's contract; it takes effect with a plan version, at one batch boundary.
 
+        Queries whose windows the change cuts or lengthens are updated in the same version.
+
         Args:
             name: Its name.
             changed: Returns the stream with the new contract, or raises the error that refuses it.
-
-        Queries whose windows the change cuts or lengthens are updated in the same version.
 
         Raises:
             StreamNotFound: No stream has that name.
@@ -187,10 +187,10 @@ class WorkspaceStreams:
         return stream
 
     def _updates(self, former: Stream, stream: Stream) -> list[UpdateQuery]:
-        """Return the updates of the queries whose text has another meaning once a stream has changed.
+        """Return updates of the queries whose text has another meaning with the changed stream.
 
         Raises:
-            StreamInUse: A text has no meaning then.
+            StreamInUse: The text of a query is invalid with the changed stream.
         """
         if (former.retain_us, former.evicts) == (stream.retain_us, stream.evicts):
             return []
@@ -214,7 +214,7 @@ class WorkspaceStreams:
         return updates
 
     def _check_order(self, former: Stream, stream: Stream) -> None:
-        """Refuse another ordering column or direction while queries are joined by it."""
+        """Refuse a new ordering column or direction while queries are joined by the present one."""
         if _clock(former) in (None, _clock(stream)):
             return
         queries = [r.query for r in (*self._store.queries.running(), *self._store.queries.paused())]
@@ -235,7 +235,7 @@ class WorkspaceStreams:
             )
 
     def reset_watermark(self, name: str) -> Stream:
-        """Let the next rows of a stream alone say where its watermark is; takes effect with the next batch.
+        """Derive a stream's watermark only from its next rows; takes effect with the next batch.
 
         Raises:
             StreamNotFound: No stream has that name.
@@ -255,7 +255,7 @@ class WorkspaceStreams:
             return self._store.source_files.retry(self.get(name).id)
 
     def of_posts(self, name: str) -> Stream:
-        """Return a stream that takes posted events.
+        """Return a stream that accepts posted events.
 
         Raises:
             StreamNotFound: No stream has that name.
@@ -267,7 +267,7 @@ class WorkspaceStreams:
         return stream
 
     def check_room(self, stream: Stream, sending: Sending | None) -> None:
-        """Refuse a request for which there is no room; one whose events were stored before needs none.
+        """Refuse a request for which there is no room, unless its events are already stored.
 
         Raises:
             IngestFull: No events of the stream, or of any stream, are accepted now.
@@ -282,8 +282,8 @@ class WorkspaceStreams:
         """Store posted events, all or none.
 
         Args:
-            stream: A stream that takes posted events (``of_posts``).
-            events: Objects as they come out of JSON.
+            stream: A stream that accepts posted events (``of_posts``).
+            events: Objects parsed from JSON.
             sending: The request, if it may be sent again.
 
         Raises:
@@ -294,7 +294,9 @@ class WorkspaceStreams:
         return AppendReceipt(accepted, posted_count(stream, events) - accepted, first, last)
 
     def promise(self, stream: Stream, patterns: Sequence[object]) -> int:
-        """Accept punctuations of a stream without posted rows; they take effect behind their batch's rows.
+        """Accept punctuations of a stream whose rows are not posted.
+
+        They take effect after the rows of their batch.
 
         Args:
             stream: The stream.
@@ -313,7 +315,7 @@ class WorkspaceStreams:
         return posted_count(stream, events)
 
     def quarantined(self, name: str, limit: int) -> tuple[int, pa.Table, list[int]]:
-        """Return how many posted events of a stream were kept apart, the newest of them, and when, µs UTC.
+        """Return the number of a stream's quarantined events, the newest ones, and their wall clock, µs UTC.
 
         Raises:
             StreamNotFound: No stream has that name.

@@ -1,4 +1,4 @@
-"""Work beside the job of a running service: listing of files, heartbeats of idle streams.
+"""Periodic work during the job of a running service: listing of files, heartbeats of idle streams.
 
 New files are listed and idle streams get their heartbeats; both end in the catalog, in order and durably,
 before any batch can name them. Other periodic work (``ticks``) is called in the same loop.
@@ -36,9 +36,9 @@ class Watcher:
         interval_s: Seconds between two looks.
         now_us: Wall clock, µs UTC.
         ticks: Called with the wall clock at the end of each look.
-        inputs: What sources hold; a stream of which input waits is not idle.
-        known: Paths of listed files by stream id; not looked up at each look, since there may be millions.
-        dead_letters: Folder for skipped rows of files; None keeps none.
+        inputs: Inputs of all streams; a stream with waiting input is not idle.
+        known: Paths of listed files by stream id, kept between looks, since there may be millions.
+        dead_letters: Folder for skipped rows of files; None drops them.
         faults: Records unexpected errors.
     """
 
@@ -61,7 +61,7 @@ class Watcher:
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop after the look in hand."""
+        """Stop after the current look."""
         self._stop.set()
         if self._thread is not None:
             self._thread.join()
@@ -94,7 +94,7 @@ class Watcher:
             try:
                 work()
             except (SluiceError, OSError) as error:
-                # A directory that cannot be read now may be there at the next look; the job goes on
+                # A directory that cannot be read now may be readable at the next look; the job continues
                 # meanwhile.
                 log.warning("looking for input failed: %s", error, extra=fields(part=part, of=of))
                 return False
@@ -134,7 +134,7 @@ class Watcher:
             if stream.idle_timeout_us is None or found is None:
                 continue
             rows, since_us = self._last_seen.get(stream.id, (-1, 0))
-            # Rows that wait, for a paused engine or for space, would be late behind a heartbeat.
+            # Waiting rows, with a paused engine or a full disk, would be late after a heartbeat.
             if self._waits(stream, read) or rows != found.rows:
                 self._last_seen[stream.id] = (found.rows, self.now_us())
                 continue
@@ -146,7 +146,7 @@ class Watcher:
                 log.info("heartbeat", extra={"stream": stream.name, "watermark_us": target})
 
     def _waits(self, stream: Stream, read: Mapping[str, int]) -> bool:
-        """Return whether rows of a stream wait to be read; where brokers do not answer, some may."""
+        """Return whether rows of a stream wait to be read; True if brokers do not answer."""
         try:
             return not self.inputs.is_read(stream, read)
         except KafkaDown:

@@ -1,15 +1,16 @@
-"""A workspace: one data directory with its catalog and inputs, as whoever changes and reads them sees it.
+"""A workspace: one data directory with its catalog and inputs, for clients that change and read them.
 
-The one door of the API and the demo; neither sees the catalog or Spark:
+The API and the demo use only this module, not the catalog or Spark:
 
     workspace.streams  .queries  .plans  .migrations      changed in transactions that nest (``transaction``)
-             .results  .batches  .commits                 read, and waited for
+             .results  .batches  .commits                 read and awaited
              .answers                                     answers to requests that may be repeated
-             .keys  .audit                                who may ask, and who asked for what
+             .keys  .audit                                permissions of clients, and log of their requests
              .engine                                      the engine, in whichever process it runs
 
-Any number of processes may have one, and none of them needs an engine. Nothing here needs the engine's lease:
-each change is one transaction of the catalog, which has one writer at a time, and is planned inside it.
+Any number of processes may have a workspace of the same data directory, with or without an engine. No change
+needs the engine's lease: each is planned and made in one transaction of the catalog, which has one writer at
+a time.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ from service.workspace.plans import WorkspacePlans
 from service.workspace.queries import WorkspaceQueries
 from service.workspace.streams import WorkspaceStreams
 
-#: How often a waiting call looks whether its plan version is in force.
+#: Seconds between two looks of a waiting call for its plan version.
 WAIT_STEP_S = 0.02
 
 
@@ -79,7 +80,7 @@ class Workspace:
         engine: Status and control of the engine.
         answers: Answers stored under idempotency keys.
         keys: Verifies keys of clients.
-        audit: Who asked for which change.
+        audit: Log of clients and the changes that they requested.
         faults: Unexpected errors of this process's background work.
     """
 
@@ -158,7 +159,7 @@ class Workspace:
         return part
 
     def close_catalog(self) -> None:
-        """Close what was opened."""
+        """Close the catalog, the event log and the result reader."""
         if self._watch is not None:
             self._watch.stop()
         self.results.close()
@@ -167,17 +168,17 @@ class Workspace:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """Open a transaction of the catalog, which every change made inside is part of.
+        """Open a transaction of the catalog that includes every change made inside.
 
-        Keep it short, since other writers wait: what takes long before a change (parsing, sampling, reading
-        files) is done outside of it by ``queries.changing``, ``migrations.migrating`` and
-        ``streams.registering``, which open a transaction themselves.
+        Keep it short, since other writers wait. ``queries.changing``, ``migrations.migrating`` and
+            ``streams.registering`` open a transaction themselves, after slow preparations (parsing, sampling,
+            reading files).
         """
         with self._store.transaction():
             yield
 
     def wait_for_version(self, version: int, timeout_s: float) -> bool:
-        """Wait until a batch under a plan version, or a later one, is committed; return whether it is."""
+        """Wait until a batch under a plan version, or a later one, is committed; return False on timeout."""
         deadline = time.monotonic() + timeout_s
         while self._store.batches.first_of_version(version) is None:
             left_s = deadline - time.monotonic()
@@ -194,8 +195,8 @@ class Workspace:
         """Return counters and gauges in Prometheus' text format.
 
         Args:
-            engine_state: State of this process's engine; None leaves out what the engine is asked for.
-            ingest: Whether to report back-pressure: the processes that accept events do.
+            engine_state: State of this process's engine; None leaves out the engine's metrics.
+            ingest: Whether to report back-pressure, as processes that accept events do.
         """
         figures = self._pressure.figures() if ingest else None
         running = engine_state not in (None, "standby")
@@ -216,11 +217,11 @@ class Workspace:
         return disk.told(disk.held_below_bytes) if disk.is_out else None
 
     def skip_batch(self, stream: str | None, actor: str) -> VoidedBatch:
-        """Void the batch that fails again and again, and start the engine; its rows become dead letters.
+        """Void a batch that fails repeatedly, and start the engine; its rows become dead letters.
 
         Args:
             stream: Stream whose rows are left out; None for all.
-            actor: Who decides.
+            actor: Name of the client that decides.
 
         Raises:
             NothingToSkip: No batch has failed often enough.

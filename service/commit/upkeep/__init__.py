@@ -1,4 +1,4 @@
-"""Upkeep of what was committed: old results and records are removed, small result files are merged.
+"""Upkeep of committed data: old results and records are removed, small result files are merged.
 
 Doors: compaction, pruning, retention.
 """

@@ -1,11 +1,11 @@
-"""Compaction beside the running job: files of old batches are merged by time into few larger ones.
+"""Compaction while the job runs: files of old batches are merged by time into few larger ones.
 
-    manifests   . . . . . . . . . . . .   newest batches, a file per bucket and family each
-    level 1     [      64 batches     ]   written as soon as so many batches are old enough
+    manifests   . . . . . . . . . . . .   newest batches, each with a file per bucket and family
+    level 1     [      64 batches     ]   written as soon as 64 batches are old enough
     level 2     [ 16 files of level 1 ]   and so on, up to ``MOST_BYTES`` and ``MOST_BATCHES``
 
-So each row is rewritten once per level, and of each family and level about 16 small files remain at most. A
-file of ``LARGE_BYTES`` stays as it is, and so does one that is damaged: its checksum must go on saying so.
+So each row is rewritten once per level, and each family has at most about 16 small files per level. A file of
+``LARGE_BYTES`` stays as it is, and so does a damaged file: its checksum must still reveal the damage.
 
 New files are written and synced before one transaction names them (``catalog.store.compaction``). The files
 that they replace are unlinked a minute later. Files that a crash leaves are swept at the next start.
@@ -46,7 +46,7 @@ log = logging.getLogger(__name__)
 
 #: A file of this length is worth a read of its own; rewriting it would gain nothing.
 LARGE_BYTES = 32 << 20
-#: Most bytes that are merged into one file, by the lengths of the files before.
+#: Most bytes that are merged into one file, as the sum of the lengths of its sources.
 MOST_BYTES = 128 << 20
 #: Batches whose files leave their manifests together. The transaction takes 5 ms of CPU.
 BATCHES_AT_A_TIME = 64
@@ -54,9 +54,9 @@ BATCHES_AT_A_TIME = 64
 FILES_AT_A_TIME = 16
 #: A file is kept until the last of its batches is too old, so it spans at most this part of the retention.
 _PART_OF_RETENTION = 24
-#: Least time between two looks: the batches of one merge take ten seconds to come, at 150 ms each.
+#: Least time between two looks: the 64 batches of one merge take ten seconds, at 150 ms each.
 INTERVAL_S = 2.0
-#: After a merge it rests for so many times as long, since the job wants the processor, too.
+#: Rest after a merge, as a multiple of the merge's duration: the job needs the processor, too.
 _RESTS = 3.0
 #: Rest after a failure, such as a full disk: each may leave a file that the next start sweeps.
 _AFTER_FAILURE_S = 60.0
@@ -70,14 +70,14 @@ class Compactor:
         store: Catalog.
         results_dir: Folder of result files.
         late_dir: Folder of late rows.
-        retention_us: How long results are kept, wall clock µs; None for all time.
+        retention_us: How long results are kept, wall clock µs; None keeps them forever.
         engine_lock: Path of the engine's lock file, for failpoints.
-        kept_batches: Number of newest batches that stay as they are: they may be replayed, and statistics
-            use them.
+        kept_batches: Number of newest batches whose files are not merged: they may be replayed, and
+            statistics use them.
         batches_at_a_time: Batches whose files leave their manifests together.
         files_at_a_time: Files of one level that become one of the next.
         interval_s: Seconds between two looks.
-        unlink_after_s: How long files stay that were merged into others.
+        unlink_after_s: Seconds for which files stay after they were merged into another file.
         now_us: Wall clock, µs UTC.
         faults: Records unexpected errors.
     """
@@ -101,19 +101,19 @@ class Compactor:
     _thread: threading.Thread | None = field(default=None, init=False)
 
     def start(self) -> None:
-        """Remove leftovers of a crash, and start to merge; no other thread merges."""
+        """Remove leftovers of a crash and start the thread, the only one that merges."""
         sweep_merged(self.store, self.results_dir, self.late_dir)
         self._thread = threading.Thread(target=self._run, name="compactor", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop after the file in hand."""
+        """Stop after the current file."""
         self._stop.set()
         if self._thread is not None:
             self._thread.join()
 
     def run_once(self) -> bool:
-        """Merge the files that leave manifests next, or else those of one level; return whether any did."""
+        """Merge the next files that leave manifests, else a group of one level; return whether any were."""
         self._unlinking.run_once(self.now_us(), self.unlink_after_s)
         old = self.store.compaction.old_batches(kept=self.kept_batches, count=self.batches_at_a_time)
         if old is not None:
@@ -136,7 +136,7 @@ class Compactor:
         try:
             more = self.run_once()
         except (SluiceError, OSError) as error:
-            # Nothing is lost: the files of before are there, or the new ones are.
+            # Nothing is lost: the old files are there, or the new ones are.
             log.warning("merging result files failed: %s", error)
             return _AFTER_FAILURE_S
         return _RESTS * (time.monotonic() - began_s) if more else self.interval_s
@@ -177,7 +177,7 @@ class Compactor:
         """Merge files of one level."""
         made = self._merged(group)
         if made is None:
-            return True  # they are left alone from now on
+            return True  # they are not merged from now on
         try:
             self._keep([made])
         except BaseException:
@@ -191,7 +191,7 @@ class Compactor:
         return True
 
     def _groups_of_levels(self) -> Iterator[list[MergedFile]]:
-        """Yield groups of files of the table that are to be merged."""
+        """Yield the groups of the table's files that are to be merged."""
         return self._groups(self.store.result_files.merged(), whole=False)
 
     def _groups(self, files: Iterable[MergedFile], *, whole: bool) -> Iterator[list[MergedFile]]:
@@ -199,7 +199,8 @@ class Compactor:
 
         Args:
             files: Files.
-            whole: Whether a group may be of any number of files, and need not wait for more.
+            whole: Whether a group may have any number of files; else it waits until it has
+                ``files_at_a_time``.
         """
         small = [f for f in files if self._path(f) not in self._unmergeable and self._bytes(f) < LARGE_BYTES]
         for _, alike in groupby(sorted(small, key=_kind_and_time), key=_kind):
@@ -215,7 +216,7 @@ class Compactor:
                 yield group
 
     def _fit(self, group: Sequence[MergedFile]) -> bool:
-        """Return whether files may become one."""
+        """Return whether files may be merged into one."""
         span_us = max(f.last_at_us for f in group) - min(f.first_at_us for f in group)
         if self.retention_us is not None and span_us * _PART_OF_RETENTION > self.retention_us:
             return False
@@ -264,7 +265,8 @@ class Compactor:
     def _named(self, made: Sequence[MergedFile], name: Callable[[], bool]) -> bool:
         """Have the catalog name new files, or unlink them; return whether it names them.
 
-        After another error nobody knows whether they are named: they stay, and the next start looks.
+        After any other error it is unknown whether the catalog names them: they stay, and the next start
+        checks.
         """
         try:
             named = name()
@@ -283,7 +285,7 @@ class Compactor:
             sync_file_systems((self.results_dir, self.late_dir))
 
     def _forget(self, made: Iterable[MergedFile]) -> None:
-        """Remove files that nothing names."""
+        """Remove new files that the catalog does not name."""
         for folder, names in self._by_folder(made):
             remove(folder, names)
 
@@ -303,7 +305,7 @@ class Compactor:
         return self._folder(file) / file.file.path
 
     def _bytes(self, file: MergedFile) -> int:
-        """Return the length of a file; the catalog does not know that of older ones."""
+        """Return the length of a file; the catalog does not have the lengths of older files."""
         if file.file.bytes is not None:
             return file.file.bytes
         path = self._path(file)

@@ -1,4 +1,4 @@
-"""Pruning beside the running job: now and then, off its path (``catalog.store.pruning`` says what goes)."""
+"""Periodic pruning of the catalog while the job runs (``catalog.store.pruning`` defines what is pruned)."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from catalog.store.store import Store
 
 log = logging.getLogger(__name__)
 
-#: Looks cost a millisecond; at several changes a second a handful of rows goes with each.
+#: A look costs a millisecond; at several changes per second each look removes a handful of rows.
 INTERVAL_S = 2.0
-#: So long a removed query that never gave a result can still be asked about: whoever removed it and asks
-#: whether it has gone sees so.
+#: Seconds for which a removed query without results can still be looked up, so that the client that removed
+#: it can see that it is gone.
 GRACE_S = 30.0
 
 
@@ -25,7 +25,7 @@ class Pruner:
     Attributes:
         store: Catalog.
         interval_s: Least time between two looks.
-        grace_s: How long a removed query without results can still be asked about.
+        grace_s: How long a removed query without results can still be looked up, seconds.
     """
 
     store: Store
@@ -34,7 +34,7 @@ class Pruner:
     _looked_us: int | None = field(default=None, init=False)
 
     def run_once(self, now_us: int) -> Pruned:
-        """Prune if it is time; return what went."""
+        """Prune if it is time; return the numbers of pruned records."""
         if not is_due(self._looked_us, now_us, self.interval_s):
             return Pruned()
         self._looked_us = now_us

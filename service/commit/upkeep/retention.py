@@ -1,7 +1,7 @@
-"""Retention beside the running job: old results go, a few batches at a time (``catalog.store.retention``).
+"""Drops old results while the job runs, a few batches at a time (``catalog.store.retention``).
 
     look 1     the catalog forgets batches: no manifest names their files any more
-    look n     the files are unlinked, once a page that was being read then has been sent
+    look n     the files are unlinked, once a page that was being read at look 1 has been sent
 
 A crash in between leaves files that no manifest names; the sweep at the next start removes them. Files that a
 manifest names are never touched.
@@ -22,15 +22,15 @@ from service.config.failpoints import reached
 
 log = logging.getLogger(__name__)
 
-#: A job makes two or three batches in that time.
+#: Seconds between two looks; a job makes two or three batches in that time.
 INTERVAL_S = 2.0
-#: How often manifests are looked through for those that only departed queries had kept.
+#: Seconds between two searches for manifests that only departed queries needed.
 THIN_INTERVAL_S = 600.0
 #: Least time between two looks at dead-letter files.
 DEAD_LETTER_INTERVAL_S = 600.0
 #: Batches in one transaction: 10-20 ms with 100 queries, in which no batch can be committed.
 _BATCHES_PER_STEP = 100
-#: After that the next look goes on, since others wait for this thread.
+#: Seconds after which dropping stops until the next look, since other work waits for this thread.
 _BUDGET_S = 0.5
 
 
@@ -40,7 +40,7 @@ def _nothing_needed() -> None:
 
 @dataclass(slots=True)
 class ResultRetention:
-    """Drops results of a running service that are older than people want to keep them.
+    """Drops results of a running service that are older than their retention.
 
     Attributes:
         store: Catalog.
@@ -48,9 +48,9 @@ class ResultRetention:
         late_dir: Folder of late rows.
         retention_us: How long a batch's results are kept after its commit, wall clock µs; None keeps all.
         engine_lock: Path of the engine's lock file, for failpoints.
-        needed_from: Tells the oldest batch that a reader is not done with, None if there is no such reader.
+        needed_from: Returns the oldest batch that a reader still needs, None if no reader needs any.
         interval_s: Least time between two looks.
-        unlink_after_s: Time for which files of dropped results stay.
+        unlink_after_s: Seconds for which files of dropped results stay.
         thin_interval_s: Least time between two looks through old manifests.
     """
 
@@ -68,7 +68,7 @@ class ResultRetention:
     _unlinking: Unlinking = field(default_factory=Unlinking, init=False)
 
     def run_once(self, now_us: int) -> int:
-        """Drop and unlink what it is time for; return how many batches lost their results."""
+        """Drop results and unlink files that are due; return how many batches lost their results."""
         if self.retention_us is None or not is_due(self._looked_us, now_us, self.interval_s):
             return 0
         self._looked_us = now_us
@@ -80,7 +80,7 @@ class ResultRetention:
         return batches
 
     def _drop(self, now_us: int, retention_us: int) -> int:
-        """Drop step by step, until nothing is old enough or the time of a look is over."""
+        """Drop step by step, until nothing is old enough or the time budget of a look is used up."""
         batches, results, deadline_s = 0, 0, time.monotonic() + _BUDGET_S
         while True:
             dropped = self.store.retention.drop(

@@ -1,7 +1,7 @@
 """Delayed removal of files that the catalog no longer names.
 
-A page or an export that looked the names up before has opened its files by then. A crash in between leaves
-the files to the sweep at the next start.
+The delay gives a page or an export that looked the names up before time to open its files. After a crash
+during the delay, the sweep at the next start removes them.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from operators.storage.folder import Folder, remove
 
 log = logging.getLogger(__name__)
 
-#: Longer than a page or an export of some batches takes to open the files that it was told of.
+#: Longer than a page or an export of some batches takes to open the files whose names it has read.
 UNLINK_AFTER_S = 60.0
 
 
 @dataclass(slots=True)
 class Unlinking:
-    """Files that wait to be unlinked; of one thread."""
+    """Files that wait to be unlinked; used by one thread."""
 
     _waiting: deque[tuple[int, Folder, list[str]]] = field(default_factory=deque, init=False)
 
@@ -32,13 +32,13 @@ class Unlinking:
         self._waiting.append((now_us, folder, list(names)))
 
     def run_once(self, now_us: int, after_s: float) -> None:
-        """Unlink the files that have waited for so long, wall clock µs UTC."""
+        """Unlink the files that have waited for ``after_s`` seconds; ``now_us`` is wall clock, µs UTC."""
         while self._waiting and is_due(self._waiting[0][0], now_us, after_s):
             _, folder, names = self._waiting[0]
             try:
                 remove(folder, names)
             except (OSError, StorageDown) as error:
-                # It may work at the next look; if not, the sweep of the next start will say so, too.
+                # It may succeed at the next look; if not, the sweep at the next start reports the error, too.
                 log.warning("files of dropped results cannot be removed: %s", error)
                 return
             self._waiting.popleft()

@@ -1,4 +1,4 @@
-"""Ownership: one engine per catalog, by its lease, and one per data directory, by its lock.
+"""Ownership: a lease allows one engine per catalog, and a lock allows one per data directory.
 
 Doors: catalog_lease, engine_lock.
 """

@@ -1,14 +1,15 @@
-"""The engine's lease of the catalog: taken at a start or from another engine, renewed, and given back.
+"""The engine's lease of the catalog: taken at a start or from another engine, renewed, and released.
 
-    holder       renews every 2 s      ends its JVM once it could not for 5 s
+    holder       renews every 2 s      ends its JVM if it could not renew for 5 s
     challenger   takes the lease after 8 s without a renewal, by its own monotonic clock
 
-No clock is compared with another one's. Every write transaction of the engine renews the lease
-(``catalog.store.lease``), so that a holder that was stopped for a minute and goes on makes nothing visible. A
-challenger waits only where the holder may live: not where it gave the lease back, or was a process of this
-machine that has gone. A holder of this machine that hangs is killed before its lease is taken.
+Clocks of different machines are never compared. Every write transaction of the engine renews the lease
+(``catalog.store.lease``), so that a holder that was suspended for a minute and continues makes nothing
+visible. A challenger waits only if the holder may be alive: not if it released the lease, or was a process of
+this machine that has ended. A hanging holder on this machine is killed before its lease is taken.
 
-The numbers leave a stand-by of 15 s six and a half to begin its first batch in: its JVM runs already.
+With these numbers a stand-by that must take over within 15 s has 6.5 s left to begin its first batch; its JVM
+runs already.
 """
 
 from __future__ import annotations
@@ -35,15 +36,15 @@ from service.faults import Faults
 
 log = logging.getLogger(__name__)
 
-#: Without a renewal for so long the lease is over for others.
+#: Seconds without a renewal after which others may take the lease.
 EXPIRY_S = 8.0
-#: Between two renewals; one may fail before the holder gives up, three before the lease is over.
+#: Seconds between two renewals; one may fail before the holder gives up, three before the lease expires.
 RENEW_S = 2.0
-#: Without a renewal for so long the holder ends its JVM: well before anybody else may begin.
+#: Seconds without a renewal after which the holder ends its JVM: well before another engine may begin.
 GIVE_UP_S = 5.0
-#: Looks of a challenger, and of a holder's watch, in the time of an expiry.
+#: Number of looks per ``EXPIRY_S``, of a challenger and of the thread that watches a holder's renewals.
 _LOOKS = 16
-#: How long a killed holder may take to be gone.
+#: How long a killed holder may take to end.
 _KILL_TIMEOUT_S = 5.0
 _KILL_LOOK_S = 0.02
 
@@ -66,15 +67,15 @@ class CatalogLease:
     """The lease of one engine.
 
     Attributes:
-        store: Catalog, as the engine writes to it.
-        directory: Data directory, for people.
-        lost: Called from a thread of its own when the lease is lost or could not be renewed in time.
+        store: Catalog; the engine must write through this object.
+        directory: Data directory, shown in error texts.
+        lost: Called from a background thread when the lease is lost or could not be renewed in time.
         expiry_s: See ``EXPIRY_S``.
         renew_s: See ``RENEW_S``.
         give_up_s: See ``GIVE_UP_S``.
         faults: Records unexpected errors.
-        unsynced: Whether the previous holder's machine went down, so that data it had not synced may be lost.
-        former: The holder before, where it did not give the lease back.
+        unsynced: Whether the previous holder's machine went down, so that data not yet synced may be lost.
+        former: The previous holder, if it did not release the lease.
         fenced: Set once another engine has the lease.
     """
 
@@ -99,10 +100,10 @@ class CatalogLease:
         return 0 if self._lease is None else self._lease.epoch
 
     def acquire(self) -> None:
-        """Take the lease, after the holder's expiry where that may still live.
+        """Take the lease; if its holder may be alive, wait for it to expire first.
 
         Raises:
-            CatalogInUse: An engine renews it.
+            CatalogInUse: Another engine renews the lease.
             CatalogDown: The catalog cannot be used.
         """
         if not self._take(stopping=None):
@@ -110,7 +111,7 @@ class CatalogLease:
             raise _in_use(current.holder if current is not None else this_process(self.directory))
 
     def stand_by(self, stopping: threading.Event) -> bool:
-        """Take the lease once it is over, however long that takes; return False if told to stop before."""
+        """Wait without limit for the lease to expire and take it; return False if told to stop before."""
         while not stopping.is_set():
             try:
                 if self._take(stopping):
@@ -121,31 +122,31 @@ class CatalogLease:
         return False
 
     def check(self) -> None:
-        """Renew the lease now, before something is done that no write transaction covers.
+        """Renew the lease now, before work that no write transaction protects.
 
         Raises:
-            FencedOut: Another engine has it.
+            FencedOut: Another engine has the lease.
         """
         if self._lease is not None:
             self._renew(self._lease)
 
     def release(self) -> None:
-        """Give the lease back."""
+        """Release the lease."""
         self._ended.set()
         for thread in self._threads:
             thread.join()
         self._threads = ()
         lease, self._lease = self._lease, None
         if lease is not None:
-            # A catalog that is down keeps it until it expires.
+            # If the catalog is down, the lease stays until it expires.
             with suppress(CatalogDown):
                 self.store.lease.release(lease)
 
     def _take(self, stopping: threading.Event | None) -> bool:
-        """Take the lease if it is over, or will be over in a moment; return whether it was.
+        """Take the lease if it is free, or once it has expired; return whether it was taken.
 
         Args:
-            stopping: Ends the wait of a stand-by, which leaves the lease to others; None: a renewal by
+            stopping: Ends the wait of a stand-by, which tolerates renewals by others; None: a renewal by
                 another process is an error.
         """
         me, expiry_ms = this_process(self.directory), int(self.expiry_s * 1000)
@@ -178,10 +179,10 @@ class CatalogLease:
         """Wait until the lease has not been renewed for its full duration by this machine's monotonic clock.
 
         Returns:
-            The lease as it is then; None if a stand-by is told to stop, or has to begin again.
+            The expired lease; None if a stand-by is told to stop, or must begin again.
 
         Raises:
-            CatalogInUse: Somebody renews it, and this is not a stand-by.
+            CatalogInUse: Another process renews the lease, and this is not a stand-by.
         """
         if stopping is None:
             log.warning(
@@ -192,7 +193,7 @@ class CatalogLease:
         pause = threading.Event() if stopping is None else stopping
         looks = 0
         while looks < _LOOKS:
-            # Looks are counted rather than seconds: who gets no processor himself is more patient.
+            # Looks are counted instead of seconds, so that a challenger starved of CPU waits longer.
             if pause.wait(seen.expiry_ms / 1000 / _LOOKS):
                 return None
             found, looks = self.store.lease.current(), looks + 1
@@ -226,21 +227,21 @@ class CatalogLease:
             except CatalogDown as error:
                 log.warning("lease of the catalog not renewed: %s", error)
             except Exception as error:
-                # Whatever it is, another try may succeed; if none does in time, the other thread gives up.
+                # Another try may succeed; if none does in time, the watching thread gives up.
                 self.faults.failed("lease", error)
             else:
                 self.faults.works("lease")
 
     def _watching(self) -> None:
-        """Give up in time, also where a renewal hangs: a network that was cut tells nothing for 10 s.
+        """Give up in time even if a renewal hangs: a cut network gives no error for 10 s.
 
-        Time in which this process did not run does not count as failure to renew: the lease is rarely lost by
-        then, and the next renewal shows it.
+        Time in which this process did not run does not count: the lease is rarely lost by then, and the next
+            renewal would show it.
         """
         step_s = min(self.expiry_s / _LOOKS, self.renew_s)
         seen_s, waited_s = self._renewed_s, 0.0
         while not self._ended.wait(step_s) and not self.fenced.is_set():
-            # Where our own transaction hangs, nobody can take the lease before it ends, and it is a renewal.
+            # While our own transaction hangs, nobody can take the lease, and its end is a renewal.
             if self._renewed_s != seen_s or self.store.keeps_others_out:
                 seen_s, waited_s = self._renewed_s, 0.0
             waited_s += step_s
@@ -260,7 +261,7 @@ def _in_use(holder: Holder) -> CatalogInUse:
 
 
 def _is_dead(holder: Holder, me: Holder) -> bool:
-    """Return whether a holder has gone for sure: it was a process that this one would see."""
+    """Return whether a holder has certainly ended: this process would see it if it lived."""
     if not holder.boot or (holder.boot, holder.processes) != (me.boot, me.processes):
         return False
     try:
@@ -273,7 +274,7 @@ def _is_dead(holder: Holder, me: Holder) -> bool:
 def _end_hung(holder: Holder, me: Holder) -> None:
     """Kill a process of this machine that has not renewed its lease in time, so that it never wakes.
 
-    One that is elsewhere cannot be: what it writes once it wakes is refused.
+    A process elsewhere cannot be killed, but its writes are refused once it wakes.
     """
     here = (holder.boot, holder.processes) == (me.boot, me.processes)
     if not here or holder.pid == me.pid or _is_dead(holder, me):
@@ -282,7 +283,7 @@ def _end_hung(holder: Holder, me: Holder) -> None:
     with suppress(ProcessLookupError, PermissionError):
         os.kill(holder.pid, signal.SIGKILL)
     until_s = time.monotonic() + _KILL_TIMEOUT_S
-    # Its parent may leave it a zombie, which holds nothing any more.
+    # Its parent may leave it as a zombie, which holds no locks.
     while not _is_dead(holder, me):
         if time.monotonic() > until_s:
             log.error("engine that hangs could not be killed", extra={"pid": holder.pid})

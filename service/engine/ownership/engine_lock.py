@@ -1,11 +1,12 @@
-"""One engine per data directory, and none but the living one.
+"""Lock of a data directory: one engine per directory, and a dead one never blocks it.
 
-The lock is the operating system's (``flock``), so it goes with the process however that ends. The file
-says who holds it: the driver's pid and, once Spark runs, the JVM's with its start time. A JVM can outlive
-its driver for a while; the next engine ends the one the file names, and nothing else, before it writes.
+The lock is the operating system's (``flock``), so it ends with the process, however that ends. The file names
+the holder: the driver's pid and, once Spark runs, the JVM's pid with its start time. A JVM can outlive its
+driver for a while; the next engine ends the JVM that the file names, and no other process, before it writes.
 
-The lease of the catalog comes first: an engine that took it from one that hangs out of its reach, in another
-container, leaves that one the lock of a file that has no name any more, and makes a new file.
+The lease of the catalog takes precedence. If an engine took it from a hanging engine that it cannot kill,
+such as in another container, it unlinks the lock file, on which the hanging engine keeps its lock, and makes
+a new file.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class EngineLock:
             former: The engine from which the lease of the catalog was taken; its lock is no longer valid.
 
         Raises:
-            DataDirInUse: Another process holds it.
+            DataDirInUse: Another process holds the lock.
         """
         file = self._locked()
         facts = _read(self.path)
@@ -74,11 +75,12 @@ class EngineLock:
         self._write(_this_process() | {"jvm_pid": pid, "jvm_started": started})
 
     def release(self) -> None:
-        """Give the lock back; its JVM must have ended."""
+        """Release the lock; the engine's JVM must have ended."""
         if self._file is not None:
             try:
                 self._write({})
-            except OSError as error:  # the disk is full or read-only; the next engine finds that nobody lives
+            except OSError as error:
+                # The disk is full or read-only; the next engine finds that the processes have ended.
                 log.warning("lock file not cleared: %s", error)
             self._file.close()
             self._file = None
@@ -94,9 +96,9 @@ class EngineLock:
         return file
 
     def _write(self, facts: dict[str, Any]) -> None:
-        # Replaced in place: a rename would leave the lock on the old file.
+        # Written in place: a rename would leave the lock on the old file.
         assert self._file is not None
-        # Past the buffer of the file, which would be written again when it is closed.
+        # Bypasses the buffer of the file, which would be written again when it is closed.
         os.ftruncate(self._file.fileno(), 0)
         os.pwrite(self._file.fileno(), json.dumps(facts).encode(), 0)
 
@@ -123,7 +125,7 @@ def _end_survivor(facts: dict[str, Any]) -> None:
         return
     try:
         process = psutil.Process(int(facts["jvm_pid"]))
-        # A pid alone may have been given to somebody else since.
+        # The pid may belong to another process by now.
         if abs(process.create_time() - facts["jvm_started"]) < 1.0:
             process.kill()
             process.wait(KILL_TIMEOUT_S)

@@ -1,7 +1,7 @@
-"""CSV files, written as their source's dialect says, of which every row is judged.
+"""Reads CSV files in their source's dialect, and checks every row.
 
-Rows are found block by block (``delimited``), their wanted fields become columns of text, and these the
-declared types. A fault names the row, and the line that an editor shows it in.
+Rows are found block by block (``delimited``), their wanted fields become columns of text, and the text is
+converted to the declared types. An error names the row and its line number in an editor.
 """
 
 from __future__ import annotations
@@ -37,12 +37,13 @@ def inspect_csv(
     Args:
         stream: The file's stream.
         path: The file.
-        bad: List to which bad rows are appended, to be left out; if None, the first refuses the file.
+        bad: List to which bad rows are appended, which are then left out; if None, a bad row refuses the
+            file.
         latest_us: Event time beyond which a row is bad, µs UTC; None for any.
 
     Raises:
-        UnusableFile: It has no header, lacks a column, a row is bad (the first is named), or its event times
-            are most likely of another unit.
+        UnusableFile: The file has no header, lacks a column, has a bad row (the first is named), or its event
+            times are most likely in another unit.
     """
     file = _File(stream, path, [column.name for column in stream.columns], bad, latest_us)
     times = [file.typed(found).column(stream.event_time).chunk(0) for found in file.batches()]
@@ -70,14 +71,14 @@ def read_csv(
     Args:
         stream: The file's stream.
         path: The file.
-        columns: Columns wanted.
+        columns: Columns to return.
         first_row: First row, not counting skipped ones.
         rows: Number of rows.
-        skips: Skip bad rows.
+        skips: Whether to skip bad rows.
         latest_us: As `inspect_csv`, if bad rows are skipped.
 
     Raises:
-        UnusableFile: As `inspect_csv`, or it holds fewer rows.
+        UnusableFile: As `inspect_csv`, or the file has fewer rows.
     """
     # A fault in any column makes a row bad, so all columns are read.
     wanted = [c.name for c in stream.columns] if skips else columns
@@ -99,10 +100,10 @@ def read_csv(
 
 
 class _File:
-    """A file of which some columns are wanted.
+    """A file and the columns to read from it.
 
     Attributes:
-        schema: Their names and types.
+        schema: Names and types of these columns.
     """
 
     def __init__(
@@ -117,7 +118,7 @@ class _File:
         self._stream, self._latest_us = stream, latest_us
         self._dialect = stream.source.dialect
         self._form = TextForm.of(stream)
-        # Its compiled scan loads numba, for which the first answer of the API must not wait.
+        # Imported here: its compiled scan loads numba, and the API's first answer must not wait for that.
         from service.inputs.formats.delimited.rows import CsvRows
 
         self._rows, self._bad = CsvRows(path, self._dialect), bad
@@ -128,7 +129,7 @@ class _File:
         self._slots = self._find(stream, columns)
 
     def _find(self, stream: Stream, columns: Sequence[str]) -> np.typing.NDArray[np.int64]:
-        """Return the place among the wanted columns of each field, -1 for those that are not wanted."""
+        """Return, for each field, its place among the wanted columns, -1 if it is not wanted."""
         if self._dialect.header:
             header = fields_of(self._rows.header(), self._dialect)
             names = named_fields(stream, header, self._rows.head, self._dialect)
@@ -150,10 +151,11 @@ class _File:
         return pa.chunked_array(texts, pa.string())
 
     def typed(self, found: FoundRows) -> pa.Table:
-        """Return the wanted columns of the rows that were yielded last.
+        """Return the wanted columns of the rows that were yielded last, typed.
 
         Raises:
-            UnusableFile: A value is not of its column's type, or a time is not allowed; names the first.
+            UnusableFile: A value is not of its column's type, or a time is not allowed; the error names the
+                first.
         """
         texts = [
             found.text(
@@ -204,7 +206,7 @@ class _File:
         return column_type == "string" or (column_type == "timestamp" and self._form.timestamp_format is None)
 
     def _unfit(self, text: pa.Array, column_type: str, first: UnfitValueError) -> list[tuple[int, object]]:
-        """Return the values that do not fit, or only the first if the file is refused for it."""
+        """Return the values that do not fit; only the first if one refuses the file."""
         if self._bad is None:
             return [(first.index, first.value)]
         return unfit_values(

@@ -1,4 +1,4 @@
-"""Facts that the listing records of a file, and how they are found from parsed columns."""
+"""Facts about a file that the listing records, computed from parsed columns."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class FileFacts:
 
 
 def checked_facts(stream: Stream, rows: int, t_min_us: int | None, t_max_us: int | None) -> FileFacts:
-    """Return the facts.
+    """Return the facts after checking the event times.
 
     Raises:
         UnusableFile: An event time lies outside the years 1 to 9999.
@@ -68,10 +68,10 @@ def rows_ahead(stream: Stream, times: pa.Array | pa.ChunkedArray, latest_us: int
 
 
 def match_columns(stream: Stream, present: Sequence[str]) -> dict[str, str]:
-    """Return the name in the file of each of the stream's columns: exact, else without regard to case.
+    """Return the file's name for each of the stream's columns: exact, else without regard to case.
 
     Raises:
-        UnusableFile: A column is missing, or more than one could be meant.
+        UnusableFile: A column is missing or ambiguous.
     """
     exact = Counter(present)
     folded = Counter(folded_name(name) for name in present)
@@ -92,14 +92,14 @@ def match_columns(stream: Stream, present: Sequence[str]) -> dict[str, str]:
 
 
 def refuse_other_unit(stream: Stream, times: Iterable[object]) -> None:
-    """Refuse event times that most likely count another unit than the stream's.
+    """Refuse event times that are most likely in another unit than the stream's.
 
     Args:
         stream: The stream.
         times: Values of the event time in the whole file.
 
     Raises:
-        UnusableFile: They do. The error says which unit to declare.
+        UnusableFile: They are; the error names the unit to declare.
     """
     found = other_unit(times, stream.time_unit)
     if found is not None:
@@ -110,7 +110,7 @@ def refuse_other_unit(stream: Stream, times: Iterable[object]) -> None:
 
 
 def folded_name(name: str) -> str:
-    """Return a column name by which files and streams are compared."""
+    """Return a column name in the form in which files and streams are compared."""
     return name.lower()
 
 

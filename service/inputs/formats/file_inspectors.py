@@ -1,6 +1,6 @@
-"""The inspector of each format of files, by the name that a stream's source gives it.
+"""Inspectors by file format, named as in a stream's source.
 
-Readers do not import it: the inspector of Parquet loads DuckDB.
+Readers must not import this module: the inspector of Parquet loads DuckDB.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The reader of each format of files, by the name that a stream's source gives it."""
+"""Readers by file format, named as in a stream's source."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class ReadRows(Protocol):
         skips: bool = False,
         latest_us: int | None = None,
     ) -> pa.Table:
-        """Return rows of a file; raise `UnusableFile` if it does not hold them as listed."""
+        """Return rows of a file; raise `UnusableFile` if the file does not have them as listed."""
 
 
 READERS: Final[Mapping[str, ReadRows]] = {"parquet": read_parquet, "jsonl": read_jsonl, "csv": read_csv}

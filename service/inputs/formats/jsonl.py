@@ -1,7 +1,7 @@
-"""JSON lines files: an object a line, a missing key is NULL, other keys are ignored, blank lines too.
+"""Reads JSON lines files: one object per line; missing keys are NULL, other keys and blank lines are ignored.
 
-Keys are columns without regard to case, as the names in headers of CSV and Parquet files are. An object in
-which a column, or any key, appears twice is refused: one of its values would be lost.
+Keys match columns without regard to case, like names in headers of CSV and Parquet files. An object in which
+a column, or any key, appears twice is refused: one of its values would be lost.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ def inspect_jsonl(
     Args:
         stream: The file's stream.
         path: The file.
-        bad: List to which bad rows are appended, to be left out; if None, the first refuses the file.
+        bad: List to which bad rows are appended, which are then left out; if None, a bad row refuses the
+            file.
         latest_us: Event time beyond which a row is bad, µs UTC; None for any.
 
     Raises:
@@ -73,14 +74,14 @@ def read_jsonl(
     Args:
         stream: The file's stream.
         path: The file.
-        columns: Columns wanted.
+        columns: Columns to return.
         first_row: First row, not counting skipped ones.
         rows: Number of rows.
-        skips: Skip bad rows.
+        skips: Whether to skip bad rows.
         latest_us: As `inspect_jsonl`, if bad rows are skipped.
 
     Raises:
-        UnusableFile: As `inspect_jsonl`, or it holds fewer rows.
+        UnusableFile: As `inspect_jsonl`, or the file has fewer rows.
     """
     # A fault in any column makes a row bad, so all columns are read.
     wanted = [column.name for column in stream.columns] if skips else columns
@@ -95,7 +96,7 @@ class _Rows:
     """Objects of a file.
 
     Attributes:
-        bad: List to which bad rows are appended; if None, the first refuses the file.
+        bad: List to which bad rows are appended; if None, a bad row refuses the file.
         texts: All lines of the file.
         objects: Parsed rows.
         numbers: Row number of each, from 1.
@@ -109,7 +110,7 @@ class _Rows:
     lines: list[int] = field(default_factory=list)
 
     def refuse(self, number: int, line: int, column: str | None, between: str, reason: str) -> None:
-        """Leave a row out, or refuse the file for it."""
+        """Leave a bad row out, or refuse the file because of it."""
         if self.bad is None:
             raise UnusableFile(f"row {number} (line {line}){between}{reason}")
         text = self.texts[line - 1].strip(" \t\r")

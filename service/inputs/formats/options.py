@@ -1,4 +1,4 @@
-"""Options of text files under which a rejected value could be read.
+"""Finds options of text files with which a rejected value could be read.
 
 '1.234,50'             decimal_point: ",", thousands: "."
 '01.11.2025 09:15:00'  timestamp_format: "%d.%m.%Y %H:%M:%S"
@@ -19,7 +19,7 @@ import pyarrow as pa
 from service.inputs.formats.times import unit_of
 from service.inputs.formats.values import TextForm, UnfitValueError, from_text
 
-#: Bad rows of a file whose reason names an option that would read them; to find it takes 1 to 3 ms.
+#: Most bad rows of a file for which an option that would read them is searched, 1 to 3 ms each.
 MOST_NAMED: Final = 100
 #: Pairs of decimal point and thousands separator.
 _NUMBERS: Final = (
@@ -30,7 +30,7 @@ _DATE: Final = re.compile(r"(\d{1,4})([./-])(\d{1,2})\2(\d{2,4})(T|, |\s)?(.*)",
 _DATES: Final = ("%d{0}%m{0}%Y", "%m{0}%d{0}%Y", "%Y{0}%m{0}%d", "%d{0}%m{0}%y", "%m{0}%d{0}%y")
 _CLOCKS: Final = ("", "%H:%M:%S", "%H:%M", "%H:%M:%S.%f", "%I:%M:%S %p", "%I:%M %p")
 _OFFSETS: Final = ("", "%z", " %z")
-#: Texts by which programs and people say that there is no value, in lower case.
+#: Texts that programs and people use for a missing value, in lower case.
 _ABSENT: Final = frozenset(
     ("n/a", "#n/a", "na", "n.a.", "null", "#null!", "none", "nil", "\\n", "-", "--", "?", "unknown")
 )
@@ -67,7 +67,7 @@ def option_that_reads(value: object, column_type: str, form: TextForm) -> str:
 
 
 def null_values_that_read(value: object, null_values: Sequence[str]) -> str:
-    """Return the option by which a value is NULL, as the end of a sentence; empty if it does not look absent.
+    """Return the option that reads a value as NULL, as the end of a sentence; empty if it looks like a value.
 
     >>> null_values_that_read("n/a", ("",))
     '; it can be read as NULL with null_values: ["", "n/a"]'
@@ -80,7 +80,7 @@ def null_values_that_read(value: object, null_values: Sequence[str]) -> str:
 
 
 def _numbers(value: str, column_type: str, form: TextForm) -> str:
-    """Return the options of a number; several if they give it different values."""
+    """Return the options that read a number; several if they give different values."""
     found: dict[object, str] = {}
     for point, separator in _NUMBERS:
         read = _read(value, column_type, replace(form, decimal_point=point, thousands=separator))
@@ -94,7 +94,7 @@ def _numbers(value: str, column_type: str, form: TextForm) -> str:
 
 
 def _is_left_out(value: str, form: TextForm) -> bool:
-    """Return whether a time is refused only because clocks in its zone never show it."""
+    """Return whether a time is refused only because it does not exist in its zone."""
     if form.timezone is None or _read(value, "timestamp", form) is not None:
         return False
     return _read(value, "timestamp", replace(form, timezone=None)) is not None

@@ -1,4 +1,4 @@
-"""Rows of Parquet files: only the columns and row groups needed, casts only where nothing is lost."""
+"""Reads rows of Parquet files: only the columns and row groups needed, only lossless casts."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from service.inputs.formats.text_input import first_line
 from service.inputs.formats.times import DAY_US, UNIT_NAMES, times_from_numbers
 
 _INT_BITS: Final = {"int": 32, "bigint": 64}
-#: Digits that any integer of so many has; and digits of the longest signed integer of so many bits.
+#: Number of digits that always fit into a type; and digits of the longest signed integer by its bits.
 _INT_DIGITS: Final = {"int": 9, "bigint": 18}
 _DIGITS: Final = {8: 3, 16: 5, 32: 10, 64: 19}
-#: Every integer of fewer bits is exact in a double.
+#: Every integer of up to this many bits is exact in a double.
 _DOUBLE_BITS: Final = 53
 #: Least and greatest number of a type whose values have a year.
 _LIMITS: Final = {
@@ -45,19 +45,19 @@ def read_parquet(
     skips: bool = False,
     latest_us: int | None = None,
 ) -> pa.Table:
-    """Return a run of rows of a Parquet file, only the row groups and columns it needs.
+    """Return a run of rows of a Parquet file; read only the row groups and columns needed.
 
     Args:
         stream: The file's stream.
         path: The file.
-        columns: Columns wanted.
+        columns: Columns to return.
         first_row: First row, not counting skipped ones.
         rows: Number of rows.
-        skips: Skip bad rows; the whole file is read then.
+        skips: Whether to skip bad rows; the whole file is read then.
         latest_us: Event time beyond which a row is bad, if bad rows are skipped, µs UTC; None for any.
 
     Raises:
-        UnusableFile: Its body cannot be read, or it holds fewer rows.
+        UnusableFile: The file's body cannot be read, or it has fewer rows.
     """
     with opened_parquet(path) as file:
         names = match_columns(stream, file.schema_arrow.names)
@@ -96,12 +96,12 @@ def sound_rows(
     Args:
         stream: The file's stream.
         file: The file, whose schema fits the stream.
-        names: Name in the file of each column.
+        names: The file's name for each column.
         bad: List to which bad rows are appended.
         latest_us: Event time beyond which a row is bad, µs UTC; None for any.
 
     Raises:
-        UnusableFile: Its body cannot be read.
+        UnusableFile: The file's body cannot be read.
     """
     declared = arrow_schema(stream)
     tables, first = [declared.empty_table()], 0
@@ -161,12 +161,12 @@ def _shown(value: pa.Scalar) -> object:
 
 
 def is_lossless(found: pa.DataType, column_type: str, unit: TimeUnit | None = None) -> bool:
-    """Return whether every value of an Arrow type has an equal one in a canonical type (times: to the µs).
+    """Return whether a canonical type can represent every value of an Arrow type (times: to the µs).
 
     Args:
         found: Type in the file.
         column_type: Canonical type.
-        unit: What numbers in timestamp columns count; None where they are not times.
+        unit: Unit of numbers in timestamp columns; None if numbers are not times.
     """
     target = arrow_type(column_type)
     if pat.is_dictionary(found):
@@ -196,11 +196,11 @@ def is_lossless(found: pa.DataType, column_type: str, unit: TimeUnit | None = No
 
 
 def conform(values: pa.ChunkedArray, column_type: str, unit: TimeUnit | None = None) -> pa.ChunkedArray:
-    """Return a column in its canonical Arrow type, after `is_lossless` said yes.
+    """Return a column in its canonical Arrow type; `is_lossless` must be true.
 
     Raises:
-        ArrowInvalid: A time is beyond what 64 bits hold in µs.
-        UnusableFile: A number is not a time of the years 1 to 9999.
+        ArrowInvalid: A time in µs does not fit into 64 bits.
+        UnusableFile: A number is not a time in the years 1 to 9999.
     """
     target = arrow_type(column_type)
     if values.type == target:
@@ -222,7 +222,7 @@ def conform(values: pa.ChunkedArray, column_type: str, unit: TimeUnit | None = N
 
 
 def _sound(values: pa.ChunkedArray, name: str, first_row: int) -> pa.ChunkedArray:
-    """Refuse what Parquet can hold and Sluice cannot: years beyond 9999, text that is not UTF-8."""
+    """Refuse values that Parquet allows and Sluice does not: years beyond 9999, text that is not UTF-8."""
     if pat.is_string(values.type):
         try:
             values.validate(full=True)
@@ -241,21 +241,21 @@ def _sound(values: pa.ChunkedArray, name: str, first_row: int) -> pa.ChunkedArra
 
 
 def _floor_us(values: pa.Array) -> pa.Array:
-    """Nanoseconds to µs by floor, as the listing does; Arrow's cast truncates towards 1970."""
+    """Convert ns to µs by floor, as the listing does; Arrow's cast truncates towards 1970."""
     nanos = values.view(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
     mask = values.is_null().to_numpy(zero_copy_only=False) if values.null_count else None
     return pa.array(np.floor_divide(nanos, 1000), pa.int64(), mask=mask).view(pa.timestamp("us"))
 
 
 def _whole_bits(found: pa.DataType) -> int:
-    """Bits of the smallest signed integer type that holds an integer type; a lot for any other type."""
+    """Return the bits of the smallest signed type for an integer type; a large number for other types."""
     if not pat.is_integer(found):
         return 1 << 30
     return int(found.bit_width * 2 if pat.is_unsigned_integer(found) else found.bit_width)
 
 
 def _row_groups(metadata: pq.FileMetaData, first_row: int, rows: int) -> tuple[int, list[int]]:
-    """Row groups that overlap a run of rows, and the rows of the file before the first of them."""
+    """Return the file's rows before the first row group that overlaps a run of rows, and all such groups."""
     groups: list[int] = []
     before = seen = 0
     for group in range(metadata.num_row_groups):
@@ -270,7 +270,7 @@ def _row_groups(metadata: pq.FileMetaData, first_row: int, rows: int) -> tuple[i
 
 @contextmanager
 def opened_parquet(path: str) -> Iterator[pq.ParquetFile]:
-    """Open a Parquet file; whatever Arrow raises inside becomes UnusableFile.
+    """Open a Parquet file; errors of Arrow raised inside become `UnusableFile`.
 
     Row-group metadata must not be asked for statistics or column chunks: on a damaged footer these accessors
     end the process instead of raising (pyarrow 26).
@@ -278,7 +278,7 @@ def opened_parquet(path: str) -> Iterator[pq.ParquetFile]:
     try:
         # No memory map: a file cut short while it is read would end the process. It is no faster either
         # (500,000 rows of 3 columns in 2 ms plain, 11 ms compressed, with and without).
-        # INT96 in ns, as it is read else, would turn the year 1500 into 2084.
+        # INT96 read as ns, the default, would turn the year 1500 into 2084.
         with pq.ParquetFile(path, pre_buffer=False, coerce_int96_timestamp_unit="us") as file:
             yield file
     except FileNotFoundError:

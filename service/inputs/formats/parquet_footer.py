@@ -1,7 +1,7 @@
-"""Facts of Parquet files, from the footer where it tells the event times.
+"""Facts of Parquet files, from the footer if it has statistics of the event times.
 
-Statistics are read through DuckDB: pyarrow's accessors end the process on a damaged footer (version 26, the
-C++ exception has no handler), and a damaged file must not take the service down.
+Statistics are read through DuckDB: on a damaged footer pyarrow's accessors end the process (version 26, the
+C++ exception has no handler), and a damaged file must not stop the service.
 """
 
 from __future__ import annotations
@@ -46,18 +46,19 @@ def inspect_parquet(
     bad: list[BadRow] | None = None,
     latest_us: int | None = None,
 ) -> FileFacts:
-    """Return the facts of a Parquet file, from its footer where the event time has statistics.
+    """Return the facts of a Parquet file, from its footer if the event time has statistics.
 
     Args:
-        connection: What reads the statistics.
+        connection: DuckDB connection that reads the statistics.
         stream: The file's stream.
         path: The file.
-        bad: List to which bad rows are appended; the whole file is read then. If None, values stay unread.
+        bad: List to which bad rows are appended; the whole file is read then. If None, only event times may
+            be read.
         latest_us: Event time beyond which a row is bad, µs UTC; None for any.
 
     Raises:
-        UnusableFile: It is not a Parquet file, is truncated, is of another schema, an event time is not
-            allowed (the first is named), or its event times are most likely of another unit.
+        UnusableFile: The file is not a Parquet file, is truncated, has another schema, has an event time that
+            is not allowed (the first is named), or its event times are most likely in another unit.
     """
     with opened_parquet(path) as file:
         names = match_columns(stream, file.schema_arrow.names)
@@ -87,7 +88,7 @@ def inspect_parquet(
 
 
 def _refuse_other_unit(stream: Stream, unit: TimeUnit, file: pq.ParquetFile, name: str) -> None:
-    """Refuse a file whose event times are integers that most likely count another unit."""
+    """Refuse a file whose event times are integers, most likely in another unit."""
     found = file.schema_arrow.field(name).type
     if not pat.is_integer(found.value_type if pat.is_dictionary(found) else found):
         return
@@ -103,18 +104,18 @@ def _refuse_other_unit(stream: Stream, unit: TimeUnit, file: pq.ParquetFile, nam
 def _time_range(
     connection: duckdb.DuckDBPyConnection, path: str, name: str
 ) -> tuple[int | None, int | None] | None:
-    """Oldest and newest event time by row-group statistics, µs; None if the footer does not tell."""
+    """Return the oldest and newest event time by row-group statistics, µs; None if the footer lacks them."""
     try:
         groups = connection.execute(_STATISTICS, [glob.escape(path), name]).fetchall()
     except duckdb.Error:
-        return None  # the caller then reads the column, which tells whether the file is sound
+        return None  # the caller then reads the column, which shows whether the file is sound
     texts: list[str] = []
     for low, high, is_int64, is_all_null in groups:
         if is_all_null:
             continue
         if low is None or high is None or not is_int64:
             return None
-        # Cutting the digits of ns is their floor, also before 1970.
+        # Cutting the digits of ns is the floor, also before 1970.
         texts += [_BELOW_US.sub(r"\1", low), _BELOW_US.sub(r"\1", high)]
     try:
         times = from_text(pa.array(texts, pa.string()), "timestamp")

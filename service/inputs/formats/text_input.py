@@ -1,4 +1,4 @@
-"""Text files, compressed or not, which their names tell, in any encoding."""
+"""Reads text files in any encoding, compressed or not, as the extension of the name says."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ import pyarrow as pa
 
 from service.errors import UnusableFile
 
-#: Bytes of a row that are read, of any text format; a longer one is most likely none.
+#: Most bytes of a row in any text format; a longer text is most likely not a row.
 MAX_ROW_BYTES: Final = 16 << 20
 
 #: Bytes that are decoded at once.
 _BLOCK_BYTES: Final = 4 << 20
 _HANDLES = "/proc/self/fd/"
-#: As Arrow tells them, which cannot be asked for the name behind a handle.
+#: Compressions by extension, as in Arrow, which cannot see the name behind a handle.
 _COMPRESSIONS = {".gz": "gzip", ".bz2": "bz2", ".lz4": "lz4", ".zst": "zstd"}
 _BOM: Final = "\ufeff"
-#: First bytes of files that are not text, none of which text has, and what to do about them.
+#: First bytes of files that are not text, which no text begins with, and advice.
 _NOT_TEXT: Final = {
     b"\x1f\x8b": "compressed with gzip; end its name in .gz",
     b"BZh91AY&SY": "compressed with bzip2; end its name in .bz2",
@@ -35,7 +35,7 @@ def text_input(path: str) -> pa.NativeFile:
     """Open a text file that is decompressed by its name's extension.
 
     Args:
-        path: The file, or that of an open handle in ``/proc``.
+        path: Path of the file, or of an open handle in ``/proc``.
     """
     name = os.readlink(path) if path.startswith(_HANDLES) else path
     return pa.input_stream(path, compression=_COMPRESSIONS.get(os.path.splitext(name)[1]))
@@ -45,7 +45,7 @@ def text_blocks(path: str, encoding: str) -> Iterator[str]:
     r"""Yield the text of a file in blocks, without a byte order mark; none ends between ``\r`` and ``\n``.
 
     Raises:
-        UnusableFile: It cannot be read, or is not of the encoding; names the line.
+        UnusableFile: The file cannot be read, or is not in the encoding; the error names the line.
     """
     decoder = codecs.getincrementaldecoder(encoding)()
     lines, first, held = 1, True, ""
@@ -79,7 +79,7 @@ def text_blocks(path: str, encoding: str) -> Iterator[str]:
 
 
 def first_line(error: BaseException) -> str:
-    """Return the first line of an error of a library, or its kind if it says nothing."""
+    """Return the first line of a library's error, or its type if it has no text."""
     return str(error).partition("\n")[0].strip().rstrip(".") or type(error).__name__
 
 
@@ -89,7 +89,7 @@ def _other_kind(data: bytes) -> str | None:
 
 
 def _guess(data: bytes) -> str:
-    """The option for the encoding that text of unknown encoding most likely has."""
+    """Return the option for the most likely encoding of a text."""
     if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return "encoding: utf-16"
     return "encoding: cp1252"

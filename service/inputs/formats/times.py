@@ -1,8 +1,8 @@
 """Times as text and as numbers: ISO 8601 or a declared format, with an offset or in a declared zone.
 
-The fast path converts a whole column in Arrow. What it does not take, such as a mixture of times with and
-without an offset, is converted one by one. The rules are those of DuckDB, but a time that its zone leaves out
-is refused.
+The fast path converts a whole column in Arrow. Columns that it refuses, such as a mixture of times with and
+without an offset, are converted value by value. The rules are those of DuckDB, but a time that does not exist
+in its zone is refused.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ DAY_US: Final = 86_400_000_000
 TIMES: Final = (pa.timestamp("us"), pa.timestamp("us", "UTC"))
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
-#: Counts of a unit in a second.
+#: Number of each unit per second.
 PER_SECOND: Final[dict[TimeUnit, int]] = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 UNIT_NAMES: Final[dict[TimeUnit, str]] = {
     "s": "seconds",
@@ -35,13 +35,13 @@ UNIT_NAMES: Final[dict[TimeUnit, str]] = {
     "us": "microseconds",
     "ns": "nanoseconds",
 }
-#: Event times of real files, in seconds: from 1990 to 2200.
+#: Range of event times in real files, seconds since 1970: from 1990 to 2200.
 _PLAUSIBLE_S: Final = (631_152_000, 7_258_118_400)
-#: Digits before the point of a number that may be a time.
+#: Most digits before the point of a number that may be a time.
 _MAX_DIGITS: Final = 24
 _NUMBERS: Final = (int, float, Decimal)
 
-#: Arrow knows the clock changes that are listed, which end in 2037, and not the rule that follows.
+#: Arrow knows only the listed clock changes, which end in 2037, and not the rule that follows.
 _ARROW_ZONES_END: Final = datetime(2037, 1, 1)
 
 _ISO: Final = re.compile(
@@ -57,7 +57,7 @@ def check_times(micros: pa.Array) -> pa.Array:
     """Return times, int64[n] µs, as timestamps.
 
     Raises:
-        ValueError: One is outside the years 1 to 9999.
+        ValueError: A time is outside the years 1 to 9999.
     """
     check_range(micros, MIN_TIME_US, MAX_TIME_US)
     return micros.view(TIMES[0])
@@ -67,7 +67,7 @@ def check_range(values: pa.Array, least: int, most: int) -> None:
     """Refuse numbers out of a range.
 
     Raises:
-        ValueError: One is.
+        ValueError: A number is out of the range.
     """
     extremes = pc.min_max(values)
     first, last = extremes["min"].as_py(), extremes["max"].as_py()
@@ -87,18 +87,18 @@ def times_from_text(
 
     Args:
         values: string[n].
-        time_format: Their format in the directives of ``strftime``; None for ISO 8601.
+        time_format: Format in the directives of ``strftime``; None for ISO 8601.
         zone: Zone of times without an offset; None for UTC.
-        unit: What numbers count since 1970 UTC; None where numbers are not times.
-        is_strict: Whether only ISO 8601 is read where there is no format, and not 2013/1/31 24:00.
+        unit: Unit of numbers since 1970 UTC; None if numbers are not times.
+        is_strict: Whether only ISO 8601 is read if there is no format, and not 2013/1/31 24:00.
 
     Raises:
-        ValueError: One is not a time, or is left out by its zone.
+        ValueError: A text is not a time, or its time does not exist in its zone.
     """
     if unit is not None and pc.all(pc.match_substring_regex(values, _NUMBER)).as_py() is not False:
         return _times_from_digits(pc.utf8_trim_whitespace(values), unit)
     if time_format is None:
-        for parsed in TIMES:  # all without a zone, or all with one: what real columns are
+        for parsed in TIMES:  # all without a zone, or all with one, as in real columns
             try:
                 found = values.cast(parsed)
             except pa.ArrowInvalid:
@@ -106,7 +106,7 @@ def times_from_text(
             if parsed.tz is None and zone is not None:
                 if pc.any(pc.greater_equal(found, pa.scalar(_ARROW_ZONES_END, found.type))).as_py():
                     break
-                # Of an hour that there is twice the later one counts, as in DuckDB and PostgreSQL.
+                # Of a repeated hour the later one is used, as in DuckDB and PostgreSQL.
                 found = pc.assume_timezone(found, zone, ambiguous="latest", nonexistent="raise")
             # Arrow reads years before 1, and an offset may lead out of the year 1 or 9999.
             return check_times(found.cast(TIMES[0]).view(pa.int64()))
@@ -118,14 +118,14 @@ def times_from_text(
 
 
 def times_from_numbers(values: pa.Array, unit: TimeUnit) -> pa.Array:
-    """Return timestamps from what integers count since 1970 UTC, to the µs below.
+    """Return timestamps from integers since 1970 UTC, rounded down to µs.
 
     Args:
         values: int64[n].
-        unit: What they count.
+        unit: Unit of the integers.
 
     Raises:
-        ValueError: One is outside the years 1 to 9999.
+        ValueError: A time is outside the years 1 to 9999.
     """
     if unit == "ns":
         nanos = values.fill_null(0).to_numpy(zero_copy_only=False)
@@ -135,7 +135,7 @@ def times_from_numbers(values: pa.Array, unit: TimeUnit) -> pa.Array:
 
 
 def number_us(number: int | Decimal, unit: TimeUnit) -> int:
-    """Return the time of a number, µs UTC, to the µs below.
+    """Return the time of a number, µs UTC, rounded down.
 
     >>> number_us(Decimal("1.5"), "ms"), number_us(-1, "ns")
     (1500, -1)
@@ -153,12 +153,12 @@ _YEAR_US = 31_556_952 * 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class OtherUnit:
-    """Numbers that are taken for times of one unit and most likely count another.
+    """Numbers read as times in one unit that are most likely in another unit.
 
     Attributes:
-        unit: Unit that they most likely count.
-        taken_for: Unit that they are taken for.
-        number: The first of them.
+        unit: Their most likely unit.
+        taken_for: Unit in which they are read.
+        number: The first such number.
     """
 
     unit: TimeUnit
@@ -174,15 +174,15 @@ class OtherUnit:
 
 
 def other_unit(times: Iterable[object], unit: TimeUnit | None) -> OtherUnit | None:
-    """Return the unit that times most likely count, if they are taken for another one.
+    """Return the most likely unit of times, if they are read in another unit.
 
-    The numbers of times from 1990 to 2200 have other digits in each unit. Times count another unit if at
-    least half of the numbers are from 1990 to 2200 in it. 0 is not counted: it is the same time in each
-    unit. Text has no unit.
+    Numbers for times from 1990 to 2200 differ in length between units. Another unit is most likely if in it
+    at least half of the numbers are from 1990 to 2200. 0 is ignored: it is the same time in each unit. Text
+    has no unit.
 
     Args:
         times: Numbers, text and None.
-        unit: Unit that numbers are taken for; None for µs.
+        unit: Unit in which numbers are read; None for µs.
 
     >>> found = other_unit([0, 1714550400000, 17, None, "2024-05-01"], "us")
     >>> found.unit, found.number
@@ -220,7 +220,7 @@ def numbers_in(texts: pa.ChunkedArray) -> list[int | float]:
 
 
 def unit_of(value: object, unit: TimeUnit | None) -> TimeUnit | None:
-    """Return the unit in which a number is a time, if it is not one in the given unit.
+    """Return the unit in which a number is a plausible time, if it is not the given unit.
 
     >>> unit_of(1714550400000, "s"), unit_of("17", "s")
     ('ms', None)
@@ -232,7 +232,7 @@ def unit_of(value: object, unit: TimeUnit | None) -> TimeUnit | None:
 
 
 def year_of(time_us: Any) -> int:
-    """Return about the year of a time, µs UTC; nanoseconds that are taken for µs are beyond what dates hold.
+    """Return the approximate year of a time, µs UTC; ns read as µs would be beyond the range of dates.
 
     >>> year_of(1714550400000), year_of(1714550400000000000)
     (1970, 56301)

@@ -1,7 +1,7 @@
-"""Values from text and JSON: declared types against what people write, a column at a time.
+"""Converts text and JSON to the declared types, a column at a time.
 
-The fast path converts a whole column in Arrow; only when that fails is the first culprit looked for. A value
-is what DuckDB makes of it, but exact or refused: no number is rounded to fit its column, ``0x10`` is not a
+The fast path converts a whole column in Arrow; only if that fails, the first unfit value is searched. Values
+are read as in DuckDB, but exactly or not at all: no number is rounded to fit its column, ``0x10`` is not a
 number and ``1e400`` is not infinite.
 """
 
@@ -36,7 +36,7 @@ _NOT_FINITE: Final = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.
 
 
 class JsonConstant(float):
-    """``NaN`` or ``Infinity`` as a file spells it that was written by Python; JSON has neither."""
+    """``NaN`` or ``Infinity`` in a file written by Python; JSON has neither."""
 
 
 _JSON_KINDS: Final[dict[str, frozenset[type]]] = {
@@ -57,11 +57,11 @@ _JSON_KINDS_OF_FILES: Final = _JSON_KINDS | {
 }
 
 _DECIMAL: Final = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,4})?")
-#: An integer with a plus sign, or a fraction of nothing.
+#: An integer, possibly with a plus sign or a fraction of zero.
 _WHOLE: Final = r"^\+?(-?[0-9]+)(?:\.0*)?$"
 #: Wide enough for all integers of 64 bits, whatever their exponent.
 _WITH_EXPONENT: Final = pa.decimal128(38, 18)
-#: Of a number that may be an integer or a decimal; others take space by their exponent.
+#: Limit for the exponent of integers and decimals; beyond it a number would take space in proportion to it.
 _MAX_EXPONENT: Final = 100
 _WITH_OFFSET: Final = r":.*(Z|UTC|[+-])"
 _WHITE: Final = " \t\n\r\v\f"
@@ -84,8 +84,8 @@ class TextForm:
     """Spelling of numbers and times in text: attributes of a ``Dialect``, and the unit of a stream.
 
     Attributes:
-        is_of_file: Whether JSON may have numbers and truth values in quotes, and 1.0 for an integer, and
-            dates may be such as 2013/1/31. DuckDB reads such files; who posts an event can correct it.
+        is_of_file: Whether JSON may have numbers and booleans in quotes, 1.0 for an integer, and dates such
+            as 2013/1/31. DuckDB reads such files; a client that posts an event can correct it.
     """
 
     timestamp_format: str | None = None
@@ -115,7 +115,7 @@ class TextForm:
 
 PLAIN: Final = TextForm()
 
-# What Arrow, Decimal and datetime raise for values that do not fit (ArrowInvalid is a ValueError).
+# Errors of Arrow, Decimal and datetime for values that do not fit (ArrowInvalid is a ValueError).
 _UNFIT: Final = (ValueError, ArithmeticError, TypeError, pa.ArrowException)
 
 
@@ -134,7 +134,7 @@ class UnfitValueError(ValueError):
 
 
 def expected(column_type: str, form: TextForm = PLAIN) -> str:
-    """Return what a value of a canonical type looks like in JSON, to be put after "expected"."""
+    """Return the form of a canonical type's values in JSON, to be put after "expected"."""
     if column_type == "timestamp":
         kind = "an integer" if form.time_unit is None else "a number"
         return f"{_expected_time(form)}, or {kind} of {UNIT_NAMES[form.time_unit or 'us']} since 1970 UTC"
@@ -170,7 +170,7 @@ def _expected_time(form: TextForm) -> str:
 
 
 def exact_number(text: str) -> Decimal | float:
-    """Return a number of JSON with all its digits; an infinite one where it has no decimal."""
+    """Return a number of JSON with all its digits; infinity if its exponent is too large for a decimal."""
     try:
         return Decimal(text)
     except InvalidOperation:  # its exponent has 19 digits
@@ -196,7 +196,7 @@ def json_text(value: object, most: int) -> str:
 
 
 def needs_digits(stream: Stream) -> bool:
-    """Return whether numbers of a stream's JSON are to be read by `exact_number`, which takes longer."""
+    """Return whether numbers in a stream's JSON must be read by `exact_number`, which takes longer."""
     return stream.time_unit is not None or any(c.type.startswith("decimal") for c in stream.columns)
 
 
@@ -206,7 +206,7 @@ def from_text(values: pa.Array, column_type: str, form: TextForm = PLAIN) -> pa.
     Args:
         values: string[n], NULL for NULL.
         column_type: Canonical type.
-        form: How numbers and times are spelt.
+        form: Spelling of numbers and times.
 
     Raises:
         UnfitValueError: A text is not of the type; it names the first.
@@ -232,7 +232,7 @@ def from_json(values: Sequence[object], column_type: str, form: TextForm = PLAIN
 
 
 def _first_unfit(count: int, convert: Callable[[int], object]) -> int:
-    """Bisect for the longest prefix that converts: the value behind it is the culprit."""
+    """Bisect for the longest prefix that converts: the value after it is the first unfit one."""
     good, bad = 0, count
     while bad - good > 1:
         middle = (good + bad) // 2
@@ -265,7 +265,7 @@ def _text(values: pa.Array, column_type: str, form: TextForm) -> pa.Array:
 
 
 def _cast_numbers(values: pa.Array, target: pa.DataType, form: TextForm) -> pa.Array:
-    """Numbers; those with spaces around them and of a dialect are brought into Arrow's form."""
+    """Convert numbers; remove spaces around them and the dialect's separators first."""
     if form.thousands is None and form.decimal_point == ".":
         try:
             return values.cast(target)
@@ -275,15 +275,15 @@ def _cast_numbers(values: pa.Array, target: pa.DataType, form: TextForm) -> pa.A
 
 
 def _plain_numbers(values: pa.Array, form: TextForm) -> pa.Array:
-    """Numbers of a dialect without groups of digits, and with a point before the fraction."""
+    """Return a dialect's numbers without separators of groups, and with a point before the fraction."""
     point, separator = form.decimal_point, form.thousands
     if separator is not None:
         between, before = re.escape(separator), re.escape(point)
-        # Groups of three, or of two before the last one: 1,5 is not grouped, but of another dialect.
+        # Groups of three, or of two before the last one: 1,5 is not grouped but belongs to another dialect.
         grouped = rf"^[+-]?[0-9]{{1,3}}({between}[0-9]{{2,3}})*{between}[0-9]{{3}}({before}[0-9]*)?$"
         is_plain = pc.invert(pc.match_substring(values, separator))
         fits = pc.or_(is_plain, pc.match_substring_regex(values, grouped))
-        if not pc.all(fits, min_count=0).as_py():  # of NULLs alone the answer is NULL otherwise
+        if not pc.all(fits, min_count=0).as_py():  # for NULLs only the answer would be NULL
             raise ValueError("groups of digits")
         values = pc.replace_substring(values, separator, "")
     if point != ".":
@@ -327,7 +327,7 @@ def _text_booleans(values: pa.Array) -> pa.Array:
 def _text_dates(values: pa.Array) -> pa.Array:
     try:
         return _dates(values.cast(pa.date32()))
-    except pa.ArrowInvalid:  # 2013-1-2, 2013/01/02, or with a time, of which the date counts
+    except pa.ArrowInvalid:  # 2013-1-2, 2013/01/02, or with a time, which is dropped
         if pc.any(pc.match_substring_regex(values, _WITH_OFFSET, ignore_case=True)).as_py():
             raise ValueError("a date that an offset may move") from None
         return _days(times_from_text(values))
@@ -371,7 +371,7 @@ def _text_of(value: object) -> str | None:
 
 
 def _integer(value: object) -> int | None:
-    """A whole number, however it is spelt."""
+    """Return a whole number, whatever its spelling."""
     if not isinstance(value, float | Decimal | int):
         return None
     if isinstance(value, Decimal) and not -_MAX_EXPONENT < value.adjusted() < _MAX_EXPONENT:
@@ -398,7 +398,7 @@ def _json_times(values: Sequence[object], kinds: set[type], form: TextForm) -> p
     if kinds == {int}:
         return times_from_numbers(pa.array(values, pa.int64()), unit)
     if kinds & {float, Decimal} and form.time_unit is None:
-        raise TypeError("a fraction of a time")  # of which nobody has said the unit
+        raise TypeError("a fraction of a time")  # its unit is not declared
     micros: list[int | None] = []
     for value in values:
         if isinstance(value, str):

@@ -1,4 +1,4 @@
-"""Messages of topics as events: JSON objects, or records of Avro whose schemas a registry holds.
+"""Messages of topics as events: JSON objects, or Avro records whose schemas are in a registry.
 
 Doors: avro, messages.
 """

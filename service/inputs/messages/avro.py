@@ -1,9 +1,9 @@
-"""Values of messages in Avro, whose schemas a registry has, as Confluent's serializers write them.
+"""Decodes Avro messages in the form of Confluent's serializers, with schemas from a registry.
 
     0 | id of the schema, 4 bytes, big-endian | the value in Avro's binary form
 
-A schema is asked for once in a process: under its id there is never another one. Client and decoder are
-libraries, extras of the package, which are loaded where a stream needs them.
+A process requests a schema once, since an id never gets another schema. Client and decoder are libraries of
+an extra, imported only if a stream needs them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from service.inputs.formats.values import JsonConstant
 if TYPE_CHECKING:
     from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 
-#: How long the registry has to answer, and how often it is asked again: as long in all as brokers have.
+#: Time for an answer of the registry, and number of retries: in all, as long as brokers have.
 _TIMEOUT_S: Final = 3.0
 _RETRIES: Final = 2
 _RETRIES_WAIT_MS: Final = 200
@@ -34,7 +34,7 @@ _RETRIES_WAIT_MS: Final = 200
 _PREFIX_BYTES: Final = 5
 _NOT_FOUND: Final = 404
 
-#: What is not as JSON has it. Times without an offset are UTC, as in JSON.
+#: Conversions of values to the form that JSON has. Times without an offset are UTC, as in JSON.
 _AS_JSON: Final[Mapping[type, Callable[[Any], object]]] = {
     datetime: datetime.isoformat,
     date: date.isoformat,
@@ -48,26 +48,25 @@ class UnfitAvroError(ValueError):
 
 
 def avro_decoder(stream: Stream, source: KafkaSource, names: Sequence[str]) -> Callable[[bytes], object]:
-    """Return a function that reads the value of a message: of a record some fields, as JSON has them.
+    """Return a function that decodes a message's value; of a record, the given fields in the form of JSON.
 
-    The function raises `UnfitAvroError` for bytes that are no such
-    value, and `KafkaDown` if the registry cannot be
-    asked.
+    The function raises `UnfitAvroError` for bytes that are not a valid value, and `KafkaDown` if the registry
+    cannot be reached.
 
     Args:
-        stream: Stream whose messages these are.
+        stream: Stream of the messages.
         source: Its source, which names a registry.
-        names: Fields.
+        names: Fields to return.
 
     Raises:
         KafkaUnsupported: A library is not installed.
-        SecretMissing: The password is not there.
-        KafkaDown: There is no way to a client of the registry.
+        SecretMissing: The password is not set.
+        KafkaDown: No client of the registry can be made.
     """
     _client(_registry(source))
     from fastavro import schemaless_reader
 
-    # Ids that the registry does not know, as of bytes that are no Avro, are asked for once in a turn, too.
+    # Ids unknown to the registry, such as those of bytes that are not Avro, are also requested only once.
     schemas: dict[int, Any] = {}
     unknown: dict[int, str] = {}
 
@@ -100,7 +99,7 @@ def avro_decoder(stream: Stream, source: KafkaSource, names: Sequence[str]) -> C
 
 
 def check_registry(stream: Stream, source: KafkaSource) -> None:
-    """Refuse a registry that cannot be asked; raises as `avro_decoder`."""
+    """Refuse a registry that cannot be reached; raises as `avro_decoder`."""
     _asked(stream, source, lambda client: client.get_schema_types())
 
 
@@ -111,7 +110,7 @@ def _plain(value: Any) -> object:
 
 @lru_cache(maxsize=1000)
 def _parsed(stream: Stream, source: KafkaSource, schema_id: int) -> Any:  # Any: the parser's own form
-    """Return a schema as the decoder wants it."""
+    """Return a schema in the form that the decoder requires."""
 
     def ask(client: SchemaRegistryClient) -> Any:
         schema = client.get_schema(schema_id)
@@ -126,7 +125,7 @@ def _parsed(stream: Stream, source: KafkaSource, schema_id: int) -> Any:  # Any:
 
 
 def _parse(client: SchemaRegistryClient, schema: Schema, named: dict[str, Any]) -> Any:
-    """Return a schema together with those that it refers to."""
+    """Parse a schema together with the schemas that it refers to."""
     from fastavro.schema import SchemaParseException, parse_schema
 
     for reference in schema.references or ():
@@ -140,7 +139,7 @@ def _parse(client: SchemaRegistryClient, schema: Schema, named: dict[str, Any]) 
 
 
 def _asked(stream: Stream, source: KafkaSource, ask: Callable[[SchemaRegistryClient], Any]) -> Any:
-    """Return an answer of the registry, None where it knows nothing of what was asked for."""
+    """Return an answer of the registry, None if it does not have the requested item."""
     registry = _registry(source)
     client = _client(registry)
     from confluent_kafka.schema_registry import SchemaRegistryError

@@ -1,8 +1,8 @@
-"""Messages of a topic as events: a JSON object or an Avro record, and columns from key and headers.
+"""Converts messages of a topic to events: a JSON object or an Avro record, and columns from key and headers.
 
-A message without a value, a tombstone, says that its key is deleted. It is not an event and is passed over. A
-message that does not fit the stream is reported with the reason, whatever columns are asked for, so that the
-same messages are events each time they are read. A missing field is NULL, other fields are ignored.
+A message without a value is a tombstone: its key was deleted. It is not an event and is skipped. A message
+that does not fit the stream is reported with the reason, whichever columns are requested, so that every read
+finds the same messages to be events. A missing field is NULL, other fields are ignored.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Unfit:
 
     Attributes:
         index: 0-based index among the messages.
-        reason: Why.
+        reason: Why it is not an event.
     """
 
     index: int
@@ -89,7 +89,7 @@ def messages_to_table(
             objects[index] = found
         else:
             unfit[index] = f"its value is not {kind} but {json_text(found, _SHOWN_CHARACTERS)}"
-    # All columns are read whatever is asked for; those that do not fit leave, and what is left fits.
+    # All columns are read; messages that do not fit in any column are removed.
     columns: dict[str, pa.Array] = {}
     indexes = list(objects)
     for column in stream.columns:
@@ -107,9 +107,9 @@ def messages_to_table(
 
 
 def message_times(stream: Stream, source: KafkaSource, messages: Sequence[Message]) -> list[int | None]:
-    """Return the event time of each message, µs UTC; None where it has none that counts.
+    """Return the event time of each message, µs UTC; None if it is missing, not valid or too far ahead.
 
-    Only the event time is looked at, so a message that is not an event for another reason has a time as well.
+    Only the event time is decoded, so a message that is not an event for another reason has a time as well.
 
     Raises:
         KafkaDown: The registry of their schemas does not answer.
@@ -162,7 +162,7 @@ def _event_time_decoder(stream: Stream, source: KafkaSource) -> Callable[[bytes]
 
 @lru_cache(maxsize=64)
 def _json_field_decoder(name: str) -> Callable[[bytes], Any]:  # Any: a class made for the field
-    """Return a decoder that looks at one field and passes over the others."""
+    """Return a decoder that reads one field and skips the others."""
     one_field = msgspec.defstruct("OneField", [("found", Any, None)], rename={"found": name})
     return msgspec.json.Decoder(one_field, float_hook=exact_number).decode
 
@@ -182,7 +182,7 @@ def _column(
     objects: Mapping[int, Mapping[str, object]],
     indexes: Sequence[int],
 ) -> tuple[pa.Array, dict[int, str]]:
-    """Return a column of the messages at some indexes, and which of them do not fit, whose value is NULL."""
+    """Return a column of the messages at some indexes, NULL if unfit, and the reasons by index."""
     unfit: dict[int, str] = {}
     elsewhere = _from_elsewhere(source)
     place = f'column "{name}"'
@@ -227,7 +227,7 @@ def _column(
 
 
 def _text(message: Message, header: str | None) -> str | None:
-    """Return the text of a header, the last one of its name, or of the key; None where there is none."""
+    """Return the text of the last header of a name, or of the key; None if the message has none."""
     if header is None:
         found = message.key()
     else:
@@ -237,7 +237,7 @@ def _text(message: Message, header: str | None) -> str | None:
 
 def headers_of(message: Message) -> list[tuple[str, bytes | None]]:
     """Return the headers of a message."""
-    found: Any = message.headers()  # the library also types what producers may give
+    found: Any = message.headers()  # the library's type also covers headers that only producers may give
     return list(found or [])
 
 
@@ -250,7 +250,7 @@ def _too_far_ahead(
 ) -> None:
     """Add the messages whose event time is further ahead of their timestamp than the stream allows.
 
-    The clock when they are read would give another answer whenever a batch is repeated.
+    The wall clock would give another answer whenever a batch is repeated.
     """
     if stream.max_ahead_us is None:
         return

@@ -3,9 +3,9 @@
     stream 7   read x x x x | [3 rows, 900 bytes] [1, 620] [6, 1100] | head
                         position          backlog: 10 rows, 2620 bytes
 
-The log is looked through once per stream, when a process first asks for it, and from then on only where the
-position or the head has moved. Other processes append and drop events, too. If the known range begins before
-the oldest remaining event, the log is read again.
+The log is scanned once per stream, at a process's first request, and from then on only where the position or
+the head has moved. Other processes append and drop events, too. If the known range begins before the oldest
+remaining event, the log is scanned again.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ class Backlog:
     """Posted events of a stream that no committed batch has read.
 
     Attributes:
-        rows: How many.
-        bytes: What they take in the event log.
+        rows: Number of events.
+        bytes: Their size in the event log.
     """
 
     rows: int
@@ -41,7 +41,7 @@ class RunningBacklogs:
     """Backlogs of all streams of one event log. The caller must hold its lock.
 
     Attributes:
-        begin: Looks up the oldest event that is there of a stream, None for none.
+        begin: Looks up the oldest remaining event of a stream, None if it has none.
         size: Looks up the bytes of a stream's requests that begin between two offsets.
     """
 
@@ -50,7 +50,7 @@ class RunningBacklogs:
     _known: dict[int, _Known] = field(default_factory=dict, init=False)
 
     def at(self, stream_id: int, position: int, head: int) -> Backlog:
-        """Return what is behind a position; one before that of the last call counts as that one."""
+        """Return the backlog after a position; never use a position before that of the last call."""
         before = self._known.get(stream_id)
         if before is None or self._begin(stream_id, head) > before.position:
             size = self._bytes(stream_id, position, head)

@@ -1,7 +1,7 @@
 """Distributions: the columns of generated rows.
 
-A column is drawn as numbers and then typed: text is the number in digits, a date lies so many days after the
-event time's, a timestamp so many seconds after the event time.
+A column is drawn as numbers, which are then converted to its type: text is the number in digits, a date is
+the event time's date plus the number in days, a timestamp is the event time plus the number in seconds.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from catalog.arrow_types import arrow_type
 from catalog.values.stream import GeneratedColumn
 from service.inputs.formats.values import from_text
 
-# Any: integers or floats, as the column's type wants.
+# Any: integers or floats, depending on the column's type.
 Numbers = npt.NDArray[Any]
 Ints = npt.NDArray[np.int64]
 
 _SECOND_US: Final = 1_000_000
 _DAY_US: Final = 86_400 * _SECOND_US
 
-#: Range of uniform values where none is given (the dataclass's own 0 to 1), by type.
+#: Default range of uniform values by type, used if the range is the dataclass's default of 0 to 1.
 _DEFAULT_RANGE: Final = {
     "boolean": (0.0, 2.0),
     "int": (0.0, 1000.0),
@@ -51,14 +51,14 @@ def draw(
     """Return the numbers of a chunk's rows.
 
     Args:
-        spec: How the column is filled.
+        spec: Generator of the column.
         column_type: Its canonical type.
         rng: Random numbers of this column and chunk.
         rows: Rows of the chunk.
         first_row: Number of its first row in the stream, for ``sequence``.
 
     Returns:
-        int64[rows]; float64[rows] for doubles; of decimals the unscaled value; of choices the index.
+        int64[rows]; float64[rows] for doubles; for decimals the unscaled values, for choices the indexes.
     """
     unit: int = 10 ** _scale(column_type)
     match spec.distribution:
@@ -85,9 +85,9 @@ def to_arrow(spec: GeneratedColumn, column_type: str, parts: Sequence[Numbers], 
     """Return a typed column.
 
     Args:
-        spec: How it is filled.
+        spec: Generator of the column.
         column_type: Its canonical type.
-        parts: What `draw` gave, by chunk.
+        parts: Numbers from `draw`, by chunk.
         times: int64[n], event times of all rows, µs UTC.
     """
     numbers: Numbers = np.concatenate(parts) if parts else np.empty(0, np.int64)
@@ -110,7 +110,7 @@ def to_arrow(spec: GeneratedColumn, column_type: str, parts: Sequence[Numbers], 
 
 
 def _decimals(unscaled: Ints, target: pa.DataType) -> pa.Array:
-    """decimal128 of unscaled values: 128-bit two's complement, low word first."""
+    """Return decimal128 from unscaled values: 128-bit two's complement, low word first."""
     words = np.empty((len(unscaled), 2), np.int64)
     words[:, 0] = unscaled
     words[:, 1] = unscaled >> 63

@@ -1,4 +1,4 @@
-"""Reading of posted events by workers, which load the database's driver alone; the log's URL and blobs."""
+"""Reads posted events in workers, with the database's driver alone; also defines the log's URL and blobs."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from service.errors import EventLogDown
 
 _SQLITE: Final = "sqlite:///"
 _POSTGRESQL: Final = "postgresql"
-#: What tables of the log are called beside those of a catalog (``event_tables``).
+#: Prefix of the log's tables in the catalog's database (``event_tables``).
 BESIDE_CATALOG: Final = "event_"
-#: How long a reader waits for a writer of SQLite, or for an answer of PostgreSQL to its connection.
+#: How long a reader waits for a writer of SQLite, or for a connection to PostgreSQL.
 _TIMEOUT_S: Final = 30
 
-#: Blobs from the one that holds the first offset on.
+#: Blobs from the one that contains the first offset on.
 _BLOBS: Final = (
     "SELECT first_offset, rows, data FROM {prefix}blobs WHERE stream_id = {0} AND first_offset < {2}"
     " AND first_offset >= (SELECT coalesce(max(first_offset), {1}) FROM {prefix}blobs"
@@ -48,13 +48,13 @@ def read_events(
         start: First offset.
         end: Offset after the last.
         columns: Columns to return, None for all.
-        punctuations: Return punctuations too, with ``PUNCTUATION_COLUMN``.
+        punctuations: Whether to return punctuations, too, with ``PUNCTUATION_COLUMN``.
 
     Returns:
         The columns in declared order, and ``_pos`` (int64, the offset).
 
     Raises:
-        EventLogDown: The log cannot be read, or does not hold all of the offsets.
+        EventLogDown: The log cannot be read, or does not have all of the offsets.
     """
     url = url_of(place)
     schema = arrow_schema(stream)
@@ -97,10 +97,10 @@ def read_events(
 
 @contextmanager
 def _connection(url: str) -> Iterator[Any]:  # Any: of one of two drivers
-    """Connect for reading alone; a file is not made where there is none.
+    """Connect for reading only; never make a missing file.
 
     Raises:
-        EventLogDown: The database refuses.
+        EventLogDown: The database reports an error.
     """
     if url.startswith(_SQLITE):
         errors: type[Exception] = sqlite3.Error
@@ -135,7 +135,7 @@ def url_of(place: str | Path) -> str:
 
 
 def shown(url: str) -> str:
-    """Return what people call an event log: its file, or its URL without secrets.
+    """Return an event log's name for users: its file, or its URL without secrets.
 
     >>> shown("postgresql+psycopg://sluice:secret@db:5432/sluice?password=secret")
     'postgresql+psycopg://sluice:***@db:5432/sluice'
@@ -164,7 +164,7 @@ def decode(data: bytes) -> pa.Table:
 
 
 def log_down(url: str, detail: str | None, hint: str | None = None) -> EventLogDown:
-    """Return the error of an event log whose database refuses."""
+    """Return the error for an event log whose database cannot be used."""
     disk = "Check the data directory, its owner and the space left on its disk."
     return EventLogDown(
         f'event log "{shown(url)}" cannot be used',

@@ -1,6 +1,6 @@
-"""Tables of the event log, the same on SQLite and PostgreSQL but for their names.
+"""Tables of the event log, the same on SQLite and PostgreSQL except for their names.
 
-A SQLite file has nothing else; on PostgreSQL they are beside the catalog's, and have a prefix.
+An SQLite file contains only these tables; on PostgreSQL they are in the catalog's database, with a prefix.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from sqlalchemy import BigInteger, Column, Integer, LargeBinary, MetaData, Table
 
 from service.inputs.sources.event_reader import BESIDE_CATALOG
 
-#: Counts itself up on both; SQLite does so for INTEGER alone.
+#: Auto-incremented on both databases; SQLite does that only for INTEGER.
 _NUMBER = BigInteger().with_variant(Integer, "sqlite")
 
 
@@ -21,7 +21,7 @@ class EventTables:
     """Tables of one database.
 
     Attributes:
-        metadata: All of them.
+        metadata: Metadata of all tables.
         heads: Offset after the last event of each stream.
         blobs: Requests: stream, first offset, number of events, their times, and an Arrow stream of them.
         receipts: Requests that may be sent again.

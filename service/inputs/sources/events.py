@@ -1,4 +1,4 @@
-"""Posted events: a request's objects against their stream's schema, a column at a time."""
+"""Converts posted events to a table: a request's objects are checked against the schema, column by column."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def events_to_table(stream: Stream, events: Sequence[object], *, without_time: b
     Args:
         stream: The stream.
         events: Objects parsed from JSON.
-        without_time: Accept events without an event time, as punctuations are.
+        without_time: Whether to accept events without an event time, such as punctuations.
 
     Raises:
         EventRejected: An event is not an object, has a field that is not a column, has a value that does not
@@ -37,7 +37,7 @@ def events_to_table(stream: Stream, events: Sequence[object], *, without_time: b
     objects = [event for event in events if isinstance(event, dict)]
     if len(objects) != len(events):
         index = next(i for i, event in enumerate(events) if not isinstance(event, dict))
-        # An earlier event may be wrong as well, and the first one is to be named.
+        # An earlier event may be wrong as well, and the error must name the first one.
         events_to_table(stream, events[:index], without_time=without_time)
         raise EventRejected(
             f"event {index} is not an object but {json_text(events[index], _SHOWN_CHARACTERS)}",
@@ -65,7 +65,7 @@ def events_to_table(stream: Stream, events: Sequence[object], *, without_time: b
 
 
 def parted(stream: Stream, table: pa.Table, now_us: int) -> tuple[pa.Table, pa.Table | None]:
-    """Part rows from those further ahead of the clock than their stream allows; None where there are none."""
+    """Split off rows further ahead of the clock than their stream allows; None if there are none."""
     if stream.max_ahead_us is None or not table.num_rows:
         return table, None
     limit = pa.scalar(now_us + stream.max_ahead_us, pa.timestamp("us"))
@@ -120,9 +120,9 @@ def _without_event_time(column: Column, index: int) -> EventRejected:
 def _named(
     stream: Stream, objects: list[dict[str, object]]
 ) -> tuple[list[dict[str, object]], list[EventRejected]]:
-    """Return the events with the names of columns as fields, and what is wrong with their fields.
+    """Return the events with fields renamed to their columns, and the errors of fields.
 
-    Names match without regard to case, as in files. Most events have the names as they are declared.
+    Names match without regard to case, as in files. Most events already have the declared names.
     """
     names = [column.name for column in stream.columns]
     unknown = set(chain.from_iterable(objects)).difference(names)

@@ -1,7 +1,7 @@
 """Listing of files: a file is judged once and recorded durably before any offset names it.
 
-A listed file keeps its position and its verdict forever. A corrupt one, or one of another schema, is set
-aside with the reason and never read; one whose bytes change later fails loudly when it is read.
+A listed file keeps its position and its verdict forever. A file that is corrupt or of another schema is set
+aside with the reason and never read; a file whose bytes change later causes an error when it is read.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-#: Names that writers give to files that are not whole yet, or that hold no data of a stream.
+#: Names that writers give to files that are incomplete, or that have no data of a stream.
 _HIDDEN_PREFIXES: Final = (".", "_")
 _TEMPORARY_SUFFIXES: Final = (".tmp", ".temp", ".part", ".partial", ".inprogress", "~")
 
-#: Files that one write to the catalog records: what a crash during a long first listing costs.
+#: Files that one write to the catalog records; a crash during a long first listing loses at most these.
 _FILES_PER_WRITE: Final = 256
 
-#: Errors that are not caused by the file and may be gone at the next listing.
+#: Errors that are not caused by the file and may have passed by the next listing.
 _PASSING: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR, errno.ESTALE})
 
-#: Names that a warning shows.
+#: Number of names that a warning shows.
 _SHOWN_ENTRIES: Final = 3
 
 _MADE_UP: Final = ("/proc", "/sys")
@@ -86,15 +86,15 @@ def list_files(
     Args:
         store: Catalog that records them.
         stream: Stream with a ``files`` source.
-        settle_s: A file that looks broken is left for the next listing until it has not changed for so
-            long: its writer may be at work. 0 judges at once.
-        known: Paths that are listed already; those listed now are added. None looks them up, which a
-            caller that lists repeatedly avoids.
+        settle_s: Seconds for which a file that looks broken must not have changed before it is judged: its
+            writer may be at work. 0 judges immediately.
+        known: Paths that are listed already; newly listed paths are added. None looks them up; a caller that
+            lists repeatedly should pass them.
         tell: Called with each file that is set aside or has skipped rows.
-        dead_letters: Folder for skipped rows; None keeps none.
+        dead_letters: Folder for skipped rows; None drops them.
 
     Returns:
-        Number of files listed now, those set aside included.
+        Number of newly listed files, including those set aside.
     """
     if not isinstance(stream.source, FilesSource):
         return 0
@@ -150,7 +150,7 @@ def judged_files(
         dead_letters: As in `list_files`.
 
     Yields:
-        What is found in each, at position 0; files that are gone or being written are left out.
+        An entry for each file, with position 0; files that are missing or being written are left out.
     """
     assert isinstance(stream.source, FilesSource)
     with inspecting(stream, stream.source) as inspect:
@@ -161,14 +161,14 @@ def judged_files(
 
 
 def _append(store: Store, stream: Stream, found: list[SourceFile]) -> int:
-    """Record files, but none that another thread has listed meanwhile: a new stream is listed by two."""
+    """Record files, except those that another thread has listed meanwhile: two threads list a new stream."""
     with store.transaction():
         known = store.source_files.listed(stream.id, [f.path for f in found])
         return len(store.source_files.append(stream.id, [f for f in found if f.path not in known]))
 
 
 def candidates(path: str) -> Iterator[str]:
-    """Return the visible whole files of a directory (not below it), of a glob, or the one file.
+    """Yield the visible complete files of a directory (not below it), of a glob, or the one file.
 
     Regular files only: a pipe or a device has no end, and opening it may wait forever.
     """
@@ -248,7 +248,7 @@ def source_warnings(stream: Stream, source: FilesSource) -> tuple[str, ...]:
 
 
 def _other_entries(directory: str) -> tuple[int, list[str]]:
-    """Return how many visible directories a directory has, and the names of entries that are not files."""
+    """Return the number of visible directories in a directory, and the names of its special entries."""
     directories, special = 0, []
     with os.scandir(directory) as entries:
         for entry in entries:
@@ -262,7 +262,7 @@ def _other_entries(directory: str) -> tuple[int, list[str]]:
 
 
 def named(path: str) -> str:
-    """Return a path as the catalog has it: bytes of a name that are not UTF-8 are escaped."""
+    """Return a path as stored in the catalog: bytes of a name that are not UTF-8 are escaped."""
     return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
@@ -318,7 +318,7 @@ def _judge(
     if bad and dead_letters is not None:
         write_skipped_rows(dead_letters, stream.name, path, before, bad)
     return SourceFile(
-        position=0,  # the catalog gives it
+        position=0,  # assigned by the catalog
         path=named(path),
         size=before.st_size,
         mtime_ns=before.st_mtime_ns,

@@ -1,8 +1,8 @@
-"""The generator: Poisson arrivals, the same rows for the same seed, from any chunk on.
+"""Generator of rows: Poisson arrivals, the same rows for the same seed, starting at any chunk.
 
 Event time is cut into chunks of equal length; chunk c covers [start + c * chunk_us, + chunk_us). Its number
 of rows is Poisson and its times are uniform, sorted: together a Poisson process. Every draw is seeded by
-(seed, what, chunk), so no chunk depends on another, nor a column on the columns beside it.
+(seed, what, chunk), so no chunk depends on another chunk, and no column on another column.
 """
 
 from __future__ import annotations
@@ -23,16 +23,17 @@ from service.inputs.partitions import ROW_BITS, Piece
 from service.inputs.sources.distributions import draw, to_arrow
 
 _SECOND_US: Final = 1_000_000
-#: Rows that a chunk aims at: enough for arrays to pay, few enough to align streams and cut batches by.
+#: Target rows of a chunk: enough for efficient arrays, few enough to align streams and to cut batches.
 _ROWS_PER_CHUNK: Final = 20_000
-#: Chunk length. Endless streams come chunk by chunk as the clock goes on, hence at most a second of delay.
+#: Limits of a chunk's length. Chunks of endless streams appear once the clock has passed them, so their
+#: length, and thus the delay, is at most a second.
 _MIN_CHUNK_US: Final = 1_000
 _MAX_LIVE_CHUNK_US: Final = _SECOND_US
 _MAX_CHUNK_US: Final = 60 * _SECOND_US
-#: Row counts are drawn for so many chunks at once.
+#: Number of chunks whose row counts are drawn at once.
 _CHUNKS_PER_BLOCK: Final = 1024
 
-#: What a random stream is for, its second seed.
+#: Purpose of a random stream, used as its second seed.
 _COUNTS, _TIMES, _COLUMNS = 1, 2, 3
 
 Ints = npt.NDArray[np.int64]
@@ -46,13 +47,13 @@ def chunk_us(source: GeneratorSource) -> int:
     """
     longest = _MAX_CHUNK_US
     if source.rows is None:
-        # Below a row a second a chunk would mostly be empty, and still cost a batch.
+        # Below a row per second most chunks would be empty, and still cost a batch.
         longest = min(max(_MAX_LIVE_CHUNK_US, int(_SECOND_US / source.rate_per_s)), _MAX_CHUNK_US)
     return min(max(int(_ROWS_PER_CHUNK * _SECOND_US / source.rate_per_s), _MIN_CHUNK_US), longest)
 
 
 def chunks_available(source: GeneratorSource, now_us: int) -> int:
-    """Return the number of chunks that can be read: all of a bounded stream, else those past by the clock."""
+    """Return the number of readable chunks: all of a bounded stream, else those that the clock has passed."""
     length = _length_us(source)
     if length is not None:
         return -(-length // chunk_us(source))
@@ -173,7 +174,7 @@ def _block_counts(source: GeneratorSource, block: int) -> Ints:
 
 
 def _rows_before(source: GeneratorSource, chunk: int) -> int:
-    """Rows of all chunks before one: the number of its first row."""
+    """Rows of all chunks before a chunk, which is the number of its first row."""
     block, inside = divmod(chunk, _CHUNKS_PER_BLOCK)
     whole = sum(_block_rows(source, earlier) for earlier in range(block))
     return whole + int(_block_counts(source, block)[:inside].sum())

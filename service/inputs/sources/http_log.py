@@ -5,13 +5,13 @@ A request becomes one blob, an Arrow IPC stream of its rows, under the offset of
     stream 7:  [0 .. 2]  [3]  [4 .. 9]   head 10
 
 Invariant: the blobs of a stream cover the offsets from its oldest event up to its head without gaps or
-overlaps, for blob and head are written in one transaction, synced to disk before ``append`` returns. So is
-the receipt of a request that may be sent again: it is appended once, also where a crash lost its answer. The
-oldest event is the first one ever, until events that no batch can read again are dropped
-(``inputs.retention``).
+overlaps, because blob and head are written in one transaction, synced to disk before ``append`` returns. The
+same transaction writes the receipt of a request that may be sent again, so the request is appended once even
+if a crash lost its answer. The oldest event is the first one posted, until events that no batch can read
+again are dropped (``inputs.retention``).
 
-The database is SQLite's ``events.db`` in the data directory, or PostgreSQL beside the catalog, where workers
-on other machines read it, too.
+The database is SQLite's ``events.db`` in the data directory, or the PostgreSQL database of the catalog, which
+workers on other machines can read, too.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ from service.inputs.sources.event_tables import EventTables, event_tables
 from service.inputs.sources.events import parted
 from service.inputs.sources.promises import posted_table
 
-#: Requests whose quarantined rows are kept of a stream; older ones are only counted.
+#: Newest requests per stream whose quarantined rows are kept; rows of older requests are only counted.
 _QUARANTINE_KEPT: Final = 100
 
-#: Requests that one step drops: a few milliseconds, in which no event can be appended.
+#: Requests that one step drops; it takes a few milliseconds, during which no event can be appended.
 _DROPPED_AT_ONCE: Final = 256
 
 #: How long a request can be sent again: as long as its answer is kept (``store.repositories.idempotency``).
@@ -69,7 +69,7 @@ class EventLog:
     """The event log of one service; threads may share it, processes open one each.
 
     Args:
-        place: SQLite file, made if it is not there, or SQLAlchemy URL.
+        place: SQLite file, made if it is missing, or SQLAlchemy URL.
 
     Attributes:
         url: SQLAlchemy URL.
@@ -103,22 +103,22 @@ class EventLog:
         return self._database.file
 
     def identity(self) -> str | None:
-        """Return the identity of the catalog whose streams these are, None if nobody has set it."""
+        """Return the identity of the catalog that the streams belong to, None if it was never set."""
         with self._read() as connection:
             found = connection.execute(select(self._tables.identity.c.id)).scalar()
         return None if found is None else str(found)
 
     def set_identity(self, identity: str) -> None:
-        """Say which catalog's streams these are."""
+        """Store the identity of the catalog that the streams belong to."""
         with self._write() as connection:
             connection.execute(delete(self._tables.identity))
             connection.execute(insert(self._tables.identity), {"id": identity})
 
     def copy_to(self, target: EventLog) -> int:
-        """Replace the content of another log by that of this one, identity included; return its rows.
+        """Replace the content of another log with this log's content and identity; return the number of rows.
 
         Raises:
-            EventLogDown: One of them cannot be used.
+            EventLogDown: One of the logs cannot be used.
         """
         both = zip(self._tables.metadata.sorted_tables, target._tables.metadata.sorted_tables, strict=True)
         with _translated(target.url):
@@ -136,11 +136,11 @@ class EventLog:
 
         Returns:
             Offsets of the first and the last event; (head, head - 1) for no events. Events further ahead of
-            the clock than the stream allows are kept apart and have none.
+            the clock than the stream allows are quarantined and have no offsets.
 
         Raises:
             EventRejected: An event does not fit the stream; nothing is stored.
-            IdempotencyKeyReused: The key is that of another request; nothing is stored.
+            IdempotencyKeyReused: The key belongs to another request; nothing is stored.
             EventLogDown: The log cannot be written; nothing is stored.
         """
         table, ahead = parted(stream, posted_table(stream, events), wall_clock_us())
@@ -153,7 +153,7 @@ class EventLog:
             head = self.end(stream.id)
             return head, head - 1
         extremes = pc.min_max(table.column(stream.event_time).cast(pa.int64()))
-        # Punctuations have no times: without rows the least one is used, so the request waits for no stream.
+        # Punctuations have no times. A request without rows gets the least time, so it waits for no stream.
         oldest_us, newest_us = (extremes[of].as_py() for of in ("min", "max"))
         data = encode(table)
         with self._write() as connection:
@@ -179,7 +179,7 @@ class EventLog:
         return first, first + table.num_rows - 1
 
     def quarantined(self, stream: Stream, limit: int) -> tuple[int, pa.Table, list[int]]:
-        """Return the number of rows kept out of a stream, the newest of them and their wall clock, µs UTC."""
+        """Return the number of a stream's quarantined rows, the newest rows, and their wall clock, µs UTC."""
         kept = self._tables.quarantine.c
         with self._read() as connection:
             count = connection.execute(
@@ -199,7 +199,7 @@ class EventLog:
         return int(count), pa.concat_tables(tables).slice(0, limit), times_us[:limit]
 
     def _quarantine(self, connection: Connection, stream: Stream, rows: pa.Table) -> None:
-        """Keep rows apart; of old ones the number alone stays, in one record."""
+        """Quarantine rows; old rows are dropped, and one record keeps their number."""
         kept = self._tables.quarantine
         connection.execute(
             insert(kept),
@@ -229,13 +229,13 @@ class EventLog:
             return self._head(connection, stream_id)
 
     def begin(self, stream_id: int) -> int:
-        """Return the offset of the oldest event that is there; the end where there is none."""
+        """Return the offset of the oldest remaining event; the end if there is none."""
         head = self.end(stream_id)  # looked up first: it only grows
         first = self._begin(stream_id)
         return head if first is None else first
 
     def backlog(self, stream: Stream, position: int) -> Backlog:
-        """Return how many events are behind a position, up to which committed batches have read."""
+        """Return the backlog after a position, up to which committed batches have read."""
         with self._lock:
             return self._backlogs.at(stream.id, position, self.end(stream.id))
 
@@ -255,12 +255,12 @@ class EventLog:
     def drop_before(self, stream_id: int, offset: int, budget_s: float = 0.25) -> int:
         """Drop events before an offset, whole requests only; return how many.
 
-        The head stays, so offsets go on. Pages of the file that become free are used again.
+        The head stays, so new offsets continue from it. Freed pages of the file are reused.
 
         Args:
             stream_id: The stream.
             offset: First event that stays.
-            budget_s: No further step is begun after so long; between steps others may append.
+            budget_s: Seconds after which no further step is begun; between steps others may append.
         """
         blobs = self._tables.blobs
         oldest = (
@@ -288,13 +288,13 @@ class EventLog:
                 return dropped
 
     def known_ids(self) -> tuple[int, ...]:
-        """Return the ids of the streams of which anything is there, were it a number."""
+        """Return the ids of the streams with a head or quarantined rows."""
         heads, kept = self._tables.heads.c, self._tables.quarantine.c
         with self._read() as connection:
             return tuple(connection.execute(select(heads.stream_id).union(select(kept.stream_id))).scalars())
 
     def forget(self, stream_id: int) -> None:
-        """Forget a stream without events that will not be posted to or read again."""
+        """Remove the records of a stream that has no events and is never posted to or read again."""
         with self._write() as connection:
             for table in (self._tables.quarantine, self._tables.heads):
                 connection.execute(delete(table).where(table.c.stream_id == stream_id))
@@ -349,7 +349,7 @@ class EventLog:
         return int(found)
 
     def _receipt(self, connection: Connection, sending: Sending) -> tuple[int, int] | None:
-        """Return the offsets that a request got before."""
+        """Return the offsets that a request got when it was first stored."""
         receipts = self._tables.receipts.c
         row = connection.execute(
             select(receipts.fingerprint, receipts.first_offset, receipts.rows).where(
@@ -403,7 +403,7 @@ class EventLog:
 
 
 def _covering(connection: Connection, tables: EventTables, stream_id: int, offset: int) -> int:
-    """Return the first offset of the blob that holds an offset."""
+    """Return the first offset of the blob that contains an offset."""
     blobs = tables.blobs.c
     found = connection.execute(
         select(func.max(blobs.first_offset)).where(blobs.stream_id == stream_id, blobs.first_offset <= offset)

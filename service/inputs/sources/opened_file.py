@@ -1,4 +1,4 @@
-"""Opening a file of a source, which must lie in the directory that the source is confined to."""
+"""Opens a file of a source, which must lie in the directory that the source is confined to."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from service.errors import UnusableFile
 
 @contextmanager
 def opened_file(source: FilesSource, path: str) -> Iterator[str]:
-    """Yield the path to read a file of a source by, as long as the block runs.
+    """Yield a path for reading a file of a source; it is valid inside the block.
 
-    Where the source is confined that is the path of an open handle: what was checked is what is read,
-    whatever is put in the file's place meanwhile.
+    For a confined source it is the path of an open handle: the file that is read is the file that was
+    checked, even if another file replaces it meanwhile.
 
     Raises:
         UnusableFile: The file is outside of the directory.
-        OSError: It cannot be opened.
+        OSError: The file cannot be opened.
     """
     if source.confinement is None:
         yield path
         return
-    # Looked at before it is opened: whoever opens a file of SQLite and closes it gives up all locks that his
-    # process has on it, and the catalog breaks. Such a handle reads nothing, and closing it does no harm.
+    # Check before opening: a process that opens and closes a file of SQLite loses all its locks on that file,
+    # which would break the catalog. An O_PATH handle cannot read, and closing it is harmless.
     place = os.open(path, os.O_PATH | os.O_CLOEXEC)
     try:
         own = f"/proc/self/fd/{place}"
         if not source.confinement.allows(os.readlink(own)):
             raise UnusableFile(f'it is a link that leads out of "{source.confinement.root}"')
-        # A pipe that was put in its place would have us wait for its writer.
+        # Non-blocking, since a pipe put in the file's place would make us wait for its writer.
         handle = os.open(own, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     finally:
         os.close(place)

@@ -1,8 +1,8 @@
-"""Posted punctuations: patterns are checked against the contract, each combination of values gives a row.
+"""Converts posted punctuations: the contract checks patterns, each combination of values gives a row.
 
 {"_punctuation": {"item_id": 180}}          one row: item_id 180
 {"_punctuation": {"item_id": [7, 9]}}       two rows
-{"_punctuation": {"item_id": {"from": 1, "below": 9}}}       one row: item_id 1, and the mark has the end
+{"_punctuation": {"item_id": {"from": 1, "below": 9}}}       one row: item_id 1; the mark contains the end 9
 """
 
 from __future__ import annotations
@@ -85,8 +85,8 @@ def promises_of(stream: Stream, on: Sequence[str], values: pa.Table) -> Promises
 
     Args:
         stream: The stream.
-        on: Columns that they fix.
-        values: Table with these columns, and ``BELOW_COLUMN`` if they begin ranges.
+        on: Columns that the punctuations fix.
+        values: Table with these columns, and ``BELOW_COLUMN`` if the values are beginnings of ranges.
     """
     sink = pa.BufferOutputStream()
     fixed = values.select([*on, *(name for name in (BELOW_COLUMN,) if name in values.column_names)])
@@ -195,7 +195,7 @@ def _constants(
 def _check_range(
     name: str, bounds: Mapping[str, object], kind: str, *, alone: bool, refused: Callable[..., EventRejected]
 ) -> None:
-    """Refuse a range that has a field besides its bounds, has no bound, or is of a type without ranges."""
+    """Refuse a range with a field other than its bounds, without a bound, or of a type without ranges."""
     hint = 'Write {"from": 1, "below": 9}, or one of the two.'
     for field in bounds:
         if field not in ("from", "below"):
@@ -212,7 +212,7 @@ def _check_range(
 
 
 def _range_end(stream: Stream, event: object, index: int, begins: pa.Table) -> str:
-    """Return what stands behind the names in the mark of a punctuation: the end of a range, or nothing.
+    """Return the part of a punctuation's mark after the names: the end of a range, or nothing.
 
     Args:
         stream: The stream.

@@ -1,7 +1,7 @@
-"""Reading of topics, in a worker: the messages of fixed ranges, the same each time, or an error.
+"""Reads topics in a worker: the messages of fixed ranges, the same each time, or an error.
 
-Messages that a stream refuses stop the batch; those that it keeps apart go to a file named after the range,
-in place of itself where the batch is repeated:
+Messages that a stream refuses stop the batch. With ``on_bad: dead-letter`` they are written to a file named
+after the range; a repeated batch overwrites it:
 
     dead_letters/A-3-000000000120.jsonl     messages of partition 3 from offset 120 on that do not fit A
 """
@@ -36,14 +36,14 @@ log = logging.getLogger(__name__)
 
 #: ``_pos`` of a message is ``partition << OFFSET_BITS | offset``.
 OFFSET_BITS: Final = 48
-#: How long a reader waits for the next message, whatever brokers come and go meanwhile.
+#: How long a reader waits for the next message, even if brokers fail and return meanwhile.
 WAIT_S: Final = 60.0
 
 _MESSAGES_AT_ONCE: Final = 10_000
-#: The library's own error codes (rdkafka.h), so that it need not be loaded for their names.
+#: The library's error codes (rdkafka.h), copied so that it need not be imported for their names.
 PARTITION_EOF: Final = -191
 OFFSET_LOST: Final = -140
-#: Errors that no patience mends: authentication, TLS, authorization of topic, group and cluster.
+#: Errors that do not pass: authentication, TLS, authorization of topic, group and cluster.
 FATAL: Final = REFUSALS | {29, 30, 31, 58}
 
 
@@ -54,13 +54,13 @@ def read_topic(
 
     Args:
         stream: Stream with a ``kafka`` source.
-        partition: What to read.
+        partition: Messages to read.
         names: Columns to return.
         wait_s: How long to wait for the next message.
 
     Raises:
-        MessagesLost: The topic does not have the messages any more.
-        MessageRejected: A message is not an event, and the stream refuses such.
+        MessagesLost: The topic no longer has the messages.
+        MessageRejected: A message is not an event, and the stream refuses such messages.
         KafkaDown: The brokers do not answer.
     """
     source = stream.source
@@ -77,7 +77,7 @@ def read_topic(
 
 
 def read_messages(stream: Stream, ranges: Sequence[TopicRange], *, wait_s: float = WAIT_S) -> list[Message]:
-    """Return the messages of ranges, each of another partition, in their order; raises as `read_topic`."""
+    """Return the messages of ranges of different partitions, in their order; raises as `read_topic`."""
     from confluent_kafka import TopicPartition as Assigned  # an extra of the package
 
     source = stream.source
@@ -114,12 +114,12 @@ def read_messages(stream: Stream, ranges: Sequence[TopicRange], *, wait_s: float
 
 @lru_cache(maxsize=8)
 def _consumer(cluster: KafkaCluster) -> Consumer:
-    """Return this process's consumer: to connect again for each task would take longer than to read."""
+    """Return this process's consumer: a new connection for each task would take longer than reading."""
     return new_consumer(cluster, {"queued.max.messages.kbytes": 65536, "fetch.wait.max.ms": 10})
 
 
 def _start(consumer: Consumer, stream: Stream, source: KafkaSource, what: TopicRange, wait_s: float) -> int:
-    """Return the first offset to read: of a partition that nothing was read of, its oldest."""
+    """Return the first offset to read; if nothing of the partition was read before, at least its oldest."""
     if not what.begins:
         return what.start
     oldest, _ = watermarks(consumer, stream, source, what.partition, wait_s)
@@ -129,7 +129,7 @@ def _start(consumer: Consumer, stream: Stream, source: KafkaSource, what: TopicR
 def watermarks(
     consumer: Consumer, stream: Stream, source: KafkaSource, partition: int, wait_s: float
 ) -> tuple[int, int]:
-    """Return the offset of a partition's oldest message, and that of the next one.
+    """Return the offset of a partition's oldest message, and the offset that its next message will get.
 
     Raises:
         KafkaDown: The brokers do not answer.
@@ -147,7 +147,7 @@ def watermarks(
 
 
 def kafka_down(stream: Stream, source: KafkaSource, detail: str) -> KafkaDown:
-    """Return the error that the topic of a stream cannot be used."""
+    """Return the error for a stream's topic that cannot be used."""
     return KafkaDown(
         f'topic "{source.topic}" of stream "{stream.name}" cannot be read',
         detail=f"The client says: {detail}.",
@@ -157,7 +157,7 @@ def kafka_down(stream: Stream, source: KafkaSource, detail: str) -> KafkaDown:
 
 
 def _wanted(found: dict[int, list[Message]], starts: dict[int, int], left: dict[int, int]) -> int:
-    """Return how many messages to wait for: more may never come."""
+    """Return how many messages to wait for, no more than can still arrive."""
     ahead = sum(
         end - ((found[p][-1].offset() or 0) + 1 if found[p] else starts[p]) for p, end in left.items()
     )
@@ -173,7 +173,7 @@ def _take(
     left: dict[int, int],
     starts: dict[int, int],
 ) -> None:
-    """Put a message where it belongs, and take its partition off the list once it is read."""
+    """Add a message to its partition's list; remove the partition from ``left`` once it is read."""
     partition, offset = message.partition() or 0, message.offset() or 0
     error = message.error()
     if error is None:
@@ -183,7 +183,7 @@ def _take(
             if offset + 1 >= left[partition]:
                 del left[partition]
     elif error.code() == PARTITION_EOF:
-        # Behind the last message there can be offsets without one: markers of transactions.
+        # After the last message there can be offsets without a message: markers of transactions.
         if partition in left and offset >= left[partition]:
             del left[partition]
     elif error.code() == OFFSET_LOST:
@@ -197,7 +197,7 @@ def _take(
 def messages_lost(
     consumer: Consumer, stream: Stream, source: KafkaSource, partition: int, start: int, end: int | None
 ) -> MessagesLost:
-    """Return the error that names messages that are gone."""
+    """Return the error that names the lost messages."""
     oldest, following = watermarks(consumer, stream, source, partition, 10.0)
     last = (oldest if end is None else min(end, oldest)) - 1
     there = f"It has the messages {oldest} to {following - 1}" if oldest < following else "It has no messages"
@@ -270,7 +270,7 @@ def _letter(source: KafkaSource, message: Message, reason: str) -> dict[str, Any
 
 
 def _bytes(value: bytes | str | None) -> str | dict[str, str] | None:
-    """Return bytes as text, or as base64 where they are not text."""
+    """Return bytes as text, or as base64 if they are not UTF-8."""
     if value is None or isinstance(value, str):
         return value
     try:

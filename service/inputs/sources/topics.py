@@ -1,26 +1,26 @@
-"""Topics, seen from Spark's source process: which partitions there are, and pieces of their messages.
+"""Topics in Spark's source process: their partitions, and pieces of their messages.
 
     partition 0   ....|-----|---|-----|-->       pieces: at most PIECE_MESSAGES messages, whose event times
     partition 1   ..|--|------|---|              lie at most the stream's lateness apart
 
 Partitions are aligned with each other by event time like streams, and no row may be late because another
-partition was read first. Of the next pieces of all partitions that one is taken whose newest event time is
-the oldest. All others have newer rows, and none that is older by more than the lateness: so a row is late
-only if it is so in its own partition.
+partition was read first. Among the next pieces of all partitions, the piece with the oldest newest event time
+is taken. The other pieces have a newer newest row and span at most the lateness, so none of their rows
+becomes late: a row is late only if it is late within its own partition.
 
-That holds for messages that are there. Messages may be written while partitions are examined, even to a
-partition already found at its end. So a look has two steps: first the settled messages, then the ends of all
-partitions, including new ones:
+That is true for messages that exist at the time of the look. Messages may be written while partitions are
+examined, even to a partition already found at its end. So a look has two steps: first the settled messages,
+then the ends of all partitions, including new ones:
 
-    partition 0   ....|-----|---]            )       ] settled: written before the ends were asked for
-    partition 1   ..|--|]             --|    )       ) the end that was answered; beyond it nothing is taken
+    partition 0   ....|-----|---]            )       ] settled: written before the ends were requested
+    partition 1   ..|--|]             --|    )       ) the end in the answer; nothing after it is taken
 
-Whatever was written before a settled message lies before the ends, where it is taken in its turn. Messages
-between ] and ) are fresh: they go into a batch only before settled ones that are newer. So a row is late only
-if one that is newer by more than the lateness was written before it, in any partition.
+All messages written before a settled message lie before the ends, and are taken in their turn. Messages
+between ] and ) are fresh: they go into a batch only before newer settled ones. So a row is late only if a row
+that is newer by more than the lateness was written before it, in any partition.
 
-Messages are looked through once, for their event time, when a batch may take them; what is kept of them is a
-few numbers a piece. The tasks read them again: they alone hold rows.
+Messages are read once for their event time, before a batch may take them; only a few numbers per piece are
+kept. The tasks read the messages again, for their rows.
 """
 
 from __future__ import annotations
@@ -52,16 +52,16 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 PIECE_MESSAGES: Final = 1000
-#: How often new partitions are looked for.
+#: Seconds between two looks for new partitions.
 LOOK_S: Final = 5.0
-#: How long brokers have to answer.
+#: Seconds that brokers have for an answer.
 WAIT_S: Final = 10.0
 _MESSAGES_AT_ONCE: Final = 10_000
 
 
 @dataclass(slots=True)
 class _Run:
-    """Consecutive messages of a partition that make a piece; it grows until another one begins."""
+    """Consecutive messages of a partition that form a piece; it grows until the next run begins."""
 
     start: int
     end: int
@@ -69,11 +69,11 @@ class _Run:
     t_min_us: int | None = None
     t_max_us: int | None = None
     lost: bool = False
-    #: Whether a batch may have taken it, so that it must not grow any more.
+    #: Whether a batch may have taken the run, so that it must not grow any more.
     given: bool = False
 
     def takes(self, time_us: int | None, spread_us: int) -> bool:
-        """Return whether a message of an event time makes it no longer than a piece may be."""
+        """Return whether the run with a message of this event time would still fit into a piece."""
         if self.lost or self.given or self.rows >= PIECE_MESSAGES:
             return False
         if time_us is None or self.t_min_us is None or self.t_max_us is None:
@@ -91,12 +91,12 @@ class _Run:
 
 @dataclass(slots=True)
 class _PartitionIndex:
-    """Pieces of a partition from the position of the last batch on.
+    """Pieces of a partition that follow the position of the last batch.
 
     Attributes:
-        next: Offset up to which messages were looked through.
-        settled: Offset before which all messages were written before the ends were asked for.
-        end: Where the partition ended then.
+        next: Offset up to which messages were read for their event time.
+        settled: Offset before which all messages were written before the ends were requested.
+        end: End of the partition at that request.
         runs: The pieces; none has messages on both sides of ``settled`` or ``end``.
     """
 
@@ -106,7 +106,7 @@ class _PartitionIndex:
     runs: deque[_Run] = field(default_factory=deque)
 
     def run_up_to(self, end: int, time_us: int | None, spread_us: int) -> _Run:
-        """Return the run that takes the messages up to an offset."""
+        """Return the run that the messages up to an offset belong to."""
         last = self.runs[-1] if self.runs else None
         parts = last is not None and any(last.end <= edge < end for edge in (self.settled, self.end))
         if last is None or parts or not last.takes(time_us, spread_us):
@@ -117,18 +117,18 @@ class _PartitionIndex:
 
 @dataclass(slots=True)
 class _Topic:
-    """The topic of a stream: its consumer, and what was found in it."""
+    """The topic of a stream: its consumer, and the state of the looks at it."""
 
     stream: Stream
     source: KafkaSource
     consumer: Consumer
-    #: Why the last connection came to nothing, if one did.
+    #: Why the last connection failed, if it did.
     refusals: list[str]
     partitions: tuple[int, ...] = ()
-    #: Whether it was asked for ends before.
+    #: Whether its ends were requested before.
     ends_known: bool = False
     looked_s: float | None = None
-    #: Where a bounded run ends, by partition.
+    #: Offsets at which a bounded run ends, by partition.
     until: dict[int, int] | None = None
     indexes: dict[int, _PartitionIndex] = field(default_factory=dict)
 
@@ -137,7 +137,7 @@ class Topics:
     """The topics of all ``kafka`` streams; not for several threads at a time.
 
     Args:
-        wait_s: How long brokers have to answer.
+        wait_s: Seconds that brokers have for an answer.
         clock_s: Monotonic clock.
     """
 
@@ -147,14 +147,14 @@ class Topics:
         self._topics: dict[int, _Topic] = {}
 
     def look(self, stream: Stream, offset: Mapping[str, int]) -> list[Lane]:
-        """Look for messages behind an offset, which `pending` then gives, and no others until the next look.
+        """Look for messages after an offset; until the next look `pending` returns only these.
 
         Args:
             stream: Stream with a ``kafka`` source.
             offset: Positions by key of lane.
 
         Returns:
-            The lanes of the partitions that there are, or that the offset names.
+            The lanes of the partitions that exist or that the offset names.
 
         Raises:
             KafkaDown: The brokers do not answer.
@@ -182,7 +182,7 @@ class Topics:
         return lanes
 
     def partitions(self, stream: Stream) -> tuple[int, ...]:
-        """Return the partitions of a stream's topic, as they were some seconds ago at most.
+        """Return the partitions of a stream's topic; the answer may be ``LOOK_S`` seconds old.
 
         Raises:
             KafkaDown: The brokers do not answer.
@@ -196,7 +196,7 @@ class Topics:
         return topic.partitions
 
     def ends(self, stream: Stream) -> dict[int, tuple[int, int]]:
-        """Return the offsets of the oldest and of the next message, by partition; raises as `partitions`."""
+        """Return the offsets of the oldest and the next message, by partition; raises as `partitions`."""
         topic = self._topic(stream)
         return {
             partition: watermarks(topic.consumer, stream, topic.source, partition, self._wait_s)
@@ -204,16 +204,16 @@ class Topics:
         }
 
     def hold(self, stream: Stream) -> None:
-        """End a stream with the messages that there are now: a bounded run does not wait for more."""
+        """Let a stream end with the messages that exist now: a bounded run does not wait for more."""
         topic = self._topic(stream)
         if topic.until is None:
             topic.until = {partition: following for partition, (_, following) in self.ends(stream).items()}
 
     def pending(self, lane: Lane, position: int, limit: int) -> tuple[Piece, ...]:
-        """Return up to ``limit`` pieces of a partition from a position on; none where the last look ended.
+        """Return up to ``limit`` pieces of a partition from a position to the end of the last look.
 
         Raises:
-            KafkaDown: There are messages, and the brokers do not give them.
+            KafkaDown: There are messages, but the brokers do not deliver them.
             MessagesLost: The topic ends before the position.
         """
         topic, partition = self._topic(lane.stream), lane.partition or 0
@@ -236,13 +236,13 @@ class Topics:
         return tuple(pieces)
 
     def forget(self, stream: Stream) -> None:
-        """Let go of a stream's connections and of what was found; it is looked at again."""
+        """Close a stream's consumer and discard its indexes; the next look begins anew."""
         topic = self._topics.pop(stream.id, None)
         if topic is not None:
             topic.consumer.close()
 
     def close(self) -> None:
-        """Let go of all connections."""
+        """Close all consumers."""
         for topic in list(self._topics.values()):
             self.forget(topic.stream)
 
@@ -276,11 +276,11 @@ class Topics:
     def _down(self, topic: _Topic, said: str) -> KafkaDown:
         """Return the error that a request failed, with the cause if the client knows one."""
         topic.refusals.clear()
-        self._take_what_came(topic, 0.0)  # with messages comes what the client has to tell
+        self._take_what_came(topic, 0.0)  # the client reports its errors while messages are consumed
         return kafka_down(topic.stream, topic.source, "; ".join([*topic.refusals, said]))
 
     def _ask_for_ends(self, topic: _Topic) -> None:
-        """Ask where the partitions that have an index end now: one request for each broker."""
+        """Request the current ends of the partitions that have an index: one request per broker."""
         from confluent_kafka import OFFSET_END, KafkaException  # an extra of the package
         from confluent_kafka import TopicPartition as Assigned
 
@@ -305,7 +305,7 @@ class Topics:
         return lanes
 
     def _index(self, topic: _Topic, lane: Lane, position: int) -> _PartitionIndex:
-        """Return the index of a partition, without what lies before a position."""
+        """Return the index of a partition, without the runs before a position."""
         partition = lane.partition or 0
         index = topic.indexes.get(partition)
         if index is not None:
@@ -327,7 +327,7 @@ class Topics:
         topic.consumer.incremental_assign([Assigned(topic.source.topic, partition, offset)])
 
     def _take_what_came(self, topic: _Topic, wait_s: float) -> None:
-        """Take the messages that have come, and wait for one if there is none."""
+        """Consume the messages that have arrived; wait up to ``wait_s`` for one."""
         taken = topic.consumer.consume(1, wait_s) if wait_s else []
         taken += topic.consumer.consume(_MESSAGES_AT_ONCE, 0)
         messages: list[Message] = []
@@ -355,18 +355,18 @@ class Topics:
         try:
             times = message_times(topic.stream, topic.source, messages)
         except KafkaDown:
-            self.forget(topic.stream)  # the messages that were taken are asked for again
+            self.forget(topic.stream)  # the consumed messages are requested again
             raise
         for message, time_us in zip(messages, times, strict=True):
             index = topic.indexes[message.partition() or 0]
             offset = message.offset() or 0
             if offset < index.next:
-                continue  # of before the last seek
+                continue  # consumed before the last seek
             index.run_up_to(offset + 1, time_us, topic.stream.lateness_us).add(offset, time_us)
             index.next = offset + 1
 
     def _lost(self, topic: _Topic, partition: int, index: _PartitionIndex) -> None:
-        """Go on with the oldest message; what lies before is lost, unless the stream only begins."""
+        """Continue with the oldest message; earlier ones are lost, unless the stream has read none yet."""
         oldest, _ = watermarks(topic.consumer, topic.stream, topic.source, partition, self._wait_s)
         if oldest <= index.next:
             raise messages_lost(topic.consumer, topic.stream, topic.source, partition, index.next, None)

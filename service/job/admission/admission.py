@@ -1,12 +1,12 @@
 """Admission: how far each stream advances in the next batch.
 
-Streams are aligned by event time, so that one does not fill its state far ahead of the other: pieces are
-taken in the order of their newest event time, a merge of all streams, up to the batch's rows. A stream with
-an explicit ``max_files_per_batch`` advances by that many files instead and takes nothing from the others.
-Partitions of a topic are lanes of their own, aligned like streams; a piece that may have been seen before
-older ones of other partitions (`Piece.is_fresh`) waits for the next batch.
+Streams are aligned by event time, so that no stream fills the state far ahead of another: the pieces of all
+streams are merged by their newest event time and taken in this order, up to the batch's rows. A stream with
+an explicit ``max_files_per_batch`` advances by that many files instead; their rows do not count towards the
+batch's rows. Partitions of a topic are separate lanes, aligned like streams; a piece that may have been seen
+before older pieces of other partitions (`Piece.is_fresh`) waits for the next batch.
 
-    A  |--0--|--1--|--2--|      order: A0 B0 A1 B1 A2; whoever is behind goes first
+    A  |--0--|--1--|--2--|      order: A0 B0 A1 B1 A2; the lane that is behind goes first
     B    |---0---|---1---|
 """
 
@@ -21,7 +21,7 @@ from catalog.values.stream import FilesSource
 from service.inputs.inputs import Inputs
 from service.inputs.partitions import Lane, Piece
 
-#: Pieces asked for at once; it doubles, so that thousands of one-event requests cost few look-ups.
+#: Pieces per look-up; the number doubles, so that thousands of one-event requests cost few look-ups.
 _FIRST_PAGE: Final = 32
 _LAST_PAGE: Final = 4096
 
@@ -31,9 +31,9 @@ class Admission:
     """Input of the next batch.
 
     Attributes:
-        positions: Every lane's position after it, by key; the old one where nothing is admitted.
-        rows: Rows of aligned lanes in it.
-        full: Whether more of them wait that did not fit.
+        positions: Every lane's position after the batch, by key; the old one if nothing of it is admitted.
+        rows: Rows of aligned lanes in the batch.
+        full: Whether further rows of aligned lanes wait that did not fit.
     """
 
     positions: dict[str, int]
@@ -52,8 +52,8 @@ def admit(
 
     Args:
         lanes: Lanes that take part.
-        positions: Where each stands, by key; absent is where it begins.
-        inputs: What is available.
+        positions: Position of each lane, by key; a missing lane is at its beginning.
+        inputs: The available input.
         max_rows: Rows of the batch, over all aligned lanes; exceeded only by a batch of one piece.
 
     Returns:
@@ -76,7 +76,7 @@ def admit(
     while heap:
         *_, index, piece = heapq.heappop(heap)
         if piece.is_fresh and not any(_is_settled(other, piece.stream_id) for *_, other in heap):
-            continue  # its lane ends here for this batch
+            continue  # the batch takes no more of its lane
         if rows and (rows + piece.rows > max_rows or piece.lost):
             full = True
             break
@@ -97,7 +97,7 @@ def _files_per_batch(lane: Lane) -> int | None:
 def _push(heap: list[tuple[int, int, int, Piece]], index: int, pieces: Iterator[Piece]) -> None:
     piece = next(pieces, None)
     if piece is not None:
-        # Nothing to align in a piece without event times: it goes first. The order of lanes breaks ties.
+        # A piece without event times cannot be aligned and goes first. The order of lanes breaks ties.
         order = (0, 0) if piece.t_max_us is None else (1, piece.t_max_us)
         heapq.heappush(heap, (*order, index, piece))
 

@@ -1,8 +1,8 @@
-"""Return whether rows of a stream could be late, judged by what is listed of its input.
+"""Check whether rows of a stream could be late, judged by its listed input.
 
-A row is late if it is older than the watermark at the start of its batch, so where input is cut decides which
-rows are. Watermarks move between batches only, and batches end where pieces do: if every piece begins at or
-above the watermark that all pieces before it make, no cut makes any row late.
+A row is late if it is older than the watermark at the start of its batch, so it depends on where input is cut
+into batches. Watermarks move only between batches, and batches end at ends of pieces. So if every piece
+begins at or above the watermark of all pieces before it, no row is late, whatever the cuts.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from service.job.admission.admission import pieces_from
 
 
 def none_can_be_late(stream: Stream, inputs: Inputs) -> bool:
-    """Return whether no row that a stream has now is late, however its input is cut into batches.
+    """Return whether no present row of a stream is late, however its input is cut into batches.
 
     Args:
         stream: The stream.
-        inputs: What there is of it.
+        inputs: Its available input.
     """
     if isinstance(stream.source, KafkaSource):
-        return False  # to tell, all messages would have to be looked through
+        return False  # finding out would take a look at all messages
     newest_us: int | None = None
     for piece in pieces_from(Lane(stream), stream.initial_position, inputs):
         if not piece.rows:

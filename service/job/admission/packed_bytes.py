@@ -1,10 +1,10 @@
-"""Size of the rows of a batch on their way from reading to joining.
+"""Size of a batch's rows in transit from reading to joining.
 
 On a cluster they pass through the heap of Spark's JVM, and a task needs more of the heap for more rows. A
-batch that does not fit fails, and because its offsets are written down it fails again whenever it is
-replayed. So the size of the last batch's rows bounds the next batch to what the heap can hold. On one machine
-those that are many go in files (``operators.segments.segment_files``); there the same bound spares the
-workers' memory.
+batch that does not fit fails, and because its offsets are logged it fails again at each replay. So the size
+of the last batch's rows limits the next batch to the rows that fit into the heap. On one machine large sets
+of rows travel in files (``operators.segments.segment_files``); there the same limit saves the workers'
+memory.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from typing import Final
 
 from catalog.values.batch import BatchManifest
 
-#: Part of the JVM's heap that the rows of a batch may take. 1 GB bore 300 MB on two cores, and not 800.
+#: Part of the JVM's heap that the rows of a batch may take. On two cores 1 GB was enough for 300 MB, not for
+#: 800.
 HEAP_PART: Final = 0.25
 
 #: Extra bytes per row in transit: event time, position, key hash, lineage.
@@ -24,14 +25,14 @@ _MORE_BYTES: Final = 32
 def packed_bytes(manifest: BatchManifest) -> float | None:
     """Estimate the bytes of the rows of a batch between reading and joining.
 
-    Rows that no query needs are dropped before, and rows of a family that replicates are sent to several
-    buckets. The width of rows is that of the rows in the state.
+    Rows that no query needs are not counted, and rows that a family replicates count once per bucket. Rows
+    are as wide as the rows in the state.
 
     Args:
-        manifest: What the batch gave.
+        manifest: Manifest of the batch.
 
     Returns:
-        Bytes, or None if no row is held by which to tell.
+        Bytes, or None if no held row shows the width.
     """
     held: defaultdict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0])
     for part in manifest.slices:

@@ -1,4 +1,4 @@
-"""Tasks of the job, run in this process without Spark: calibration and tests measure them in this way.
+"""Tasks of the job, run in this process without Spark, for calibration and tests.
 
 Doors: in_process_job.
 """

@@ -32,7 +32,7 @@ from service.job.reader_tasks import ControlPartition, PackPartition, compressed
 from service.results.files.result_files import ResultWriter
 
 _CACHE_BYTES = 1 << 30
-#: Bytes from which on rows come in files: as the settings have it.
+#: Least bytes of rows that are passed in a file: the default of the settings.
 ROWS_FILE_BYTES = 256 << 10
 
 
@@ -41,10 +41,10 @@ class InProcessJob:
     """Readers' tasks, and a state per bucket.
 
     Attributes:
-        plan: The plan, in force from the first batch on until another comes.
+        plan: The plan, in force from the first batch until ``change``.
         buckets: Number of buckets.
-        directory: Where segments and result files go.
-        rows_file_bytes: Bytes of rows from which on they come in files.
+        directory: Directory of segments and result files.
+        rows_file_bytes: Least bytes of rows that are passed in a file.
     """
 
     plan: Plan
@@ -77,7 +77,7 @@ class InProcessJob:
         self._handles = [MemoryHandle() for _ in range(self.buckets)]
 
     def change(self, plan: Plan) -> None:
-        """Let the next batch carry another plan."""
+        """Put another plan in force with the next batch."""
         self.plan = self._coming = plan
         self._asked = {s.id: pickle.dumps(pack_plan(plan, s, self.buckets)) for s in plan.streams}
 
@@ -87,19 +87,19 @@ class InProcessJob:
         pieces: Sequence[FilesPartition | ChunksPartition],
         late_bound_us: int | None = None,
     ) -> dict[int, list[bytes]]:
-        """Read and pack a batch: what the readers' tasks do.
+        """Read and pack a batch, as the readers' tasks do.
 
         Args:
             batch: Number of the batch, from 0.
-            pieces: What is read, of different streams.
-            late_bound_us: Event time below which rows may be late, if there are such.
+            pieces: Input to read, from different streams.
+            late_bound_us: Event time below which rows are late; None: no row is late.
 
         Returns:
             Packets by bucket.
         """
         packets: dict[int, list[bytes]] = defaultdict(list)
         records = tuple(encode(record).decode() for record in self.control_records(batch))
-        # The job sends records with its first partition; here they come by themselves, for every plan alike.
+        # The job sends records with its first partition; here they are sent separately, alike for every plan.
         senders, self._senders = tuple(sorted(self._senders)), set()
         self._read(ControlPartition(batch=batch, records=compressed(records), senders=senders), packets)
         for order, piece in enumerate(pieces, 1):
@@ -107,7 +107,7 @@ class InProcessJob:
         return packets
 
     def control_records(self, batch: int) -> list[ControlRecord]:
-        """Return the control records that a batch carries: the plan, if it is another one."""
+        """Return the control records of a batch: the plan, if it has changed."""
         coming, self._coming = self._coming, None
         return [] if coming is None else [ControlRecord(coming.version, plan=coming)]
 
@@ -128,8 +128,8 @@ class InProcessJob:
                 into[bucket].append(packet)
 
     def join(self, bucket: int, packets: Sequence[bytes]) -> BucketReport:
-        """Join, store and write: what the stateful operator's task does for a bucket."""
-        state = open_state(self._handles[bucket])  # type: ignore[arg-type]  # it goes by Spark's names
+        """Join, store and write, as the stateful operator's task does for a bucket."""
+        state = open_state(self._handles[bucket])  # type: ignore[arg-type]  # it has the methods of Spark's handle
         rows = pd.DataFrame({"packet": packets})
         report, _ = ChainProcessor(self._options, state).process(bucket, iter([rows]))
         self._senders.update(counters.bucket for counters in report.exchanged)
@@ -142,17 +142,17 @@ class InProcessJob:
                 (self.directory / file.path).unlink()
 
     def close(self) -> None:
-        """Let go of what the worker's cache holds."""
+        """Free the worker's cache."""
         forget_checkpoint(self._options.checkpoint_id)
 
 
 def write_piece(
     directory: Path, stream: Stream, batch: int, table: pa.Table, t_max_us: int | None = None
 ) -> FilesPartition:
-    """Write rows of a stream to a file and return what a reader's task is given of it.
+    """Write rows of a stream to a file and return the partition for a reader's task.
 
     Args:
-        directory: Where to write it.
+        directory: Directory for the file.
         stream: The stream.
         batch: Number of the batch.
         table: The rows, in the stream's columns.

@@ -1,6 +1,6 @@
-"""Spark's state of one bucket, kept in memory: what ``service.job.chain_processor`` needs of a handle.
+"""Spark's state of one bucket, kept in memory, with what ``service.job.chain_processor`` uses of a handle.
 
-So the very code that runs in the job's workers can be run, and its CPU time taken, without a JVM.
+With it the code of the job's workers can run, and its CPU time be measured, without a JVM.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class MemoryValue:
     value: State | None = None
 
     def get(self) -> State | None:
-        """Return the value, None before the first."""
+        """Return the value, None before the first update."""
         return self.value
 
     def update(self, value: State) -> None:
@@ -28,10 +28,10 @@ class MemoryValue:
 
 @dataclass(slots=True)
 class MemoryHandle:
-    """Stands for Spark's ``StatefulProcessorHandle``, by whose names it goes.
+    """Replaces Spark's ``StatefulProcessorHandle``, with the same method names.
 
     Attributes:
-        value_states: By name.
+        value_states: Value states by name.
     """
 
     value_states: dict[str, MemoryValue] = field(default_factory=dict)

@@ -1,13 +1,13 @@
-"""The process from which all of Spark's Python processes are forked, after it has imported their modules.
+"""Fork server: imports the modules of Spark's Python processes once and forks all of these processes.
 
     engine ─┬─ JVM ──────── python_launcher ┐ hands over: its pipes, environment, arguments
-            └─ fork server ──────── child ──┘ what Spark wanted to start
+            └─ fork server ──────── child ──┘ runs what Spark started
 
-Until the first row is read Spark starts seven Python processes, one after the other, each of which unpickles
-our source or chain: 3.8 s of imports, which nothing else goes on beside. Here they are done while the JVM
-starts, on a core that has nothing else to do.
+Before the first row is read Spark starts seven Python processes, one after the other, each of which unpickles
+our source or chain: 3.8 s of imports, during which no other work runs. The fork server does them while the
+JVM starts, on an otherwise idle core.
 
-The child is a process as any other: it has the pipes of the one that Spark started, which only waits for the
+The child is an ordinary process with the pipes of the process that Spark started, which only waits for the
 child's end.
 """
 
@@ -32,7 +32,7 @@ from service.job import source
 from service.job.workers import worker_daemon
 from service.jvm.python_launcher import PID_BYTES
 
-#: Imported for the children's sake.
+#: Modules imported only for the children.
 LOADED = (
     create_data_source,
     daemon,
@@ -45,13 +45,13 @@ LOADED = (
 )
 
 _CHUNK_BYTES = 1 << 16
-#: Of Linux's ``prctl``; names are cut after 15 bytes.
+#: Option of Linux's ``prctl``; names are cut after 15 bytes.
 _PR_SET_NAME = 15
 
 
 def serve(listener: socket.socket) -> None:
-    """Run a module in a child for each that asks, until our stdin is closed: the engine has ended."""
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody here asks how children ended
+    """Run a module in a child for each request, until stdin is closed because the engine has ended."""
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the exit status of children is not needed here
     poller = select.poll()
     poller.register(0, select.POLLIN)
     poller.register(listener.fileno(), select.POLLIN)
@@ -86,7 +86,7 @@ def _run(asking: socket.socket) -> None:
     sys.modules.pop(module, None)  # it runs as "__main__"
     status = _status_of(module)
     asking.sendall(bytes([status & 0xFF]))
-    # Without taking the interpreter down: what was loaded is the server's.
+    # End without the interpreter's clean-up: the loaded modules belong to the server.
     os._exit(status)
 
 
@@ -109,7 +109,7 @@ def _status_of(module: str) -> int:
 
 
 def _name_process(name: str) -> None:
-    """Have tools such as ``ps -o comm`` tell this process, and those it forks, from other children."""
+    """Name this process and those that it forks, so that tools such as ``ps -o comm`` distinguish them."""
     prctl = getattr(ctypes.CDLL(None), "prctl", None)
     if prctl is not None:
         prctl(_PR_SET_NAME, name.encode(), 0, 0, 0)

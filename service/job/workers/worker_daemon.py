@@ -1,16 +1,18 @@
-"""The process that Spark's Python workers are forked from: it imports what they need, once.
+"""Daemon from which Spark's Python workers are forked: it imports their modules once.
 
-    JVM ── worker daemon ──fork── worker        every task's code is loaded when the worker is born
+    JVM ── worker daemon ──fork── worker        all tasks' code is loaded when the worker starts
                          └─fork── worker
 
 Spark's own daemon forks first and imports later, so that each worker spends seconds on pandas, pyarrow and
-numba. And it collects garbage after every task, over all that was imported: 0.1 s a task, half of all the CPU
-time that workers used in the many-keys benchmark. What is frozen before the fork is left out, and shared.
+numba. And it collects garbage after every task, scanning all imported objects: 0.1 s per task, half of all
+the CPU time that workers used in the many-keys benchmark. Objects frozen before the fork are not scanned, and
+are shared.
 
-The C library gives freed memory back to the system, a page fault for every 4 kB of it that is used again:
-writing half a million rows as bytes took 7 to 13 ms, and takes 3 where workers keep what a batch needs.
-Arrow's own allocator gives back, too, and takes 2 MB at a time: over batches of four million rows the kernel
-zeroed pages for workers in a sixth of all CPU time. So Arrow takes its memory from the C library.
+By default the C library returns freed memory to the system, and reuse costs a page fault per 4 kB: writing
+half a million rows as bytes took 7 to 13 ms, and takes 3 ms if workers keep the memory that a batch needs.
+Arrow's own allocator returns memory, too, and takes 2 MB at a time: with batches of four million rows the
+kernel spent a sixth of all CPU time on zeroing pages for workers. So Arrow takes its memory from the C
+library.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from pyspark.sql.worker import plan_data_source_read
 
 from service.job import chain_processor, source
 
-#: Imported for the workers' sake.
+#: Modules imported only for the workers.
 LOADED = (
     chain_processor,
     source,
@@ -40,7 +42,7 @@ _MALLOC_OPTIONS = {-1: 256 << 20, -2: 16 << 20, -3: 32 << 20}
 
 
 def keep_freed_memory() -> None:
-    """Let this process and its children use freed memory again; other C libraries do as they do."""
+    """Let this process and its children reuse freed memory; other C libraries than GNU's ignore it."""
     pa.set_memory_pool(pa.system_memory_pool())
     set_option = getattr(ctypes.CDLL(None), "mallopt", None)
     if set_option is not None:

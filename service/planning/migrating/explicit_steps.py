@@ -1,10 +1,10 @@
-"""Requested splits and merges of slices, which are named by the boundary at which they meet.
+"""Requested splits and merges of slices, named by the boundary at which the slices meet.
 
     chain of A   [0s, 10s) [10s, 30s)      split at 15s      [0s, 10s) [10s, 15s) [15s, 30s)
                                            merge at 10s      [0s, 15s) [15s, 30s)
 
-Merges come before splits, as in every migration. What comes out are boundaries to pin; where they stand, the
-chain's end is never touched, since that follows from the windows.
+Merges are done before splits, as in every migration. The result is boundaries to pin; the chain's end never
+changes, since it follows from the windows.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from planner.families.families import SIDES, SideName, side_window_us
 
 
 def stepped_boundaries(family: FamilyPlan, text: FamilyText, steps: Iterable[ExplicitStep]) -> Boundaries:
-    """Return where a family's slices end after splits and merges.
+    """Return the ends of a family's slices after splits and merges.
 
     Args:
         family: The family as it is planned now.
-        text: How its sides are called.
-        steps: What is asked for, in any order.
+        text: Names of the family and its sides.
+        steps: Requested steps, in any order.
 
     Returns:
         All boundaries of both sides.
 
     Raises:
-        NoSharedChain: Its queries do not share one chain.
-        UnknownBoundary: A boundary to be merged is not there or is the end; one to be split at is there
-            already or lies outside of the chain; a side is not called so.
+        NoSharedChain: The family's queries do not share one chain.
+        UnknownBoundary: A merge is at no boundary or at the end; a split is at an existing boundary or
+            outside of the chain; or a side has another name.
     """
     if not is_one_chain(family.joins):
         raise NoSharedChain(

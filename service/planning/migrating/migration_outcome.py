@@ -14,12 +14,12 @@ from catalog.values.plan import Plan
 from planner.families.display import display_interval, family_text
 from planner.families.families import side_chain
 
-#: Batches before, of which the median is taken.
+#: Number of batches before the migration for the median.
 MEDIAN_OF = 20
 
 
 def outcome_of(store: Store, record: MigrationRecord) -> MigrationOutcome | None:
-    """Return what a migration took; None until a batch was committed under its version or a later one.
+    """Return the outcome of a migration; None until a batch was committed under its version or a later one.
 
     Args:
         store: The catalog.

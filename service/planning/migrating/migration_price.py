@@ -1,4 +1,4 @@
-"""Price of a migration: how much would move, in the unit of the model that decides."""
+"""Price of a migration: the amount of rows moved, in the unit of the deciding model."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from planner.families.families import SIDES
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """Rows that a migration takes out of one slice and puts into another, at most.
+    """Upper bound on the rows that a migration moves from one slice to another.
 
     Attributes:
         rows: Rows.
-        segments: Segments they lie in.
+        segments: Segments of these rows.
         bytes: Their encoded bytes.
     """
 
@@ -29,16 +29,16 @@ class Moved:
 
 
 def migration_price(moved: Moved, objective: CostModelName, constants: Calibration) -> float:
-    """Return what a migration costs, in the unit of the model that decides.
+    """Return the cost of a migration, in the unit of the deciding model.
 
-    Calibrated: every row is filtered on its way and stored again, at most (a merge stores nothing, and
-    of most rows that other joins take over a bit each is stored). In the paper's model a row that changes
-    its slice is compared once, as in cross-purge, and storing is free.
+    Calibrated model: at most, every row is filtered in transit and stored again (a merge stores nothing, and
+        for most rows that other joins take over only a bit each is stored). Paper's model: a row that changes
+        its slice is compared once, as in cross-purge, and storing is free.
 
     Args:
-        moved: What moves.
+        moved: Rows to move.
         objective: Model that decides.
-        constants: Of this machine.
+        constants: Constants of this machine.
     """
     if objective == "paper":
         return moved.rows
@@ -50,12 +50,12 @@ def migration_price(moved: Moved, objective: CostModelName, constants: Calibrati
 
 
 def moved_by(plan: Plan, wanted: FamilyPlan, slices: Iterable[SliceCounters]) -> Moved:
-    """Return what would move if one family were joined in another way.
+    """Return the rows that would move if one family were joined in another way.
 
     Args:
         plan: Plan in force.
         wanted: The family with its other joins.
-        slices: What slices hold.
+        slices: Counters of the slices.
     """
     families = tuple(wanted if f.id == wanted.id else f for f in plan.families)
     steps = diff(plan, replace(plan, families=families))
@@ -63,7 +63,7 @@ def moved_by(plan: Plan, wanted: FamilyPlan, slices: Iterable[SliceCounters]) ->
     held = {(s.family, s.join, s.side, s.slice): s for s in slices}
 
     def amount(of: Callable[[SliceCounters], int]) -> float:
-        # Linear in what slices hold, so segments and bytes are shared out as rows are.
+        # Linear in the contents of slices, so segments and bytes are divided in the same way as rows.
         return rows_moved(_filled(before, {key: of(counters) for key, counters in held.items()}), steps)
 
     return Moved(

@@ -1,10 +1,10 @@
 """Requested migrations: another objective, splits and merges, a clean-up, a rollback.
 
-    request ── what it means now: objective, what stays ── dry run: steps, rows, costs before and after
-                                                       └── real: a plan version ── what it took, once active
+    request ── resolved: objective, boundaries that stay ── dry run: steps, rows, costs before and after
+                                                        └── real: a plan version ── outcome, once active
 
-All of it is one plan version. One that cannot work is found before it enters the control log: the migration
-is recorded as failed, and the former version goes on.
+A migration is one plan version. A version that cannot run is detected before it enters the control log: the
+migration is recorded as failed, and the former version stays in force.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ log = logging.getLogger(__name__)
 
 MigrationState = Literal["pending", "active", "failed"]
 
-#: Migrations beyond the last of these that are looked up for what they took.
+#: Most migrations whose outcome is looked up at a time.
 _LOOKED_AT = 100
 
 
@@ -49,8 +49,8 @@ class MigrationDryRun:
     """Expected effect of a migration.
 
     Attributes:
-        preview: The plan, the steps to it, what moves, and what it costs.
-        before: What the plan in force costs, by the same statistics.
+        preview: The plan, its steps, the rows to move, and its cost.
+        before: Costs of the plan in force, by the same statistics.
     """
 
     preview: Preview
@@ -59,10 +59,10 @@ class MigrationDryRun:
 
 @dataclass(frozen=True, slots=True)
 class MigrationStatus:
-    """A migration and how far it is.
+    """A migration and its state.
 
     Attributes:
-        record: The migration, with what it took once it is active.
+        record: The migration, with its outcome once it is active.
         state: State of the migration.
     """
 
@@ -76,7 +76,7 @@ class Policy:
 
     Attributes:
         objective: Strategies, pinned chains, and when chains shrink.
-        cleanup_due_us: Wall clock of the clean-up that comes by itself, µs UTC; None if none is due.
+        cleanup_due_us: Wall clock of the next automatic clean-up, µs UTC; None if none is due.
     """
 
     objective: Objective
@@ -88,7 +88,7 @@ class Migrations:
     """Migrations of one service.
 
     Attributes:
-        versions: Plans, and takes new versions into the control log.
+        versions: Plans new versions and appends them to the control log.
     """
 
     versions: Versions
@@ -96,12 +96,12 @@ class Migrations:
     _settled_at: int = -1
 
     def dry_run(self, request: MigrationRequest, *, if_match: int | None = None) -> MigrationDryRun:
-        """Return what a migration would do; nothing is changed.
+        """Return the effect that a migration would have; change nothing.
 
         Raises:
-            InvalidInput: As `resolve_migration` says.
+            InvalidInput: See `resolve_migration`.
             StalePlanVersion: The newest plan is not ``if_match``.
-            PlanRefused: The version that would be made cannot run.
+            PlanRefused: The resulting version cannot run.
         """
         store = self.versions.store
         previous = expect(store, if_match)
@@ -126,20 +126,20 @@ class Migrations:
     def migrating(
         self, request: MigrationRequest, *, actor: str, if_match: int | None = None
     ) -> Iterator[MigrationStatus]:
-        """Make the plan version that a request leads to, in a transaction that the block is part of.
+        """Make the plan version that a request leads to, in a transaction that includes the block.
 
-        Sampling is done before the transaction, and a migration that failed is recorded behind it.
+        Sampling is done before the transaction, and a failed migration is recorded after it.
 
         Args:
-            request: The migration wanted.
+            request: The requested migration.
             actor: Author of the request, for the history.
-            if_match: Plan version that must be the newest one; None takes any.
+            if_match: Plan version that must be the newest one; None accepts any.
 
         Yields:
             The migration as it was logged.
 
         Raises:
-            InvalidInput: As `resolve_migration` says.
+            InvalidInput: See `resolve_migration`.
             StalePlanVersion: The newest plan is not ``if_match``.
             PlanRefused: The version cannot run; the migration is recorded as failed.
         """
@@ -155,13 +155,15 @@ class Migrations:
             )
             failed = self.versions.store.migrations.add(migration, None, actor)
             log.warning("migration failed", extra={"migration": failed.id, "code": error.code})
-            error.hint = f"The former version goes on. GET /api/v1/migrations/{failed.id} keeps this error."
+            error.hint = (
+                f"The former version stays in force. GET /api/v1/migrations/{failed.id} keeps this error."
+            )
             raise
         facts = {"migration": status.record.id, "plan_version": status.record.plan_version}
         log.info("migration logged", extra=facts)
 
     def status(self, migration_id: int) -> MigrationStatus:
-        """Return a migration and how far it is.
+        """Return a migration and its state.
 
         Raises:
             MigrationNotFound: No migration has that id.
@@ -169,22 +171,22 @@ class Migrations:
         return self._status(self.versions.store.migrations.get(migration_id))
 
     def statuses(self, after: int, limit: int) -> tuple[MigrationStatus, ...]:
-        """Return migrations by id, those after ``after``."""
+        """Return the migrations after id ``after``, in order of id."""
         return tuple(self._status(record) for record in self.versions.store.migrations.page(after, limit))
 
     def policy(self) -> Policy:
-        """Return what plans are chosen for now."""
+        """Return the objective in force."""
         objective = self.versions.objective
         return Policy(objective, self._due_us(objective))
 
     def tick(self, now_us: int) -> Plan | None:
-        """Do what time brings: keep what active migrations took, and clean up when it is due.
+        """Do the work that is due: store the outcomes of active migrations, and clean up chains.
 
         Args:
             now_us: Wall clock, µs UTC.
 
         Returns:
-            The version that a clean-up made, or None.
+            The plan version of a clean-up, or None.
         """
         self._settle()
         due_us = self._due_us(self.versions.objective)
@@ -193,7 +195,7 @@ class Migrations:
         store = self.versions.store
         with store.transaction():
             objective = self.versions.objective
-            # Under the lock: another query may have left meanwhile, or the policy be another one.
+            # Checked again under the lock: a query may have left meanwhile, or the policy may have changed.
             due_us = self._due_us(objective)
             if due_us is None or now_us < due_us:
                 return None
@@ -214,7 +216,7 @@ class Migrations:
         return plan
 
     def _sample(self, request: MigrationRequest) -> None:
-        """Sample what a strategy will weigh; the findings are kept, so planning under the lock is short."""
+        """Sample the statistics that a strategy weighs; they are cached to keep the lock short."""
         if request.strategy is not None or request.family_strategies:
             auto = self.versions.objective.partitioning == "auto"
             queries = [record.query for record in self.versions.store.queries.running()]
@@ -240,7 +242,7 @@ class Migrations:
         return MigrationStatus(store.migrations.add(planned, plan.version, actor), "pending")
 
     def _wanted(self, request: MigrationRequest, previous: Plan | None, queries: Sequence[Query]) -> Wanted:
-        """Return what a request means for a service, where a name must be that of a family that is there."""
+        """Resolve a request; the families that it names must exist."""
         for field, named in (
             ("family_strategies", request.family_strategies),
             ("family_probes", request.family_probes),
@@ -297,9 +299,9 @@ class Migrations:
         return MigrationStatus(record, "active")
 
     def _settle(self) -> None:
-        """Keep what migrations took while the batches that tell it are there."""
+        """Store the outcomes of migrations while the batches that show them still exist."""
         store, whole = self.versions.store, True
-        # Before looking: a migration that is logged meanwhile, by any process, is looked at next time.
+        # Read first: a migration that any process logs meanwhile is then examined next time.
         head = store.control_log.head()
         if head == self._settled_at:
             return

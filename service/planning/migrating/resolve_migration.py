@@ -1,10 +1,10 @@
-"""Resolution of a migration request: the objective it leads to, and what departed queries left.
+"""Resolution of a migration request: the new objective, and the boundaries of departed queries that stay.
 
-strategies        other strategies; the families concerned give up pinned chains and what was left
+strategies        other strategies; their families drop pinned chains and boundaries of departed queries
 probes            other ways to search slices; chains stay
 punctuations      other times to act on closed keys; chains stay
 splits, merges    the family's boundaries, changed and pinned
-clean-up          nothing pinned, nothing left
+clean-up          no pinned boundaries, none of departed queries
 roll-back         strategies of an earlier version; chains that were weighed or cut by hand are pinned
 """
 
@@ -36,9 +36,9 @@ class Wanted:
     """A request resolved for the present queries.
 
     Attributes:
-        objective: In force from the next version on.
+        objective: Objective in force from the next version on.
         left: Boundaries of departed queries that stay, by family id.
-        replanned: Ids of the families that it is about; the others keep their chains.
+        replanned: Ids of the families that the request concerns; the others keep their chains.
     """
 
     objective: Objective
@@ -53,25 +53,26 @@ def resolve_migration(
     queries: Sequence[Query],
     store: Store,
 ) -> Wanted:
-    """Return what a request means.
+    """Resolve a request for the present queries.
 
     Args:
-        request: What is asked for.
-        objective: In force until now.
+        request: The requested migration.
+        objective: Objective in force until now.
         previous: The newest plan.
         queries: Queries that will run.
-        store: Its history knows the versions that one can go back to.
+        store: Catalog, whose history has the versions for a roll-back.
 
     Raises:
-        UnknownFamily: A split or merge of a family that is not there, or of none where there are several.
-        UnknownBoundary: A split or merge of slices that are not there.
-        NoSharedChain: The family has no one chain.
+        UnknownFamily: A split or merge names no existing family, or names none although there are several.
+        UnknownBoundary: A split or merge is for slices that do not exist.
+        NoSharedChain: The queries of the family do not share one chain.
         UnknownPlanVersion: The history has no such version.
     """
     replanned: frozenset[str] = frozenset()
     if request.on_leave is not None:
         objective = replace(objective, on_leave=request.on_leave)
-        replanned = given_families(previous)  # Under another policy, what was left there may go.
+        # Under another policy, boundaries of departed queries may be dropped.
+        replanned = given_families(previous)
     if request.cleanup:
         return Wanted(replace(objective, pinned={}), NO_BOUNDARIES, given_families(previous))
     if request.rollback_to is not None:
@@ -106,7 +107,7 @@ def resolve_migration(
 def _stepped(
     request: MigrationRequest, objective: Objective, previous: Plan | None, queries: Sequence[Query]
 ) -> Wanted:
-    """Pin the chains of the families concerned where splits and merges leave their boundaries."""
+    """Pin the chains of the families concerned at their boundaries after splits and merges."""
     asked: dict[str, list[ExplicitStep]] = {}
     for name, step in request.steps:
         asked.setdefault(_family(name, step, queries), []).append(step)
@@ -129,7 +130,7 @@ def _stepped(
 
 
 def _with_waiting(ends: Boundaries, pinned: Boundaries | None, before: Boundaries) -> Boundaries:
-    """Add pinned boundaries beyond the present end, which wait for a query that comes so far."""
+    """Add pinned boundaries beyond the present end, which wait for a query with a longer window."""
     if pinned is None:
         return ends
     a = {*ends.a, *(at for at in pinned.a if at > before.a[-1])}
@@ -165,7 +166,7 @@ def _rolled_back(objective: Objective, store: Store, version: int, queries: Sequ
             hint="GET /api/v1/plan/versions lists those that one can go back to.",
             path=("rollback_to",),
         )
-    # A chain that was weighed or cut by hand is pinned: its strategy may choose another one by now.
+    # Pin chains that were weighed or cut by hand: their strategy may choose others by now.
     pinned = {family: ends for family, ends in record.chains.items() if ends}
     return replace(
         objective, strategy=record.strategy, family_strategies=record.family_strategies, pinned=pinned

@@ -1,15 +1,15 @@
 """``sluice backup``: a copy of a data directory, consistent while its service runs.
 
-The copy is a state that a crash could have left, since its parts are taken in the order in which a batch
-makes them durable, backwards:
+The copy is a state that a crash could have left, since its parts are taken in the reverse of the order in
+which a batch makes them durable:
 
     commit log ─ offset log ─ state ─ segments ─ catalog ─ event log ─ results and the rest
     batch d      up to d + 1                     d or d + 1            what the catalog names, and more
 
-From such a copy the next start repeats batch d + 1, or begins it. That needs the state after batch d, whose
-segments are there until batch d + 3 begins. Copying takes longer than a batch, so names are taken first:
-files are immutable, and a second name (a hard link) keeps their bytes. If more than one batch was committed
-meanwhile, what is new is taken again, which is faster every time. Only then is anything copied.
+From this copy the next start repeats batch d + 1, or begins it. That requires the state after batch d, whose
+segments exist until batch d + 3 begins. Copying takes longer than a batch, so names are taken first: files
+are immutable, and a second name (a hard link) keeps their bytes. If more than one batch was committed
+meanwhile, new files are taken again, which is faster every time. Only then are files copied.
 """
 
 from __future__ import annotations
@@ -44,17 +44,17 @@ from service.recovery.backups.backup_files import (
 from service.recovery.checkpoint import examine_checkpoint
 from service.results.files.result_check import check_files
 
-#: How often the names are taken before a backup is given up.
+#: Most attempts to take the names before a backup fails.
 _ATTEMPTS = 50
-#: How often a backup is begun again because results were dropped while it was made.
+#: Most snapshots of a backup, if results are dropped while it is made.
 _SNAPSHOTS = 3
-#: Directory of the names, inside the data directory: a file gets a second name on its own file system only.
+#: Directory of the names, inside the data directory: hard links work only on the same file system.
 STAGING = ".backup"
-#: What a backup takes in its own way, or leaves out: locks, logs, scratch space.
+#: Entries that a backup takes in another way, or leaves out: locks, logs, scratch space.
 _NOT_THE_REST = frozenset(
     {"checkpoint", "results", "late", "spill", "engine.lock", "spark.log", "identity.json", STAGING}
 )
-#: Rows on their way between workers begin so; a repeated batch sends them again.
+#: Prefix of files with rows in transit between workers; a repeated batch sends them again.
 _ARRIVING = "rows."
 
 
@@ -63,9 +63,9 @@ class Backup:
     """A backup that was made.
 
     Attributes:
-        batch: Last batch whose results it holds, -1 for none.
+        batch: Last batch whose results it contains, -1 for none.
         files: Number of its files.
-        bytes: Their length.
+        bytes: Total length of its files.
     """
 
     batch: int
@@ -82,8 +82,8 @@ def back_up(data_dir: DataDir, catalog: Path, target: Path) -> Backup:
         target: Directory that does not exist, or is empty.
 
     Raises:
-        BackupRefused: Something is in ``target``, it is inside the data directory, or it cannot be written.
-        BackupNotMade: Batches came faster than names could be taken, or another backup runs.
+        BackupRefused: ``target`` is not empty, is inside the data directory, or cannot be written.
+        BackupNotMade: Batches were committed faster than names could be taken, or another backup runs.
         OtherLife: The parts of the data directory do not belong together.
         CorruptResults: A result file is damaged.
         CorruptSegment: A segment is damaged.
@@ -104,7 +104,7 @@ def back_up(data_dir: DataDir, catalog: Path, target: Path) -> Backup:
                 _verify(staged)
                 break
             except CorruptResults:
-                # Files that were dropped, or merged into others, since the catalog was read: not once more.
+                # Files were dropped, or merged into others, since the catalog was read: take a new snapshot.
                 if attempt == _SNAPSHOTS:
                     raise
         try:
@@ -117,7 +117,7 @@ def back_up(data_dir: DataDir, catalog: Path, target: Path) -> Backup:
 
 @contextmanager
 def _staging(data_dir: DataDir) -> Iterator[DataDir]:
-    """Give an empty directory for names, which one backup at a time has."""
+    """Yield an empty directory for names; only one backup at a time has it."""
     root = data_dir.root / STAGING
     root.mkdir(mode=0o700, exist_ok=True)
     descriptor = os.open(root, os.O_RDONLY)
@@ -139,11 +139,11 @@ def _staging(data_dir: DataDir) -> Iterator[DataDir]:
 
 
 def _take(data_dir: DataDir, staged: DataDir, catalog: Path) -> int:
-    """Take names of all that belongs to one moment; return its last batch, -1 for none."""
+    """Take names of all files of one moment; return its last batch, -1 for none."""
     for _ in range(_ATTEMPTS):
         done = _take_checkpoint(data_dir, staged)
         with ExitStack() as pins:
-            # Both are read as they are now, however long the copies take.
+            # Both are read in their present state, however long the copies take.
             catalog_now = pins.enter_context(_pinned(catalog))
             events_now = pins.enter_context(_pinned(data_dir.events_db))
             committed = catalog_now.execute("SELECT coalesce(max(batch), -1) FROM batches").fetchone()[0]
@@ -162,7 +162,7 @@ def _take(data_dir: DataDir, staged: DataDir, catalog: Path) -> int:
         copy_file(data_dir.identity, staged.identity)
     with Store.open(staged.catalog_url, migrate=False) as store:
         lease = store.lease.current()
-        # Of a boot before, the holder's last batch may not be whole: the next start has to know.
+        # After a reboot the holder's last batch may be incomplete: the kept lease tells the next start.
         if lease is not None and lease.token and lease.holder.boot == boot_id():
             store.lease.release(lease)
         for named in store.result_files.all():
@@ -176,7 +176,7 @@ def _take(data_dir: DataDir, staged: DataDir, catalog: Path) -> int:
 
 
 def _take_checkpoint(data_dir: DataDir, staged: DataDir) -> int:
-    """Take names in Spark's checkpoint; return the last batch that its commit log has, -1 for none."""
+    """Take names in Spark's checkpoint; return the last batch in its commit log, -1 for none."""
     segments = directory_here(data_dir.segments)
     ours, theirs = SparkLog(staged.checkpoint), SparkLog(data_dir.checkpoint)
     for directory in (ours.commits, ours.offsets):
@@ -197,12 +197,12 @@ def _take_checkpoint(data_dir: DataDir, staged: DataDir) -> int:
 
 
 def _mirror(directory: Path, own: Path, *, up_to: int | None = None) -> None:
-    """Make ``own`` a copy of ``directory`` by hard links; remove files from it that are gone.
+    """Make ``own`` a copy of ``directory`` by hard links; remove files from it that no longer exist.
 
     Args:
-        directory: A directory; no files if there is none.
-        own: Where the second names are, those of an earlier call included.
-        up_to: Of a log, the last entry.
+        directory: A directory; a missing one counts as empty.
+        own: Directory of the second names, including those of earlier calls.
+        up_to: Last entry to take, if the directory is a log.
     """
     own.mkdir(parents=True, exist_ok=True)
     found = set()
@@ -223,7 +223,7 @@ def _mirror(directory: Path, own: Path, *, up_to: int | None = None) -> None:
 
 
 def _name_again(path: Path, target: Path) -> bool:
-    """Give a file a second name, or a copy where it cannot have one; return whether it was there."""
+    """Give a file a second name, or copy it if that is impossible; return whether the file exists."""
     try:
         if target.exists():
             ours, theirs = target.stat(), path.stat()
@@ -235,7 +235,7 @@ def _name_again(path: Path, target: Path) -> bool:
             target.hardlink_to(path)
         except FileNotFoundError:
             raise
-        except OSError:  # a file system without, or another one
+        except OSError:  # a file system without hard links, or another one
             copy_file(path, target)
     except FileNotFoundError:
         return False
@@ -244,7 +244,7 @@ def _name_again(path: Path, target: Path) -> bool:
 
 @contextmanager
 def _pinned(path: Path) -> Iterator[sqlite3.Connection]:
-    """Open a database and read it as it is now, whatever is written meanwhile."""
+    """Open a database and read its present state, even if others write meanwhile."""
     try:
         with closing(sqlite3.connect(path, isolation_level=None, timeout=30)) as connection:
             connection.execute("BEGIN")
@@ -261,7 +261,7 @@ def _copy_database(connection: sqlite3.Connection, target: Path) -> None:
 
 
 def _verify(staged: DataDir) -> None:
-    """Refuse parts that are damaged or do not belong together: a backup of them would be worth nothing."""
+    """Refuse parts that are damaged or do not belong together: their backup would be useless."""
     with Store.open(staged.catalog_url, migrate=False) as store:
         for named in store.result_files.all():
             check_files(staged.results, named.files)
@@ -294,7 +294,7 @@ def _copy(data_dir: DataDir, staged: DataDir, target: Path, batch: int) -> Backu
 
 
 def _rest(data_dir: DataDir) -> Iterator[Path]:
-    """Yield the files that no catalog, event log or checkpoint is: dead letters, exports, sources."""
+    """Yield all files other than catalog, event log and checkpoint: dead letters, exports, sources."""
     for path in sorted(data_dir.root.iterdir()):
         databases = (data_dir.catalog_db.name, data_dir.events_db.name)
         if path.name in _NOT_THE_REST or path.name.startswith((*databases, "checkpoint.before-", ".")):

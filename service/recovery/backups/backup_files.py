@@ -1,9 +1,9 @@
 """Files of a backup: copied with their checksums, listed at the end, and verified when they are read.
 
-    DIR/backup.json   format, moment, last batch; length and CRC-32C of each file; CRC-32C of all of this
+    DIR/backup.json   format, time, last batch; length and CRC-32C of each file; CRC-32C of all of this
     DIR/...           the files of the data directory
 
-The list is written last, once all it names is on disk: a directory without it is not a backup.
+The list is written last, once all files that it names are on disk: a directory without it is not a backup.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from service.errors import BackupDamaged, BackupRefused
 
 LIST = "backup.json"
 
-#: Raised where an older version could not restore what a newer one wrote.
+#: Format number, increased when older versions cannot restore new backups.
 _FORMAT = 1
 _CHUNK_BYTES = 1 << 20
 _RESTORE_ANOTHER = "Restore another backup: this one is not as it was written."
@@ -33,8 +33,8 @@ class BackupList:
     """A backup as its list describes it.
 
     Attributes:
-        created_at_us: When it was made, µs UTC.
-        batch: Last batch whose results it holds, -1 for none.
+        created_at_us: Time when it was made, µs UTC.
+        batch: Last batch whose results it contains, -1 for none.
         files: Length in bytes and CRC-32C by path, relative to the backup.
     """
 
@@ -44,7 +44,7 @@ class BackupList:
 
 
 def files_below(directory: Path) -> Iterator[Path]:
-    """Yield all regular files below a directory, in no order; those that go meanwhile may be missing."""
+    """Yield all regular files below a directory, in no order; files removed meanwhile may be missing."""
     for parent, _, names in os.walk(directory):
         for name in names:
             path = Path(parent) / name
@@ -53,10 +53,10 @@ def files_below(directory: Path) -> Iterator[Path]:
 
 
 def copy_file(source: Path, target: Path) -> tuple[int, int]:
-    """Copy a file with its time and return length and CRC-32C of what was read.
+    """Copy a file with its times; return the length and CRC-32C of the bytes read.
 
     Raises:
-        OSError: It cannot be read, or not be written.
+        OSError: The file cannot be read, or the copy cannot be written.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
     checksum, length = 0, 0
@@ -73,7 +73,7 @@ def copy_file(source: Path, target: Path) -> tuple[int, int]:
 def write_list(directory: Path, found: BackupList) -> None:
     """Sync the files of a backup, then write its list."""
     sync_file_systems([directory])
-    facts: dict[str, Any] = {  # Any: as JSON has it
+    facts: dict[str, Any] = {  # Any: values of JSON
         "format": _FORMAT,
         "created_at_us": found.created_at_us,
         "batch": found.batch,
@@ -86,11 +86,11 @@ def write_list(directory: Path, found: BackupList) -> None:
 
 
 def read_list(directory: Path) -> BackupList:
-    """Return what a backup holds.
+    """Return the list of a backup.
 
     Raises:
-        BackupRefused: There is no backup.
-        BackupDamaged: The list is not what was written, or of a later version.
+        BackupRefused: The directory is not a backup, or a later version made it.
+        BackupDamaged: The list was changed since it was written.
     """
     path = directory / LIST
     try:
@@ -124,7 +124,7 @@ def check_file(directory: Path, name: str, wanted: tuple[int, int]) -> None:
     """Refuse a file of a backup that differs from what was written.
 
     Raises:
-        BackupDamaged: It is missing or has other bytes.
+        BackupDamaged: The file is missing or has other bytes.
     """
     path = directory / name
     checksum, length = 0, 0
@@ -139,7 +139,7 @@ def check_file(directory: Path, name: str, wanted: tuple[int, int]) -> None:
 
 
 def refuse_other(path: Path, found: tuple[int, int], wanted: tuple[int, int]) -> None:
-    """Refuse length and checksum of a file that are not those of the list; raises ``BackupDamaged``."""
+    """Refuse length and checksum of a file that differ from the list; raises ``BackupDamaged``."""
     if found[0] != wanted[0]:
         raise _damaged(path, f"It has {found[0]} bytes, {wanted[0]} were written.")
     if found[1] != wanted[1]:
@@ -147,14 +147,14 @@ def refuse_other(path: Path, found: tuple[int, int], wanted: tuple[int, int]) ->
 
 
 def is_taken(directory: Path) -> bool:
-    """Return whether something is in the way of a new directory: a file, or anything in a directory."""
+    """Return whether a path is taken: by a file, or by a directory that is not empty."""
     if directory.is_dir():
         return any(directory.iterdir())
     return directory.exists() or directory.is_symlink()
 
 
 def make_empty(directory: Path, names: Iterable[Path]) -> None:
-    """Remove what was written to a directory that cannot be used."""
+    """Remove files, and empty directories, from a directory that cannot be used."""
     for path in names:
         path.unlink(missing_ok=True)
     for parent, _, _ in os.walk(directory, topdown=False):

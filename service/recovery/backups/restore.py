@@ -1,9 +1,9 @@
-"""``sluice restore``: a data directory from a backup, with an identity of its own.
+"""``sluice restore``: make a data directory from a backup, with a new identity.
 
-All files are verified before the first one is written, and once more as they are copied. The catalog comes
-last: a start refuses a directory without it, so an interrupted restore is not taken for a whole one.
+All files are verified before the first one is written, and again while they are copied. The catalog is
+written last: a start refuses a directory without it, so an interrupted restore cannot be used by mistake.
 
-A restored directory gets a new identity, because the original may still be there: neither of them accepts the
+A restored directory gets a new identity, because the original may still exist: neither of them accepts the
 other's catalog, checkpoint or event log.
 """
 
@@ -32,16 +32,16 @@ from service.recovery.identity import Identity, identity_of, read_mark, settle, 
 
 
 def restore(backup: Path, root: Path) -> BackupList:
-    """Restore a backup to a data directory and return what it holds.
+    """Restore a backup to a data directory and return its list.
 
     Args:
         backup: Directory that ``sluice backup`` has made.
         root: Data directory that does not exist, or is empty.
 
     Raises:
-        BackupRefused: There is no backup, or ``root`` is taken or cannot be written.
-        BackupDamaged: A file of the backup is not what was written; nothing is restored.
-        CatalogVersionMismatch: The backup is of a later version of Sluice.
+        BackupRefused: ``backup`` is not a backup, or ``root`` is not empty or cannot be written.
+        BackupDamaged: A file of the backup is missing or was changed; nothing is restored.
+        CatalogVersionMismatch: A later version of Sluice made the backup.
     """
     found = read_list(backup)
     if is_taken(root):
@@ -83,7 +83,7 @@ def _give_identity(data_dir: DataDir, catalog: Path) -> None:
     """Give a new identity to the catalog and to all parts that have one."""
     with Store.open(f"sqlite:///{catalog}") as store:
         if identity_of(store) is None:
-            return  # of a version that knew none: the first start gives it
+            return  # made by a version without identities: the first start gives one
         new = uuid.uuid4().hex
         for path in (data_dir.identity, data_dir.checkpoint_identity):
             if mark := read_mark(path):

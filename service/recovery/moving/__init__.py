@@ -1,4 +1,4 @@
-"""A data directory moved to another place or another number of buckets, with its stored state.
+"""Move of a data directory to another place or another number of buckets, with its stored state.
 
 Doors: move, moved_state.
 """

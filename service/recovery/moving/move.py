@@ -1,4 +1,4 @@
-"""``sluice move``: a stopped data directory goes on in another one, with another storage, catalog or buckets.
+"""``sluice move``: move a stopped data directory to a new one, with another storage, catalog or buckets.
 
     old, untouched              new                                        can start
     ----------------------------------------------------------------------------------
@@ -6,15 +6,16 @@
                                 results, state, events, exports            old
                                 the catalog, in one transaction            old
     setting "moved"                                                        neither
-                                move.json goes                             new
+                                move.json is removed                       new
 
-All that is written is read back and compared before the catalog is. A move that ended early is begun again by
-the same command, but for its last two steps, which are finished. The identity is kept: sinks know the service
-by it, and deliver no batch a second time. So of the two directories never both can start.
+All files are read back and compared before the catalog is written. The same command begins an interrupted
+move again, or finishes it if only the last two steps are missing. The identity is kept: sinks recognize the
+service by it, so no batch is delivered a second time. Therefore only one of the two directories can ever
+start.
 
-The checkpoint is a new one (``moved_state``) that goes on after the last batch which the old one has
-done. Batches that the catalog has beyond it are repeated with the input that their manifests name, as after a
-crash; a batch that was only begun is chosen again.
+The checkpoint is a new one (``moved_state``) that continues after the last batch that the old one has done.
+Later batches of the catalog are repeated with the input that their manifests name, as after a crash; the
+input of a batch that was only begun is chosen again.
 """
 
 from __future__ import annotations
@@ -55,14 +56,14 @@ from service.recovery.opening import (
 )
 from service.results.files.result_check import check_files, length_and_checksum
 
-#: Files that are fetched, uploaded and read back at a time.
+#: Number of files that are fetched, uploaded and read back at a time.
 _AT_ONCE = 32
 _START_IT = "Start the service there and stop it again, then move it."
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a service keeps everything.
+    """Place of a service's data.
 
     Attributes:
         data_dir: The data directory, with its storage.
@@ -80,13 +81,13 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class FinishedMove:
-    """A move that is complete.
+    """A completed move.
 
     Attributes:
         batch: Last batch whose results were moved, -1 for none.
-        buckets: Number of buckets, None where no batch has fixed it.
+        buckets: Number of buckets, None if no batch has fixed it.
         files: Files of results, late rows, dead letters and exports.
-        state_rows: Rows of the state, each once for every join that holds it.
+        state_rows: Rows of the state, counted once for every join that holds them.
     """
 
     batch: int
@@ -100,8 +101,8 @@ class _Checkpoint:
     """State from which a checkpoint continues.
 
     Attributes:
-        offset: Offset at the end of the last batch that it has done; None before the first.
-        state: State after it.
+        offset: Offset at the end of its last done batch; None before the first.
+        state: State after that batch.
     """
 
     offset: Offset | None
@@ -111,24 +112,25 @@ class _Checkpoint:
 def move(
     store: Store, source: Place, target: Place, buckets: int | None, read_manifests: ReadManifests
 ) -> FinishedMove | None:
-    """Move a data directory; nothing runs on it.
+    """Move a data directory on which no process runs.
 
     Args:
         store: The catalog of the source, opened with ``moved_to``.
-        source: Where everything is.
-        target: Where it goes: new, or empty, or what an interrupted move has left.
-        buckets: Number of buckets; None: as many as now.
+        source: Present place.
+        target: New place: missing, empty, or left by an interrupted move.
+        buckets: Number of buckets; None keeps the number.
         read_manifests: Reads the state that Spark has stored.
 
     Returns:
-        The move; None where an earlier one had only to be finished.
+        The move; None if only the last steps of an earlier move were left.
 
     Raises:
-        MoveRefused: The target is not empty, or is of the source; or the source cannot be moved as it stands.
+        MoveRefused: The target is not empty or overlaps the source, or the source cannot be moved in its
+            present state.
         OtherLife: Parts of the source do not belong together.
         CorruptResults: A result file is damaged.
         CorruptSegment: A segment is damaged.
-        MoveFailed: What was written is not what was read.
+        MoveFailed: The written data differ from the data read.
     """
     identity = identity_of(store)
     assert identity is not None, "open_catalog gives one"
@@ -181,11 +183,11 @@ def move(
 
 @contextmanager
 def _taken_target(target: Place, identity: Identity) -> Iterator[Store]:
-    """Open the catalog of the target, which has nothing, or what an earlier attempt has left: that goes."""
+    """Open the catalog of an empty target; first remove what an earlier attempt has left."""
     data_dir, storage = target.data_dir, target.data_dir.storage
     root, mark = data_dir.root, read_mark(data_dir.move)
     catalog = target.catalog_url or data_dir.catalog_url
-    # Only what an attempt found empty is taken for its own: what the source uses never is.
+    # Only places that an attempt found empty count as its own, so never those that the source uses.
     found_empty = {
         "identity": identity.id,
         "storage": "" if storage is None else storage.url,
@@ -215,7 +217,7 @@ def _taken_target(target: Place, identity: Identity) -> Iterator[Store]:
 
 
 def _begun(data_dir: DataDir) -> bool:
-    """Return whether a data directory has nothing but the mark of an attempt that died while it wrote it."""
+    """Return whether a data directory has only the half-written mark of an attempt that died."""
     root, mark = data_dir.root, data_dir.move.name
     return root.is_dir() and all(
         path.name.startswith(f".{mark}.") and path.is_file() for path in root.iterdir()
@@ -247,7 +249,7 @@ def _checkpoint(store: Store, data_dir: DataDir, read_manifests: ReadManifests) 
 
 
 def _refuse_unfinished(store: Store, found: Standing) -> None:
-    """Refuse batches that only the checkpoint which began them can finish."""
+    """Refuse to move batches that only the old checkpoint can finish."""
     manifests = [store.batches.manifest(batch) for batch in found.repeated]
     if len(manifests) > REPEATABLE or not all(manifest and manifest.input_end for manifest in manifests):
         raise MoveRefused(
@@ -266,7 +268,7 @@ def _refuse_unfinished(store: Store, found: Standing) -> None:
 def _move_checkpoint(
     store: Store, checkpoint: _Checkpoint, target: DataDir, buckets: int | None, identity: Identity
 ) -> tuple[dict[str, JsonValue] | None, int]:
-    """Make the checkpoint of the target; return its facts, None before the first start, and rows of state."""
+    """Make the target's checkpoint; return its facts, None before the first start, and the state's rows."""
     facts = store.settings.get(CHECKPOINT_SETTING)
     if buckets is None and isinstance(facts, dict):
         buckets = int(str(facts["buckets"]))
@@ -281,7 +283,7 @@ def _move_checkpoint(
 
 
 def _move_files(store: Store, source: DataDir, target: DataDir) -> int:
-    """Copy results, late rows, dead letters and exports; return how many files they are."""
+    """Copy results, late rows, dead letters and exports; return the number of files."""
     count = 0
     for named in store.result_files.all():
         check_files(source.results, named.files)
@@ -308,7 +310,7 @@ def _copy_files(source: Folder, target: Folder, wanted: Sequence[str]) -> int:
         copied = {n: copy_file(path, target / n) for n, path in zip(part, fetch(source, part), strict=True)}
         publish(target, part)
         for name in part:
-            (target / name).unlink(missing_ok=True)  # what is read back is the store's
+            (target / name).unlink(missing_ok=True)  # so that it is read back from the store
         for name, path in zip(part, fetch(target, part), strict=True):
             _check_copy(path, copied[name], place_of(target))
     return len(wanted)
@@ -341,6 +343,6 @@ def _folders(data_dir: DataDir) -> tuple[Folder, ...]:
 
 
 def _finish(root: Path) -> None:
-    """Let a data directory start: all of it is there, and the one that it was moved from does not start."""
+    """Allow the new data directory to start: it is complete, and the old one cannot start any more."""
     DataDir(root).move.unlink(missing_ok=True)
     sync_file(root)

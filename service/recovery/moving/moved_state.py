@@ -1,11 +1,11 @@
-"""State of a checkpoint, hashed again into the buckets of another one (``operators.bucket.rehash``).
+"""State of a checkpoint, rehashed into the buckets of a new checkpoint (``operators.bucket.rehash``).
 
     old checkpoint   a manifest per bucket, Spark's state after batch n   -->  segments
-    new checkpoint   <id>.<bucket>.begin, a file among the segments       -->  segments of its own
+    new checkpoint   <id>.<bucket>.begin, a file among the segments       -->  its own segments
                      begin.json, the offset at the end of batch n; Spark's own parts are empty
 
-Spark fixes its partitions, and with them where buckets are, with a checkpoint's first batch. So the new one
-is fresh for Spark: its first batch is n + 1, and buckets that find no state in it begin with their file
+Spark fixes its partitions, and with them the places of buckets, in a checkpoint's first batch. So for Spark
+the new checkpoint is fresh: its first batch is n + 1, and buckets without state in it begin with their file
 (``service.job.chain_processor``).
 """
 
@@ -43,10 +43,10 @@ from service.errors import CheckpointDamaged, MoveFailed
 from service.recovery.checkpoint import Standing
 from service.recovery.schema_paths import put_schema_paths_right
 
-#: Given a checkpoint and Spark's number of a batch: the manifest of each bucket after it, by Spark's key.
+#: Function of a checkpoint and Spark's batch number: the manifest of each bucket after it, by Spark's key.
 ReadManifests = Callable[[Path, int], dict[int, bytes]]
 
-#: Bytes of decoded segments kept while buckets are read, each once for every new bucket.
+#: Bytes of decoded segments cached while buckets are read, which happens once per new bucket.
 _CACHE_BYTES = 64 << 20
 
 
@@ -57,7 +57,7 @@ class StoredState:
     Attributes:
         checkpoint_id: Id of the checkpoint.
         manifests: Manifest of each bucket, by its number.
-        files: Its segments.
+        files: Segments of the checkpoint.
     """
 
     checkpoint_id: str
@@ -65,10 +65,10 @@ class StoredState:
     files: SegmentFiles
 
     def buckets(self) -> Iterator[Bucket]:
-        """Yield the buckets, each read when it is asked for.
+        """Yield the buckets, reading each lazily.
 
         Raises:
-            CorruptSegment: A segment is not what was written.
+            CorruptSegment: A segment is missing or damaged.
         """
         compiled: dict[str, CompiledFamily] = {}
         for number, manifest in enumerate(self.manifests):
@@ -83,10 +83,10 @@ class StoredState:
             yield load_bucket(manifest, plan, load, compiled)
 
     def exchanged(self) -> Iterator[tuple[str, list[ExchangedRows]]]:
-        """Yield the stored id of each file of pairs that are on their way to other buckets, and the pairs.
+        """Yield the stored id and the pairs of each file of pairs in transit to other buckets.
 
         Raises:
-            CorruptSegment: A file is not what was written.
+            CorruptSegment: A file is missing or damaged.
         """
         for manifest in self.manifests:
             for stored_id in exchange_ids(manifest):
@@ -96,10 +96,10 @@ class StoredState:
 def stored_state(
     store: Store, data_dir: DataDir, found: Standing, read_manifests: ReadManifests
 ) -> StoredState | None:
-    """Return the state with which a checkpoint goes on; None before its first batch.
+    """Return the state with which a checkpoint continues; None before its first batch.
 
     Raises:
-        CheckpointDamaged: It is not that of all buckets, or cannot be read.
+        CheckpointDamaged: The state cannot be read, or has not exactly one manifest per bucket.
         CorruptSegment: A file with which a moved checkpoint begins is missing or damaged.
     """
     facts = store.settings.get(CHECKPOINT_SETTING)
@@ -137,23 +137,23 @@ def move_state(
     """Write the state that a new checkpoint begins with, and read it back.
 
     Args:
-        state: State after the last batch that is done.
+        state: State after the last done batch.
         target: Data directory of the new checkpoint.
         checkpoint_id: Id of the new checkpoint.
         buckets: Number of its buckets.
         offset: Offset at the end of that batch.
 
     Returns:
-        Rows held, each once for every join that holds it, and bytes written.
+        Number of rows, counted once for every join that holds them, and number of bytes written.
 
     Raises:
-        CorruptSegment: A segment cannot be read as it was written.
+        CorruptSegment: A segment is missing or damaged.
         MoveFailed: Rows were lost or doubled.
-        StorageDown: The object store does not take one.
+        StorageDown: The object store does not accept a file.
     """
     files = SegmentFiles(target.segments)
     written_bytes = 0
-    # The next batch reads them by the numbers of the buckets that have sent them; these numbers stay.
+    # The next batch reads these files by the numbers of the sending buckets, so these numbers must stay.
     sent = [
         (f"{checkpoint_id}{stored_id[stored_id.index('.') :]}", rehashed_exchange(parts, buckets))
         for stored_id, parts in state.exchanged()
@@ -183,7 +183,7 @@ def move_state(
             put(ids.plan(bucket.plan.version), encode_plan(bucket.plan))
         put(ids.begin, encode_manifest(bucket))
         files.publish(written)
-        if isinstance(target.segments, ObjectFolder):  # what is read back is the store's
+        if isinstance(target.segments, ObjectFolder):  # so that they are read back from the store
             for name in written:
                 (target.segments / name).unlink(missing_ok=True)
     before, after = (_rows(each) for each in (state, begin_files(checkpoint_id, buckets, files)))
@@ -199,7 +199,7 @@ def move_state(
 
 
 def _rows(state: StoredState) -> Counter[SlicePlace]:
-    """Count the rows of a state by the slice that they are in, and those on their way by their family."""
+    """Count the rows of a state by slice, and rows in transit by family."""
     rows = rows_by_slice(state.buckets())
     for _, parts in state.exchanged():
         for part in parts:

@@ -1,4 +1,4 @@
-"""Files of results: written by workers, checked where they are read, small ones merged into larger ones.
+"""Files of results: written by workers, checked by readers, small ones merged into larger ones.
 
 Doors: merge, result_check, result_files.
 """

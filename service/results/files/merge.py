@@ -1,10 +1,10 @@
 """Merging of result files: one file with the rows of several, in their order.
 
     b17  b17  b18  b19  b19      many files, of a few rows each
-    [17 17 17 18 | 19 19 19]     one, in row groups; each tells which batches it has rows of
+    [17 17 17 18 | 19 19 19]     one file, in row groups whose statistics show their batches
 
-Rows pass through memory a row group at a time. A column that a file does not have is NULL in its rows, which
-is what readers take it for (``result_sql``).
+Rows pass through memory a row group at a time. A column that a file lacks is NULL in its rows, as it is for
+readers (``result_sql``).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _ROWS_PER_GROUP = 65_536
 
 
 def merge_files(paths: Sequence[Path], target: Path) -> tuple[int, int, int]:
-    """Write the rows of files into one.
+    """Write the rows of several files into one.
 
     Args:
         paths: Files with rows of one kind, in order.
@@ -34,8 +34,8 @@ def merge_files(paths: Sequence[Path], target: Path) -> tuple[int, int, int]:
         Rows, length and CRC-32C of the new file.
 
     Raises:
-        ArrowException: A file is not such a file, or a column has another type in one file than in another.
-        OSError: A file cannot be read, or the new one not be written.
+        ArrowException: A file is not a result file, or a column has different types in two files.
+        OSError: A file cannot be read, or the new file cannot be written.
     """
     schema = pa.unify_schemas([pq.read_schema(path, memory_map=True) for path in paths])
     rows = 0

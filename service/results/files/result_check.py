@@ -1,6 +1,7 @@
-"""Checks of result files: each is as long as its batch's manifest says, and has its checksum.
+"""Checks of result files: each must have the length and the checksum in its batch's manifest.
 
-A file is read through once per process, when it is first needed; later its length and time are looked at.
+A file is read completely once per process, when it is first needed; later only its length and time are
+checked.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from catalog.values.batch import ResultFile
 from operators.storage.folder import Folder, fetch
 from service.errors import CorruptResults
 
-#: Files that a process remembers to be whole.
+#: Most files that a process remembers as checked.
 _KEPT = 4_096
 _whole: OrderedDict[str, tuple[int, int, int]] = OrderedDict()
 _lock = threading.Lock()
@@ -27,7 +28,7 @@ def length_and_checksum(path: Path) -> tuple[int, int]:
     """Return a file's length in bytes and the CRC-32C of its bytes.
 
     Raises:
-        OSError: It cannot be read.
+        OSError: The file cannot be read.
     """
     if not path.stat().st_size:
         return 0, 0
@@ -37,7 +38,7 @@ def length_and_checksum(path: Path) -> tuple[int, int]:
 
 
 def check_files(directory: Folder, files: Sequence[ResultFile]) -> None:
-    """Refuse files that are not as they were written; of older ones only missing and empty ones are known.
+    """Refuse files that changed after they were written; for old files only missing and empty ones.
 
     Args:
         directory: Folder that the paths are relative to.
@@ -69,7 +70,7 @@ def check_files(directory: Folder, files: Sequence[ResultFile]) -> None:
 
 
 def corrupt(path: Path, detail: str) -> CorruptResults:
-    """Return the error of a file that is not as it was written."""
+    """Return the error for a file that has changed since it was written."""
     return CorruptResults(
         f'result file "{path}" is damaged',
         detail=detail,

@@ -1,9 +1,8 @@
-"""ROUTE's last step: joined pairs become Parquet files that nobody sees before a manifest names them.
+"""ROUTE's last step: joined pairs become Parquet files that are invisible until a manifest names them.
 
-A bucket's task writes each pair once, with its route, for all queries, and passes on the file's name
-alone, so that pairs do not travel through Spark to a writer of their own. A file's name contains the
-writing engine's fencing epoch and a random part, so that a second attempt or a survivor never overwrites
-a file that a manifest names.
+A bucket's task writes each pair once, with its route, for all queries, and passes on only the file's name, so
+that pairs do not travel through Spark to a separate writer. A file's name contains the engine's fencing epoch
+and a random part, so that a second attempt or a surviving task never overwrites a file that a manifest names.
 """
 
 from __future__ import annotations
@@ -73,13 +72,13 @@ class ResultWriter:
         return f"b{batch:09d}-{of}-e{self.epoch}-{uuid.uuid4().hex[:12]}.parquet"
 
     def publish(self, files: Iterable[ResultFile], late_files: Iterable[ResultFile]) -> dict[str, str]:
-        """Make files that were written here those of all machines, before a report names them.
+        """Publish files of this machine to all machines, before a report names them.
 
         Returns:
-            ETags of the files by path, where the store gives any.
+            ETags of the files by path, if the store gives any.
 
         Raises:
-            StorageDown: The object store does not take one.
+            StorageDown: The object store does not accept a file.
         """
         etags = publish(self.results_dir, [file.path for file in files])
         if self.late_dir is not None:
@@ -101,13 +100,14 @@ def parquet_writer(
 ) -> pq.ParquetWriter:
     """Return the writer of a result file.
 
-    Pairs are written once and read by column: dictionaries only where values repeat. Of most columns the
-    differences are small: written as such they take half the bytes and less time than lz4 does.
+    Pairs are written once and read by column, so only columns with repeated values have dictionaries. Most
+        columns have small differences between rows: delta encoding takes half the bytes and less time than
+        lz4.
 
     Args:
         file: An open file.
         schema: Schema of the rows.
-        statistics: Columns of which each row group tells the smallest and the largest value.
+        statistics: Columns whose smallest and largest value each row group records.
     """
     repeated = [column for column in _REPEATED if column in schema.names]
     packed = [f.name for f in schema if _counts(f.type) and f.name not in repeated]
@@ -122,5 +122,5 @@ def parquet_writer(
 
 
 def _counts(kind: pa.DataType) -> bool:
-    """Return whether a column is one of whole numbers."""
+    """Return whether a column type is stored as whole numbers."""
     return bool(pa.types.is_integer(kind) or pa.types.is_timestamp(kind) or pa.types.is_date(kind))

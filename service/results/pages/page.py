@@ -25,7 +25,7 @@ def format_cursor(batch: int, returned: int) -> str:
 
 
 def parse_cursor(text: str) -> tuple[int, int]:
-    """Return batch and number of results returned of it.
+    """Return the batch and the number of its results that were returned.
 
     >>> parse_cursor("7.250")
     (7, 250)
@@ -48,8 +48,8 @@ class Span:
 
     Attributes:
         batch: Batch number.
-        query_id: Query of the series whose results they are.
-        first: Number of the query's results in that batch before the span.
+        query_id: Query of the series that the results belong to.
+        first: Number of the query's results in the batch before the span.
         rows: Number of results in the span.
     """
 
@@ -66,11 +66,11 @@ class ResultPage:
     Attributes:
         columns: Result columns as declared; ``table`` also has ``_event_time``.
         table: The rows.
-        spans: Where the rows stand, in order; their ``rows`` add up to the table's.
+        spans: Spans of the rows, in order; their ``rows`` add up to the table's.
         next_cursor: Cursor after the last row; None before the first result.
-        has_more: Whether further results are there already.
-        dropped: Results before the first one of all that is kept; only where a reader starts there.
-        kept_since_us: Wall clock from which results are kept where some were dropped, µs UTC.
+        has_more: Whether further results exist already.
+        dropped: Number of results dropped before the first kept one; 0 if the page follows a cursor.
+        kept_since_us: Wall clock since which results are kept, if some were dropped, µs UTC.
     """
 
     columns: tuple[Output, ...]
@@ -95,8 +95,8 @@ class ResultExport:
     Attributes:
         schema: Schema of the tables.
         rows: Number of results.
-        next_cursor: Cursor after the last one; None before the first result of all.
-        dropped: Results before the first one of all that is kept; only where a reader starts there.
+        next_cursor: Cursor after the last result; None before the first result of all.
+        dropped: Number of results dropped before the first kept one; 0 if the page follows a cursor.
         tables: The results in order, read lazily.
     """
 

@@ -1,11 +1,11 @@
-"""Expired results, as a reader is told of them.
+"""Expired results, and how a reader learns of them.
 
     dropped                          kept
     ... 6.1 6.2 | 9.1 9.2 9.3 ...           a series whose last dropped result is the second one of batch 6
 
-A reader that is behind 6.2 has lost nothing and goes on; one before it has lost what it did not read, and is
-told so instead of being given the rest. A reader without a cursor begins with the first kept result, and
-learns how many were dropped.
+A reader at 6.2 or later has lost nothing and continues. A reader before 6.2 has lost results that it did not
+read, and gets an error instead of the rest. A reader without a cursor begins with the first kept result, and
+gets the number of dropped results.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def has_lost(dropped: DroppedOfSeries | None, batch: int, returned: int) -> bool
     False
 
     Args:
-        dropped: What the series lost; None if nothing.
+        dropped: Dropped results of the series; None if there are none.
         batch: Batch of the cursor.
         returned: Results of that batch before the cursor.
     """

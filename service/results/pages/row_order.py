@@ -1,10 +1,10 @@
 """Order of a query's results: by several columns of whole numbers, NULL after all others.
 
     batch   event time   position a | position b        as many leading columns as fit into 63 bits
-    -------- one number ----------- | among equal ones  become one number, by which rows are sorted
+    -------- one number ----------- | among equal ones  are packed into one number as the sort key
 
-In a batch the times are close to each other, so mostly few equal numbers are left for the columns that do not
-fit. A million rows take 0.2 to 0.6 s of CPU; DuckDB's sort, which moves whole rows, takes 1.1 s.
+In a batch the times are close to each other, so usually few rows have equal numbers and need the columns that
+do not fit. A million rows take 0.2 to 0.6 s of CPU; DuckDB's sort, which moves whole rows, takes 1.1 s.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def row_order(columns: Sequence[pa.ChunkedArray]) -> Int64s:
         columns: The most significant one first; integers or timestamps of n rows.
 
     Returns:
-        int64[n]; rows that are equal in all columns are in no set order.
+        int64[n]; the order of rows that are equal in all columns is not defined.
     """
     rest = [_numbers(column) for column in columns]
     packed, bits = np.zeros(len(rest[0][0]), dtype=np.int64), 0
@@ -55,13 +55,13 @@ def row_order(columns: Sequence[pa.ChunkedArray]) -> Int64s:
 
 
 def _numbers(column: pa.ChunkedArray) -> tuple[Int64s, int]:
-    """Return a column as numbers in the same order from 0 on, if they fit, and how many bits they take."""
+    """Return a column as order-preserving numbers, from 0 on if they fit, and their number of bits."""
     values = column.cast(pa.int64())
     bounds = pc.min_max(values).as_py()
     low, high = bounds["min"] or 0, bounds["max"] or 0
     above = high + (values.null_count > 0)
     width = (above - low).bit_length()
     if width > _BITS:
-        # Too wide to be shifted: it stays as it is, and NULL is the greatest number.
+        # Too wide to be shifted: keep the values, with NULL as the greatest number.
         return values.fill_null(np.iinfo(np.int64).max).to_numpy(), _BITS + 1
     return values.fill_null(above).to_numpy() - low, width

@@ -1,21 +1,21 @@
-"""Sorted runs: a query's results of some batches, in order, which pages are cut out of.
+"""Sorted runs: a query's results of some batches, in order, from which pages are cut.
 
     result files     b17  b17  b18  b18       pairs of all queries, as the buckets wrote them
       -> run         17.1 17.2 ... | 18.1     one query's results in order, as Arrow
       -> pages       rows 5 to 9 of the run   no copy, no sort
 
-A batch is sorted when one of its results is first read, and not again while its run is kept: a page then
-costs what its own rows cost. The row of a cursor "17.250" is the start of batch 17 in its run plus 250.
-Committed batches never change, so a run never does, wherever the files of its batches are merged into.
+A batch is sorted when one of its results is first read, and not again while its run is kept, so the cost of a
+page depends on its own rows only. The row of a cursor "17.250" is the start of batch 17 in its run plus 250.
+Committed batches never change, so a run never changes, even if the files of its batches are merged.
 
 A small run is in memory. A larger run is an unnamed file mapped into memory. The system drops its pages when
-it needs memory, and the file itself once nobody reads it or the process ends.
+it needs memory, and the file itself once it has no reader or the process ends.
 
-Readers that follow a query have a run of nearly every batch, of a few rows each, and never come back. So a
-run in memory goes when nobody has used it for a minute: if it stayed until the limit is reached, a service
-would grow for hours. A small run takes less for its rows than for Arrow's objects, so these count.
+Readers that follow a query need a run of a few rows for nearly every batch, and never read it again. So a run
+in memory is dropped when it was not used for a minute: if runs stayed until the limit is reached, a service
+would grow for hours. The rows of a small run take less memory than Arrow's objects, so these are counted.
 
-A run is made when a page needs it: of the page's batches, or of later ones too for a steady reader.
+A run is made when a page needs it: from the page's batches, and for a steady reader from later ones, too.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ from service.results.pages.spans import Spans
 from service.results.query_rows import family_files, not_whole, query_sql, reading
 from service.results.result_sql import order_sql
 
-#: A run of more bytes is a file.
+#: A run with more bytes becomes a file.
 FILE_FROM_BYTES = 8 << 20
-#: Bytes of runs that are kept in memory, and in files.
+#: Most bytes of runs that are kept in memory, and in files.
 MEMORY_BYTES = 64 << 20
 DISK_BYTES = 2 << 30
-#: How long a run in memory is kept that nobody uses.
+#: How long an unused run in memory is kept, seconds.
 KEPT_S = 60.0
-#: What Arrow and Python take for a run without rows, for each column, and for each batch (measured).
+#: Bytes of Arrow's and Python's objects per run, per column, and per batch (measured).
 _RUN_BYTES, _COLUMN_BYTES, _BATCH_BYTES = 2048, 1024, 160
 #: Most rows of a run, unless one batch has more.
 _ROWS_PER_RUN = 1 << 20
@@ -73,8 +73,8 @@ class Run:
 
     Attributes:
         table: The rows.
-        starts: By batch, the number of its first row in the table; ascending.
-        memory_bytes: Bytes in memory, those of its objects included.
+        starts: Number of the first row in the table by batch, ascending.
+        memory_bytes: Bytes in memory, including those of objects.
         disk_bytes: Bytes in a file.
     """
 
@@ -90,13 +90,13 @@ class Run:
 
 
 class Runs:
-    """Runs that were read lately; those that were not used for long, or for longest, are let go.
+    """Cache of recently read runs; drops runs unused for long, and the least recently used beyond the limits.
 
     Args:
-        directory: Where files of runs are; None: where the system has temporary files.
-        file_from_bytes: A run of more bytes is a file.
-        memory_bytes: Bytes of runs that are kept in memory.
-        disk_bytes: Bytes of runs that are kept in files.
+        directory: Directory for files of runs; None: the system's directory of temporary files.
+        file_from_bytes: A run with more bytes becomes a file.
+        memory_bytes: Most bytes of runs in memory.
+        disk_bytes: Most bytes of runs in files.
         clock_s: Monotonic clock.
     """
 
@@ -131,7 +131,7 @@ class Runs:
             return run
 
     def keep(self, query_id: int, run: Run) -> None:
-        """Keep a run, as long as it is used."""
+        """Add a run to the cache."""
         key = (query_id, next(iter(run.starts)))
         with self._lock:
             self._forget(key)
@@ -146,7 +146,7 @@ class Runs:
             self._forget_unused()
 
     def clear(self) -> None:
-        """Let go of all runs."""
+        """Drop all runs."""
         with self._lock:
             for key in tuple(self._runs):
                 self._forget(key)
@@ -154,7 +154,7 @@ class Runs:
     def written(
         self, schema: pa.Schema, parts: Iterable[pa.RecordBatch], batches: Sequence[tuple[int, int]]
     ) -> Run:
-        """Return the run of rows that come in order; whoever looks must see that they are all.
+        """Return the run of rows that arrive in order; the caller must check that the rows are complete.
 
         Args:
             schema: Schema of the rows.
@@ -162,7 +162,7 @@ class Runs:
             batches: (batch, rows) of the run, ascending.
 
         Raises:
-            DiskFailed: It is too large for memory, and its file cannot be written.
+            DiskFailed: The run needs a file, and the file cannot be written.
         """
         rows = accumulate((rows for _, rows in batches), initial=0)
         starts = dict(zip((batch for batch, _ in batches), rows, strict=False))
@@ -205,7 +205,7 @@ class Runs:
                 self._forget(key)
 
     def _forget(self, key: tuple[int, int]) -> None:
-        """Let go of a run, if it is there, under the lock."""
+        """Drop a run, if it is kept; call it under the lock."""
         run = self._runs.pop(key, None)
         if run is None:
             return
@@ -218,10 +218,10 @@ class Runs:
 
 @contextmanager
 def _on_disk() -> Iterator[None]:
-    """Say what the system's error means for whoever wants results.
+    """Translate system errors for readers of results.
 
     Raises:
-        DiskFailed: The block raised an error of the system.
+        DiskFailed: The block raised a system error.
     """
     try:
         yield
@@ -234,13 +234,13 @@ def _on_disk() -> Iterator[None]:
 
 
 class RunMaker:
-    """Cutter of spans out of runs, which makes missing runs; safe to use from many threads.
+    """Cuts spans out of runs and makes missing runs; safe to use from many threads.
 
     Args:
         store: The catalog.
         results_dir: Folder that the manifests' paths are relative to.
         connection: Reads the files, and sorts runs that are not sorted in memory.
-        runs: Where runs are kept.
+        runs: Cache of runs.
         sorted_bytes: Largest run that is sorted in memory, bytes.
     """
 
@@ -264,8 +264,8 @@ class RunMaker:
 
         Args:
             query: The query.
-            spans: All but the last reach to the end of their batch.
-            reached: Batch that the reader comes from.
+            spans: Spans; all but the last reach to the end of their batch.
+            reached: Batch up to which the reader has read.
         """
         waiting = list(spans)
         while waiting:
@@ -300,7 +300,7 @@ class RunMaker:
             return run
 
     def _batches_of_run(self, query: Query, spans: Sequence[Span], ahead: int) -> list[tuple[int, int]]:
-        """Return (batch, results) for the batches of a run: those of spans, and up to ``ahead`` rows more."""
+        """Return (batch, results) for a run's batches: those of spans, and more up to ``ahead`` rows."""
         found: list[tuple[int, int]] = []
         total = 0
         for batch, _, rows in self._spans.batches_of((query.id,), spans[0].batch):

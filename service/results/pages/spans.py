@@ -33,7 +33,7 @@ class Spans:
     def of_page(
         self, series: int, after: str | None, limit: int
     ) -> tuple[tuple[Span, ...], bool, DroppedOfSeries | None]:
-        """Return the spans of a page, whether more follow, and what was dropped; reads only the catalog."""
+        """Return the spans of a page, whether more follow, and the dropped results; read only the catalog."""
         batch, returned = parse_cursor(after) if after is not None else (0, 0)
         found, has_more = self._kept_spans(series, after, batch, returned, limit)
         given = 0 if found or after is None else self.given(series, batch)

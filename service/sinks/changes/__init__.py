@@ -1,4 +1,4 @@
-"""Changes of sinks: what a request may set, and whether two sinks would share a place.
+"""Changes of sinks: checks that a request is valid, and that no two sinks share a place.
 
 Doors: sink_changes.
 """

@@ -1,4 +1,4 @@
-"""Invalid sinks are refused before anything is changed."""
+"""Refuses invalid sinks before any change is made."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ from service.sinks.signature import signing_key
 from service.sinks.webhook_headers import check_headers
 from service.sinks.webhook_targets import WebhookTargets
 
-#: One name of a path: no hidden directory, and nothing that a shell, a URL or another system reads otherwise.
+#: One name of a path: no hidden directory, and no characters that are special in shells, URLs or other
+#: systems.
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.=-]*")
-#: Well below what file systems allow, with room for the operator's own directory.
+#: Most characters of a path: well below the limits of file systems, with room for the operator's directory.
 _MAX_PATH = 512
 _MAX_NAME = 128
 _MAX_URL = 2000
-#: Far below what results are kept for, and longer than anybody who follows files would wait.
+#: Longest delay of a file: far below the retention, and longer than a reader of files would wait.
 _MAX_DELAY_US = 3_600_000_000
 
 
@@ -28,10 +29,10 @@ def check_sink(sink: Sink, targets: WebhookTargets) -> None:
     """Refuse an invalid sink.
 
     Raises:
-        InvalidSink: Its path leaves the directory of exports or has strange characters, or its files wait for
-            batches that they cannot have, or too long, or its URL is none of
-            http or https, or one of this machine or a private network, or its secret cannot sign, or its
-            headers cannot be sent, or the operator does not allow its server; ``path`` says where.
+        InvalidSink: The sink is invalid; the error's ``path`` names the field. Its path leaves the directory
+            of exports or has characters that are not allowed; ``max_delay`` is too long, or set for files of
+            one batch; the URL is not http or https, or leads to this machine or a private network; the secret
+            cannot sign; a header cannot be sent; or the operator does not allow the server.
     """
     if isinstance(sink, FilesSink):
         _check_path(sink)
@@ -48,7 +49,7 @@ def check_sink(sink: Sink, targets: WebhookTargets) -> None:
 
 
 def _check_servers(servers: Sequence[str], targets: WebhookTargets, field: str) -> None:
-    """Refuse a broker or database that the operator does not name."""
+    """Refuse a broker or database that the operator has not allowed."""
     for server in servers:
         if server not in targets.servers and "*" not in targets.servers:
             raise InvalidSink(
@@ -59,7 +60,7 @@ def _check_servers(servers: Sequence[str], targets: WebhookTargets, field: str) 
 
 
 def _check_target(sink: WebhookSink, targets: WebhookTargets) -> None:
-    """Refuse an address that is not allowed; a name is resolved, and checked, with each delivery."""
+    """Refuse an address that is not allowed; a host name is resolved and checked at each delivery."""
     host = urlsplit(sink.url).hostname or ""
     try:
         address = ipaddress.ip_address(host)
@@ -126,7 +127,7 @@ def _check_delay(sink: FilesSink) -> None:
 def _check_url(sink: WebhookSink) -> None:
     try:
         parts = urlsplit(sink.url)
-        # Asking for the port is what checks it.
+        # Reading ``port`` checks it.
         known = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:
         known = False

@@ -1,4 +1,4 @@
-"""Changes of sinks: whether a requested one is new, and whether two would share a place."""
+"""Changes of sinks: finds whether a request changes a sink, and whether two sinks would share a place."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class SinkMove:
 
     Attributes:
         name: Name of the query.
-        series: Its series; None if it is to come.
+        series: Its series; None for a new query.
         sink: Change of its sink: a new sink or none; None leaves the sink as it is.
-        leaves: Whether the query leaves for good.
+        leaves: Whether the query is removed.
     """
 
     name: str
@@ -35,14 +35,14 @@ class SinkMove:
 def sink_to_set(
     store: Store, series: int | None, wanted: SetSink | None, targets: WebhookTargets
 ) -> SetSink | None:
-    """Return the change of a query's sink that a request asks for; None if there is nothing to change.
+    """Return the requested change of a query's sink; None if the request changes nothing.
 
     Args:
         store: The catalog.
         series: Series of the query; None for a new query.
-        wanted: The sink asked for, or its removal; None leaves it as it is. A webhook with the URL of the
-            present one keeps its secret if none is given, since no client can read the one it has.
-        targets: Where webhooks may go.
+        wanted: The requested sink, or its removal; None leaves it unchanged. A webhook with an unchanged URL
+            keeps its secret if the request has none, since clients cannot read the present secret.
+        targets: Allowed targets of webhooks.
 
     Raises:
         InvalidSink: The sink is invalid.
@@ -60,9 +60,9 @@ def sink_to_set(
 
 
 def shared_places(store: Store, moves: Sequence[SinkMove]) -> Iterator[tuple[int, SinkInUse]]:
-    """Yield what would write to the directory of another query once all moves are made, with its place.
+    """Yield the index and error of each move after which a query would write to another query's directory.
 
-    The order of the moves does not count: one may take what another gives up.
+    The order of the moves does not matter: a move may take a directory that another one frees.
     """
     if not any(isinstance(_set(move), FilesSink) for move in moves):
         return
@@ -91,10 +91,10 @@ def set_sinks(store: Store, moves: Iterable[tuple[SinkMove, int]], version: int 
 
     Args:
         store: The catalog.
-        moves: What changes, and the series that it is about.
-        version: Plan version that the same changes make, in whose first batch the sinks begin; None makes
-            them begin with the next batch.
-        actor: Who changes them, for the log: the history is one of plan versions.
+        moves: The changes, each with its series.
+        version: Plan version of the same changes; the sinks begin with its first batch. None: with the next
+            batch.
+        actor: Author of the changes, for the log, since the history has only plan versions.
     """
     for move, series in moves:
         if move.sink is not None:
@@ -108,5 +108,5 @@ def _set(move: SinkMove) -> Sink | None:
 
 
 def _folded(sink: FilesSink) -> str:
-    """A path as file systems see it that take letters without regard to case."""
+    """Return the path as case-insensitive file systems compare it."""
     return sink.path.lower()

@@ -1,4 +1,4 @@
-"""Delimited text: rows and fields of CSV files, found in blocks of bytes, and what a header says of them.
+"""Delimited text: rows and fields of CSV files, found in blocks of bytes, and their columns by the header.
 
 Doors: header, rows.
 """

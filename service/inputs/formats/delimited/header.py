@@ -1,4 +1,4 @@
-"""Headers of CSV files: which field is which column, and if none is, the option that would tell."""
+"""Headers of CSV files: maps fields to columns; if columns are missing, finds the option that would help."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from service.inputs.formats.facts import match_columns
 
 _LINE_END: Final = re.compile(r"\r\n|\n|\r")
 _DELIMITERS: Final = (",", ";", "\t", "|")
-#: Lines that a header is looked for in.
+#: Number of lines in which a header is searched.
 _LOOKED_AT: Final = 20
 #: Characters of a header that an error repeats.
 _SHOWN: Final = 200
@@ -42,17 +42,17 @@ def fields_of(row: str, dialect: Dialect) -> list[str]:
 
 
 def named_fields(stream: Stream, header: Sequence[str], text: str, dialect: Dialect) -> dict[str, str]:
-    """Return the header's name of each of the stream's columns.
+    """Return the name in the header for each of the stream's columns.
 
     Args:
         stream: The stream.
         header: Fields of the header.
         text: Beginning of the file.
-        dialect: How it is read.
+        dialect: Dialect of the file.
 
     Raises:
-        UnusableFile: A column is missing or appears twice; shows the header and the option that would read
-            it.
+        UnusableFile: A column is missing or appears twice; the error shows the header and the option that
+            would read it.
     """
     try:
         return match_columns(stream, header)
@@ -67,7 +67,7 @@ def named_fields(stream: Stream, header: Sequence[str], text: str, dialect: Dial
 
 
 def _option_that_reads(stream: Stream, text: str, dialect: Dialect) -> str | None:
-    """The option, as it is written in the source, under which all columns are found; None for none."""
+    """Return the option, as written in a source, with which all columns are found; None if there is none."""
     lines = _LINE_END.split(text, maxsplit=_LOOKED_AT)[:_LOOKED_AT]
     for skipped, line in enumerate(lines):
         for delimiter in (dialect.delimiter, *_DELIMITERS):

@@ -1,7 +1,7 @@
-"""Whole rows of a CSV file, found block by block, and the text of their wanted fields.
+"""Finds the complete rows of a CSV file block by block, and returns the text of their wanted fields.
 
-Between two batches the position is at the beginning of a row, where the scan of the next one starts; a row
-that is not whole yet is scanned again once the next block is there.
+Between two batches the position is at the beginning of a row, where the next scan starts; an incomplete row
+is scanned again with the next block.
 """
 
 from __future__ import annotations
@@ -35,26 +35,26 @@ from service.inputs.formats.delimited.scan import (
 )
 from service.inputs.formats.text_input import MAX_ROW_BYTES, text_blocks
 
-#: Fields that are found at once: 17 bytes each.
+#: Most fields that one scan finds: 17 bytes each.
 _MAX_FIELDS: Final = 1 << 20
 #: Characters of a row that an error repeats.
 _SHOWN: Final = 80
-#: Bytes in which a header is looked for when there is none.
+#: Bytes in which a header is searched if the first line is none.
 _HEAD_BYTES: Final = 1 << 16
 _LINE_END: Final = re.compile(rb"\r\n|\n|\r")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FoundRows:
-    """Rows that were found in a block, and where their wanted fields lie.
+    """Rows that were found in a block, and the positions of their wanted fields.
 
     Attributes:
         data: The block.
         rows: Number of rows.
-        row_starts: Where each begins; this and the following as `scan_rows` fills them.
-        begins: Where each field begins.
-        ends: Where it ends.
-        flags: How it is quoted.
+        row_starts: Start of each row; this and the following arrays are filled by `scan_rows`.
+        begins: Start of each field.
+        ends: End of each field.
+        flags: Quoting of each field.
         quote: Quote character, -1 for none.
         escape: Escape character inside of quotes.
     """
@@ -74,11 +74,11 @@ class FoundRows:
         """Return one wanted field of the rows.
 
         Args:
-            slot: Which of the wanted fields.
+            slot: Number of the wanted field.
             null_values: Texts that are NULL.
-            keeps_quoted: Whether such a text is itself where it is quoted.
-            takes_spaced: Whether spaces may follow a quoted field. If not, the text of such a field has its
-                quotes and a space, so that it is a value of no type, as in DuckDB.
+            keeps_quoted: Whether such a text is kept as text if it is quoted.
+            takes_spaced: Whether spaces may follow a quoted field. If not, the text of such a field contains
+                its quotes and a space, so that it is not valid for any type, as in DuckDB.
 
         Returns:
             string[rows].
@@ -104,16 +104,16 @@ class FoundRows:
         return pc.if_else(pa.array(is_null), None, text) if is_null.any() else text
 
     def spaced(self, slot: int) -> NDArray[np.bool_]:
-        """Return bool[rows]: whether spaces follow the closing quote of one wanted field."""
+        """Return bool[rows]: true if spaces follow the closing quote of the wanted field."""
         found: NDArray[np.bool_] = (self.flags[: self.rows, slot] & SPACED) != 0
         return found
 
 
 class CsvRows:
-    """Rows of a file, to be read once.
+    """Rows of a file; they can be read once.
 
     Attributes:
-        head: Beginning of the text behind the lines to skip.
+        head: Beginning of the text after the skipped lines.
     """
 
     def __init__(self, path: str, dialect: Dialect):
@@ -122,7 +122,7 @@ class CsvRows:
         self._escape = self._quote if dialect.escape is None else ord(dialect.escape)
         self._blocks = text_blocks(path, dialect.encoding)
         self._data, self._at, self._final = b"", 0, False
-        #: Lines before the data; rows before the last batch; that batch.
+        #: Number of lines before the data; number of rows before the last batch; the last batch.
         self._lines, self._rows = 0, 0
         self._found: FoundRows | None = None
         #: An offset in the data, and the number of lines before it.
@@ -136,7 +136,7 @@ class CsvRows:
         """Return the text of the first row, "" if there is none; it does not count as a row.
 
         Raises:
-            UnusableFile: It is malformed.
+            UnusableFile: The row is malformed.
         """
         found = self._scan(np.empty(0, np.int64), width=0, most=1)
         text = self._data[int(found.row_starts[0]) : self._at].decode() if found.rows else ""
@@ -147,11 +147,12 @@ class CsvRows:
         """Yield the rows.
 
         Args:
-            slots: Which fields are wanted, as in `scan_rows`.
-            bad: List to which malformed rows are appended, to be left out, if their end can be found.
+            slots: Wanted fields, as in `scan_rows`.
+            bad: List to which malformed rows are appended, which are then left out, if their end can be
+                found.
 
         Raises:
-            UnusableFile: A row is malformed; names the first.
+            UnusableFile: A row is malformed; the error names the first.
         """
         wanted = int(slots.max(initial=-1)) + 1
         self._bad = bad
@@ -159,7 +160,7 @@ class CsvRows:
             yield found
 
     def place(self, index: int) -> str:
-        """Name a row of the last batch, and the line that an editor shows it in."""
+        """Return the number of a row of the last batch and its line number in an editor, as text."""
         assert self._found is not None
         return self._named(self._rows + index, int(self._found.row_starts[index]))
 
@@ -185,7 +186,7 @@ class CsvRows:
         return self._data[start:end].decode("utf-8", "replace").rstrip("\r\n")
 
     def _scan(self, slots: Places, *, width: int, most: int) -> FoundRows:
-        """Find the next rows, one at least unless there are none left."""
+        """Find the next rows, at least one unless none are left."""
         wanted = int(slots.max(initial=-1)) + 1
         if self._found is not None:
             self._rows += self._found.rows
@@ -236,7 +237,7 @@ class CsvRows:
         return True
 
     def _more(self) -> None:
-        """Take the next block behind what is left of the data."""
+        """Append the next block to the rest of the data."""
         block = next(self._blocks, None)
         self._final = block is None
         if block is not None:
@@ -277,7 +278,7 @@ class CsvRows:
         )
 
     def _shown(self, at: int, least: int = 0) -> str:
-        """The line that a place lies in, from there on."""
+        """Return the rest of the line from a place on."""
         found = _LINE_END.search(self._data, at)
         line = self._data[at : len(self._data) if found is None else found.start()]
         return repr(line.decode("utf-8", "replace")[:_SHOWN])

@@ -1,12 +1,12 @@
-r"""Fields of CSV rows: where they begin and end in a block of bytes, compiled.
+r"""Compiled search for the beginnings and ends of CSV fields in a block of bytes.
 
     data    1,"a ""b",c\n2,
-            ^ ^ ^      ^         begin of each wanted field; the second row is not whole yet
+            ^ ^ ^      ^         begin of each wanted field; the second row is incomplete
 
-A field is quoted if its first character but spaces is the quote. Inside of quotes everything is text but the
-escape, which takes the next character literally. Behind the closing quote come only spaces; they are flagged,
-since not every type allows them. A line end is a line feed, a carriage return or both. Empty lines are passed
-over, except where rows have one field. The rules are those of DuckDB's strict mode
+A field is quoted if its first character other than spaces is the quote. Inside of quotes everything is text
+except the escape, which makes the next character literal. Only spaces may follow the closing quote; they are
+flagged, since not every type allows them. A line end is a line feed, a carriage return or both. Empty lines
+are skipped, unless rows have one field. The rules are those of DuckDB's strict mode
 (``tests/service/inputs/formats/test_files_against_duckdb.py``).
 """
 
@@ -22,13 +22,13 @@ from numpy.typing import NDArray
 Bytes = NDArray[np.uint8]
 Places = NDArray[np.int64]
 
-#: Of a row, why scanning ends.
+#: Reasons why scanning ends at a row.
 SOUND: Final = 0
 OPEN_QUOTE: Final = 1
 TEXT_AFTER_QUOTE: Final = 2
 OTHER_WIDTH: Final = 3
 
-#: Of a field: it was quoted; it holds escapes that are to be taken out; spaces follow its closing quote.
+#: Flags of a field: it was quoted; it has escapes to be removed; spaces follow its closing quote.
 QUOTED: Final = 1
 ESCAPED: Final = 2
 SPACED: Final = 4
@@ -69,25 +69,25 @@ def scan_rows(
     ends: Places,
     flags: Bytes,
 ) -> tuple[int, int, int, int]:
-    """Find the wanted fields of whole rows, until the data or the room for rows ends, or a row is faulty.
+    """Find the wanted fields of complete rows, until the data or the room ends, or a row is malformed.
 
     Args:
         data: uint8[n], text in UTF-8.
-        start: Where the first row begins.
-        final: Whether no data follows, so that its end ends a row.
+        start: Place where the first row begins.
+        final: Whether no data follows, so that the end of the data ends a row.
         delimiter: Character between fields.
         quote: Quote character, -1 for none.
         escape: Escape character inside of quotes; may be the quote.
-        width: Fields of a row; one more, which is empty and last, is passed over. 0 for any number.
+        width: Number of fields of a row, 0 for any number; an additional empty field at the end is ignored.
         slots: int64[fields], column of ``begins`` for a field, -1 for a field that is not wanted.
         row_starts: int64[rows], filled with the place where each row begins.
         begins: int64[rows, wanted], filled with the place where each field begins, without its quote.
-        ends: int64[rows, wanted], filled with the place where each ends, exclusive.
+        ends: int64[rows, wanted], filled with the place where each field ends, exclusive.
         flags: uint8[rows, wanted], filled with ``QUOTED``, ``ESCAPED`` and ``SPACED``.
 
     Returns:
-        Number of rows; where the row begins that follows them; ``SOUND`` or what is wrong with that row; its
-        fields if their number is wrong, else the place of the fault.
+        Number of rows; place where the next row begins; ``SOUND`` or the fault of that row; its number of
+        fields if that is wrong, else the place of the fault.
     """
     n = len(data)
     at = start
@@ -191,14 +191,14 @@ def copy_fields(
     offsets: NDArray[np.int32],
     out: Bytes,
 ) -> int:
-    """Copy the texts of one wanted field, one behind the other and without escapes.
+    """Copy the texts of one wanted field, one after the other and without escapes.
 
     Args:
         data: As given to `scan_rows`.
-        begins: As filled by it.
-        ends: As filled by it.
-        flags: As filled by it.
-        slot: Column of those.
+        begins: As filled by `scan_rows`.
+        ends: As filled by `scan_rows`.
+        flags: As filled by `scan_rows`.
+        slot: Column of these arrays.
         rows: Number of rows.
         escape: As given to `scan_rows`.
         offsets: int32[rows + 1], filled with the place in ``out`` where each text begins.
@@ -228,7 +228,7 @@ def copy_fields(
 
 @numba.njit(types.int64(_BYTES, types.int64), nogil=True, cache=True)
 def count_lines(data: Bytes, end: int) -> int:
-    """Return the number of lines that end before a place, as an editor counts them."""
+    """Return the number of lines that end before a place, counted as an editor does."""
     lines = 0
     for at in range(end):
         if data[at] == _LF or (data[at] == _CR and not (at + 1 < len(data) and data[at + 1] == _LF)):
@@ -242,7 +242,7 @@ def count_lines(data: Bytes, end: int) -> int:
     cache=True,
 )
 def end_of_row(data: Bytes, start: int, final: bool, delimiter: int, quote: int, escape: int) -> int:
-    """Find the end of a row that may be malformed: with any number of fields, or text behind a closing quote.
+    """Find the end of a possibly malformed row: with any number of fields, or text after a closing quote.
 
     Such text extends to the next delimiter or line end, like unquoted text.
 
@@ -255,7 +255,7 @@ def end_of_row(data: Bytes, start: int, final: bool, delimiter: int, quote: int,
         escape: Escape character inside quotes; may be the quote.
 
     Returns:
-        Offset behind its line end; -1 if the data ends before it or inside quotes.
+        Offset after its line end; -1 if the data ends before it or inside quotes.
     """
     n = len(data)
     at = start
