@@ -257,7 +257,7 @@ class MigrationDocument(BaseModel):
     )
     invalidation: Invalidation | None = Field(
         default=None,
-        description="With `probe`: rings that lose their expired rows when a row arrives; `probe` by default.",
+        description="With `probe`: rings that lose expired rows when a row arrives; `probe` by default.",
     )
     family_probes: dict[str, ProbeDocument | None] = Field(
         default_factory=dict,
