@@ -1,4 +1,4 @@
-"""Many sets of queries at once: a row of bits each, for what arrays do faster than integers of Python.
+"""Many sets of queries, each a row of bits in an array, for operations that are faster than Python integers.
 
 queries   [3, 7, 9, 12]                 bit n of a set is the n-th query
 words     [[0b0110], [0b1001]]          {7, 9} and {3, 12}
@@ -19,9 +19,9 @@ UInt64s: TypeAlias = NDArray[np.uint64]
 
 WORD_BITS = 64
 _WORD_BYTES = 8
-#: Sets that are spread out at once, a byte for each query: some MB with 1,000 queries.
+#: Sets that are spread out together, with a byte for each query: some MB with 1,000 queries.
 _SPREAD_AT_ONCE = 1 << 12
-#: Runs of bits up to which sets are copied run by run; to spread them takes as long as some hundred.
+#: Runs of bits up to which sets are copied run by run; spreading sets takes as long as some hundred runs.
 _MOST_RUNS = 100
 
 
@@ -39,7 +39,7 @@ class QuerySets:
 
     @classmethod
     def of(cls, queries: tuple[int, ...], sets: Sequence[int]) -> QuerySets:
-        """Return sets that are given as integers; bit n is ``queries[n]``."""
+        """Return sets from integers; bit n is ``queries[n]``."""
         width = words_of(len(queries)) * _WORD_BYTES
         words = np.frombuffer(b"".join([s.to_bytes(width, "little") for s in sets]), dtype="<u8")
         return cls(queries, words.reshape(len(sets), words_of(len(queries))))
@@ -75,12 +75,12 @@ class QuerySets:
         return [tuple(members[start:end]) for start, end in zip([0, *ends], ends, strict=False)]
 
     def subsets_of(self, query_ids: Collection[int]) -> Bools:
-        """Tell which sets have none but these queries, bool[n]."""
+        """Tell which sets have only these queries, bool[n]."""
         allowed = sum(1 << place for place, q in enumerate(self.queries) if q in query_ids)
         return np.asarray(~(self.words & ~QuerySets.of(self.queries, [allowed]).words).any(axis=1))
 
     def among(self, queries: tuple[int, ...]) -> tuple[QuerySets, Bools]:
-        """Return the sets as those of other queries, or of these in another order.
+        """Return the sets over other queries, or over the same queries in another order.
 
         Args:
             queries: The queries.
