@@ -89,7 +89,7 @@ def decode(type_: type[T], data: bytes | str) -> T:
         path = first["loc"][1:]  # the value is the only item of a list
         said = mistake(first, path).said_of(f'"{".".join(map(str, path))}"' if path else "it")
         raise CorruptDocument(
-            f'stored document is no "{type_.__name__}"',
+            f'stored document is not a valid "{type_.__name__}"',
             detail=f"{error.error_count()} errors, the first: {said}.",
         ) from error
     return cast("T", value)

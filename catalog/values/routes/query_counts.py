@@ -92,7 +92,7 @@ class QueryCounts:
     def decode(cls, data: bytes) -> QueryCounts:
         """Return the counts that ``encode`` encoded."""
         batch = decode_batch(data)
-        # Copies: an array of Arrow holds the whole message, and with its own objects takes 3 kB.
+        # Copies: an Arrow array keeps the whole message in memory, and takes 3 kB with its own objects.
         return cls(*(np.array(batch.column(name), dtype=np.int64) for name in _NAMES))
 
 
