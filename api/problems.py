@@ -113,9 +113,7 @@ class Fault(BaseModel):
     )
     line: int | None = Field(default=None, description="1-based line in the text that was sent.")
     column: int | None = Field(default=None, description="1-based column in that line.")
-    underline: str | None = Field(
-        default=None, description="The line, with carets below the fault."
-    )
+    underline: str | None = Field(default=None, description="The line, with carets below the fault.")
 
 
 class Problem(BaseModel):
@@ -325,6 +323,6 @@ def _described(error: SluiceError) -> Fault:
 
 
 def _pointer(path: Sequence[str | int]) -> str:
-    """Return the JSON Pointer (RFC 6901) of a path as a URI fragment, in which most characters are escaped."""
+    """Return a path's JSON Pointer (RFC 6901) as a URI fragment, in which some characters are escaped."""
     parts = (str(part).replace("~", "~0").replace("/", "~1") for part in path)
     return "#" + "".join("/" + quote(part, safe="~!$&'()*+,;=:@?") for part in parts)

@@ -162,7 +162,7 @@ def _check_media_type(request: Request) -> None:
 
 
 async def _log(request: Request) -> None:
-    """Write a request for a change into the audit log, and see that the status of its answer follows."""
+    """Write a request for a change to the audit log, and arrange that the status of its answer is added."""
     audit: AuditLogRepository = request.app.state.workspace.audit
     principal: Principal = request.state.principal
     entry = await anyio.to_thread.run_sync(
@@ -177,7 +177,7 @@ async def _log(request: Request) -> None:
 
 
 async def _once(request: Request, key: str, handler: Handler) -> Response:
-    """Serve a mutation, or give the answer that it got before under the same key."""
+    """Serve a mutation, or return the answer that it got before under the same key."""
     if not 1 <= len(key) <= _MAX_KEY_LENGTH:
         detail = f'header "Idempotency-Key" has {len(key)} characters'
         hint = f"Send 1 to {_MAX_KEY_LENGTH}, a UUID for example."
@@ -197,7 +197,7 @@ async def _once(request: Request, key: str, handler: Handler) -> Response:
         except _AnsweredMeanwhile as found:
             return _replayed(found.answer)
         except (Conflict, NotFound):
-            # The same request, served by another process meanwhile, may be what stands in its way.
+            # The conflict may be with the same request, which another process has served meanwhile.
             stored = await anyio.to_thread.run_sync(answers.recall, key, fingerprint)
             if stored is None:
                 raise
@@ -212,7 +212,7 @@ def _replayed(stored: StoredAnswer) -> Response:
 
 @contextmanager
 def _under_way(keys: set[str], key: str) -> Iterator[None]:
-    """Refuse a second request while the first one of its key is served; runs on the event loop alone."""
+    """Refuse a second request with a key while the first is served; only for use on the event loop."""
     if key in keys:
         raise RequestUnderWay(
             f'a request with idempotency key "{key}" is being served', hint="Send it again in a moment."

@@ -179,7 +179,7 @@ class SourceFileRepository(Repository):
                 self.append(stream_id, [found])
 
     def count(self, stream_id: int) -> int:
-        """Return the position of a stream's next file: the number of files listed so far, forgotten ones included.
+        """Return the position of a stream's next file: the files listed so far, forgotten ones included.
 
         Args:
             stream_id: The stream.
