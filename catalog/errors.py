@@ -222,7 +222,7 @@ class KeyExists(Conflict):
 
 
 class IdempotencyKeyReused(Conflict):
-    """An idempotency key came back with another request."""
+    """An idempotency key was used again for another request."""
 
     code = "idempotency-key-reused"
 
