@@ -115,19 +115,19 @@ class InvalidInput(SluiceError):
 
 
 class NotFound(SluiceError):
-    """The path names nothing."""
+    """Nothing has the name in the path."""
 
     code = "not-found"
 
 
 class Conflict(SluiceError):
-    """It collides with what exists."""
+    """The request conflicts with the present state."""
 
     code = "conflict"
 
 
 class Overloaded(SluiceError):
-    """Come back later."""
+    """There is too much work at present; retry later."""
 
     code = "overloaded"
 
@@ -139,7 +139,7 @@ class Unavailable(SluiceError):
 
 
 class InternalError(SluiceError):
-    """Sluice itself is wrong."""
+    """Sluice has a bug, or its files are damaged."""
 
     code = "internal-error"
 

@@ -60,7 +60,7 @@ async def migrate(
     """Migrate the running plan in place, between two batches: no restart, no replay, no result lost.
 
     One request does one of the following: it changes strategies; it splits and merges slices, named by their
-    common boundary; it removes boundaries that departed queries have left; or it restores the strategies and
+    common boundary; it removes slices that only departed queries needed; or it restores the strategies and
     chains of an earlier plan version. Splits and merges pin a family's chain until a strategy is set for the
     family again, or until a clean-up.
 

@@ -33,7 +33,8 @@ def show_statistics(workspace: WorkspaceDep) -> Response:
     Rates, selectivities, row widths, keys and skew are smoothed over the last batches and used to choose
     plans; their `age_s` is the wall-clock time since the newest batch that contributed to them.
 
-    Counters of the last batches that only some families have:
+    Values that only some families have; results, matches, departures and pairs are counted over the last
+    batches:
 
     * Outer, semi and anti joins: `undecided_a` counts rows of the first stream that may still find a match.
       `absent_a` counts results that are rows of this stream without a partner, over all queries. `matched_a`
