@@ -25,7 +25,8 @@ from catalog.store.repository import Repository
 from catalog.values.routes.query_counts import QueryCounts, summed
 
 #: Batches whose counts become one row. A batch that may replay is among the newest of them. Pruning and
-#: retention, which need complete totals, combine the rows first.
+#: retention (``catalog.store.pruning``, ``catalog.store.retention``), which need complete totals, combine
+#: them first.
 FOLDED = 64
 #: Bytes of counts kept in memory: a reader that follows results reads the same rows with every batch.
 _KEPT_BYTES = 4 << 20
