@@ -42,7 +42,7 @@ from service.workspace.workspace import Workspace
 
 PREFIX = "/api/v1"
 
-#: What a process without the API does not answer.
+#: Routes that a process without the API does not have.
 _OF_API = (
     audit_router,
     streams_router,
@@ -60,21 +60,21 @@ _OF_API = (
 
 
 class _Application(FastAPI):
-    """FastAPI in an envelope, which its own layers for errors are inside of."""
+    """FastAPI in an envelope, which also covers the answers of FastAPI's own error handlers."""
 
     def __init__(self, settings: Settings, **options: Any) -> None:  # Any: as FastAPI takes them
         super().__init__(**options)
         self._settings = settings
 
     def build_middleware_stack(self) -> ASGIApp:
-        """Put everything that FastAPI builds into the envelope."""
+        """Wrap all of FastAPI's middleware in the envelope."""
         return Envelope(
             super().build_middleware_stack(), origins_of(self._settings), problems.problem_response
         )
 
 
 def origins_of(settings: Settings) -> Origins:
-    """Return the hosts and origins that a service lets in."""
+    """Return the hosts and origins that a service accepts."""
     loopback = is_loopback(settings.server.host)
     return Origins(
         names=frozenset(name.lower() for name in settings.access.allowed_hosts),
@@ -87,7 +87,7 @@ def guard_of(settings: Settings) -> Guard:
     """Return the guard of a service's routes.
 
     Raises:
-        TokensUnsupported: An issuer is named, and what verifies its tokens is not installed.
+        TokensUnsupported: An issuer is configured, but the package that verifies its tokens is not installed.
     """
     access = settings.access
     tokens = None
@@ -97,7 +97,7 @@ def guard_of(settings: Settings) -> Guard:
 
 
 def needs_key(settings: Settings) -> bool:
-    """Return whether a client must prove who it is."""
+    """Return whether clients must prove their identity."""
     access = settings.access
     return access.require_keys or not (is_loopback(settings.server.host) or access.insecure)
 
@@ -114,7 +114,7 @@ def create_app(
     parts: frozenset[Part] = WHOLE,
     replaced: Callable[[], None] | None = None,
 ) -> FastAPI:
-    """Build the application; its workspace, and its engine if it has one, live as long as the server runs it.
+    """Build the application; the server's start and stop begin and end its workspace and engine, if any.
 
     Args:
         settings: Settings of the service; None reads them from the environment.
@@ -159,7 +159,7 @@ def create_app(
         version="1",
         lifespan=lifespan,
         openapi_url=f"{PREFIX}/openapi.json",
-        docs_url=None,  # FastAPI's own pages load their scripts from elsewhere
+        docs_url=None,  # FastAPI's own pages load their scripts from other hosts
         redoc_url=None,
         redirect_slashes=False,
         generate_unique_id_function=lambda route: route.name,

@@ -18,7 +18,7 @@ from service.workspace.workspace import Workspace
 
 T = TypeVar("T")
 
-#: Requests that may wait for a plan version at one time; each holds a thread while it waits.
+#: Most requests that wait for a plan version at the same time; each occupies a thread while it waits.
 MAX_WAITING_REQUESTS = 200
 
 #: Seconds a request may wait: proxies commonly give up after five minutes.
@@ -37,7 +37,7 @@ WorkspaceDep = Annotated[Workspace, Depends(get_workspace)]
 
 
 def get_engine(request: Request) -> EnginePart | None:
-    """Return the engine of this process, None where it has none."""
+    """Return the engine of this process, None if it has none."""
     engine: EnginePart | None = request.app.state.engine
     return engine
 
@@ -47,7 +47,7 @@ EngineDep = Annotated[EnginePart | None, Depends(get_engine)]
 After = Annotated[
     str | None,
     Query(
-        description="Name after which the page starts; `next_cursor` of the page before.",
+        description="Name after which the page starts: `next_cursor` of the page before.",
         examples=["flights"],
     ),
 ]
@@ -100,7 +100,7 @@ def get_actor(
         ),
     ] = DEFAULT_ACTOR,
 ) -> str:
-    """Return the author of a change: the authenticated client, and for whom it says that it acts."""
+    """Return the author of a change: the authenticated client, followed by the actor that it names."""
     principal: Principal = request.state.principal
     if principal.name is None:
         return x_actor
@@ -111,10 +111,10 @@ Actor = Annotated[str, Depends(get_actor)]
 
 
 async def wait_for_version(request: Request, version: int, wait_s: float) -> bool:
-    """Wait until a plan version is in force, without holding up other requests.
+    """Wait until a plan version is in force, without delaying other requests.
 
     Returns:
-        Whether it is in force.
+        Whether the version is in force.
     """
     workspace, limiter = get_workspace(request), request.app.state.wait_limiter
     assert isinstance(limiter, CapacityLimiter)  # Set by the app's lifespan.
@@ -126,13 +126,13 @@ async def wait_for_version(request: Request, version: int, wait_s: float) -> boo
 def page_of(
     items: Sequence[T], name: Callable[[T], str], after: str | None, limit: int
 ) -> tuple[list[T], str | None]:
-    """Cut one page out of a collection that is ordered by name.
+    """Return one page of a collection, ordered by name.
 
     Args:
         items: The whole collection, in any order.
-        name: Name of an item.
-        after: Name after which the page starts; it need not exist any more.
-        limit: Items at most.
+        name: Returns the name of an item.
+        after: Name after which the page starts; an item of that name need not exist.
+        limit: Most items of the page.
 
     Returns:
         The items, and the name after which the next page starts, None if there is none.

@@ -1,8 +1,9 @@
-"""Words of the OpenAPI document that FastAPI does not find: what fields mean, and examples of answers.
+"""Texts of the OpenAPI document that FastAPI does not generate: descriptions of fields, examples of answers.
 
-Fields of dataclasses are described where their class is (``Attributes:`` in its docstring); those of models
-that other packages or several answers share, in ``openapi_texts.json``, by name or as ``Model.name``. It has
-examples, too: ``answers`` in JSON by model, ``other_answers`` by operation and media type.
+Fields of dataclasses are described by ``Attributes:`` in the docstring of the class. Fields of models that
+other packages define or several answers share are described in ``openapi_texts.json``, by name or as
+``Model.name``. That file also has the examples: ``answers`` in JSON by model, ``other_answers`` by operation
+and media type.
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ from typing import Any
 _TEXTS = Path(__file__).with_name("openapi_texts.json")
 #: One attribute of a docstring in Google's form: its name, and lines that are indented deeper.
 _ATTRIBUTE = re.compile(r"^    (\w+): (.*(?:\n {8}.*)*)", re.MULTILINE)
-#: Pydantic tells apart what is sent and what is answered.
+#: Suffix by which pydantic distinguishes the schemas of requests and answers.
 _DIRECTION = re.compile(r"-(Input|Output)$")
 
 _NAMES = {"streams": "Name of the stream.", "queries": "Name of the query."}
 
 
 def describe_document(document: dict[str, Any]) -> None:
-    """Describe all fields and path parameters of a document, and give an example of each answer."""
+    """Describe all fields and path parameters of a document, and add an example of each answer."""
     for model, schema in document["components"]["schemas"].items():
         _describe_fields(_DIRECTION.sub("", model), schema)
     for path, _, operation in operations(document):
@@ -63,7 +64,7 @@ def _describe_fields(model: str, schema: dict[str, Any]) -> None:
 
 
 def _complete(operation: str, media_type: str, content: dict[str, Any]) -> None:
-    # FastAPI describes single events as OpenAPI 3.2 does; in 3.1 a stream of them is text.
+    # FastAPI describes single events as in OpenAPI 3.2; in 3.1 a stream of events is text.
     if content.pop("itemSchema", None) is not None:
         content["schema"] = {"type": "string"}
     texts, schema = openapi_texts(), content["schema"]

@@ -1,21 +1,21 @@
-"""Errors of HTTP and its server; what a request means is judged below, by errors of the other packages.
+"""Errors of HTTP and its server; errors about the meaning of a request are defined in the other packages.
 
     InvalidInput
-    * MalformedBody           the body is not JSON (or NDJSON)            400
-    * NotHttp                 the bytes are not a request                     400
+    * MalformedBody           the body is not JSON (or NDJSON)             400
+    * NotHttp                 the bytes are not a request                  400
     * InvalidRequest          body or parameters do not fit the schema     422
-    * NotAcceptable           no representation that the client takes      406
-    * MethodNotAllowed        the route has no such method                 405
-    * UnsupportedMediaType    the body is of another type                  415
-    * BodyTooLarge            the body is too big for one request          413
+    * NotAcceptable           no representation that the client accepts    406
+    * MethodNotAllowed        the route does not have the method           405
+    * UnsupportedMediaType    the route does not read this type of body    415
+    * BodyTooLarge            the body is too large for one request        413
     * HeadTooLarge            path and headers are too large               431
-    * RequestTooSlow          the request did not come in time             408
-    * Unauthenticated         no key, or none that is known                401
-    * Forbidden               the key may do other things                  403
+    * RequestTooSlow          the request did not arrive in time           408
+    * Unauthenticated         no key, or an unknown key                    401
+    * Forbidden               the key does not allow the request           403
     * ForeignOrigin           a page of another site sent it               403
     * UnknownHost             the host does not belong to this service     421
     * AddressInUse            the address to listen on is taken            (at the start)
-    * CredentialsMissing      nobody could prove who he is                 (at the start)
+    * CredentialsMissing      no client could prove its identity           (at the start)
     * UnusableCertificate     a certificate or key cannot be loaded        (at the start)
     NotFound
     * RouteNotFound           no route has that path                       404
@@ -25,10 +25,10 @@
     * TooManyRequests         more requests than a key may send            429
     Unavailable
     * EngineNotReady          the engine does not process batches now      503
-    * TooManyConnections      there are as many as the service serves      503
+    * TooManyConnections      the service has its most connections         503
     * EngineReplaced          another engine has taken over                (ends sluice engine)
 
-The numbers are given in ``api.problems``, as for every other error.
+``api.problems`` maps these errors, and all others, to the status codes.
 """
 
 from __future__ import annotations
@@ -53,12 +53,12 @@ class NotHttp(InvalidInput):
 
 @dataclass(frozen=True, slots=True)
 class RequestFault:
-    """One field, parameter or header that does not fit.
+    """One field, parameter or header that does not fit the schema.
 
     Attributes:
         where: Part of the request.
         path: Keys and indexes inside the body, or the parameter's name.
-        detail: What is wrong with it.
+        detail: The fault, lower case, no full stop.
         hint: What to send instead.
         explanation: Facts, in sentences.
     """
@@ -74,7 +74,7 @@ class InvalidRequest(InvalidInput):
     """The request does not fit the schema of its route.
 
     Attributes:
-        faults: What does not fit, at least one.
+        faults: Faults of the request, at least one.
     """
 
     code = "invalid-request"
@@ -99,13 +99,13 @@ class MethodNotAllowed(InvalidInput):
 
 
 class UnsupportedMediaType(InvalidInput):
-    """The body is of a media type that the route does not read."""
+    """The route does not read bodies of this media type."""
 
     code = "unsupported-media-type"
 
 
 class BodyTooLarge(InvalidInput):
-    """The body is too big for one request."""
+    """The body is too large for one request."""
 
     code = "body-too-large"
 
@@ -122,13 +122,13 @@ class HeadTooLarge(InvalidInput):
 
 
 class RequestTooSlow(InvalidInput):
-    """The request did not come in time."""
+    """The request did not arrive in time."""
 
     code = "request-too-slow"
 
 
 class Unauthenticated(InvalidInput):
-    """The request has no key, or none that is known here."""
+    """The request has no key, or an unknown key."""
 
     code = "unauthenticated"
 
@@ -152,10 +152,10 @@ class UnknownHost(InvalidInput):
 
 
 class TooManyRequests(Overloaded):
-    """More requests than one may send.
+    """The client has sent more requests than it may.
 
     Attributes:
-        retry_after_s: Seconds after which one more is let in.
+        retry_after_s: Seconds after which the next request is accepted.
     """
 
     code = "too-many-requests"
@@ -184,13 +184,13 @@ class EngineNotReady(Unavailable):
 
 
 class TooManyConnections(Unavailable):
-    """There are as many connections as the service serves."""
+    """The service has as many connections as it may."""
 
     code = "too-many-connections"
 
 
 class AddressInUse(InvalidInput):
-    """The address to listen on is taken or not ours."""
+    """The address to listen on is taken, or does not belong to this machine."""
 
     code = "address-in-use"
 

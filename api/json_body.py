@@ -1,8 +1,8 @@
 """JSON bodies, read more strictly than Python does.
 
-Python takes what two readers would understand differently, or what fails only later, when it is stored or
-answered: a key that appears twice in an object, ``NaN``, text with half of a surrogate pair, 1,000 levels of
-brackets. All of it is refused here, with its place.
+Python accepts bodies that two readers would understand differently, or that only fail later, when they are
+stored or answered: a key that appears twice in an object, ``NaN``, text with half of a surrogate pair, 1,000
+levels of brackets. This module refuses all of these and names the place.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from typing import Any, Final, NoReturn
 from api.errors import InvalidRequest, MalformedBody, RequestFault
 from api.validation import malformed_json
 
-#: Levels of arrays and objects; the deepest document of the API has 7.
+#: Most levels of arrays and objects; the deepest document of the API has 7.
 MAX_DEPTH: Final = 64
 
-#: An escape of half a surrogate pair, with or without the other half behind it.
+#: An escape of half a surrogate pair, whether or not the other half follows.
 _HALF: Final = re.compile(rb"\\u[dD][89a-fA-F]")
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
@@ -46,12 +46,12 @@ def read_json(text: str, what: str = "the body", *, parse_float: Callable[[str],
     Args:
         text: The text.
         what: Its name in errors.
-        parse_float: Gives the value of a number with a fraction or an exponent; None for a float.
+        parse_float: Returns the value of a number with a fraction or an exponent; None for a float.
 
     Raises:
-        json.JSONDecodeError: It is no JSON; says where.
-        MalformedBody: It is JSON that cannot be taken: nested too deeply, or with a number of thousands of
-            digits, or with ``NaN`` or ``Infinity``.
+        json.JSONDecodeError: The text is not JSON; names the place.
+        MalformedBody: The text is JSON that is not accepted: nested too deeply, or with a number of thousands
+            of digits, or with ``NaN`` or ``Infinity``.
         InvalidRequest: A key is repeated.
     """
     try:
@@ -63,7 +63,7 @@ def read_json(text: str, what: str = "the body", *, parse_float: Callable[[str],
     except RecursionError as error:
         raise _too_deep(what) from error
     except ValueError as error:
-        # Python converts no more digits, which takes time by their square.
+        # Python does not convert more digits, as that takes time quadratic in their number.
         raise MalformedBody(
             f"{what} holds an integer of thousands of digits",
             hint="Send integers of 64 bits at most, longer numbers as strings.",
@@ -74,7 +74,7 @@ def read_body(body: bytes) -> Any:
     """Return the value of a whole body.
 
     Raises:
-        MalformedBody: It is not JSON, or JSON that cannot be taken.
+        MalformedBody: The body is not JSON, or is JSON that is not accepted.
         InvalidRequest: A key is repeated, or text has half of a surrogate pair.
     """
     text = body_text(body)
@@ -88,14 +88,14 @@ def read_body(body: bytes) -> Any:
 
 
 def check_text(body: bytes, value: Any) -> None:
-    """Refuse halves of surrogate pairs, which no database and no answer can carry.
+    """Refuse halves of surrogate pairs, which neither databases nor answers can represent.
 
     Args:
-        body: The bytes, by which most bodies are known to have no such escape.
-        value: What was read from them.
+        body: The bytes; most bodies contain no escape of a half and need no further search.
+        value: Value of the body.
 
     Raises:
-        InvalidRequest: A text has one; names its place.
+        InvalidRequest: A text has half of a surrogate pair; names its place.
     """
     if _HALF.search(body) is None:
         return
@@ -113,7 +113,7 @@ def check_text(body: bytes, value: Any) -> None:
 
 
 def _texts(value: Any) -> Iterator[tuple[tuple[str | int, ...], str]]:
-    """All texts of a value, with their paths; keys with that of their object."""
+    """Yield all texts of a value with their paths; a key has the path of its object."""
     waiting: list[tuple[tuple[str | int, ...], Any]] = [((), value)]
     while waiting:
         path, found = waiting.pop()

@@ -90,7 +90,7 @@ def api(
     insecure: InsecureOption = False,
     log_level: LogLevelOption = None,
 ) -> None:
-    """Run the API alone, beside an engine on the same catalog and data directory; there may be several.
+    """Run only the API; an engine runs on the same catalog and data directory. There may be several APIs.
 
     Give all processes of a service the same settings (SLUICE_...), those of plans and buckets above all.
     """
@@ -123,7 +123,7 @@ def engine(
     insecure: InsecureOption = False,
     log_level: LogLevelOption = None,
 ) -> None:
-    """Run an engine alone; it stands by, with its JVM ready, while another one is at work.
+    """Run only an engine; it stands by, with its JVM ready, while another engine is at work.
 
     It answers /health/live, /health/ready and /metrics.
     """
@@ -161,7 +161,7 @@ def doctor(
     cores: CoresOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON array.")] = False,
 ) -> None:
-    """Look at what a service needs: Java, memory, disk, catalog, storage, port, clocks; change nothing.
+    """Check what a service needs: Java, memory, disk, catalog, storage, port, clocks; change nothing.
 
     Exits with 1 if a service would not start, or does not work.
     """

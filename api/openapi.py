@@ -1,4 +1,4 @@
-"""The OpenAPI document: what FastAPI makes of the routes, and what they all have in common."""
+"""The OpenAPI document: FastAPI's description of the routes, with additions that all routes share."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ _DESCRIPTION = """
 Register streams, add and remove continuous window joins, and read their results. Every change of the plan
 takes effect at a micro-batch boundary, without a restart of the job.
 
-* **Errors** are problem details (RFC 9457) with a stable `type`, a `hint` and, in `errors`, where the fault
-  is.
-* **Mutations** take an `Idempotency-Key`: repeated under it within a day, a request gets the first answer
-  again. What changes streams, queries or the plan is kept with its answer, so that this holds also after a
-  crash of the service between change and answer; posted events are kept once. What is done to the engine is
-  done again.
+* **Errors** are problem details (RFC 9457) with a stable `type`, a `hint` and, in `errors`, the place of the
+  fault.
+* **Mutations** take an `Idempotency-Key`: if a request is repeated with the key within a day, it gets the
+  first answer again. A change of streams, queries or the plan is stored together with its answer, so this is
+  true even after a crash of the service between change and answer; posted events are stored once. Requests to
+  the engine are carried out again.
 * **Changes of the plan** take `If-Match` with the plan version they were made for, and `wait` in seconds.
 * **Collections** page with `after` and `limit`; `next_cursor` is the next `after`.
 * **Access**: on a loopback address no key is needed; elsewhere each operation needs a key with the scope that
-  stands with its security: `read`, `ingest`, `write` or `admin`.
+  its security requirement names: `read`, `ingest`, `write` or `admin`.
 * **Values**: timestamps are ISO 8601 with `Z` and microseconds, decimals are strings, and the doubles that
   JSON lacks are the strings `NaN`, `Infinity` and `-Infinity`.
 """
@@ -50,7 +50,7 @@ _IDEMPOTENCY_KEY = {
     "description": "Makes the request safe to repeat; a UUID, for example.",
     "schema": {"type": "string", "minLength": 1, "maxLength": 255},
 }
-#: Of mutations that conflict with nothing else.
+#: Answer 409 of mutations that have no other conflict.
 _KEY_CONFLICT = {
     **problem_responses(RequestUnderWay)[409],
     "description": "The key was used for another request, or the same one is being served",
@@ -62,9 +62,9 @@ class Security:
     """Ways for a client to prove its identity, as the OpenAPI document lists them.
 
     Attributes:
-        required: Whether it must.
-        issuer: Issuer whose tokens are taken; None if there is none.
-        certificates: Whether clients have certificates.
+        required: Whether a client must prove its identity.
+        issuer: Issuer whose tokens are accepted; None if there is none.
+        certificates: Whether clients may prove their identity by a certificate.
     """
 
     required: bool
@@ -88,7 +88,7 @@ class Security:
         return found
 
     def of(self, scope: Scope | None) -> list[dict[str, list[str]]]:
-        """Return the alternatives that an operation of this scope has."""
+        """Return the security requirements of an operation with this scope; one of them must be met."""
         if scope is None:
             return []
         found = [{name: [] if name == "certificate" else [str(scope)]} for name in self.schemes()]
@@ -139,7 +139,7 @@ def _document(app: FastAPI, security: Security) -> dict[str, Any]:
 
 
 def _replace_validation_error(responses: dict[str, Any]) -> None:
-    """FastAPI documents its own form of 422, which this service never sends."""
+    """Replace FastAPI's own form of 422, which this service never sends."""
     found = responses.get("422")
     if found is not None and MEDIA_TYPE not in found.get("content", {}):
         responses["422"] = {

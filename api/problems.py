@@ -6,8 +6,8 @@
      "instance": "/api/v1/queries",
      "errors": [{"detail": ..., "hint": ..., "line": 1, "column": 8, "underline": ...}]}
 
-``type`` comes from the error's class, ``title`` from ``problem_titles.json``; neither changes. ``detail`` is
-about this request.
+``type`` is derived from the error's class, ``title`` is from ``problem_titles.json``; neither ever changes.
+``detail`` describes the fault of this request.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ log = logging.getLogger(__name__)
 MEDIA_TYPE = "application/problem+json"
 _TITLES = Path(__file__).with_name("problem_titles.json")
 
-#: Status of an error: that of the nearest class among its bases.
+#: Status by class; an error has the status of its nearest base class in this table.
 STATUS: Mapping[type[SluiceError], int] = {
     InvalidInput: 422,
     MalformedBody: 400,
@@ -91,18 +91,18 @@ STATUS: Mapping[type[SluiceError], int] = {
 _METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 #: Seconds after which a refused client may try again.
 _RETRY_AFTER_S = 1
-#: Statuses of requests that may succeed later, and the header that says when.
+#: Statuses of requests that may succeed later; their answers have ``Retry-After``.
 _COME_BACK = (429, 503)
 _RETRY_AFTER = {
     "Retry-After": {
-        "description": "Seconds after which it is worth another try.",
+        "description": "Seconds after which to send the request again.",
         "schema": {"type": "integer", "minimum": 1},
     }
 }
 
 
 class Fault(BaseModel):
-    """One thing that is wrong."""
+    """One fault of a request."""
 
     detail: str = Field(description="What is wrong: lower case, no full stop.")
     explanation: str | None = Field(default=None, description="Facts, in sentences.")
@@ -113,9 +113,7 @@ class Fault(BaseModel):
     )
     line: int | None = Field(default=None, description="1-based line in the text that was sent.")
     column: int | None = Field(default=None, description="1-based column in that line.")
-    underline: str | None = Field(
-        default=None, description="The line, and below it carets under the culprit."
-    )
+    underline: str | None = Field(default=None, description="The line, with carets below the fault.")
 
 
 class Problem(BaseModel):
@@ -130,7 +128,7 @@ class Problem(BaseModel):
     hint: str | None = Field(default=None, description="What to write or do instead.")
     instance: str = Field(description="Path of the request.")
     plan_version: int | None = Field(
-        default=None, description="Current plan version, where the request was made for another one."
+        default=None, description="Current plan version, if the request was made for another one."
     )
     errors: list[Fault] = Field(default_factory=list, description="What is wrong where.")
 
@@ -152,7 +150,7 @@ def problem(error: SluiceError, instance: str) -> Problem:
 
     Args:
         error: The error.
-        instance: Path of the request it came from.
+        instance: Path of the request that failed.
     """
     kind = type(error)
     return Problem(
@@ -187,7 +185,7 @@ def problem_response(
 
 
 def problem_responses(*errors: type[SluiceError]) -> dict[int | str, dict[str, Any]]:
-    """Return the ``responses`` of a route that can fail in these ways, for OpenAPI."""
+    """Return the OpenAPI ``responses`` of a route that can fail with these errors."""
     kinds: dict[int, list[type[SluiceError]]] = {}
     for error in errors:
         kinds.setdefault(status_of(error), []).append(error)
@@ -228,20 +226,20 @@ def install(app: FastAPI) -> None:
 
 
 async def _sluice_error(request: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, SluiceError)  # Registered for no other.
-    # 503 is expected while a part is down, and probes ask again every second: no log line for each.
+    assert isinstance(error, SluiceError)  # Registered for this class only.
+    # 503 is expected while a part is down, and probes repeat it every second: no log line for each.
     if isinstance(error, InternalError):
         log.error("request failed", extra=_told(request) | {"code": error.code}, exc_info=error)
     return problem_response(error, request.url.path)
 
 
 async def _validation_error(request: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, RequestValidationError)  # Registered for no other.
+    assert isinstance(error, RequestValidationError)  # Registered for this class only.
     return problem_response(invalid_request(error), request.url.path)
 
 
 async def _http_exception(request: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, HTTPException)  # Registered for no other.
+    assert isinstance(error, HTTPException)  # Registered for this class only.
     headers = dict(error.headers or {})
     if error.status_code == 405:
         headers["Allow"] = ", ".join(_allowed(request))
@@ -255,14 +253,14 @@ async def _unexpected(request: Request, error: Exception) -> JSONResponse:
 
 
 def _told(request: Request) -> dict[str, object]:
-    """Fields of a log line about a request."""
+    """Return the fields of a log line about a request."""
     return {"path": request.url.path, "request_id": getattr(request.state, "request_id", None)}
 
 
 def _allowed(request: Request) -> list[str]:
-    """Return the methods that a path takes; the framework names those of its first route alone."""
+    """Return the methods that a path allows; the framework only names those of the first matching route."""
     routes = request.app.routes
-    # A mount has moved the root to itself.
+    # A mount has replaced the root path by its own.
     scope = {**request.scope, "root_path": request.scope.get("app_root_path", "")}
     if any(isinstance(route, Mount) and route.matches(scope)[0] is Match.FULL for route in routes):
         return ["GET", "HEAD"]
@@ -275,7 +273,7 @@ def _allowed(request: Request) -> list[str]:
 
 
 def _of_status(request: Request, error: HTTPException, headers: Mapping[str, str]) -> SluiceError:
-    """Give the framework's own refusals their names."""
+    """Return the error of Sluice for a refusal by the framework."""
     path = request.url.path
     if error.status_code == 404:
         return RouteNotFound(
@@ -325,6 +323,6 @@ def _described(error: SluiceError) -> Fault:
 
 
 def _pointer(path: Sequence[str | int]) -> str:
-    """JSON Pointer (RFC 6901) as a URI fragment, where only some characters stand for themselves."""
+    """Return a path's JSON Pointer (RFC 6901) as a URI fragment, in which some characters are escaped."""
     parts = (str(part).replace("~", "~0").replace("/", "~1") for part in path)
     return "#" + "".join("/" + quote(part, safe="~!$&'()*+,;=:@?") for part in parts)

@@ -1,20 +1,20 @@
-"""The route class of the API: strict about who sends what, and idempotent where a client asks for it.
+"""The route class of the API: it checks clients and parameters, and makes requests idempotent if asked to.
 
-First of all the guard is asked (``api.access.guard``). A request for a change is in the audit log before it
-is carried out, and its answer's status follows.
+The guard checks each request first (``api.access.guard``). A request for a change is in the audit log before
+it is carried out, and the status of its answer is added.
 
-A parameter that the route does not know is refused rather than ignored, since a misspelt ``limit`` would
-otherwise pass for the default. A mutation with an ``Idempotency-Key`` is done once: repeated, it gets the
-first answer again, marked ``Idempotency-Replayed: true``. Only successes are kept; what failed changed
-nothing and may be tried again.
+A parameter that the route does not know is refused rather than ignored, since otherwise a misspelt ``limit``
+would silently get its default. A mutation with an ``Idempotency-Key`` is carried out once: if it is repeated,
+it gets the first answer again, marked ``Idempotency-Replayed: true``. Only successes are kept; a failed
+request has changed nothing and may be sent again.
 
 A change of the catalog (streams, queries, migrations) and its answer are stored in one transaction, since
-``Once.keep`` is called inside that of the change; so no crash can come between them. Posted events are in a
-database of their own, which stores a receipt with them. A request to the engine is a wish in the catalog:
-repeated after a crash it is the same wish.
+``Once.keep`` is called inside the transaction of the change; so no crash can separate them. Posted events are
+in a separate database, which stores a receipt with them. A request to the engine is an entry in the catalog,
+which is the same if the request is repeated after a crash.
 
-Two processes may serve a request that was sent twice. One of them finds the other's answer in its own
-transaction, undoes that, and gives the answer of the other.
+Two processes may serve a request that was sent twice. One of them then finds the other's answer in its own
+transaction, rolls that back, and returns the answer of the other process.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from service.access.principal import Principal
 #: Methods that change something.
 MUTATIONS = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 
-#: Who changes something, where nobody says.
+#: Author of a change if the request does not name one.
 DEFAULT_ACTOR = "anonymous"
 
 #: Headers of an answer that are kept with it.
@@ -72,10 +72,10 @@ class Once:
     _kept: bool = field(default=False, init=False)
 
     def keep(self, status: int, headers: Mapping[str, str], body: str) -> None:
-        """Keep an answer; in the transaction of the mutation, or behind it.
+        """Keep an answer, in the transaction of the mutation or after it.
 
-        The answer that is given in the end may say more, since it may have waited: it then takes the place of
-        the one that was kept with the mutation.
+        The final answer may have more information, since the request may have waited: it then replaces the
+        answer that was kept with the mutation.
         """
         kept = {name: headers[name] for name in _KEPT_HEADERS if name in headers}
         answer = json.dumps({"headers": kept, "body": body})
@@ -89,7 +89,7 @@ class Once:
 
 
 class _AnsweredMeanwhile(Exception):
-    """Another process has served the same request; undoes its effects here."""
+    """Another process has served the same request; raising this rolls back its effects here."""
 
     def __init__(self, answer: StoredAnswer) -> None:
         super().__init__()
@@ -97,7 +97,7 @@ class _AnsweredMeanwhile(Exception):
 
 
 def get_once(request: Request) -> Once | None:
-    """Return what keeps the answer of this request; None without an idempotency key."""
+    """Return the ``Once`` that keeps the answer of this request; None without an idempotency key."""
     once: Once | None = getattr(request.state, "once", None)
     return once
 
@@ -106,7 +106,7 @@ OnceDep = Annotated[Once | None, Depends(get_once)]
 
 
 class SluiceRoute(APIRoute):
-    """A route that refuses unknown parameters and other media types, and honours ``Idempotency-Key``."""
+    """A route that refuses unknown parameters and bodies other than JSON, and honours ``Idempotency-Key``."""
 
     def get_route_handler(self) -> Handler:
         """Wrap FastAPI's handler."""
@@ -122,7 +122,7 @@ class SluiceRoute(APIRoute):
             _check_parameters(request, known)
             if changes:
                 await _log(request)
-            # The body of events, and its type, are looked at where they are read.
+            # The route that reads events checks their body and its type.
             if scope != "ingest" and (body := await request.body()):
                 _check_media_type(request)
                 read_body(body)
@@ -162,7 +162,7 @@ def _check_media_type(request: Request) -> None:
 
 
 async def _log(request: Request) -> None:
-    """Write a request for a change into the audit log, and see that the status of its answer follows."""
+    """Write a request for a change to the audit log, and arrange that the status of its answer is added."""
     audit: AuditLogRepository = request.app.state.workspace.audit
     principal: Principal = request.state.principal
     entry = await anyio.to_thread.run_sync(
@@ -177,7 +177,7 @@ async def _log(request: Request) -> None:
 
 
 async def _once(request: Request, key: str, handler: Handler) -> Response:
-    """Serve a mutation, or give the answer that it got before under the same key."""
+    """Serve a mutation, or return the answer that it got before under the same key."""
     if not 1 <= len(key) <= _MAX_KEY_LENGTH:
         detail = f'header "Idempotency-Key" has {len(key)} characters'
         hint = f"Send 1 to {_MAX_KEY_LENGTH}, a UUID for example."
@@ -197,7 +197,7 @@ async def _once(request: Request, key: str, handler: Handler) -> Response:
         except _AnsweredMeanwhile as found:
             return _replayed(found.answer)
         except (Conflict, NotFound):
-            # The same request, served by another process meanwhile, may be what stands in its way.
+            # The conflict may be with the same request, which another process has served meanwhile.
             stored = await anyio.to_thread.run_sync(answers.recall, key, fingerprint)
             if stored is None:
                 raise
@@ -212,7 +212,7 @@ def _replayed(stored: StoredAnswer) -> Response:
 
 @contextmanager
 def _under_way(keys: set[str], key: str) -> Iterator[None]:
-    """Refuse a second request while the first one of its key is served; runs on the event loop alone."""
+    """Refuse a second request with a key while the first is served; only for use on the event loop."""
     if key in keys:
         raise RequestUnderWay(
             f'a request with idempotency key "{key}" is being served', hint="Send it again in a moment."

@@ -1,4 +1,4 @@
-"""API and engine, in one process or each in its own, in front or in the background of the caller."""
+"""API and engine, in one process or two, in the foreground or in a background thread of the caller."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-#: A stop that takes longer than this, after the grace, ends by force: a thread waits for what never comes.
-#: What is not done is repeated at the next start, as after any crash.
+#: Seconds after the grace at which a stop ends by force, because some thread waits forever. The next start
+#: repeats unfinished work, as after any crash.
 FORCE_S = 15
 
-#: Open result streams are cut so many seconds after the signal to stop.
+#: Seconds after the signal to stop at which open result streams are cut.
 GRACE_S = 3
 
 
@@ -44,8 +44,8 @@ def serve(settings: Settings, on_ready: Callable[[], None], *, parts: Iterable[P
 
     Raises:
         AddressInUse: The port is taken.
-        CredentialsMissing: Other machines could reach it, and nothing could prove who a client is.
-        SluiceError: The engine cannot start, for example because another one holds the data directory.
+        CredentialsMissing: Other machines could reach the service, but no client could prove its identity.
+        SluiceError: The engine cannot start, for example because another engine holds the data directory.
         EngineReplaced: Another engine has taken over; only in a process without the API.
     """
     _check_access(settings)
@@ -63,7 +63,7 @@ def serve(settings: Settings, on_ready: Callable[[], None], *, parts: Iterable[P
         inner = _create_app(settings, jvm, runs, None if "api" in runs else end)
         app = _Startup(inner, on_ready, ends_process=True)
         server = uvicorn.Server(_config(app, settings))
-        # uvicorn raises the signal again when it has shut down, and exits by itself when the start failed.
+        # uvicorn raises the signal again after its shutdown, and exits itself if the start failed.
         with suppress(KeyboardInterrupt, SystemExit):
             server.run([listener])
         app.reraise()
@@ -77,7 +77,7 @@ def serve(settings: Settings, on_ready: Callable[[], None], *, parts: Iterable[P
 
 @contextmanager
 def serving(settings: Settings) -> Iterator[Workspace]:
-    """Serve in a background thread as long as the block runs, and yield the workspace that is served.
+    """Serve in a background thread as long as the block runs, and yield the workspace.
 
     Raises:
         AddressInUse: The port is taken.
@@ -105,7 +105,7 @@ def _create_app(
     parts: frozenset[Part],
     replaced: Callable[[], None] | None = None,
 ) -> FastAPI:
-    """Build the application; FastAPI and all routes are imported here, while the JVM starts."""
+    """Build the application; this imports FastAPI and all routes while the JVM starts."""
     from api.app import create_app
 
     return create_app(settings, jvm, parts, replaced)
@@ -113,16 +113,16 @@ def _create_app(
 
 @contextmanager
 def _launched(settings: Settings) -> Iterator[Jvm]:
-    """Launch Spark's JVM, which takes as long to start as the application to be imported."""
+    """Launch Spark's JVM, whose start takes as long as the import of the application."""
     with launched(settings.spark, settings.storage.open_data_dir().spark_log) as jvm:
         yield jvm
 
 
 def _check_access(settings: Settings) -> None:
-    """Refuse an address that is open to other machines without keys, or with no key to admit anyone.
+    """Refuse an address that other machines reach if no keys are required, or if there is no key yet.
 
     Raises:
-        CredentialsMissing: The address is not this machine's own, and nothing could prove who a client is.
+        CredentialsMissing: Other machines reach the address, but no client could prove its identity.
         UnusableCertificate: A certificate or key cannot be loaded.
     """
     from api.access.connections import tls_options
@@ -147,7 +147,7 @@ def _check_access(settings: Settings) -> None:
 
 
 def _config(app: ASGIApp, settings: Settings) -> uvicorn.Config:
-    # FastAPI comes with it, while the JVM starts.
+    # This imports FastAPI, so do it while the JVM starts.
     from api.access.connections import tls_options
     from api.server.connections import ConnectionLimits, limited_protocol
     from api.server.loop import LOOP
@@ -172,13 +172,13 @@ def _config(app: ASGIApp, settings: Settings) -> uvicorn.Config:
 
 @contextmanager
 def _bound_socket(host: str, port: int) -> Iterator[socket.socket]:
-    """Take the port before the engine starts, which takes seconds."""
+    """Bind the port before the engine starts, which takes seconds."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listener.bind((host, port))
-            listener.listen(128)  # without it a second bind on the port succeeds
+            listener.listen(128)  # otherwise a second bind on the port would succeed
         except OSError as error:
             raise AddressInUse(
                 f'cannot listen on "{host}:{port}"',
@@ -202,7 +202,7 @@ def _end_later() -> None:
 
 
 class _Startup:
-    """Keeps the error with which the application's start failed; uvicorn would only log its traceback."""
+    """Keeps the error that made the application's start fail; uvicorn would only log its traceback."""
 
     def __init__(self, app: ASGIApp, on_ready: Callable[[], None], *, ends_process: bool = False) -> None:
         self._app = app
@@ -227,7 +227,7 @@ class _Startup:
                 message = {"type": message["type"], "message": ""}  # told by reraise()
             await send(message)
             if message["type"] == "lifespan.startup.complete":
-                # What has been imported stays; without this the collector looks at all of it while it serves.
+                # Imported objects stay; without this the garbage collector would scan all of them repeatedly.
                 # The engine's thread does the same once it has loaded the rest.
                 gc.freeze()
                 self._done.set()
@@ -246,6 +246,6 @@ class _Startup:
         self._done.wait()
 
     def reraise(self) -> None:
-        """Raise the error with which the application failed to start or to end, if any."""
+        """Raise the error of the application's start or end, if any."""
         if self._error is not None:
             raise self._error

@@ -1,4 +1,4 @@
-"""Moments as the API writes them: ISO 8601, UTC, microseconds, with a Z."""
+"""Timestamps in the form of the API: ISO 8601, UTC, microseconds, with a Z."""
 
 from __future__ import annotations
 

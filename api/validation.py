@@ -18,12 +18,12 @@ _PARTS: Mapping[str, Literal["body", "query", "path", "header"]] = {
     "header": "header",
 }
 
-#: What a part of the request is called in a message.
+#: Names of the parts of a request in messages.
 _KINDS = {"body": "field", "query": "parameter", "path": "path segment", "header": "header"}
 
 
 def invalid_request(error: RequestValidationError) -> SluiceError:
-    """Return FastAPI's error as ours: malformed JSON with its place, else one fault per field."""
+    """Return FastAPI's error as Sluice's: malformed JSON with its place, otherwise one fault per field."""
     errors: Sequence[Mapping[str, Any]] = error.errors()
     if errors[0]["type"] == "json_invalid":
         return malformed_json(str(error.body), int(errors[0]["loc"][1]), str(errors[0]["ctx"]["error"]))
@@ -35,8 +35,8 @@ def malformed_json(text: str, position: int, reason: str) -> MalformedBody:
 
     Args:
         text: The body.
-        position: Where the parser stopped, characters from the start.
-        reason: What it expected there.
+        position: Number of characters before the place at which the parser stopped.
+        reason: What the parser expected there.
     """
     line_start = text.rfind("\n", 0, position) + 1
     return MalformedBody(
@@ -53,7 +53,7 @@ def _fault(error: Mapping[str, Any], body: object) -> RequestFault:
         path = _within(path, body)
     found = mistake(error, path)
     path = found.path
-    # Headers come as parameter names.
+    # FastAPI gives headers as names of Python parameters.
     name = str(path[-1]) if path else "body"
     if len(path) > 1 and isinstance(path[-1], int):
         name = f"{path[-2]}[{path[-1]}]"
@@ -65,7 +65,7 @@ def _fault(error: Mapping[str, Any], body: object) -> RequestFault:
 
 
 def _within(path: tuple[str | int, ...], body: object) -> tuple[str | int, ...]:
-    """Drop what pydantic adds to a path but the body does not have: tags of the alternatives it tried."""
+    """Drop parts of a path that are not in the body: pydantic adds the tags of the alternatives it tried."""
     kept: list[str | int] = []
     node = body
     for position, part in enumerate(path):
@@ -78,7 +78,7 @@ def _within(path: tuple[str | int, ...], body: object) -> tuple[str | int, ...]:
 
 
 def _child(node: object, part: str | int) -> tuple[object] | None:
-    """The value under a key or index, in a tuple; None if there is none."""
+    """Return the value under a key or index, in a tuple; None if there is none."""
     if isinstance(node, dict) and part in node:
         return (node[part],)
     if isinstance(node, list) and isinstance(part, int) and part < len(node):

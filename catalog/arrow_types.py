@@ -18,7 +18,8 @@ POSITION_COLUMN = "_pos"
 #: Column that readers add to streams with punctuations. In a punctuation it is a JSON array of the names of
 #: the fixed columns (``punctuation_marks``); in an ordinary row it is NULL.
 PUNCTUATION_COLUMN = "_punctuation"
-#: Column of punctuations in control records: ends of ranges, exclusive. Ranges begin at the values beside it.
+#: Column of punctuations in control records: ends of ranges, exclusive. Ranges begin at the values of the
+#: row.
 BELOW_COLUMN = "_below"
 
 #: decimal128 holds no more digits.
@@ -76,7 +77,7 @@ def canonical_type(text: str) -> str:
         if base in ("decimal", "numeric", "dec"):
             return _decimal(text, first, second)
         if match[3] is None and _ALIASES.get(base) in ("string", "timestamp"):
-            return _ALIASES[base]  # a length or a precision says nothing that is checked
+            return _ALIASES[base]  # a length or a precision is not checked
         if match[3] is None and base == "timestamp":
             return base
     if folded in ("decimal", "numeric", "dec"):

@@ -11,14 +11,14 @@ def wall_clock_us() -> int:
 
 
 def is_due(last_us: int | None, now_us: int, interval_s: float) -> bool:
-    """Return whether work that is done at intervals is due again; a wall clock may be set back.
+    """Return whether periodic work is due again, even if the wall clock was set back.
 
     >>> is_due(None, 5, 2.0), is_due(0, 1_999_999, 2.0), is_due(0, 2_000_000, 2.0)
     (True, False, True)
 
     Args:
-        last_us: When it was done last, wall clock µs; None: never.
+        last_us: When the work was last done, wall clock µs; None: never.
         now_us: Wall clock now, µs.
-        interval_s: Time between two.
+        interval_s: Period of the work, seconds.
     """
     return last_us is None or abs(now_us - last_us) >= interval_s * 1e6

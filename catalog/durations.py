@@ -1,6 +1,6 @@
 """Lengths of time as people write them: ``5 MINUTES``, ``1 HOUR 30 MINUTES``, ``90s``, ``1.5 min``.
 
-Months and years are kept apart: they have no fixed number of microseconds.
+Months and years are kept separate from microseconds, as their length is not fixed.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ _MONTHS = {name: months for names, months in _MONTHS_OF_UNITS.items() for name i
 _NUMBER = re.compile(r"\s*\d+(?:\.\d+)?\s*")
 _PART = re.compile(r"\s*([+-]?\s*(?:\d+(?:\.\d*)?|\.\d+))\s*([A-Za-zµ]*)")
 
-#: Beyond this no event time can be: int64 microseconds.
+#: Bound of all event times, which are int64 microseconds.
 _LIMIT_US = 2**62
 #: No window, lateness or timeout is longer, so that its sum with any event time stays far within int64.
 MAX_DURATION_US = 365_250 * 86_400 * _SECOND_US
-#: Event times of the years 1 to 9999, µs UTC: what Python, DuckDB and ISO 8601 can all write.
+#: Event times of the years 1 to 9999, µs UTC, which Python, DuckDB and ISO 8601 can all write.
 MIN_TIME_US = -62_135_596_800_000_000
 MAX_TIME_US = 253_402_300_799_999_999
 

@@ -2,11 +2,11 @@
 
     SluiceError
     * InvalidInput     the request is invalid                        HTTP 422, exit 2
-    * NotFound         the path names nothing                         HTTP 404 (ResultsExpired: 410)
-    * Conflict         it collides with what exists                   HTTP 409 (StalePlanVersion: 412)
-    * Overloaded       come back later                                HTTP 429
+    * NotFound         nothing has the name in the path               HTTP 404 (ResultsExpired: 410)
+    * Conflict         it conflicts with the present state            HTTP 409 (StalePlanVersion: 412)
+    * Overloaded       too much work at present, retry later          HTTP 429
     * Unavailable      a part of the service is down                  HTTP 503
-    * InternalError    Sluice itself is wrong                         HTTP 500
+    * InternalError    Sluice has a bug, or its files are damaged     HTTP 500
 
 Wording: primary in lower case without full stop, naming kind and quoted name; detail and hint in
 sentences. Leaves live in each top-level package's ``errors.py``, with their facts as attributes.
@@ -25,14 +25,14 @@ _MAX_SHOWN = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """Place of an error in a text: 1-based line and column, and the text it stands in.
+    """Place of an error in a text.
 
     Attributes:
         line: 1-based line.
         column: 1-based column.
-        text: The whole text, to underline the culprit in.
+        text: The whole text, of which the error shows a line.
         length: Characters to underline.
-        file: File the text comes from, if any.
+        file: File of the text, if any.
     """
 
     line: int
@@ -42,7 +42,7 @@ class Location:
     file: str | None = None
 
     def underlined(self) -> str:
-        """Return the line with a caret line below it, of a very long line a part; empty without text."""
+        """Return the line, or part of a very long line, with carets below it; empty without text."""
         lines = self.text.splitlines()
         if not 0 < self.line <= len(lines):
             return ""
@@ -61,8 +61,8 @@ class SluiceError(Exception):
         primary: What is wrong, lower case, no full stop.
         detail: Facts, in sentences.
         hint: What to write or do instead, in sentences.
-        location: Where in the given text.
-        path: Where in a JSON or YAML document, such as ``("streams", 0, "columns")``.
+        location: Place in the given text.
+        path: Place in a JSON or YAML document, such as ``("streams", 0, "columns")``.
     """
 
     code: ClassVar[str] = "error"
@@ -100,7 +100,7 @@ class SluiceError(Exception):
 
 @contextmanager
 def error_path(*path: str | int) -> Iterator[None]:
-    """Prefix the path of an error that is raised inside with a path in the document."""
+    """Prepend a path in the document to the path of an error that is raised inside."""
     try:
         yield
     except SluiceError as error:
@@ -115,19 +115,19 @@ class InvalidInput(SluiceError):
 
 
 class NotFound(SluiceError):
-    """The path names nothing."""
+    """Nothing has the name in the path."""
 
     code = "not-found"
 
 
 class Conflict(SluiceError):
-    """It collides with what exists."""
+    """The request conflicts with the present state."""
 
     code = "conflict"
 
 
 class Overloaded(SluiceError):
-    """Come back later."""
+    """There is too much work at present; retry later."""
 
     code = "overloaded"
 
@@ -139,7 +139,7 @@ class Unavailable(SluiceError):
 
 
 class InternalError(SluiceError):
-    """Sluice itself is wrong."""
+    """Sluice has a bug, or its files are damaged."""
 
     code = "internal-error"
 
@@ -172,7 +172,7 @@ class StalePlanVersion(Conflict):
     """``If-Match`` names another plan version than the current one.
 
     Attributes:
-        plan_version: The current one, where the error says it.
+        plan_version: The current version, if known.
     """
 
     code = "stale-plan-version"
@@ -186,7 +186,7 @@ class FencedOut(Unavailable):
 
 
 class BatchDiffers(InternalError):
-    """A batch that was committed before came again with other input or other results."""
+    """A committed batch was repeated with other input or other results."""
 
     code = "batch-differs"
 
@@ -222,7 +222,7 @@ class KeyExists(Conflict):
 
 
 class IdempotencyKeyReused(Conflict):
-    """An idempotency key came back with another request."""
+    """An idempotency key was used again for another request."""
 
     code = "idempotency-key-reused"
 

@@ -1,6 +1,6 @@
 """Errors of pydantic in the wording of Sluice, for files, requests, settings and stored values alike.
 
-    finding                  said about a key, or what stands there      hint
+    finding                  error about a key or its value              hint
     missing                  key "cql" is missing
     extra_forbidden          key "latenes" is not known                  Did you mean "lateness"?
     literal_error            strategy: "best" is not known
@@ -9,7 +9,7 @@
     text_like                driver_memory: expected a size such as 2g, not "much"
     union_tag_invalid        source type "file" is not known             Did you mean "files"?
 
-The caller names the kind of place (key, field, parameter, setting) and points at it by line and column, by
+The caller names the kind of place (key, field, parameter, setting) and locates it by line and column, by
 JSON Pointer or by name.
 """
 
@@ -34,7 +34,7 @@ _MOST_SHOWN = 60
 
 _AN_OBJECT = "an object with keys and values"
 
-#: What pydantic expected, by the type of its error; in braces the facts that it gives.
+#: Descriptions of expected values, by pydantic's type of error, with fields of the error in braces.
 _EXPECTED: Mapping[str, str] = {
     "model_type": _AN_OBJECT,
     "model_attributes_type": _AN_OBJECT,
@@ -98,13 +98,13 @@ class TextLike:
 
 @dataclass(frozen=True, slots=True)
 class Mistake:
-    """One thing that a model finds wrong.
+    """One error that a model finds.
 
     Attributes:
         path: Keys and indexes of the place, from the top.
-        about: Whether the text goes on about the ``key``, is about the ``value`` that stands there, or is
-            ``whole``.
-        text: Lower case, no full stop.
+        about: How the text relates to the place: it continues a sentence about the ``key``, it is about the
+            ``value``, or it is a ``whole`` sentence.
+        text: Text of the error, lower case, no full stop.
         found: The value, as JSON; None if it is long, an object or a list.
         detail: Facts, in sentences.
         hint: What to write instead.
@@ -118,10 +118,10 @@ class Mistake:
     hint: str | None = None
 
     def said_of(self, subject: str) -> str:
-        """Return what is wrong in one line.
+        """Return the error as one line.
 
         Args:
-            subject: How the place is called, such as ``field "rate"``; empty: not at all.
+            subject: Name of the place, such as ``field "rate"``; if empty, the line does not name it.
 
         >>> Mistake(("rate",), "value", "expected at least 0", found="-1").said_of('field "rate"')
         'field "rate": expected at least 0, not -1'
@@ -137,9 +137,9 @@ def mistake(error: Mapping[str, Any], path: Path, known_names: KnownNames | None
 
     Args:
         error: One item of ``ValidationError.errors()``.
-        path: Its place.
-        known_names: Returns the keys that may stand where the last one of a path does, or the values that the
-            tag of a union may have; without it hints list none.
+        path: Place of the error.
+        known_names: Returns the keys that are allowed in place of the last key of a path, or the values that
+            the tag of a union may have; without it hints list no names.
 
     >>> mistake({"type": "less_than_equal", "input": 2, "ctx": {"le": 1.0}}, ("part",)).said_of("part")
     'part: expected at most 1, not 2'
@@ -187,7 +187,7 @@ def _quoted_names(text: str) -> list[str]:
 
 
 def _shown(value: object) -> str | None:
-    """Return a scalar as JSON; null is what stands where nothing was written."""
+    """Return a scalar as JSON; a missing value is shown as null."""
     if not isinstance(value, str | int | float):
         return None
     text = json.dumps(value, ensure_ascii=False)
@@ -195,5 +195,5 @@ def _shown(value: object) -> str | None:
 
 
 def _plain(fact: object) -> object:
-    """Return a bound as it was declared: pydantic makes 1 of a number's bounds 1.0."""
+    """Return a bound as it was declared: pydantic turns a bound of 1 into 1.0."""
     return int(fact) if isinstance(fact, float) and fact.is_integer() else fact

@@ -1,7 +1,7 @@
-"""Marks: what a row of a stream says if it is a punctuation (``arrow_types.PUNCTUATION_COLUMN``).
+"""Marks: texts that make a row of a stream a punctuation (``arrow_types.PUNCTUATION_COLUMN``).
 
-["item_id"]        fixes the item, whose value stands in its column
-["item_id"]<9      closes all items from that value on that are less than 9
+["item_id"]        closes one item, the value of the column item_id in this row
+["item_id"]<9      closes all items from that value up to, but without 9
 ["item_id"]<       closes all items from that value on
 """
 
@@ -17,10 +17,10 @@ import pyarrow.compute as pc
 from catalog.arrow_types import arrow_type
 from catalog.values.stream import Stream
 
-#: Separates the names from the end of a range, as text; a range without an end has nothing behind it.
+#: Separates the names from the end of a range, as text; in a range without an end it is the last character.
 RANGE_MARK = "<"
-#: Types of ranges besides decimals: their values are whole numbers, or can be turned into them in the
-#: same order.
+#: Types of ranges besides decimals: their values are whole numbers, or convert to whole numbers in the same
+#: order.
 _RANGED = ("int", "bigint", "date", "timestamp")
 #: Most digits of a decimal that fits into a whole number of 64 bits.
 _MOST_DIGITS = 18
@@ -56,7 +56,7 @@ def has_ranges(kind: str) -> bool:
 
 
 def mark_of(on: Collection[str]) -> str:
-    """Return the mark of a punctuation that fixes a set of columns; that of a range begins with it.
+    """Return the mark of a punctuation that fixes a set of columns; the mark of a range begins with it.
 
     >>> mark_of(["seq", "item_id"])
     '["item_id", "seq"]'
@@ -65,7 +65,7 @@ def mark_of(on: Collection[str]) -> str:
 
 
 def marks_of(on: Collection[str], patterns: pa.ChunkedArray) -> int:
-    """Return how many punctuations fix a set of columns.
+    """Return the number of punctuations that fix a set of columns.
 
     Args:
         on: The columns.

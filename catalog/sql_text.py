@@ -1,4 +1,4 @@
-"""Names and texts as DuckDB and CQL quote them."""
+"""Quoting of names and texts for DuckDB and CQL."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Joins of three and more streams as steps: each step joins two sides, which may be earlier steps.
 
-    A, B, C on one key      step 1   A join B          family of A and B, shared with queries over these two
+    A, B, C on one key      step 1   A join B          family of A and B, shared with queries over A, B
                             step 2   (A, B) join C     side a is the intermediate of step 1
 
     A, B, C, D              step 1   A join B
@@ -10,26 +10,27 @@
 An *intermediate* is a stream that no source feeds: its rows are the pairs that queries of a family hand on.
 It has the columns ``a.<column>`` and ``b.<column>`` that these queries read. Its event time is the newer
 event time of the two rows. For each of these queries it has a boolean column that says whether the pair
-belongs to the query. So a pair goes on as one row, whatever the number of queries, and the boolean column of
-a query is the query's filter in the next step.
+belongs to the query. So the next step takes a pair as one row, whatever the number of queries, and the
+boolean column of a query is the query's filter in the next step.
 
-Its event time is the newest one of its rows. A later row must be near enough to all rows of the intermediate.
-So an intermediate also has the column ``oldest``, the oldest event time of its rows. If the windows of
-these streams are equally long, this time says which later rows it meets and when it expires. Otherwise
-``expires`` is the event time up to which some query can use it.
+After several steps, a pair combines one row of each joined stream, and its event time is the newest of
+theirs. A later row must be near enough to all of these rows. So an intermediate also has the column
+``oldest``, the oldest of their event times. If the windows of their streams are equally long, this time
+determines which later rows the pair meets and when it expires. Otherwise ``expires`` is the event time up to
+which some query can use it.
 
     A.k = B.k AND A.j = C.j     step 2 has another key: its rows of (A, B) come from other buckets
 
-A step finds the pairs of the step before in its own bucket and batch if both have the same key. With another
-key, the pairs go to the buckets of that key, where they arrive in the next batch. Such an intermediate is
-*exchanged*. It has an id of its own because its rows come one batch later: a family may hand on its pairs in
-both ways.
+If a step and the step before have the same key, the step finds the pairs in its own bucket and batch. If its
+key differs, the pairs are sent to the buckets of that key, where they arrive in the next batch. Such an
+intermediate is *exchanged*. Its id differs, because its rows arrive one batch later and a family may hand on
+its pairs in both ways.
 
     A, B, C on one key, (A, B) does not rest      a new row of C meets rows of A, and with these, rows of B
 
-The rows of an intermediate that is not exchanged need not *rest*. Then they are made again from the rows of A
-and B for each new row of C, as in an MJoin (Viglas, Naughton, Burger, VLDB 2003). Rows of A and B leave only
-when no later row of C can meet them either.
+The rows of an intermediate *rest* if they are stored. If the intermediate is not exchanged, they need not
+rest: they are then made again from the rows of A and B for each new row of C, as in an MJoin (Viglas,
+Naughton, Burger, VLDB 2003). Rows of A and B then leave only when no later row of C can meet them either.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ MOST_STREAMS = 8
 #: Event-time column of an intermediate.
 TIME = "time"
 
-#: Column of an intermediate: event time of the last row that it can meet, whichever query takes it, µs UTC.
+#: Column of an intermediate: latest event time of a row that it can meet under any query, µs UTC.
 EXPIRES = "expires"
 
 _ID_BYTES = 6
@@ -68,12 +69,12 @@ Key = tuple[tuple[str, str], ...]
 def intermediate_id(
     stream_a: int, stream_b: int, key: Key, clocks: tuple[Clock, Clock] = ("time", "time")
 ) -> int:
-    """Return the stream id of the pairs that inner joins hand on; it is negative, unlike that of a stream.
+    """Return the stream id of the pairs that inner joins hand on; unlike the id of a stream it is negative.
 
     Args:
         stream_a: Stream id of side a of the joins' family.
-        stream_b: The same of b.
-        key: Its key.
+        stream_b: The same for b.
+        key: Key of the family.
         clocks: Clocks that measure the windows of a and of b.
 
     >>> intermediate_id(1, 2, (("k", "k"),)) == intermediate_id(1, 2, (("k", "k"),)) < 0
@@ -102,14 +103,15 @@ def exchanged_id(stream_id: int) -> int:
 
 
 def is_exchanged(stream_id: int) -> bool:
-    """Return whether the rows of an intermediate come from other buckets, one batch later."""
+    """Return whether the rows of an intermediate arrive from other buckets, one batch later."""
     return stream_id < -_EXCHANGED
 
 
 def copied_side(family: FamilyPlan) -> Literal["a", "b"] | None:
-    """Return the side whose rows rest in every bucket of their key: those of the other side never move.
+    """Return the side whose rows every bucket of their key stores, because rows of the other side never move.
 
-    These are pairs of a step before, which stay where they were made, or rows that are judged in one bucket.
+    The other side has pairs of a previous step, which stay in the bucket that made them, or rows that are
+    judged in one bucket. None if no rows are copied this way.
     """
     if not family.replication.replicates:
         return None
@@ -122,7 +124,7 @@ def copied_side(family: FamilyPlan) -> Literal["a", "b"] | None:
 def steps(query: Query) -> tuple[Query, ...]:
     """Return the steps of a query in order, each as a query of its family; a join of two streams is one step.
 
-    Each step but the last hands on its pairs under the query's id, and the next step takes these pairs alone.
+    Each step but the last hands on its pairs under the query's id, and the next step takes only these pairs.
     """
     if query.left is None:
         return (query,)
@@ -198,20 +200,20 @@ def taken_intermediates(families: Iterable[FamilyPlan]) -> frozenset[int]:
 
 
 def makers_again(families: Sequence[FamilyPlan]) -> dict[str, FamilyPlan]:
-    """Return the family that makes the rows of side a, by the id of each family where these do not rest."""
+    """Return, by id of each family whose rows of side a do not rest, the family that makes these rows."""
     takers = [family for family in families if not family.rests]
     made_in = makers(families) if takers else {}
     return {family.id: made_in[family.stream_a] for family in takers}
 
 
 def made_by(family: FamilyPlan, taken: Collection[int]) -> tuple[int, ...]:
-    """Return the ids of the intermediates that a family makes: as they are, and exchanged.
+    """Return the ids of the intermediates that a family makes, exchanged or not.
 
     Args:
         family: The family.
-        taken: Result of ``taken_intermediates`` for all families; those that no family takes are left out.
+        taken: Result of ``taken_intermediates`` for all families; other intermediates are left out.
     """
-    # A family of outer joins over the same streams and key makes none.
+    # A family of outer joins over the same streams and key makes no intermediate.
     if not taken or not family.hands_on:
         return ()
     made = intermediate_id(family.stream_a, family.stream_b, family.key, family.clocks)
@@ -219,13 +221,13 @@ def made_by(family: FamilyPlan, taken: Collection[int]) -> tuple[int, ...]:
 
 
 def makers(families: Sequence[FamilyPlan]) -> dict[int, FamilyPlan]:
-    """Return the family that makes each intermediate that is taken, by the id of the intermediate."""
+    """Return the family that makes each intermediate that some family takes, by id of the intermediate."""
     taken = taken_intermediates(families)
     return {made: family for family in families for made in made_by(family, taken)}
 
 
 def in_order(families: Sequence[FamilyPlan]) -> Sequence[FamilyPlan]:
-    """Return families such that each one follows the family whose pairs it takes."""
+    """Return families sorted so that each one follows the families whose pairs it takes."""
     if not taken_intermediates(families):
         return families
     found = {family.id: family for family in families}
@@ -234,7 +236,7 @@ def in_order(families: Sequence[FamilyPlan]) -> Sequence[FamilyPlan]:
 
 
 def step_order(joined: Mapping[str, tuple[int, int, Key, tuple[Clock, Clock]]]) -> tuple[str, ...]:
-    """Return ids of families such that each one follows the families whose pairs it may take.
+    """Return ids of families sorted so that each one follows the families whose pairs it may take.
 
     Args:
         joined: Stream ids of both sides, the key, and the clocks of both sides, by the id of the family.

@@ -10,7 +10,7 @@ _MOST_LISTED = 20
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """Return the known name most like another one without regard to case, or None.
+    """Return the known name that is most similar to a name, ignoring case, or None.
 
     >>> nearest("delya", ["carrier", "Delay"])
     'Delay'
@@ -27,12 +27,12 @@ def did_you_mean(name: str, known: Iterable[str]) -> str | None:
 
 
 def nearest_or_known(name: str, known: Iterable[str], kind: str = "") -> str | None:
-    """Return a hint with the nearest known name, or with all of them when none is near.
+    """Return a hint with the nearest known name, or with all known names if none is near.
 
     Args:
         name: The name that is not known.
         known: Names that exist.
-        kind: What they name, singular; without it there is no hint when no name is known.
+        kind: Kind of thing that they name, singular; if empty, there is no hint when no name is known.
 
     >>> nearest_or_known("x", ["arrivals", "flights"], "stream")
     'Known streams: arrivals, flights.'
@@ -48,7 +48,7 @@ def nearest_or_known(name: str, known: Iterable[str], kind: str = "") -> str | N
 
 
 def with_article(noun: str) -> str:
-    """Return a noun behind its article: ``an int``, ``a date``."""
+    """Return a noun with its article: ``an int``, ``a date``."""
     return f"{'an' if noun[0] in 'aeiou' else 'a'} {noun}"
 
 

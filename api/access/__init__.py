@@ -1,4 +1,4 @@
-"""Admission of requests: where they come from, who sends them, and what he may do.
+"""Admission of requests: checks of their origin, their sender and the sender's rights.
 
 Doors: connections, envelope, guard, origins, scopes.
 """

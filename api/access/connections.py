@@ -14,10 +14,10 @@ from service.config.access_settings import AccessSettings
 
 
 class NamedConnection(HttpToolsProtocol):
-    """A connection whose requests say which certificate their client has, in ``state.client_certificate``."""
+    """A connection that puts the name in the client's certificate into ``state.client_certificate``."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's own
-        """Look at the certificate that TLS has verified, if there is one."""
+        """Read the client's certificate, which TLS has verified, if there is one."""
         super().connection_made(transport)
         tls = transport.get_extra_info("ssl_object")
         certificate = None if tls is None else tls.getpeercert()
@@ -54,7 +54,7 @@ def tls_options(access: AccessSettings) -> dict[str, Any]:
 
 
 def _common_name(certificate: Mapping[str, Any]) -> str:
-    """Return the common name of a certificate as ``getpeercert`` has it; its serial number if there is none.
+    """Return the common name of a certificate from ``getpeercert``, or its serial number without one.
 
     >>> _common_name({"subject": ((("organizationName", "Ops"),), (("commonName", "ann"),))})
     'ann'

@@ -1,7 +1,7 @@
-"""The envelope of every answer: a request id, headers that browsers obey; foreign requests are refused here.
+"""The envelope of every answer: it adds a request id and security headers, and refuses foreign requests.
 
-It is the outermost layer of the application, so that errors of the framework, pages and unknown paths are in
-it, too.
+It is the outermost layer of the application, so it also covers errors of the framework, pages and unknown
+paths.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-#: Of answers that are not pages: they load nothing and are shown in no frame.
+#: Content policy of answers that are not pages: they load nothing and are shown in no frame.
 _CONTENT_POLICY = b"default-src 'none'; frame-ancestors 'none'"
 _HEADERS = (
     (b"x-content-type-options", b"nosniff"),
@@ -38,14 +38,14 @@ _HEADERS = (
 _HSTS = (b"strict-transport-security", b"max-age=31536000")
 #: Largest body of a request: room for 300,000 events of 200 bytes.
 MAX_BODY_BYTES = 64 << 20
-#: A client's own id is taken over if it is harmless in a log.
+#: A client's own request id is used if it is harmless in a log.
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 
 
 def enveloped(
     headers: Iterable[tuple[bytes, bytes]], request_id: bytes, *, https: bool
 ) -> list[tuple[bytes, bytes]]:
-    """Return the headers of an answer, those that every answer has included."""
+    """Return the headers of an answer together with the headers that every answer has."""
     kept = list(headers)
     given = {name.lower() for name, _ in kept}
     added = (*_HEADERS, _HSTS) if https else _HEADERS
@@ -62,8 +62,8 @@ class Envelope:
 
     Args:
         app: The application.
-        origins: Hosts and origins that are let in.
-        answer: Makes an answer of an error and the path of its request.
+        origins: Hosts and origins that are accepted.
+        answer: Makes an answer from an error and the path of its request.
     """
 
     def __init__(
@@ -86,12 +86,13 @@ class Envelope:
             if message["type"] == "http.response.start":
                 on_answer: Callable[[int], None] | None = scope["state"].get("on_answer")
                 if on_answer is not None:
-                    # Before the answer is sent, so that who has it finds the entry whole.
+                    # Before the answer is sent, so that a client with an answer finds a complete entry.
                     try:
                         with anyio.CancelScope(shield=True):
                             await anyio.to_thread.run_sync(on_answer, message["status"])
                     except Unavailable as error:
-                        # What was done is done: the answer says so, the entry only that it was asked for.
+                        # The change is done and the answer says so; the entry only says that it was
+                        # requested.
                         log.warning(
                             "audit log has no status: %s", error, extra={"request_id": request_id.decode()}
                         )
@@ -109,7 +110,7 @@ class Envelope:
 
 
 def _check_length(scope: Scope) -> None:
-    """Refuse a body whose announced length is too large; one without a length is counted while it is read.
+    """Refuse a body whose announced length is too large; a body without length is counted while it is read.
 
     Raises:
         BodyTooLarge: The announced length is above the limit.

@@ -5,7 +5,7 @@
     a client certificate                its common name     (api.access.connections)
     nothing                             on a loopback address, or with --insecure, everything is allowed
 
-A key that is sent decides, even where none is required: a wrong key is refused everywhere.
+A key that is sent is always checked, even if none is required: a wrong key is refused everywhere.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ from service.access.tokens import TokenVerifier
 
 #: Requests with an unknown key that one address may send per second: each may cost 50 ms.
 _UNKNOWN_PER_S = 5.0
-#: Keys that are verified at one time.
+#: Most keys that are verified at the same time.
 _VERIFIED_AT_ONCE = 2
 _HOW = "Send the header Authorization: Bearer <key>; sluice key create makes one."
 
 
 @dataclass(slots=True)
 class Guard:
-    """Authentication and rate limits, which every route asks before it does anything.
+    """Authentication and rate limits, which every route checks before it does anything.
 
     Attributes:
-        required: Whether a client must prove who it is.
-        tokens: Verifies tokens of an issuer; None if none is trusted.
+        required: Whether a client must prove its identity.
+        tokens: Verifies tokens of an issuer; None if no issuer is trusted.
     """
 
     required: bool
@@ -49,16 +49,16 @@ class Guard:
     _verifying: CapacityLimiter | None = None
 
     async def admit(self, request: Request, scope: Scope | None) -> Principal:
-        """Return who sends a request, if he may.
+        """Return the sender of a request, if the request is allowed.
 
         Args:
             request: The request.
             scope: Scope that the route needs; None if every client may use it.
 
         Raises:
-            Unauthenticated: There is no key, or none that is good.
-            Forbidden: The key does not allow it.
-            TooManyRequests: Too many requests came with it, or with unknown ones.
+            Unauthenticated: There is no valid key.
+            Forbidden: The key does not allow the request.
+            TooManyRequests: Too many requests have this key, or an unknown one.
         """
         principal = await self._allowed(request, scope)
         if principal.name is not None and principal.rate_per_s is not None:
@@ -67,18 +67,18 @@ class Guard:
         return principal
 
     async def admit_again(self, request: Request, scope: Scope) -> None:
-        """Look once more at who has sent a request whose answer goes on, and count no request of his.
+        """Check the sender of a request again while its answer is being sent, without counting a request.
 
         Raises:
-            Unauthenticated: The key is not good any more.
-            Forbidden: It does not allow this any more.
+            Unauthenticated: The key is no longer valid.
+            Forbidden: The key no longer allows the request.
         """
-        # Neither says anything about the key.
+        # Neither error means that the key is bad.
         with suppress(TooManyRequests, Unavailable):
             await self._allowed(request, scope)
 
     async def _allowed(self, request: Request, scope: Scope | None) -> Principal:
-        """Return who sends a request, if he may."""
+        """Return the sender of a request, if the request is allowed."""
         sent = request.headers.get("authorization")
         certificate = getattr(request.state, "client_certificate", None)
         if sent is not None:
@@ -98,7 +98,7 @@ class Guard:
         return principal
 
     async def _proved(self, request: Request, sent: str) -> Principal:
-        """Return who proves to be who he says by the header Authorization."""
+        """Return the sender whose identity the header Authorization proves."""
         kind, _, text = sent.partition(" ")
         text = text.strip()
         if kind.lower() != "bearer" or not text.isascii():
@@ -114,11 +114,11 @@ class Guard:
         if self._verifying is None:
             self._verifying = CapacityLimiter(_VERIFIED_AT_ONCE)
         async with self._verifying:
-            # A client that keeps sending keys that are none may not keep the processor busy with them, nor
-            # keep others of its address out. Here, since many may have been sent at one time.
+            # A client that keeps sending unknown keys must neither keep the processor busy nor lock out other
+            # clients of its address. Checked here, since many may have been sent at the same time.
             if not verifier.remembers(text):
                 _refuse(self._unknown.look(address, _UNKNOWN_PER_S), "unknown keys from your address")
-            own = CapacityLimiter(1)  # it must not wait for threads of other requests
+            own = CapacityLimiter(1)  # verification must not wait for threads of other requests
             principal = await anyio.to_thread.run_sync(verifier.verify, text, limiter=own)
             if principal is None:
                 self._unknown.take(address, _UNKNOWN_PER_S)
@@ -128,24 +128,24 @@ class Guard:
 
 
 class _Verifier(Protocol):
-    """Verifies what a client sends as its key."""
+    """Verifies the keys or tokens that clients send."""
 
     def known(self, text: str) -> Principal | None:
-        """Return the cached principal of a key or token; None if it must be looked up."""
+        """Return the cached principal of a key or token; None if it must be verified."""
 
     def remembers(self, text: str) -> bool:
-        """Return whether it was good when last verified, so that it costs little to verify it again."""
+        """Return whether the text was valid when last verified; verifying it again is then cheap."""
 
     def verify(self, text: str) -> Principal | None:
-        """Return who is behind it, None if it is not good; in a thread."""
+        """Return the principal of a key or token, None if it is not valid; call this in a thread."""
 
 
 def client_address(request: Request) -> str:
-    """Return the address that a request comes from."""
+    """Return the address of a request's client."""
     return request.client.host if request.client is not None else "?"
 
 
 def _refuse(wait_s: float, what: str) -> None:
-    """Refuse a request for which there is no token."""
+    """Refuse a request if its rate limit makes it wait."""
     if wait_s > 0:
         raise TooManyRequests(f"too many {what}", retry_after_s=math.ceil(wait_s))

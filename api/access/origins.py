@@ -1,8 +1,9 @@
-"""Hosts and origins of requests: what a browser can be made to send to a service that asks for no key.
+"""Hosts and origins of requests: protection of a service without keys against pages of other sites.
 
-A page of another site can post to ``http://127.0.0.1:8080``, which the browser marks with the page's
-``Origin``. With DNS rebinding it can even have its own name resolve to 127.0.0.1 and read the answers; then
-the ``Host`` is that name. An address cannot be rebound, so addresses are trusted as hosts, names if listed.
+A page of another site can post to ``http://127.0.0.1:8080``; the browser then sends the page's ``Origin``.
+With DNS rebinding the page's own name resolves to 127.0.0.1, so that the page can even read the answers; the
+``Host`` is then that name. An address cannot be rebound, so addresses are trusted as hosts, names only if
+they are listed.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from urllib.parse import urlsplit
 
 from api.errors import ForeignOrigin, UnknownHost
 
-#: Methods that change nothing; a page elsewhere may link to what they show.
+#: Methods that change nothing; pages of other sites may link to their results.
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
@@ -23,8 +24,8 @@ class Origins:
 
     Attributes:
         names: Further names of this service, lower case.
-        any_name: Whether any name is accepted, since requests need a key, which no browser adds by itself.
-        loopback: Whether the service listens on a loopback address alone.
+        any_name: Whether any name is accepted, since requests need a key, which no browser adds unasked.
+        loopback: Whether the service only listens on a loopback address.
     """
 
     names: frozenset[str]
@@ -39,7 +40,7 @@ class Origins:
             headers: Headers as ASGI has them, names in lower case.
 
         Raises:
-            UnknownHost: The host is missing or there are two, or it does not belong to this service.
+            UnknownHost: There is not exactly one host, or it does not belong to this service.
             ForeignOrigin: The request comes from a page of another host.
         """
         hosts = _values(headers, b"host")
@@ -84,7 +85,7 @@ class Origins:
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether an address to listen on is reached from this machine alone.
+    """Return whether an address to listen on can only be reached from this machine.
 
     >>> is_loopback("127.0.0.1"), is_loopback("::1"), is_loopback("0.0.0.0"), is_loopback("example.org")
     (True, True, False, False)

@@ -6,14 +6,14 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 
-#: Seconds of a rate that may come at once.
+#: Size of a full bucket, in seconds of its rate.
 BURST_S = 2.0
-#: Names that are remembered; one that is forgotten has a full bucket again.
+#: Names that are remembered; a forgotten name has a full bucket again.
 _REMEMBERED = 10_000
 
 
 class RateLimit:
-    """Token buckets; used on the event loop alone.
+    """Token buckets; only for use on the event loop.
 
     Args:
         clock_s: Monotonic clock.
@@ -28,11 +28,11 @@ class RateLimit:
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def take(self, name: str, rate_per_s: float) -> float:
-        """Take a token, and return 0; or the seconds until there is one, and take none.
+        """Take a token and return 0; if there is none, return the seconds until there is one.
 
         Args:
-            name: Whose bucket.
-            rate_per_s: How fast it fills; it holds that of two seconds.
+            name: Name of the bucket.
+            rate_per_s: Rate at which the bucket fills; a full one holds the tokens of two seconds.
         """
         tokens = self._tokens(name, rate_per_s)
         missing = max(0.0, 1.0 - tokens)
@@ -43,7 +43,7 @@ class RateLimit:
         return missing / rate_per_s
 
     def look(self, name: str, rate_per_s: float) -> float:
-        """Return the seconds until there is a token, and take none; arguments of ``take``."""
+        """Return the seconds until there is a token, without taking it; arguments as for ``take``."""
         return max(0.0, 1.0 - self._tokens(name, rate_per_s)) / rate_per_s
 
     def _tokens(self, name: str, rate_per_s: float) -> float:

@@ -1,4 +1,4 @@
-"""The scope that an operation asks for, by method and path."""
+"""The scope that an operation requires, by method and path."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from service.access.principal import Scope
 
 PREFIX = "/api/v1"
 
-#: Probes, which ask without a key.
+#: Probes, which need no key.
 _PUBLIC = frozenset({"/health/live", "/health/ready"})
 #: Posts that change nothing.
 _QUESTIONS = frozenset({"/queries:validate", "/plan:preview"})
@@ -15,7 +15,7 @@ _ADMIN = ("/engine:", "/audit")
 
 
 def scope_of(method: str, path: str) -> Scope | None:
-    """Return the scope that an operation asks for, None if anybody may have it done.
+    """Return the scope that an operation requires, None if anybody may use it.
 
     Args:
         method: HTTP method, upper case.

@@ -1,4 +1,4 @@
-"""The audit log: who asked for which change."""
+"""The audit log over HTTP: who requested which change."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from api.routes import SluiceRoute
 router = APIRouter(tags=["audit"], route_class=SluiceRoute)
 
 
-@router.get("/audit", summary="Show who asked for which change", responses=problem_responses(InvalidRequest))
+@router.get("/audit", summary="Show who requested which change", responses=problem_responses(InvalidRequest))
 def show_audit_log(
     workspace: WorkspaceDep,
     after: Annotated[

@@ -1,4 +1,4 @@
-"""Entries of the audit log as answers have them."""
+"""Entries of the audit log in answers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class AuditEntryOut(BaseModel):
 
     id: int = Field(description="Its number, ascending.")
     at: str = Field(description="When it was admitted.")
-    actor: str = Field(description="Name of the key, certificate or token it came with; else `anonymous`.")
+    actor: str = Field(description="Name of the client's key, certificate or token; `anonymous` without one.")
     address: str = Field(description="Address it came from.")
     request_id: str = Field(description="`X-Request-Id` of its answer.")
     method: str = Field(description="HTTP method.")
@@ -24,7 +24,7 @@ class AuditEntryOut(BaseModel):
 
     @classmethod
     def of(cls, entry: AuditEntry) -> Self:
-        """Return an entry as it is answered."""
+        """Return an entry in the form of an answer."""
         return cls(
             id=entry.id,
             at=timestamp(entry.at_us),

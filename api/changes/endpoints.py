@@ -38,7 +38,7 @@ router = APIRouter(tags=["queries"], route_class=SluiceRoute)
         RequestUnderWay,
         Unavailable,
     )
-    | {200: {"model": ChangesOut, "description": "In force (with `wait`), or all of it was so already."}},
+    | {200: {"model": ChangesOut, "description": "In force (with `wait`), or nothing had to change."}},
 )
 async def change_queries(
     body: ChangesIn,
@@ -52,7 +52,7 @@ async def change_queries(
 ) -> ChangesOut:
     """Add, update, remove, pause and resume queries, all with one plan version: all changes or none.
 
-    When something is wrong with any of them, nothing is changed, and `errors` has all that is wrong.
+    If any change is invalid, nothing is changed, and `errors` has all faults.
     """
     changes = [change.to_change() for change in body.changes]
 

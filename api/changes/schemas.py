@@ -1,4 +1,4 @@
-"""Lists of changes as they are written in requests and answers."""
+"""Lists of changes in requests and answers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from api.queries.schemas import QueryIn, QueryOut, QueryPatch
 from catalog.values.change import Change, PauseQuery, RemoveQuery, ResumeQuery
 
-#: Changes of one request: all of them are planned in one transaction, which others wait for.
+#: Most changes of one request: all are planned in one transaction, for which other writers wait.
 MAX_CHANGES = 1000
 
 _KINDS = ("add", "update", "remove", "pause", "resume")
@@ -22,13 +22,13 @@ class NamedPatch(QueryPatch):
 
 
 class ChangeIn(BaseModel):
-    """One change: exactly one of its fields."""
+    """One change; exactly one of the fields must be set."""
 
     model_config = ConfigDict(extra="forbid")
 
     add: QueryIn | None = Field(default=None, description="A query to add.")
     update: NamedPatch | None = Field(default=None, description="A query to change, as in PATCH.")
-    remove: str | None = Field(default=None, description="Name of a query to remove for good.")
+    remove: str | None = Field(default=None, description="Name of a query to remove permanently.")
     pause: str | None = Field(default=None, description="Name of a query to pause.")
     resume: str | None = Field(default=None, description="Name of a paused query to resume.")
 
@@ -54,7 +54,7 @@ class ChangeIn(BaseModel):
 
 
 class ChangesIn(BaseModel):
-    """Changes that take effect together, or not at all; their order does not count."""
+    """Changes that take effect together, or not at all; their order does not matter."""
 
     model_config = ConfigDict(
         extra="forbid",

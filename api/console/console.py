@@ -1,8 +1,8 @@
-"""The console at ``/console/``: static files, and the way there from ``/`` for browsers.
+"""The console at ``/console/``: static files, and a redirection of browsers from ``/`` to it.
 
-The files are ES modules, a style sheet and a page, as they are in ``static``: nothing is built, nothing is
-loaded from elsewhere. They ask the public API like any other client, with a key where it wants one. A process
-keeps no state of a viewer, so any replica can serve the next request.
+The files are ES modules, a style sheet and a page, served as they are in ``static``: there is no build step,
+and nothing is loaded from other hosts. They use the public API like any other client, with a key if it
+requires one. A process keeps no state of a viewer, so any replica can serve the next request.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
 STATIC = Path(__file__).parent / "static"
 
-#: The page loads its own files and asks its own service; there is no inline script or style in it.
+#: The page loads its own files and calls its own service; it has no inline script or style.
 CONTENT_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 _HEADERS: Mapping[str, str] = {
     "Content-Security-Policy": CONTENT_POLICY,
-    # Asked for again each time, and answered 304 by their ETag: a new version is seen at once.
+    # Browsers request files again each time and get 304 by ETag, so a new version is used immediately.
     "Cache-Control": "no-cache",
 }
 
@@ -53,7 +53,7 @@ class _Files(StaticFiles):
 
 
 def install_console(app: FastAPI) -> None:
-    """Add the console, and lead browsers that ask for ``/`` to it.
+    """Add the console, and redirect browsers that request ``/`` to it.
 
     Args:
         app: The application.
@@ -61,7 +61,7 @@ def install_console(app: FastAPI) -> None:
 
     @app.get("/", include_in_schema=False)
     def root(request: Request) -> Response:
-        # A browser names this type; clients of the API do not, and get the problem that they always got.
+        # Browsers accept this type; clients of the API do not, and get a problem as for any unknown path.
         if "text/html" not in request.headers.get("accept", ""):
             raise RouteNotFound(
                 'path "/" does not exist',

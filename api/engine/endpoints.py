@@ -43,9 +43,9 @@ def show_batches(
 
 @router.post("/engine:pause", status_code=202, summary="Pause the engine", responses=_CONTROL)
 def pause_engine(workspace: WorkspaceDep) -> EngineOut:
-    """Stop processing batches; streams and queries can still be changed. Pausing twice is success.
+    """Stop processing batches; streams and queries can still be changed. Pausing twice succeeds.
 
-    It stays so until it is resumed or restarted, also where another process takes the engine over.
+    The engine stays paused until it is resumed or restarted, even if another process takes it over.
     """
     workspace.engine.want("paused")
     return _shown(workspace)
@@ -53,14 +53,14 @@ def pause_engine(workspace: WorkspaceDep) -> EngineOut:
 
 @router.post("/engine:resume", status_code=202, summary="Resume the engine", responses=_CONTROL)
 def resume_engine(workspace: WorkspaceDep) -> EngineOut:
-    """Go on after a pause, with the batch after the last one. Resuming twice is success."""
+    """Resume after a pause, with the batch after the last one. Resuming twice succeeds."""
     workspace.engine.want("running")
     return _shown(workspace)
 
 
 @router.post("/engine:restart", status_code=202, summary="Restart the engine", responses=_CONTROL)
 def restart_engine(workspace: WorkspaceDep) -> EngineOut:
-    """Stop the Spark query and start it again from its checkpoint, also after a failure."""
+    """Stop the Spark query and start it again from its checkpoint; this also works after a failure."""
     workspace.engine.want("running", restart=True)
     return _shown(workspace)
 
@@ -80,11 +80,11 @@ def restart_engine(workspace: WorkspaceDep) -> EngineOut:
     ),
 )
 def skip_batch(workspace: WorkspaceDep, body: SkipIn, actor: Actor) -> SkipOut:
-    """Void the batch that has failed three times the same way, and start the job again without its rows.
+    """Void a batch that has failed three times in the same way, and start the job again without its rows.
 
-    The decision is recorded, and counts whenever the batch is repeated. Rows of the named stream, or of all,
-    are left out of the batch and written to `dead_letters/` in the data directory with the reason; their
-    results never come. Queries of other streams go on with all of their rows.
+    The decision is recorded and applies whenever the batch is repeated. Rows of the named stream, or of all
+    streams, are left out of the batch and written to `dead_letters/` in the data directory with the reason;
+    they never have results. Queries of other streams continue with all of their rows.
     """
     return SkipOut.of(workspace.skip_batch(body.stream, actor))
 

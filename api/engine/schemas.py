@@ -1,4 +1,4 @@
-"""The engine as it is answered."""
+"""The engine in answers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class EngineOut(BaseModel):
     """The Spark job that runs the shared plan."""
 
     state: Literal["starting", "running", "paused", "failed", "stopped", "standby"] = Field(
-        description="`stopped` also where no process runs the engine now."
+        description="`stopped` also if no process runs the engine now."
     )
     state_at: str = Field(description="Since when.")
     run_id: str | None = Field(
@@ -26,30 +26,28 @@ class EngineOut(BaseModel):
     batch: int | None = Field(description="Last committed micro-batch.")
     plan_version: int = Field(description="Plan version in force; 0 before the first.")
     error: str | None = Field(
-        description="Why the engine failed, or stopped without being asked to; also while it starts again."
+        description="Why the engine failed, or stopped without a request; also while it starts again."
     )
     failures: int = Field(
-        description="How often in a row the batch after `batch` has failed in the same way; 0 while the job "
-        "runs."
+        description="Consecutive failures of the batch after `batch` in the same way; 0 while the job runs."
     )
     next_try_at: str | None = Field(
-        description="When the failed job is started again; null while the job runs, or if a person has to "
-        "act."
+        description="When the failed job is started again; null while the job runs, or if a person must act."
     )
     input_held: str | None = Field(
         description="Why running batches read no input: the disk is nearly full. Changes of the plan still "
-        "take effect, and reading resumes by itself once there is space. Null while input is read."
+        "take effect, and reading resumes automatically once there is space. Null while input is read."
     )
     spark_ui: str | None = Field(description="Address of Spark's own web page.")
 
     @classmethod
     def of(cls, status: EngineStatus, last: BatchManifest | None, input_held: str | None) -> Self:
-        """Return an engine's status as it is answered.
+        """Return an engine's status in the form of an answer.
 
         Args:
-            status: What the engine reports.
+            status: Status that the engine reports.
             last: The last committed batch.
-            input_held: Why batches take no input now, or None.
+            input_held: Why batches read no input now, or None.
         """
         return cls(
             state=status.state,
@@ -83,15 +81,15 @@ class SkipOut(BaseModel):
 
     @classmethod
     def of(cls, voided: VoidedBatch) -> Self:
-        """Return a decision as it is answered."""
+        """Return a decision in the form of an answer."""
         return cls(batch=voided.batch, reason=voided.reason, actor=voided.actor, at=timestamp(voided.at_us))
 
 
 class BatchOut(BaseModel):
-    """A committed micro-batch: how long it took, and where the time went."""
+    """A committed micro-batch: its duration, and the time of each part."""
 
-    batch: int = Field(description="Its number, from 0, without gaps.")
-    plan_version: int = Field(description="Plan version in force in it; 0 for none yet.")
+    batch: int = Field(description="Number of the batch, from 0, without gaps.")
+    plan_version: int = Field(description="Plan version in force in the batch; 0 for none yet.")
     started_at: str
     committed_at: str = Field(description="Time from which its results are visible.")
     seconds: float = Field(description="Wall-clock time from its start to its commit.")
@@ -110,13 +108,13 @@ class BatchOut(BaseModel):
         description="Buckets that shared the work; 0 in batches from before they were counted."
     )
     hottest_bucket_work: float | None = Field(
-        description="Rows and pairs of the hottest bucket over the mean of all; 1 is even, null without any."
+        description="Rows and pairs of the hottest bucket over the mean; 1 is even, null without any."
     )
     hottest_bucket_cpu_s: float = Field(description="CPU time of the bucket that took longest.")
 
     @classmethod
     def of(cls, manifest: BatchManifest) -> Self:
-        """Return a batch as it is answered."""
+        """Return a batch in the form of an answer."""
         held, shared = bool(manifest.slices), manifest.buckets
         return cls(
             batch=manifest.batch,

@@ -1,4 +1,4 @@
-"""Probes: is the process alive, and do its parts, API and engine, do their work."""
+"""Probes: whether the process is alive, and whether its parts, API and engine, work."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ async def live() -> HealthOut:
     "/ready", summary="Do its parts work?", responses=problem_responses(EngineNotReady, InvalidRequest)
 )
 def ready(workspace: WorkspaceDep, engine: EngineDep) -> HealthOut:
-    """Answer 200 when every part of this process does its work; else 503.
+    """Answer 200 if every part of this process is ready, otherwise 503.
 
-    The API does as long as the catalog answers. An engine does when it processes batches, is paused on
-    request, or stands by; one that takes no input because the disk is nearly full does not. A process
-    whose background work failed with an unexpected error is not ready until that work succeeds again.
+    The API is ready as long as the catalog answers. An engine is ready if it processes batches, is paused on
+    request, or stands by, but not if it reads no input because the disk is nearly full. A process whose
+    background work failed with an unexpected error is not ready until that work succeeds again.
     """
     workspace.batches.last()
     failing = workspace.faults.failing()

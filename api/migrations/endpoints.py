@@ -1,4 +1,4 @@
-"""Migrations over HTTP: asked for, followed, and what they took."""
+"""Migrations over HTTP: requests, progress and measured cost."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _ERRORS = (
             "model": MigrationOut | DryRunOut,
             "description": "Active (with `wait`), or what would happen (with `dry_run`).",
         },
-        202: {"model": MigrationOut, "description": "Logged; active with a batch to come."},
+        202: {"model": MigrationOut, "description": "Logged; active with a later batch."},
     },
 )
 async def migrate(
@@ -59,12 +59,13 @@ async def migrate(
 ) -> MigrationOut | DryRunOut:
     """Migrate the running plan in place, between two batches: no restart, no replay, no result lost.
 
-    One request changes strategies, or splits and merges slices that are named by where they meet, or cleans
-    up what departed queries left, or goes back to the strategies and chains of an earlier plan version.
-    Splits and merges pin a family's chain until a strategy is set for it again or a clean-up.
+    One request does one of the following: it changes strategies; it splits and merges slices, named by their
+    common boundary; it removes slices that only departed queries needed; or it restores the strategies and
+    chains of an earlier plan version. Splits and merges pin a family's chain until a strategy is set for the
+    family again, or until a clean-up.
 
-    A version that cannot work is found before it is logged: the answer is a problem, the migration is kept
-    as failed, and the former version goes on.
+    A version that cannot work is detected before it is logged: the answer is a problem, the migration is
+    recorded as failed, and the former version stays in force.
     """
     asked, migrations = body.to_request(), workspace.migrations
     if body.dry_run:
@@ -102,16 +103,16 @@ def list_migrations(
     ] = 0,
     limit: Limit = 100,
 ) -> MigrationPage:
-    """List the migrations that were asked for, oldest first, failed ones included."""
+    """List the requested migrations, oldest first, failed ones included."""
     found = workspace.migrations.statuses(after, limit + 1)
     items = [MigrationOut.of(status) for status in found[:limit]]
     more = len(found) > limit
     return MigrationPage(items=items, next_cursor=str(items[-1].id) if more else None, has_more=more)
 
 
-@router.get("/policy", summary="Show what plans are chosen for", responses=problem_responses(InvalidRequest))
+@router.get("/policy", summary="Show the policy of planning", responses=problem_responses(InvalidRequest))
 def show_policy(workspace: WorkspaceDep) -> PolicyOut:
-    """Show strategies, pinned chains and when chains shrink; `POST /migrations` changes them."""
+    """Show strategies, pinned chains, and when chains shrink; `POST /migrations` changes these."""
     return PolicyOut.of(workspace.migrations.policy())
 
 
@@ -124,5 +125,5 @@ def show_migration(
     migration_id: Annotated[int, Path(alias="id", ge=1, le=2**31 - 1, description="Id of the migration.")],
     workspace: WorkspaceDep,
 ) -> MigrationOut:
-    """Show how far a migration is, and what it took: its first batch against those before, rows per slice."""
+    """Show the progress and measured cost of a migration: its first batch, those before, rows per slice."""
     return MigrationOut.of(workspace.migrations.status(migration_id))

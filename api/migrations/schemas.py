@@ -1,4 +1,4 @@
-"""Migrations as they are written in requests and answers."""
+"""Migrations in requests and answers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _SHORT = (
 
 
 class MigrationIn(MigrationDocument):
-    """Requested migration: strategies, splits and merges, a clean-up or a way back, with `on_leave`."""
+    """Requested migration: strategies, splits and merges, a clean-up or a rollback, with `on_leave`."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -53,13 +53,13 @@ class SliceOut(BaseModel):
     join: str
     side: str
     slice: int = Field(description="Number in the chain, from 1.")
-    window: str | None = Field(description="Its window; null if its plan is not kept any more.")
+    window: str | None = Field(description="Interval of the slice; null if its plan is no longer kept.")
     rows: int
     bytes: int
 
     @classmethod
     def of(cls, found: SliceRows) -> Self:
-        """Return a slice as it is answered."""
+        """Return a slice in the form of an answer."""
         return cls(
             family=found.family,
             join=found.join,
@@ -83,13 +83,13 @@ class TookOut(BaseModel):
     median_of: int = Field(description="Number of batches behind the median.")
     ratio: float | None = Field(description="Duration of the batch divided by the median.")
     slices_before: list[SliceOut] = Field(
-        description="Rows held by the families concerned at the end of the batch before."
+        description="Rows held by the changed families at the end of the batch before."
     )
     slices_after: list[SliceOut] = Field(description="The same at the end of the batch.")
 
     @classmethod
     def of(cls, outcome: MigrationOutcome) -> Self:
-        """Return what a migration took as it is answered."""
+        """Return the cost of a migration in the form of an answer."""
         median = outcome.median_seconds
         return cls(
             batch=outcome.batch,
@@ -104,14 +104,14 @@ class TookOut(BaseModel):
 
 
 class FailureOut(BaseModel):
-    """Why a migration failed; the former plan version goes on."""
+    """Why a migration failed; the former plan version stays in force."""
 
     code: str
     detail: str
 
 
 class MigrationOut(BaseModel):
-    """A migration and how far it is."""
+    """A migration and its progress."""
 
     id: int
     status: Literal["pending", "active", "failed"] = Field(
@@ -122,7 +122,7 @@ class MigrationOut(BaseModel):
     created_at: str
     active_at: str | None = Field(description="When the first batch was committed.")
     request: dict[str, Any] = Field(description="What was asked for.")
-    cause: str = Field(description="The same in words, as in the history of plans.")
+    cause: str = Field(description="The request in words, as in the history of plans.")
     primitives: list[dict[str, Any]] = Field(description=_SHORT)
     primitives_left_out: int = Field(description="Number of steps that are not shown.")
     rows_to_move: int | None = Field(
@@ -134,7 +134,7 @@ class MigrationOut(BaseModel):
 
     @classmethod
     def of(cls, status: MigrationStatus) -> Self:
-        """Return a migration as it is answered."""
+        """Return a migration in the form of an answer."""
         record, migration = status.record, status.record.migration
         error = None
         if migration.error is not None:
@@ -167,7 +167,7 @@ class MigrationPage(BaseModel):
 
 
 class CostOut(BaseModel):
-    """Cost of a plan, by family and in total; both models price the same expectations."""
+    """Cost of a plan, by family and in total; both models use the same expected rates."""
 
     memory_rows: float
     memory_bytes: float
@@ -179,7 +179,7 @@ class CostOut(BaseModel):
 
     @classmethod
     def of(cls, reports: Iterable[FamilyReport], streams: dict[int, str]) -> Self:
-        """Return the costs of some families as they are answered."""
+        """Return the costs of some families in the form of an answer."""
         found = {family_text(r.family, streams).title: cost_document(r.cost) for r in reports}
         names = ("memory_rows", "memory_bytes", "cpu_comparisons_per_s", "cpu_s_per_s")
         totals = {name: sum(cost[name] for cost in found.values()) for name in names}
@@ -198,7 +198,7 @@ class DryRunOut(BaseModel):
 
     dry_run: Literal[True] = True
     plan_version: int = Field(description="Version that would be made.")
-    previous_version: int = Field(description="Version that it was planned against; 0 for none.")
+    previous_version: int = Field(description="Version that it would follow; 0 for none.")
     primitives: list[dict[str, Any]] = Field(
         description="Steps from the plan in force, each with `type`, `family`, `join` and `text`."
     )
@@ -211,7 +211,7 @@ class DryRunOut(BaseModel):
 
     @classmethod
     def of(cls, found: MigrationDryRun) -> Self:
-        """Return a dry run as it is answered."""
+        """Return a dry run in the form of an answer."""
         preview = found.preview
         streams = stream_names(preview.plan)
         if preview.previous is not None:
@@ -237,14 +237,14 @@ class AfterOut(BaseModel):
 class PolicyOut(BaseModel):
     """Objective in force."""
 
-    strategy: Strategy = Field(description="Strategy of families that have none of their own.")
+    strategy: Strategy = Field(description="Strategy of families that have no strategy of their own.")
     family_strategies: dict[str, Strategy]
     probe: str = Field(description="How slices are searched in families without a setting of their own.")
     family_probes: dict[str, str] = Field(description="How the slices of single families are searched.")
     family_punctuations: dict[str, dict[str, str]] = Field(
         description="When single families act on closed keys: `purge` and `propagate`."
     )
-    oblivious_memory: AskedMemory = Field(description="Where the rows of joins without windows wait.")
+    oblivious_memory: AskedMemory = Field(description="How the rows of joins without windows wait.")
     pinned: dict[str, dict[str, list[float]]] = Field(
         description="Slice ends of each family whose chain was cut by hand: by family id, per side, in "
         "seconds."
@@ -252,11 +252,11 @@ class PolicyOut(BaseModel):
     on_leave: Literal["auto", "manual"] | AfterOut = Field(
         description="When chains drop the boundaries and the length that only removed queries needed."
     )
-    cleanup_due_at: str | None = Field(description="When a clean-up comes by itself; null if none is due.")
+    cleanup_due_at: str | None = Field(description="When an automatic clean-up is due; null if none is.")
 
     @classmethod
     def of(cls, policy: Policy) -> Self:
-        """Return a policy as it is answered."""
+        """Return a policy in the form of an answer."""
         objective, leave = policy.objective, policy.objective.on_leave
         return cls(
             strategy=objective.strategy,

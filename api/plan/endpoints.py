@@ -35,7 +35,7 @@ from service.planning.plan_record import record_in
 from service.workspace.workspace import Workspace
 
 router = APIRouter(prefix="/plan", tags=["plan"], route_class=SluiceRoute)
-#: Calls on the plan as a whole, which are written with a colon.
+#: Operations on the whole plan, whose paths have a colon.
 preview_router = APIRouter(tags=["plan"], route_class=SluiceRoute)
 
 MERMAID = "text/vnd.mermaid"
@@ -49,9 +49,9 @@ family A.k = B.k
   slice 2 [10s, 30s)  queries q2  keep A.v < 0.2
 """
 
-#: Costs change while the tag is the same: a browser's own cache would ask with it, and show old ones.
+#: Costs change while the tag stays the same: a browser's cache would revalidate the tag and show old costs.
 _NOT_KEPT = "no-store"
-#: What is planned before the first query came.
+#: Plan before the first query.
 _NO_PLAN = Plan(version=0, strategy="mem-opt", streams=(), families=())
 
 _FORMATS: dict[int | str, dict[str, Any]] = {
@@ -80,8 +80,8 @@ Format = Annotated[
 Detail = Annotated[
     Literal["full", "structure"],
     Query(
-        description="`structure` leaves out what can be derived (the queries of each slice, unions) and what "
-        "changes with the streams (costs), so that a plan of a thousand queries stays small."
+        description="`structure` leaves out derived facts (the queries of each slice, unions) and facts that "
+        "change with the streams (costs), so that a plan of a thousand queries stays small."
     ),
 ]
 
@@ -100,12 +100,12 @@ def show_plan(
     detail: Detail = "full",
     if_none_match: Annotated[str | None, Header(description="`ETag` of the plan that is known.")] = None,
 ) -> Response:
-    """Show the newest plan version: families, joins, slices, queries and unions, and what each costs.
+    """Show the newest plan version: families, joins, slices, queries and unions, with their costs.
 
     Costs are estimates from the present statistics, under the paper's model (comparisons per second) and the
-    calibrated one (CPU seconds per second). `GET /engine` says which version is in force. With the `ETag` in
-    `If-None-Match` the answer is 304 while the version is the same, also where what is expected of the
-    streams has changed: leave the header out to see that.
+    calibrated one (CPU seconds per second). `GET /engine` shows which version is in force. With the `ETag` in
+    `If-None-Match` the answer is 304 while the version is the same, even if statistics and costs have
+    changed: leave the header out to see these.
     """
     plan = workspace.plans.latest() or _NO_PLAN
     structure = detail == "structure" and form == "json"
@@ -132,11 +132,11 @@ def _names(header: str, tag: str) -> bool:
     responses=problem_responses(MalformedBody, UnsupportedMediaType, InvalidRequest, InvalidInput, NameTaken),
 )
 def preview_plan(body: PreviewIn, workspace: WorkspaceDep) -> Response:
-    """Show what a change would do, and change nothing.
+    """Show the effect of a change without making it.
 
-    The answer has the plan that would be built, the primitives that lead to it from the running one, and
-    memory and CPU cost of every strategy side by side. Statistics are measured by the job, sampled from the
-    inputs where it has measured none, and overruled by those in the body.
+    The answer has the plan that would be built, the primitives that lead from the running plan to it, and
+    memory and CPU cost of every strategy side by side. Statistics in the body have precedence over those that
+    the job has measured. Without either, they are sampled from the inputs.
     """
     document = preview_document(workspace.plans.preview(body.to_request()), now_us=wall_clock_us())
     answer = PreviewOut.model_validate(document).model_dump(mode="json")
@@ -151,7 +151,7 @@ def list_versions(
     ] = 0,
     limit: Limit = 100,
 ) -> PlanVersionPage:
-    """List plan versions, oldest first: who changed what and why, and the steps from the version before."""
+    """List plan versions, oldest first: author, cause, and the steps from the version before."""
     following = workspace.plans.history(after, limit + 1)
     items = [PlanVersionOut.of(entry) for entry in following[:limit]]
     more = len(following) > limit
@@ -169,10 +169,10 @@ def show_version(
     workspace: WorkspaceDep,
     form: Format = "json",
 ) -> Response:
-    """Show one version of the plan, and what its history keeps.
+    """Show one version of the plan, and its entry in the history.
 
-    The plan itself is dropped some time after another version has taken its place; who changed what, and the
-    steps, stay.
+    The plan itself is dropped some time after a newer version has replaced it; author, cause and steps are
+    kept.
     """
     entry = workspace.plans.history_entry(version)
     try:

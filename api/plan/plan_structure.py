@@ -1,7 +1,7 @@
-"""The structure of a plan as a small document: all that a drawing needs, at any number of queries.
+"""The structure of a plan as a small document: everything that a drawing needs, for any number of queries.
 
 The document of ``GET /plan`` names the queries of every slice, so a thousand queries with a thousand windows
-are a million names. Here a query has its windows; it reaches the slices that start before they end.
+are a million names. Here a query has its windows; it reaches the slices that start before its window ends.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from planner.families.families import (
 
 
 def plan_structure(plan: Plan) -> dict[str, Any]:
-    """Return a plan without costs, and without what follows from the windows of its queries.
+    """Return a plan without costs, and without the facts that can be derived from the queries' windows.
 
     Args:
         plan: The plan.
 
     Returns:
-        Only JSON values, named as in the document of ``GET /plan``. Windows are µs, None for unbounded.
+        JSON values only, named as in the document of ``GET /plan``. Windows are in µs, None for unbounded.
     """
     streams = stream_names(plan)
     return {

@@ -1,4 +1,4 @@
-"""Plans as they are answered."""
+"""Plans in answers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class PlanOut(BaseModel):
     """A version of the shared plan."""
 
     version: int = Field(description="Counts up from 1; 0 before the first query.")
-    strategy: Strategy = Field(description="Strategy of families that have none of their own.")
+    strategy: Strategy = Field(description="Strategy of families that have no strategy of their own.")
     streams: list[PlanStream] = Field(description="Every stream that a query has used so far.")
     families: list[dict[str, Any]] = Field(
         description="Queries over one pair of streams and one key: `strategy`, `streams`, `key`, `filters`, "
@@ -41,12 +41,12 @@ class PlanOut(BaseModel):
         "`unions` (which slices feed which query), `cost` of the plan, `costs` of what every strategy would "
         "choose now "
         "(`memory_rows`, `memory_bytes`, `cpu_comparisons_per_s`, `cpu_s_per_s`, the `terms` of both) and "
-        "`decided_by`, the number that sets the plan apart from the next best."
+        "`decided_by`, the number by which the plan is better than the next best."
     )
 
 
 class PreviewIn(BaseModel):
-    """A change to preview; parts that are left out stay as they are."""
+    """A change to preview; omitted parts stay as they are."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -70,7 +70,7 @@ class PreviewIn(BaseModel):
         default_factory=list, description="Names of queries that would be removed, before others are added."
     )
     strategy: Strategy | None = Field(
-        default=None, description="Strategy of families that have none of their own."
+        default=None, description="Strategy of families that have no strategy of their own."
     )
     family_strategies: dict[str, Strategy] = Field(
         default_factory=dict, description="Strategies of single families, by key (`A.k = B.k`) or id."
@@ -92,7 +92,7 @@ class PreviewIn(BaseModel):
     )
 
     def to_request(self) -> PreviewRequest:
-        """Return the request as the service takes it."""
+        """Return the request in the form that the planner uses."""
         return PreviewRequest(
             add=tuple(NewQuery(q.name, q.cql, q.backfill) for q in self.add),
             remove=tuple(self.remove),
@@ -109,10 +109,10 @@ class PreviewOut(BaseModel):
     """Expected effect of a change."""
 
     plan: PlanOut = Field(
-        description="The plan that would be built. With `chain` in the request its family has `chain`, too: "
-        "the cost of those slices."
+        description="The plan that would be built. With `chain` in the request, its family also has `chain`: "
+        "the cost of these slices."
     )
-    previous_version: int = Field(description="Plan version that it was previewed against; 0 for none.")
+    previous_version: int = Field(description="Plan version that the change would follow; 0 for none.")
     primitives: list[dict[str, Any]] = Field(
         description="Steps from the running plan to this one, each with `type` (`split`, `merge`, `extend`, "
         "`truncate`, `set-filter`, `set-routes`, `open-join`, `close-join`), `family`, `join` and `text`."
@@ -134,11 +134,11 @@ class PreviewOut(BaseModel):
 
 
 class HistoryOut(BaseModel):
-    """Entry of the plan history: who made a version, why, and the changes it brought."""
+    """Entry of the plan history: author and cause of a version, and its changes."""
 
     created_at: str | None = Field(description="When it was made.")
     actor: str | None = Field(description="Who changed the plan: `X-Actor` of the request.")
-    cause: str | None = Field(description="What was changed, in words.")
+    cause: str | None = Field(description="The change in words.")
     changes: list[dict[str, Any]] = Field(
         description="Steps from the version before, each with `type`, `family`, `join` and `text`; routes "
         "and filters are given as `added` and `removed`, and equal changes of neighbouring slices are one "
@@ -148,10 +148,10 @@ class HistoryOut(BaseModel):
 
 
 class PlanVersionOut(HistoryOut):
-    """A plan version in the list of all."""
+    """A plan version in the list of all versions."""
 
     version: int
-    strategy: Strategy | None = Field(description="Strategy of families without one of their own.")
+    strategy: Strategy | None = Field(description="Strategy of families that have no strategy of their own.")
 
     @classmethod
     def of(cls, entry: HistoryEntry) -> PlanVersionOut:
@@ -168,7 +168,7 @@ class PlanVersionDetail(PlanOut, HistoryOut):
 
 
 def history_of(entry: HistoryEntry | None) -> dict[str, Any]:
-    """Return the fields of `HistoryOut`; None is a version from before there was a history."""
+    """Return the fields of `HistoryOut`; None is for a version that is older than the history."""
     if entry is None:
         return {"created_at": None, "actor": None, "cause": None, "changes": [], "changes_left_out": 0}
     record = record_in(entry)

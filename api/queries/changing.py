@@ -1,4 +1,4 @@
-"""A change of queries as a request makes it: applied, stored under its key, waited for, answered."""
+"""Change of queries by a request: apply it, store the answer under its key, wait, and answer."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ class QueryChange:
 
     Attributes:
         change: The change.
-        actor: Who makes it.
-        if_match: Plan version that it is made for; None for any.
-        wait_s: How long to wait for it to be in force.
-        done: Status of the answer when it is.
+        actor: Author of the change.
+        if_match: Plan version that the change is made for; None for any.
+        wait_s: How long to wait until the change is in force, seconds.
+        done: Status of the answer if it is in force.
     """
 
     change: Change
@@ -64,7 +64,7 @@ def keep_answer(once: Once | None, outcome: Outcome, answer: BaseModel, headers:
         once: Stores answers; None without an idempotency key.
         outcome: Result of the change.
         answer: Body of the answer.
-        headers: Headers of the answer, beside its ``ETag``.
+        headers: Further headers of the answer besides its ``ETag``.
     """
     if once is None:
         return
@@ -77,13 +77,13 @@ def keep_answer(once: Once | None, outcome: Outcome, answer: BaseModel, headers:
 async def settled(
     request: Request, response: Response, outcome: Outcome, wait_s: float, *, done: int
 ) -> tuple[QueryStatus, ...]:
-    """Wait for a change as long as was asked for, and set status and version of the answer.
+    """Wait for a change as long as requested, and set status and plan version of the answer.
 
     Returns:
-        The changed queries as they are then.
+        The changed queries after the wait.
     """
     in_force = wait_s > 0 and await wait_for_version(request, outcome.version, wait_s)
-    # What was in effect already is not done again, so there is nothing to accept.
+    # A change without effect is not accepted for later, so its status is 200 and not 202.
     response.status_code = done if in_force else 202 if outcome.effective else 200
     response.headers["ETag"] = etag(outcome.version)
     if wait_s <= 0:
@@ -100,7 +100,7 @@ def etag(version: int) -> str:
 
 
 def _current(workspace: Workspace, status: QueryStatus) -> QueryStatus:
-    """Return a query's present state, or the former one if its name no longer leads to it."""
+    """Return a query's present state, or the given one if its name no longer leads to the query."""
     try:
         found = workspace.queries.status(status.query.name)
     except NotFound:

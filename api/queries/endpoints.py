@@ -1,4 +1,4 @@
-"""Queries over HTTP: their life. Results and lists of changes have modules of their own."""
+"""Queries over HTTP: adding, changing, removing. Results and lists of changes are in other modules."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from service.statistics.query_status import QueryStatus
 from service.workspace.workspace import Workspace
 
 router = APIRouter(prefix="/queries", tags=["queries"], route_class=SluiceRoute)
-#: Calls on the collection as a whole, which are written with a colon.
+#: Operations on the whole collection, whose paths have a colon.
 validate_router = APIRouter(tags=["queries"], route_class=SluiceRoute)
 
 _BODY_ERRORS = (MalformedBody, UnsupportedMediaType, InvalidRequest, InvalidInput)
@@ -64,12 +64,12 @@ async def add_query(
     actor: Actor,
     wait: Wait = 0,
 ) -> QueryOut:
-    """Add a query. It takes part from the micro-batch on that first has its `plan_version`.
+    """Add a query. It begins with the first micro-batch under its `plan_version`.
 
-    The answer is 202 as soon as the change is durable, or 201 if `wait` was long enough to see it in force.
+    The answer is 202 as soon as the change is durable, or 201 if the change came into force within `wait`.
     """
     change = QueryChange(body.to_change(), actor, if_match, wait, done=201)
-    # What is not ASCII is not a name, as the change says; but a header could not hold it as it is.
+    # Quoted since a header must be ASCII. The change itself refuses a name that is not ASCII.
     location = f"{request.url.path}/{quote(body.name, safe='')}"
     return await change.make(request, response, once, location=location)
 
@@ -80,7 +80,7 @@ def list_queries(workspace: WorkspaceDep, after: After = None, limit: Limit = 10
     names = workspace.queries.names()
     found, following = page_of(list(names.items()), lambda item: item[1], after, limit)
     statuses = {status.query.id: status for status in workspace.queries.statuses([i for i, _ in found])}
-    # One that left between both looks is missing.
+    # A query that left between the two reads is missing.
     items = [QueryOut.of_status(statuses[i]) for i, _ in found if i in statuses]
     return QueryPage(items=items, next_cursor=following, has_more=following is not None)
 
@@ -98,7 +98,7 @@ def show_query(name: str, workspace: WorkspaceDep) -> QueryOut:
     response_model=QueryOut,
     responses=problem_responses(*_BODY_ERRORS, NameTaken, SinkInUse, *_CHANGE_ERRORS)
     | {
-        200: {"model": QueryOut, "description": "It exists already, with the same text."},
+        200: {"model": QueryOut, "description": "The query exists already, with the same text."},
         201: {"model": QueryOut, "description": "Running (with `wait`)."},
     },
 )
@@ -113,9 +113,10 @@ async def put_query(
     actor: Actor,
     wait: Wait = 0,
 ) -> QueryOut:
-    """Make sure that a query of this name, text and sink runs; saying so again is success.
+    """Make sure that a query of this name, text and sink runs; repeating the request succeeds.
 
-    A query of the name with another text or sink is left as it is, and the answer is 409: `PATCH` changes it.
+    If a query of the name has another text or sink, it is not changed, and the answer is 409: `PATCH` changes
+    it.
     """
     existing = await anyio.to_thread.run_sync(_running, workspace, name)
     if existing is not None and _same(existing, body):
@@ -124,7 +125,7 @@ async def put_query(
         response.status_code = 200
         response.headers["ETag"] = f'"{existing.plan_version}"'
         return QueryOut.of_status(existing)
-    # With another text or sink this ends in NameTaken.
+    # With another text or sink this raises NameTaken.
     added = AddQuery(name, body.cql, body.backfill, to_sink(body.sink))
     change = QueryChange(added, actor, if_match, wait, done=201)
     return await change.make(request, response, once)
@@ -136,7 +137,7 @@ async def put_query(
     summary="Update a query",
     response_model=QueryOut,
     responses=problem_responses(*_BODY_ERRORS, QueryNotFound, SinkInUse, *_CHANGE_ERRORS)
-    | {200: {"model": QueryOut, "description": "In force (with `wait`), or as it was already."}},
+    | {200: {"model": QueryOut, "description": "In force (with `wait`), or nothing had to change."}},
 )
 async def update_query(
     name: str,
@@ -150,12 +151,12 @@ async def update_query(
 ) -> QueryOut:
     """Give a query a new text or new parts of it (windows, filters, select list), or another sink.
 
-    The former query leaves and the new one enters at one micro-batch boundary, so that no result is lost or
-    doubled; with `backfill: state`, the default, rows held then take part under the new text. The results of
-    the name go on. A paused query stays paused.
+    The former query leaves and the new one enters at the same micro-batch boundary, so that no result is lost
+    or doubled; with `backfill: state`, the default, rows held at the boundary take part under the new text.
+    The results of the name continue. A paused query stays paused.
 
-    A sink alone is set at once, without a new plan version: `sink_observed.from_batch` is the first batch
-    that it gets. Together with a new text it begins with the first batch under that text.
+    A sink without a new text is set immediately, without a new plan version: `sink_observed.from_batch` is
+    the first batch that it gets. With a new text the sink begins with the first batch under that text.
     """
     change = QueryChange(body.to_change(name), actor, if_match, wait, done=200)
     return await change.make(request, response, once)
@@ -178,9 +179,9 @@ async def remove_query(
     actor: Actor,
     wait: Wait = 0,
 ) -> QueryOut:
-    """Remove a query. It gets everything up to the batch before its removal; its results stay readable.
+    """Remove a query. It gets all results up to the batch before its removal; its sink gets all of them, too.
 
-    They do for as long as results are kept. Its sink gets all of them, too.
+    The results stay readable as long as results are kept.
     """
     return await QueryChange(RemoveQuery(name), actor, if_match, wait, done=200).make(request, response, once)
 
@@ -191,7 +192,7 @@ async def remove_query(
     summary="Pause a query",
     response_model=QueryOut,
     responses=problem_responses(QueryNotFound, InvalidRequest, *_CHANGE_ERRORS)
-    | {200: {"model": QueryOut, "description": "Paused (with `wait`), or it was so already."}},
+    | {200: {"model": QueryOut, "description": "Paused (with `wait`), or paused already."}},
 )
 async def pause_query(
     name: str,
@@ -212,7 +213,7 @@ async def pause_query(
     summary="Resume a query",
     response_model=QueryOut,
     responses=problem_responses(QueryNotFound, InvalidRequest, *_CHANGE_ERRORS)
-    | {200: {"model": QueryOut, "description": "Running (with `wait`), or it was so already."}},
+    | {200: {"model": QueryOut, "description": "Running (with `wait`), or running already."}},
 )
 async def resume_query(
     name: str,
@@ -222,13 +223,13 @@ async def resume_query(
     if_match: IfMatch,
     actor: Actor,
     backfill: Annotated[
-        Literal["none", "state"], Query(description="Whether rows held at that time take part.")
+        Literal["none", "state"], Query(description="Whether rows held at the resumption take part.")
     ] = "state",
     wait: Wait = 0,
 ) -> QueryOut:
-    """Take a paused query into the plan again, under its text. Its results go on where they stopped.
+    """Take a paused query into the plan again, with its text. Its results continue after the last one.
 
-    Pairs that were joined while it was paused are not made up for.
+    Pairs of the time of the pause are not added later.
     """
     change = QueryChange(ResumeQuery(name, backfill), actor, if_match, wait, done=200)
     return await change.make(request, response, once)
@@ -244,10 +245,10 @@ async def resume_query(
     ),
 )
 async def propagate_punctuations(name: str, workspace: WorkspaceDep, once: OnceDep) -> QueryOut:
-    """Give the result punctuations that are due, whatever the propagation policy of the query's family.
+    """Propagate the result punctuations that are due, under any propagation policy of the query's family.
 
-    They come with the results of the next batch, for all queries of the family. The policy is set by
-    `POST /migrations` (`family_punctuations`).
+    They are among the results of the next batch, for all queries of the family. `POST /migrations`
+    (`family_punctuations`) sets the policy.
     """
 
     def ask() -> QueryOut:

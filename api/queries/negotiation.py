@@ -13,17 +13,17 @@ CSV = "text/csv"
 ARROW = "application/vnd.apache.arrow.stream"
 PARQUET = "application/vnd.apache.parquet"
 
-#: What results can be had as, the preferred one first.
+#: Media types of results, the preferred one first.
 REPRESENTATIONS = (JSON, NDJSON, CSV, ARROW, PARQUET)
 
-#: Other names that clients use for them.
+#: Other names of these media types that clients use.
 _ALIASES = {"application/jsonl": NDJSON, "application/ndjson": NDJSON, "application/jsonlines": NDJSON}
 
 _QUALITY = re.compile(r"q=(0(?:\.\d{0,3})?|1(?:\.0{0,3})?)")
 
 
 def negotiate(accept: str | None, offered: Sequence[str] = REPRESENTATIONS) -> str:
-    """Return the offered media type that the client likes best.
+    """Return the offered media type that the client prefers.
 
     >>> negotiate("text/csv;q=0.5, application/x-ndjson")
     'application/x-ndjson'
@@ -33,7 +33,7 @@ def negotiate(accept: str | None, offered: Sequence[str] = REPRESENTATIONS) -> s
         offered: Media types, the preferred one first.
 
     Raises:
-        NotAcceptable: The client takes none of them.
+        NotAcceptable: The client accepts none of the offered types.
     """
     ranges = _ranges(accept) if accept and accept.strip() else {"*/*": 1.0}
     wanted = {kind: _quality(kind, ranges) for kind in offered}
@@ -46,7 +46,7 @@ def negotiate(accept: str | None, offered: Sequence[str] = REPRESENTATIONS) -> s
 
 
 def _ranges(accept: str) -> dict[str, float]:
-    """Quality of each media range."""
+    """Return the quality of each media range."""
     ranges: dict[str, float] = {}
     for item in accept.split(","):
         media_range, *parameters = (part.strip().lower() for part in item.split(";"))
@@ -57,7 +57,7 @@ def _ranges(accept: str) -> dict[str, float]:
 
 
 def _quality(kind: str, ranges: dict[str, float]) -> float:
-    """Quality of a media type: that of the most specific range it falls into."""
+    """Return the quality of a media type, which is that of the most specific range that includes it."""
     for media_range in (kind, kind.split("/")[0] + "/*", "*/*"):
         if media_range in ranges:
             return ranges[media_range]

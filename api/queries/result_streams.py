@@ -1,4 +1,4 @@
-"""Results as a stream of bytes, of which no more than a part is in memory."""
+"""Results as a stream of bytes, of which only a part is in memory at a time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from service.results.result_formats import csv_text, ndjson
 
 
 class StreamFormat(StrEnum):
-    """Form of a stream."""
+    """Format of a stream."""
 
     PARQUET = "parquet"
     ARROW = "arrow"
@@ -26,7 +26,7 @@ class StreamFormat(StrEnum):
 def streamed(form: StreamFormat, schema: pa.Schema, tables: Iterable[pa.Table]) -> Iterator[bytes]:
     """Yield a file of tables, part by part.
 
-    It is whole when the iterator ends; a Parquet file or an Arrow stream that was cut short is not valid.
+    The file is complete when the iterator ends; a truncated Parquet file or Arrow stream is not valid.
 
     Args:
         form: Format of the file.
@@ -50,7 +50,7 @@ class _TableWriter(Protocol):
 
 
 class _Parts(io.RawIOBase):
-    """A file whose written content can be taken away."""
+    """A file whose written bytes can be taken out."""
 
     def __init__(self) -> None:
         self._parts: list[bytes] = []
@@ -76,7 +76,7 @@ class _Parts(io.RawIOBase):
 def _written(
     begin: Callable[[_Parts], AbstractContextManager[_TableWriter]], tables: Iterable[pa.Table]
 ) -> Iterator[bytes]:
-    """Yield the bytes that a writer makes of the tables."""
+    """Yield the bytes that a writer makes from the tables."""
     target = _Parts()
     with begin(target) as writer:
         yield target.taken()

@@ -1,4 +1,4 @@
-"""Results of a query over HTTP: in pages, or as they come."""
+"""Results of a query over HTTP: in pages, as a stream of events, or as one file."""
 
 from __future__ import annotations
 
@@ -42,16 +42,16 @@ Answer = TypeVar("Answer")
 router = APIRouter(prefix="/queries/{name}/results", tags=["results"], route_class=SluiceRoute)
 export_router = APIRouter(prefix="/queries", tags=["results"], route_class=SluiceRoute)
 
-#: How often whoever waits for results looks for them though no commit was heard of.
+#: Seconds after which a waiting request looks for results even without notice of a commit.
 _LOOK_S = 1.0
 
 #: Results read at a time for a stream of events.
 _EVENTS_PER_PAGE = 1_000
 
-#: A stream of events with nothing to tell says so after so long, lest someone between takes it for dead.
+#: Seconds without events after which a stream sends a ping, so that proxies do not consider it dead.
 _PING_S = 15.0
 
-#: Least time between two looks at whether the client of a stream of events may still read.
+#: Least seconds between two checks that the client of a stream of events may still read.
 _ADMIT_AGAIN_S = 1.0
 
 _CURSOR = "Cursor after which results start: `next_cursor` of the page before."
@@ -71,12 +71,12 @@ _PAGES: dict[int | str, dict[str, Any]] = {
             "Sluice-Next-Cursor": {"schema": {"type": "string"}, "description": _CURSOR},
             "Sluice-Has-More": {
                 "schema": {"type": "boolean"},
-                "description": "Whether further results are there already.",
+                "description": "Whether there are further results already.",
             },
             "Sluice-Dropped": {
                 "schema": {"type": "integer"},
-                "description": "Results that are not kept any more, where reading starts without `after` and "
-                "there are such.",
+                "description": "Number of results that are no longer kept, if there are any and reading "
+                "starts without `after`.",
             },
             "Sluice-Kept-Since": {
                 "schema": {"type": "string", "format": "date-time"},
@@ -87,7 +87,7 @@ _PAGES: dict[int | str, dict[str, Any]] = {
 }
 
 
-#: An answer of server-sent events, as FastAPI describes it.
+#: FastAPI's description of an answer of server-sent events.
 _EVENTS: dict[int | str, dict[str, Any]] = {
     200: {
         "description": "Results, an event each.",
@@ -120,14 +120,14 @@ _EXPORT: dict[int | str, dict[str, Any]] = {
         "description": "All results between the cursors, in order.",
         "content": {kind: {"schema": {"type": "string", "format": "binary"}} for kind in _STREAMS.values()},
         "headers": {
-            "Sluice-Rows": {"schema": {"type": "integer"}, "description": "How many results the file has."},
+            "Sluice-Rows": {"schema": {"type": "integer"}, "description": "Number of results in the file."},
             "Sluice-Next-Cursor": {
                 "schema": {"type": "string"},
                 "description": "Cursor after the last result of the file.",
             },
             "Sluice-Dropped": {
                 "schema": {"type": "integer"},
-                "description": "Without `after`: results that are not kept any more, if there are such.",
+                "description": "Without `after`: number of results that are no longer kept, if any.",
             },
         },
     }
@@ -160,16 +160,17 @@ async def read_results(
     ] = 0,
     accept: Annotated[str | None, Header(include_in_schema=False)] = None,
 ) -> Response:
-    """Read results so far, a page at a time, also of a query that was removed.
+    """Read the results so far, a page at a time, even of a removed query.
 
-    With `wait` the answer comes as soon as a result follows the cursor, or after that number of seconds with
-    an empty page.
+    With `wait` the request is answered as soon as there is a result after the cursor, or after that number of
+    seconds with an empty page.
 
-    They are ordered by micro-batch, then event time. As JSON, NDJSON, CSV, Arrow or Parquet, by
-    `Accept`. An update of the query does not interrupt them; a page ends where the columns change.
+    Results are ordered by micro-batch, then event time. `Accept` chooses JSON, NDJSON, CSV, Arrow or Parquet.
+    An update of the query does not interrupt the results; a page ends where the columns change.
 
-    Results are kept for as long as the service is set to. Without `after`, reading starts at the first one
-    that is kept, and `dropped` says how many are not; where results after `after` are not, the answer is 410.
+    The settings of the service say how long results are kept. Without `after`, reading starts at the first
+    kept result, and `dropped` is the number of results that are no longer kept. If results after `after` are
+    no longer kept, the answer is 410.
     """
     kind = negotiation.negotiate(accept)
     series = await anyio.to_thread.run_sync(workspace.queries.series, name)
@@ -194,7 +195,7 @@ async def open_stream(
         Header(description="Id of the last event received; wins over `after`.", examples=["7.250"]),
     ] = None,
 ) -> tuple[int, ResultPage]:
-    """Find query and cursor and read the first page, so that an error in them is answered with its status."""
+    """Find query and cursor and read the first page, so that an error in them still determines the status."""
     cursor = last_event_id or after
     series = await anyio.to_thread.run_sync(workspace.queries.series, name)
     return series, await anyio.to_thread.run_sync(workspace.results.page, series, cursor, _EVENTS_PER_PAGE)
@@ -203,7 +204,7 @@ async def open_stream(
 @router.get(
     "/stream",
     summary="Follow results",
-    response_class=StreamingResponse,  # FastAPI takes the function of an EventSourceResponse for a generator
+    response_class=StreamingResponse,  # FastAPI assumes that EventSourceResponse means a generator function
     responses=problem_responses(QueryNotFound, ResultsExpired, InvalidCursor, InvalidRequest) | _EVENTS,
 )
 async def follow_results(
@@ -213,15 +214,15 @@ async def follow_results(
 ) -> EventSourceResponse:
     """Follow results as server-sent events.
 
-    An event `result` has a row as its data and the cursor after it as its id; an event `punctuation` says of
-    which key no later result comes, for queries that select `_punctuation`. A client that reconnects with
-    `Last-Event-ID` misses none and gets none twice. When the query is removed and all its results have been
-    sent, an event `end` closes the stream. While it is paused, the stream stays open.
+    An event `result` has a row as its data and the cursor after the row as its id. For queries that select
+    `_punctuation`, an event `punctuation` names a key that has no later results. A client that reconnects
+    with `Last-Event-ID` misses no result and gets none twice. When the query is removed and all its results
+    have been sent, an event `end` closes the stream. While the query is paused, the stream stays open.
 
-    A stream that starts without a cursor begins at the first result that is kept; if any are not, an event
-    `dropped` with their number and `kept_since` comes first. A client so slow that what it would get next is
-    not kept any more gets an event `gone` with the problem, which closes the stream. The stream also ends for
-    a client whose key was revoked, or whose token has expired.
+    A stream without a cursor begins at the first result that is kept. If results before it are no longer
+    kept, the first event is `dropped`, with their number and `kept_since`. If a client is so slow that its
+    next results are no longer kept, an event `gone` with the problem closes the stream. The stream also ends
+    if the client's key was revoked or its token has expired.
     """
     headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
     guard: Guard = request.app.state.guard
@@ -230,7 +231,7 @@ async def follow_results(
 
 
 async def _anybody() -> None:
-    """Let a client read on."""
+    """Let a client continue reading."""
 
 
 async def events_of(
@@ -240,14 +241,14 @@ async def events_of(
     page: ResultPage,
     admit_again: Callable[[], Awaitable[None]] = _anybody,
 ) -> AsyncIterator[bytes]:
-    """Yield the events of a page and of all that follow it, those of a page together.
+    """Yield the events of a page and of all later pages, a page at a time.
 
     Args:
         workspace: The workspace.
         path: Path of the request.
         series: Id of the series.
-        page: Its first results.
-        admit_again: Raises if the client may not read any more.
+        page: First page of results.
+        admit_again: Raises if the client may no longer read.
     """
     admitted_s = time.monotonic()
     if page.kept_since_us is not None:
@@ -303,17 +304,17 @@ async def export_results(
     until: Annotated[
         str | None,
         Query(
-            description="Cursor of the last result to export; the newest result by default.",
+            description="Cursor of the last result to export; by default that of the newest result.",
             examples=["9.10"],
         ),
     ] = None,
 ) -> StreamingResponse:
-    """Read all results between two cursors as one file, however many they are.
+    """Read all results between two cursors, of any number, as one file.
 
-    The file is streamed while it is read. Only the end of the answer says that it is whole: a connection that
-    is cut before leaves a Parquet file or an Arrow stream without its end, and fewer rows than `Sluice-Rows`.
+    The file is streamed while it is read. It is complete only if the answer ends regularly: if the connection
+    is cut earlier, a Parquet file or an Arrow stream has no end, and there are fewer rows than `Sluice-Rows`.
 
-    A file has the columns of one text of the query. Where an update changed them between the cursors the
+    A file has the columns of one text of the query. If an update changed the columns between the cursors, the
     answer is 422, with the cursor up to which they are the same.
     """
     series = await anyio.to_thread.run_sync(workspace.queries.series, name)
@@ -359,9 +360,10 @@ def _body(kind: str, page: ResultPage) -> bytes:
 async def _next_page(
     workspace: Workspace, series: int, after: str | None, limit: int, answer: Callable[[ResultPage], Answer]
 ) -> Answer | None:
-    """Wait for results after a cursor and return the answer with a page of them; None if none will come.
+    """Wait for results after a cursor and return the answer with a page of them; None if there will be none.
 
-    The answer is made by the thread that reads the page: each change of threads waits for Python's lock.
+    The thread that reads the page also makes the answer: each switch of threads waits for Python's global
+    lock.
     """
 
     def look() -> tuple[Answer | None, bool]:
@@ -372,7 +374,7 @@ async def _next_page(
             _is_over(workspace, series)  # raises if the query is gone: then there is no cursor to speak of
             raise
         if page is None and (over := _is_over(workspace, series)):
-            # Once the removal is in force, what is not there now will not come.
+            # Once the removal is in force, there will be no further results.
             page = workspace.results.page_if_any(series, after, limit)
         return None if page is None else answer(page), over
 
@@ -387,6 +389,6 @@ async def _next_page(
 
 
 def _is_over(workspace: Workspace, series: int) -> bool:
-    """Return whether the query was removed, and no batch adds results to it any more."""
+    """Return whether the query was removed and no batch will add results."""
     removed = workspace.queries.removed_with(series)
     return removed is not None and workspace.wait_for_version(removed, 0)

@@ -1,4 +1,4 @@
-"""Queries as they are written in requests and answers."""
+"""Queries in requests and answers."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class QueryText(BaseModel):
 
 
 class QueryPut(QueryText):
-    """The text of a query, and where else its results go."""
+    """The text of a query, and the sink of its results."""
 
     sink: SinkDocument | None = _SINK
 
@@ -73,7 +73,7 @@ class QueryIn(BaseModel):
     sink: SinkDocument | None = _SINK
 
     def to_change(self) -> AddQuery:
-        """Return the change that adds it."""
+        """Return the change that adds the query."""
         return AddQuery(self.name, self.cql, self.backfill, to_sink(self.sink))
 
 
@@ -100,7 +100,7 @@ class QueryPatch(BaseModel):
     )
     filter: dict[str, str | None] | None = Field(
         default=None,
-        description="Condition on one stream alone, by its alias or name; null takes the filter away.",
+        description="Condition on one stream alone, by its alias or name; null removes the filter.",
     )
     select: str | list[str] | None = Field(default=None, description="Select list.")
     backfill: Backfill = Field(
@@ -123,7 +123,7 @@ class QueryPatch(BaseModel):
         return self
 
     def to_change(self, name: str) -> UpdateQuery | EditQuery:
-        """Return the change of the query of a name."""
+        """Return the change of the named query."""
         sink = SetSink(to_sink(self.sink)) if "sink" in self.model_fields_set else None
         if self.cql is not None:
             return UpdateQuery(name, self.cql, self.backfill, sink)
@@ -153,7 +153,7 @@ class SideOut(BaseModel):
 
     @classmethod
     def of(cls, side: Side) -> Self:
-        """Return a side as it is answered."""
+        """Return a side in the form of an answer."""
         window = "unbounded" if side.window_us >= UNBOUNDED_US else format_duration(side.window_us)
         if side.clock == "order":
             window = "none"
@@ -164,40 +164,40 @@ class SideOut(BaseModel):
 
 
 class BoundQuery(BaseModel):
-    """A query as it was understood."""
+    """A query as the service has understood it."""
 
     cql: str
     backfill: str
     join: str = Field(
         description="`inner`, `left outer`, `full outer`, `left semi`, `left anti` or the like; left is `a`, "
-        "whatever was written first."
+        "whichever stream the text names first."
     )
     undecided: str | None = Field(
         description="If the query asks for rows without a partner and their window is unbounded: why such a "
-        "row is a result only once a punctuation closes its key. Else null."
+        "row is a result only once a punctuation closes its key. Otherwise null."
     )
     a: SideOut
     b: SideOut
     streams: list[SideOut] = Field(
-        description="All streams of the query. With more than two, `a` stands for those joined before `b`."
+        description="All streams of the query. With more than two, `a` has the streams joined before `b`."
     )
     key: list[tuple[str, str]] = Field(description="Equal columns, as (of a, of b).")
-    residual: str | None = Field(description="Condition on both rows, beside key and windows.")
-    columns: list[ColumnOut] = Field(description="Result columns; every result has `_event_time` besides.")
+    residual: str | None = Field(description="Condition on both rows in addition to key and windows.")
+    columns: list[ColumnOut] = Field(description="Result columns; every result also has `_event_time`.")
 
     @classmethod
     def of(cls, query: Query) -> Self:
-        """Return a bound query as it is answered."""
+        """Return a bound query in the form of an answer."""
         return cls(**_bound(query))
 
 
 class QueryOut(BoundQuery):
-    """A query and what became of it. Desired and observed state are apart, each with its time."""
+    """A query with its desired and observed states, each with its time."""
 
-    id: int = Field(description="Id that no other query ever gets. An update and a resume assign a new one.")
+    id: int = Field(description="Id of the query, never reused. An update and a resume assign a new one.")
     series: int = Field(description="Id that the query had when it was added.")
     revisions: list[int] = Field(
-        description="Ids it has had since, the present one last. Its results are those of all of them."
+        description="Ids that the query has had since, the present one last; its results are those of all."
     )
     name: str
     desired: Desired
@@ -207,24 +207,24 @@ class QueryOut(BoundQuery):
     )
     observed_at: str
     paused_because: str | None = Field(
-        description="Why the engine paused it: its condition took too much time or memory. Null where a "
-        "person paused it, or where it is not paused."
+        description="Why the engine paused it: its condition took too much time or memory. Null if a person "
+        "paused it, or if it is not paused."
     )
     plan_version: int = Field(description="Plan version that brings the desired state.")
     complete_from: str | None = Field(
-        description="Wall clock from which results are complete, where earlier rows are missing; else null."
+        description="Wall clock from which results are complete, if earlier rows are missing; otherwise null."
     )
     missing_columns: list[str] = Field(
         description="Columns, as `alias.column`, that are missing from the rows held before the activation, "
-        "so that these rows take no part. Empty, too, if no earlier row was to take part."
+        "so that these rows take no part. Also empty if no earlier row was to take part."
     )
     decided_until: str | None = Field(
-        description="Event time up to which it is decided whether rows have a partner, for outer, semi and "
-        "anti joins; else null, also where a window is unbounded."
+        description="For outer, semi and anti joins, event time up to which it is decided whether rows have "
+        "a partner; otherwise null, also if a window is unbounded."
     )
     complete_within: str | None = Field(
         description="If rows were evicted at the `state_cap_mb` of their stream: the distance of event "
-        "times up to which later results are complete, the shorter one of both streams. Else null."
+        "times up to which later results are complete, the smaller value of both streams. Otherwise null."
     )
     results: int = Field(description="Results so far.")
     warnings: list[str] = Field(
@@ -241,7 +241,7 @@ class QueryOut(BoundQuery):
 
     @classmethod
     def of_status(cls, status: QueryStatus) -> Self:
-        """Return a query's status as it is answered."""
+        """Return a query's status in the form of an answer."""
         sink, over = present_sink(status.sinks), status.observed == "removed"
         return cls(
             **_bound(status.query),
@@ -286,14 +286,14 @@ class ResultsOut(BaseModel):
         "text; the numbers that JSON lacks are the texts `NaN`, `Infinity` and `-Infinity`."
     )
     next_cursor: str | None = Field(
-        description="Send as `after` for what follows, now or later; null before the first result."
+        description="Send as `after` for the following results, now or later; null before the first result."
     )
-    has_more: bool = Field(description="Whether further results are there already.")
+    has_more: bool = Field(description="Whether there are further results already.")
     dropped: int = Field(
-        description="Results of the query that are no longer kept, if reading starts without `after`; else 0."
+        description="Number of results that are no longer kept, if reading starts without `after`; else 0."
     )
     kept_since: str | None = Field(
-        description="Wall clock since which results are kept, where `dropped` is not 0; else null."
+        description="Wall clock since which results are kept, if `dropped` is not 0; otherwise null."
     )
 
 
@@ -304,7 +304,7 @@ def result_columns(page: ResultPage) -> list[ColumnOut]:
 
 
 def undecided(query: Query) -> str | None:
-    """Return why time never shows that rows of a side have no partner; None if it does."""
+    """Return why time alone cannot decide that rows of a side have no partner; None if it can."""
     if query.kind not in ("outer", "anti"):
         return None
     sides = (query.a if side == "a" else query.b for side in query.preserved)

@@ -1,4 +1,4 @@
-"""Sinks of queries as they are written in requests and answers."""
+"""Sinks of queries in requests and answers."""
 
 from __future__ import annotations
 
@@ -60,9 +60,9 @@ TOPIC_EXAMPLE: JsonDict = {
 class FilesSinkDocument(BaseModel):
     """Files with the results of one or several batches; each result is written exactly once.
 
-    A file is called `batch-000000042-q17.ndjson`, or `batch-000000042-000000057-q17.ndjson` by its first and
-    last batch where `batches_per_file` is more than 1. Where results were lost to the sink, `_lost-q17.json`
-    says how many.
+    A file is called `batch-000000042-q17.ndjson`, or `batch-000000042-000000057-q17.ndjson` with its first
+    and last batch if `batches_per_file` is more than 1. If the sink has lost results, `_lost-q17.json` has
+    their number.
     """
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [FILES_EXAMPLE]})
@@ -71,8 +71,8 @@ class FilesSinkDocument(BaseModel):
     path: str = Field(
         min_length=1,
         description="Directory, relative to the service's directory of exports (`SLUICE_EXPORT_DIR`): names "
-        "of letters, digits, `_`, `.`, `=` and `-`, with `/` between them. No other query that runs or is "
-        "paused may have it.",
+        "of letters, digits, `_`, `.`, `=` and `-`, separated by `/`. No other running or paused query may "
+        "use the directory.",
     )
     format: SinkFormat = "parquet"
     batches_per_file: int = Field(
@@ -86,9 +86,9 @@ class FilesSinkDocument(BaseModel):
     max_delay: str | int | float = Field(
         default="0s",
         exclude_if=lambda value: value == "0s",
-        description="How long the results of a batch may wait for more batches to fill its file: `10s`, or "
-        "seconds, up to an hour. With `0s`, which answers omit, a file takes only the batches that wait "
-        "when it is begun.",
+        description="How long the results of a batch may wait for more batches to fill the file: `10s`, or "
+        "seconds, up to an hour. With `0s`, which answers omit, a file has only the batches that wait when "
+        "it is begun.",
     )
 
     @field_validator("max_delay")
@@ -103,7 +103,7 @@ class FilesSinkDocument(BaseModel):
 def _header_value(
     value: object, check: ValidatorFunctionWrapHandler
 ) -> Any:  # Any: a value of the union, which pydantic checks
-    """Check a header's value; report one error, where pydantic reports one per member of the union."""
+    """Check a header's value; report one error instead of pydantic's error per member of the union."""
     try:
         return check(value)
     except ValidationError as error:
@@ -114,9 +114,10 @@ class WebhookSinkDocument(BaseModel):
     """Requests with the results of one batch each as NDJSON, in order, at least once.
 
     The header `Sluice-Batch` has the number of the batch, `Sluice-Cursor` the cursor after the last row, and
-    `Idempotency-Key` is the same whenever the same rows are sent again. Where results were lost to the sink,
-    `Sluice-Lost-Rows` says how many so far. Any 2xx takes a request. Requests of a sink with a secret are
-    signed as standardwebhooks.com has it: `webhook-id`, `webhook-timestamp` and `webhook-signature`.
+    `Idempotency-Key` is the same whenever the same rows are sent again. If the sink has lost results,
+    `Sluice-Lost-Rows` has their number so far. Any status 2xx accepts a request. Requests of a sink with a
+    secret are signed according to standardwebhooks.com: `webhook-id`, `webhook-timestamp` and
+    `webhook-signature`.
     """
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [WEBHOOK_EXAMPLE]})
@@ -124,7 +125,7 @@ class WebhookSinkDocument(BaseModel):
     type: Literal["webhook"]
     url: str = Field(
         min_length=1,
-        description="URL that results are posted to, http or https. Addresses of the service's machine and "
+        description="URL to which results are posted, http or https. Addresses of the service's machine and "
         "of private networks are refused unless `SLUICE_WEBHOOK_HOSTS` names them.",
     )
     secret: str | None = Field(
@@ -132,7 +133,7 @@ class WebhookSinkDocument(BaseModel):
         exclude=True,
         json_schema_extra={"writeOnly": True},
         description="Secret that requests are signed with: `whsec_` and 24 to 64 bytes in base64. No answer "
-        "shows it. A sink that is set again with the same URL and without a secret keeps the one it has.",
+        "shows it. A sink that is set again with the same URL and without a secret keeps its secret.",
     )
     headers: dict[str, Annotated[str | SecretDocument, WrapValidator(_header_value)]] = Field(
         default_factory=dict,
@@ -147,34 +148,34 @@ class WebhookSinkDocument(BaseModel):
 class TableSinkDocument(BaseModel):
     """A table of PostgreSQL that gets each batch in one transaction, exactly once.
 
-    The table `sluice_delivered` beside it has the last batch of each sink, so a batch that comes again after
-    a crash is known. Both are made where they are not there.
+    The table `sluice_delivered` in the same database has the last batch of each sink, so a batch that is
+    repeated after a crash is recognized. Both tables are created if they do not exist.
     """
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [TABLE_EXAMPLE]})
 
     type: Literal["postgres"]
     server: Annotated[str, TextLike(r"^[^\s,/@]+:\d{1,5}$", "host:port, such as db.internal:5432")] = Field(
-        description="`host:port`, one that the operator names in `SLUICE_SERVERS`.",
+        description="`host:port`; the operator must list it in `SLUICE_SERVERS`.",
     )
     database: str = Field(min_length=1, max_length=63)
     user: str = Field(min_length=1, max_length=63)
     password: SecretDocument | None = Field(
-        default=None, description="Variable that holds the password; left out where the server asks for none."
+        default=None, description="Variable that holds the password; left out if the server requires none."
     )
     table: Annotated[str, TextLike(_TABLE, "a table such as alerts or public.alerts")] = Field(
-        description="Name of the table as it is, or with its schema and a `.` in front.",
+        description="Name of the table, optionally preceded by its schema and a `.`.",
     )
     key: list[str] = Field(
         default_factory=list,
-        description="Columns of the results, never NULL, by which a result replaces the row that has the "
-        "same values; the table needs a unique index on them. Without them, all results are appended.",
+        description="A result replaces the row with the same values in these columns, which are never NULL; "
+        "the table needs a unique index on them. Without them, all results are appended.",
     )
     tls: Literal["disable", "require", "verify-full"] = "require"
 
 
 class TopicSinkDocument(ClusterDocument):
-    """A topic of Apache Kafka that gets each batch in one transaction, exactly once, a result a message."""
+    """A topic of Apache Kafka that gets each batch in one transaction, exactly once; a message per result."""
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [TOPIC_EXAMPLE]})
 
@@ -190,7 +191,7 @@ SinkDocument = Annotated[AnySinkDocument, Field(discriminator="type")]
 
 
 def to_sink(document: AnySinkDocument | None) -> Sink | None:
-    """Return the sink that a request has; whether it can be meant is found out later."""
+    """Return the sink of a request; whether it can be used is checked later."""
     match document:
         case FilesSinkDocument():
             return FilesSink(
@@ -222,7 +223,7 @@ def to_sink(document: AnySinkDocument | None) -> Sink | None:
 
 
 def sink_document(sink: Sink | None) -> AnySinkDocument | None:
-    """Return a sink as it is answered."""
+    """Return a sink in the form of an answer."""
     match sink:
         case FilesSink():
             return FilesSinkDocument(
@@ -264,26 +265,26 @@ class SinkProgress(BaseModel):
 
     sink: SinkDocument
     state: SinkState = Field(
-        description="`pending` until the plan version that it came with is in force, `current` where it has "
-        "everything, `behind` where batches wait, `lagging` where some have waited for more than an hour, "
-        "`failing` where the last attempt failed, `lost` where it has lost results since it last took "
-        "something, `ended` where it has everything and gets no more."
+        description="`pending` until the plan version that it was set with is in force, `current` if it has "
+        "everything, `behind` if batches wait, `lagging` if some have waited for more than an hour, "
+        "`failing` if the last attempt failed, `lost` if it has lost results since its last delivery, "
+        "`ended` if it has everything and gets no more."
     )
     observed_at: str = Field(
         description="Time when it was last set, received results, failed or lost results."
     )
     from_batch: int | None = Field(
-        description="First batch whose results it gets; null while that is not known (`pending`)."
+        description="First batch whose results it gets; null while unknown (`pending`)."
     )
     until_batch: int | None = Field(description="First batch that a later sink gets in its place, or null.")
     last_batch: int | None = Field(description="Last batch with results that it has received.")
     lag_batches: int = Field(description="Batches with results that wait to be delivered.")
-    waiting_since: str | None = Field(description="When the first of them was committed; null without one.")
+    waiting_since: str | None = Field(description="When the first of these was committed; null without one.")
     lost_batches: int = Field(
-        description="Batches with results that it never gets: it did not take them within `sink_retention`, "
-        "before they filled `sink_retention_mb`, or within a day after its end."
+        description="Batches with results that it never gets: it did not accept them within "
+        "`sink_retention`, before they filled `sink_retention_mb`, or within a day after its end."
     )
-    lost_rows: int = Field(description="Results of these batches that it had not taken.")
+    lost_rows: int = Field(description="Results of these batches that it had not accepted.")
     last_lost_batch: int | None = Field(description="Last of these batches.")
     lost_at: str | None = Field(description="Time of the last loss.")
     batches: int = Field(description="Batches delivered.")
@@ -295,11 +296,11 @@ class SinkProgress(BaseModel):
 
     @classmethod
     def of(cls, record: SinkRecord, *, over: bool) -> Self:
-        """Return how far a sink is.
+        """Return the progress of a sink.
 
         Args:
-            record: The sink; not none.
-            over: Whether its query was removed, and no batch gives it results any more.
+            record: The record; its sink is not None.
+            over: Whether its query was removed and no batch will add results.
         """
         document = sink_document(record.sink)
         assert document is not None, "a series without a sink has no progress"
@@ -328,12 +329,12 @@ class SinkProgress(BaseModel):
 
 
 def present_sink(records: Sequence[SinkRecord]) -> SinkRecord | None:
-    """Return the requested sink, given those of a series; None if there is none."""
+    """Return the requested one of the sinks of a series; None if there is none."""
     return records[-1] if records and records[-1].sink is not None else None
 
 
 def former_sinks(records: Sequence[SinkRecord]) -> list[SinkRecord]:
-    """Return the sinks of a series that another, or none, has followed or will follow, and that get more."""
+    """Return the replaced or removed sinks of a series that have not got all their results yet."""
     return [
         record
         for record in records[:-1]

@@ -1,7 +1,7 @@
-"""Limits of connections: how many there are, how long a request may take to come, how much of it is header.
+"""Limits of connections: their number, the time for sending a request, and the size of its headers.
 
-uvicorn has no such limits for the parser that it uses here: a connection that sends nothing, or a header byte
-by byte, stays open for as long as its client likes.
+uvicorn does not limit these with the parser that it uses here: a connection that sends nothing, or a header
+byte by byte, would stay open for as long as its client likes.
 
     connected ── head ──────────> body ────────────────> answer ─────────────> idle
                  HEAD_S, bytes,   MIN_BODY_BYTES          SLOW_READER_S         uvicorn's keep-alive
@@ -27,7 +27,7 @@ from catalog.errors import SluiceError
 
 log = logging.getLogger(__name__)
 
-#: A warning about refused connections comes at most so often.
+#: Least seconds between two warnings about refused connections.
 TELL_EVERY_S = 60.0
 
 
@@ -36,13 +36,14 @@ class ConnectionLimits:
     """Limits of the connections of one server.
 
     Attributes:
-        connections: Most connections at a time.
+        connections: Most connections at the same time.
         head_bytes: Most bytes of a request's line and headers.
         headers: Most headers of a request.
-        head_s: Seconds in which line and headers must come, from the connection or their first byte on.
-        body_window_s: Seconds in which ``min_body_bytes`` of a body must come, or its end.
+        head_s: Seconds in which line and headers must arrive, counted from the connection or their first
+            byte.
+        body_window_s: Seconds in which ``min_body_bytes`` of a body, or its end, must arrive.
         min_body_bytes: Least bytes in that time.
-        slow_reader_s: Seconds after which a client that takes nothing of an answer is cut off.
+        slow_reader_s: Seconds after which a client that does not read its answer is disconnected.
     """
 
     connections: int = 512
@@ -60,7 +61,7 @@ def limited_protocol(limits: ConnectionLimits) -> type[LimitedProtocol]:
 
 
 class LimitedProtocol(NamedConnection):
-    """A connection that is closed where it goes beyond a limit."""
+    """A connection that is closed when it exceeds a limit."""
 
     limits: ClassVar[ConnectionLimits] = ConnectionLimits()
     _told_s: ClassVar[float] = float("-inf")
@@ -75,7 +76,7 @@ class LimitedProtocol(NamedConnection):
         self._body_bytes = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's
-        """Refuse one connection too many; give any other time to send a request."""
+        """Refuse a connection above the limit; give any other connection time to send a request."""
         super().connection_made(transport)
         if len(self.connections) > self.limits.connections:
             self.tell_too_many()
@@ -96,13 +97,13 @@ class LimitedProtocol(NamedConnection):
         before = self._body_bytes
         super().data_received(data)
         if self._in_head and self._body_bytes == before:
-            # The parser tells a header when it is whole; one that never is, is only seen here.
+            # The parser reports a header once it is complete; a header without end is only counted here.
             self._head_bytes += len(data)
             if self._head_bytes > self.limits.head_bytes:
                 self._refuse_head()
 
     def on_message_begin(self) -> None:
-        """Begin to count a head; the time runs since its first byte."""
+        """Begin to count the head of a request; its time runs from its first byte on."""
         super().on_message_begin()
         self._told_bytes = 0
 
@@ -117,7 +118,7 @@ class LimitedProtocol(NamedConnection):
         self._count(len(name) + len(value))
 
     def on_headers_complete(self) -> None:
-        """Go on to the body."""
+        """Begin to time the body."""
         if self.transport.is_closing():
             return
         self._in_head = False
@@ -133,20 +134,20 @@ class LimitedProtocol(NamedConnection):
         super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """The request is there: it has as long as the application takes."""
+        """Stop the timers: the request is complete, and the application may take any time."""
         if self.transport.is_closing():
             return
         self._stop()
         super().on_message_complete()
 
     def pause_writing(self) -> None:
-        """Give a client that does not read its answer some time."""
+        """Give a client that does not read its answer limited time."""
         super().pause_writing()
         self._stop_reader()
         self._reader_timer = self.loop.call_later(self.limits.slow_reader_s, self.transport.abort)
 
     def resume_writing(self) -> None:
-        """The client reads on."""
+        """Stop the timer, since the client reads again."""
         super().resume_writing()
         self._stop_reader()
 
@@ -171,19 +172,19 @@ class LimitedProtocol(NamedConnection):
 
     def _head_is_late(self) -> None:
         if self.cycle is None and self._head_bytes == 0:
-            self.transport.close()  # it has sent nothing, and expects nothing
+            self.transport.close()  # the client has sent nothing, and expects nothing
             return
-        self._refuse(RequestTooSlow(f"the request did not come within {self.limits.head_s:g} s"))
+        self._refuse(RequestTooSlow(f"the request did not arrive within {self.limits.head_s:g} s"))
 
     def _check_body(self) -> None:
-        """Close the connection if the body has come too slowly, unless it is we who do not read it."""
+        """Close the connection if the body arrives too slowly, unless the service itself does not read it."""
         if self._body_bytes < self.limits.min_body_bytes and not self.flow.read_paused:
             self._refuse(
                 RequestTooSlow(
-                    "the body of the request comes too slowly",
-                    detail=f"It must bring {self.limits.min_body_bytes} bytes in "
+                    "the body of the request arrives too slowly",
+                    detail=f"At least {self.limits.min_body_bytes} bytes must arrive in "
                     f"{self.limits.body_window_s:g} s, "
-                    f"but brought {self._body_bytes}.",
+                    f"but {self._body_bytes} did.",
                 )
             )
             return
@@ -220,7 +221,7 @@ class LimitedProtocol(NamedConnection):
             self._reader_timer = None
 
     def tell_too_many(self) -> None:
-        """Log that a connection was refused, now and then."""
+        """Log that connections were refused, at most once per ``TELL_EVERY_S``."""
         now_s = time.monotonic()
         if now_s - LimitedProtocol._told_s > TELL_EVERY_S:
             LimitedProtocol._told_s = now_s
@@ -228,7 +229,7 @@ class LimitedProtocol(NamedConnection):
 
 
 def _answer(error: SluiceError, *, https: bool) -> bytes:
-    """Return a whole HTTP answer that ends its connection; no request's path is known for sure."""
+    """Return a complete HTTP answer that ends its connection; it names no path, which may be unknown."""
     response = problem_response(error, "")
     lines = [STATUS_LINE[response.status_code]]
     headers = enveloped([*response.raw_headers, (b"connection", b"close")], new_request_id(), https=https)

@@ -1,7 +1,7 @@
 """Swagger UI and ReDoc, from files that are installed with the service: they work offline.
 
-The package ``fastapi-offline`` brings the files; its pages would be FastAPI's with other addresses, as here.
-Each page has a content policy of its own, since that of other answers lets a page load nothing.
+The files are in the package ``fastapi-offline``; its own pages would be FastAPI's with other addresses, as
+here. Each page has its own content policy, since the policy of other answers lets a page load nothing.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from fastapi.openapi.docs import get_redoc_html, get_swagger_ui_html
 from fastapi.responses import HTMLResponse
 from starlette.staticfiles import StaticFiles
 
-#: Both set styles of their elements and have pictures in their files; ReDoc searches in a worker.
+#: Both pages set inline styles and embed pictures; ReDoc searches in a worker.
 _CONTENT_POLICY = (
     "default-src 'none'; script-src {scripts}; style-src 'self' 'unsafe-inline'; img-src 'self' data:; "
     "font-src 'self' data:; connect-src 'self'; worker-src blob:; base-uri 'none'; form-action 'none'; "
@@ -31,7 +31,7 @@ def install_docs(app: FastAPI, prefix: str) -> None:
 
     Args:
         app: The application; its own pages are turned off.
-        prefix: Path that the pages are below.
+        prefix: Path under which the pages are served.
     """
     assets, openapi = f"{prefix}/docs-assets", f"{prefix}/openapi.json"
     app.mount(assets, StaticFiles(directory=_assets()))
@@ -62,7 +62,7 @@ def install_docs(app: FastAPI, prefix: str) -> None:
 
 
 def _with_policy(page: HTMLResponse) -> HTMLResponse:
-    """Let a page load the service's own files, and run no inline script but the ones that are in it now."""
+    """Let a page load the service's own files, and run only the inline scripts that it has now."""
     hashes = (hashlib.sha256(script).digest() for script in _INLINE_SCRIPT.findall(bytes(page.body)))
     scripts = ("'self'", *(f"'sha256-{base64.b64encode(found).decode()}'" for found in hashes))
     page.headers["Content-Security-Policy"] = _CONTENT_POLICY.format(scripts=" ".join(scripts))

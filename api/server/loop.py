@@ -1,7 +1,7 @@
 """The event loop of the server: uvicorn's usual one, with limits for TLS handshakes.
 
-Until its handshake is over a connection has no protocol that could time or count it
-(``api.server.connections``), and uvloop would let it take a minute.
+Until its TLS handshake ends, a connection has no protocol that could time or count it
+(``api.server.connections``), and uvloop would let the handshake take a minute.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ import uvloop
 
 from api.server.connections import ConnectionLimits, LimitedProtocol
 
-#: As uvicorn's setting ``loop`` names it.
+#: Name of the loop in uvicorn's setting ``loop``.
 LOOP = f"{__name__}:HandshakeLoop"
 
 
 class HandshakeLoop(uvloop.Loop):
-    """A loop whose servers end a TLS handshake that takes too long, and begin none beyond the connections.
+    """A loop whose servers end slow TLS handshakes, and refuse handshakes above the limit of connections.
 
     Attributes:
-        handshake_s: Seconds that a handshake may take, from the connection on.
+        handshake_s: Most seconds from the connection to the end of its handshake.
     """
 
     handshake_s: ClassVar[float] = ConnectionLimits().head_s
 
     async def create_server(self, *arguments: Any, **options: Any) -> Any:  # Any: as uvloop takes them
-        """Create a server; arguments of the base class, the first one makes the protocol of a connection."""
+        """Create a server; arguments as in the base class, the first makes the protocol of a connection."""
         context = options.get("ssl")
         if context is not None:
             options.setdefault("ssl_handshake_timeout", self.handshake_s)
@@ -40,7 +40,7 @@ class HandshakeLoop(uvloop.Loop):
 
 
 class Handshakes:
-    """TLS handshakes that are under way at one server, which count among its connections.
+    """TLS handshakes in progress at one server, which count as connections.
 
     Args:
         factory: Makes the protocol of a connection.
@@ -49,11 +49,11 @@ class Handshakes:
     def __init__(self, factory: Callable[[], LimitedProtocol]) -> None:
         self._factory = factory
         self._newest: LimitedProtocol | None = None
-        # Weak: uvloop does not tell when one has taken too long, or its client has gone.
+        # Weak: uvloop does not report a handshake that took too long or whose client has disconnected.
         self.under_way: weakref.WeakSet[ssl.SSLObject] = weakref.WeakSet()
 
     def protocol(self) -> LimitedProtocol:
-        """Make the protocol of a connection whose handshake begins."""
+        """Make the protocol of a connection when its handshake begins."""
         self._newest = self._factory()
         return self._newest
 
@@ -77,7 +77,7 @@ class _Handshake(ssl.SSLObject):
     handshakes: ClassVar[Handshakes]
 
     def do_handshake(self) -> None:
-        """Go on with the handshake."""
+        """Continue the handshake."""
         under_way = self.handshakes.under_way
         if self not in under_way:
             self.handshakes.begin(self)

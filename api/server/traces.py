@@ -3,11 +3,11 @@
     POST events            ├──────┤
       wait for a batch            ├─────────┤
       batch 17                              ├───────────┤    rows, results, CPU time
-      until it is seen                                  ├┤   by this process, whose clients then can read it
+      until it is seen                                  ├┤   this process sees the batch: clients can read it
 
 The API makes all spans: the manifest of a batch tells when it began, when it was committed, and which events
-it has read. So engines need no tracing. A request with a ``traceparent`` header
-goes on with the trace of its client.
+it has read. So engines need no tracing. A request with a ``traceparent`` header continues the trace of its
+client.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from opentelemetry.context import Context
     from opentelemetry.sdk.trace import SpanProcessor
 
-#: Requests that wait for their batch; of more, the oldest ones end without it.
+#: Most requests that wait for their batch; above it, the traces of the oldest ones end without a batch.
 _MOST_WAITING = 10_000
-#: Batches that are looked through for the one that read an event.
+#: Most batches that are searched for the one that read an event.
 _MOST_BATCHES = 100
 _US = 1_000
 
@@ -43,10 +43,10 @@ class _Posted:
 
     Attributes:
         stream_id: Stream of the events.
-        last: Offset of the last one.
-        began_ns: When the request came, wall clock.
-        ended_ns: When it was answered.
-        context: Where its spans belong.
+        last: Offset of the last event.
+        began_ns: Wall clock when the request arrived, ns.
+        ended_ns: Wall clock when it was answered, ns.
+        context: Trace that its spans belong to.
     """
 
     stream_id: int
@@ -60,8 +60,8 @@ class Traces:
     """Makes and sends traces.
 
     Args:
-        url: Where they go, as OTLP over HTTP.
-        processor: Takes the spans instead.
+        url: Address to which they are sent, as OTLP over HTTP.
+        processor: Receives the spans instead.
 
     Raises:
         InvalidSetting: The packages of OpenTelemetry are not installed.
@@ -81,7 +81,7 @@ class Traces:
                 hint="Install sluice with its extra traces, or leave SLUICE_TRACES_URL out.",
             ) from error
         self._trace, self._propagate = trace, propagate
-        # OTEL_RESOURCE_ATTRIBUTES and OTEL_SERVICE_NAME go before what is given here.
+        # OTEL_RESOURCE_ATTRIBUTES and OTEL_SERVICE_NAME override the name given here.
         resource = Resource({"service.name": "sluice"}).merge(Resource.create({}))
         self._provider = TracerProvider(resource=resource, shutdown_on_exit=False)
         self._provider.add_span_processor(processor or BatchSpanProcessor(OTLPSpanExporter(url)))
@@ -92,13 +92,13 @@ class Traces:
     def accepted(
         self, headers: Mapping[str, str], stream: tuple[int, str], offsets: tuple[int, int], began_ns: int
     ) -> None:
-        """Begin the trace of a request that was answered now.
+        """Begin the trace of a request that has just been answered.
 
         Args:
             headers: Headers of the request.
             stream: Id and name of the stream.
             offsets: Offsets of the first and the last event.
-            began_ns: When the request came, wall clock.
+            began_ns: Wall clock when the request arrived, ns.
         """
         ended_ns = time.time_ns()
         first, last = offsets
@@ -130,7 +130,7 @@ class Traces:
             last = batches.last()
             manifests = () if last is None else batches.manifests(last - _MOST_BATCHES + 1, last)
         except CatalogDown:
-            return  # the next commit is looked at again
+            return  # the next commit tries again
         seen_ns = time.time_ns()
         with self._lock:
             waiting, self._waiting = self._waiting, []
@@ -139,13 +139,13 @@ class Traces:
             manifest = next((m for m in manifests if _end(m, posted.stream_id) > posted.last), None)
             if manifest is None:
                 left.append(posted)
-            elif manifest.committed_at_us * _US > posted.began_ns:  # else it was posted once before
+            elif manifest.committed_at_us * _US > posted.began_ns:  # else they were posted before
                 self._batch(posted, manifest, seen_ns)
         with self._lock:
             self._waiting = [*left, *self._waiting]
 
     def close(self) -> None:
-        """Send what is left."""
+        """Send the remaining spans."""
         self._provider.shutdown()
 
     def _batch(self, posted: _Posted, manifest: BatchManifest, seen_ns: int) -> None:
@@ -170,5 +170,5 @@ class Traces:
 
 
 def _end(manifest: BatchManifest, stream_id: int) -> int:
-    """Return the offset behind the last event that a batch and those before it have read."""
+    """Return the offset after the last event that a batch or an earlier one has read."""
     return dict(manifest.input_end).get(str(stream_id), 0)

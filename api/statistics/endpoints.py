@@ -30,28 +30,32 @@ _METRICS: dict[int | str, dict[str, Any]] = {200: {"content": {"text/plain": {"s
 def show_statistics(workspace: WorkspaceDep) -> Response:
     """Show watermarks, late rows, state per slice and results per query, as of the last batch.
 
-    Rates, selectivities, row widths, keys and skew are smoothed over the last batches; `age_s` beside them is
-    the wall-clock time since the newest batch that contributed to them. Plans are chosen by them.
+    Rates, selectivities, row widths, keys and skew are smoothed over the last batches and used to choose
+    plans; their `age_s` is the wall-clock time since the newest batch that contributed to them.
 
-    Of a family of outer, semi and anti joins, `undecided_a` is how many rows of its first stream wait
-    for the verdict, `absent_a` how many results of the last batches are such rows without a partner,
-    all queries together; `matched_a` is how many rows got their first match in the last batches, and
-    `left_a` how many left although windows still reached them, because no query needed them any more.
-    `marks_a` is how many marks are held, each the distance of a row to its nearest matches. All are
-    null where no query judges rows of that stream. In a family with windows of rows `undecided_a` is
-    how many rows of its first stream wait until their ranks are final. In a family of queries with
-    GROUP BY `open_groups` is how many groups may still get pairs, and `closed_groups` how many groups
-    came out in the last batches. In a step whose key differs from that of the step before,
-    `exchange_rows` is how many pairs of the step before went to other buckets in the last batches, and
-    `exchange_seconds` is the mean time from the commit of their batch to that of the batch that joined
-    them. In a step where the pairs of the step before do not rest, `again_rows` is how many of them were
-    made again in the last batches, and `again_partials` how many pairs of equal key were looked at for it.
-    `rings` has, for each side of a family that is searched by
-    `hash(N)` or `loops`, the rows scanned, the heads of rings looked at, and the live and expired rows held.
-    `ordered` has, for each side of a family without windows, the scrambling factor of its stream, the rows by
-    which it leads the other one (`lag`), the rows that this predicts and those that are held, where its rows
-    wait (`memory`), and how many seconds the rows joined in the last batches have waited on average
-    (`latency_s`), beside the expectation (`predicted_latency_s`).
+    Values that only some families have; results, matches, departures and pairs are counted over the last
+    batches:
+
+    * Outer, semi and anti joins: `undecided_a` counts rows of the first stream that may still find a match.
+      `absent_a` counts results that are rows of this stream without a partner, over all queries. `matched_a`
+      counts rows that got their first match. `left_a` counts rows that left although windows still reached
+      them, because no query needed them any more. `marks_a` counts the stored marks; a mark is the distance
+      of a row to its nearest matches. All are null if no query judges rows of the stream.
+    * Windows of rows: `undecided_a` counts rows of the first stream that wait until their ranks are final. *
+    GROUP BY: `open_groups` counts groups that may still get pairs, `closed_groups` groups that became
+    results. * A step whose key differs from the key of the step before: `exchange_rows` counts pairs of the
+    step before
+      that were sent to other buckets. `exchange_seconds` is the mean time from the commit of their batch to
+      the commit of the batch that joined them.
+    * A step that does not store the pairs of the step before: `again_rows` counts pairs that were made again,
+      `again_partials` the pairs of equal key that were examined for this.
+    * Families searched by `hash(N)` or `loops`: `rings` has, for each side, the rows scanned, the heads of
+    rings
+      examined, and the live and expired rows held.
+    * Families without windows: `ordered` has, for each side, the scrambling factor of its stream, the rows by
+      which it leads the other side (`lag`), the rows held and the number of them that the lag predicts, the
+      strategy by which rows wait (`memory`), the mean seconds that joined rows have waited (`latency_s`), and
+      the expected value (`predicted_latency_s`).
     """
     body = json.dumps(dataclasses.asdict(workspace.statistics()), allow_nan=False, ensure_ascii=False)
     return Response(body, media_type="application/json")
@@ -66,8 +70,8 @@ def show_statistics(workspace: WorkspaceDep) -> Response:
 def show_metrics(workspace: WorkspaceDep, engine: EngineDep, request: Request) -> Response:
     """Show counters and gauges in Prometheus' text format.
 
-    Where API and engine are separate processes, each metric comes from one of them: those of posted events
-    and the disk from the API, all others from the engine at work.
+    If API and engine are separate processes, each metric is reported by one of them: the API reports metrics
+    of posted events and the disk, the engine at work reports all others.
     """
     state = None if engine is None else engine.status().state
     text = workspace.metrics(state, ingest=request.app.state.takes_events)

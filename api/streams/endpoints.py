@@ -93,7 +93,7 @@ def register_stream(
 ) -> StreamRegistered:
     """Register a stream. Nothing is read from it until a query uses it.
 
-    `warnings` says if its directory or glob has no files, and which entries of the directory are not read.
+    `warnings` tells if its directory or glob has no files, and which entries of the directory are not read.
     """
     with workspace.streams.registering(body.to_stream()) as stream:
         location, answer = f"{request.url.path}/{stream.name}", StreamRegistered.of(stream)
@@ -137,10 +137,10 @@ def change_contract(name: str, body: ContractIn, workspace: WorkspaceDep) -> Str
 
     The change creates a plan version and takes effect at one batch boundary. Earlier promises stay valid if
     the new contract still has their set of columns. A row that was out of order remains so under a greater
-    scrambling factor: a stream does not go back.
+    scrambling factor: it is not read again.
 
-    With another `retain`, queries whose windows change are updated at the same boundary, as a PATCH of each
-    of them would do. If a query cannot run under the new limits, the answer is 409 and nothing is changed.
+    If `retain` changes, queries whose windows change are updated at the same boundary, as by a PATCH of each
+    of them. If a query cannot run under the new limits, the answer is 409 and nothing is changed.
     """
     return StreamOut.of(workspace.streams.change_contract(name, body.changed))
 
@@ -165,10 +165,10 @@ def remove_stream(name: str, workspace: WorkspaceDep, once: OnceDep) -> None:
     responses=problem_responses(StreamNotFound, NotAnHttpStream, InvalidRequest),
 )
 def show_quarantine(name: str, workspace: WorkspaceDep, limit: Limit = 100) -> QuarantineOut:
-    """Show posted events that were kept out since they are further ahead of the clock than `max_ahead`.
+    """Show posted events that were kept out because they are further ahead of the clock than `max_ahead`.
 
-    They are in no result. Correct rows among them can be posted again once their time has come, or to a
-    stream with a greater `max_ahead`.
+    They are in no result. Correct rows among them can be posted again later, or to a stream with a greater
+    `max_ahead`.
     """
     rows, newest, times_us = workspace.streams.quarantined(name, limit)
     kept_out_at = [timestamp(us) for us in times_us]
@@ -182,10 +182,11 @@ def show_quarantine(name: str, workspace: WorkspaceDep, limit: Limit = 100) -> Q
     responses=problem_responses(StreamNotFound, RequestUnderWay, InvalidRequest),
 )
 def reset_watermark(name: str, workspace: WorkspaceDep) -> StreamOut:
-    """Forget how far a stream's event time had come, after rows from the future made all others late.
+    """Reset a stream's watermark, after rows from the future made all other rows late.
 
-    From the next batch on, only its rows determine the watermark. Rows that were late remain late, and rows
-    of the other stream that left because of the wrong watermark do not come back.
+    From the next batch on, only the rows of that batch and of later ones determine the watermark. Rows that
+    were late remain late, and rows of the other stream that left because of the wrong watermark are not
+    restored.
     """
     return StreamOut.of(workspace.streams.reset_watermark(name))
 
@@ -199,9 +200,9 @@ def reset_watermark(name: str, workspace: WorkspaceDep) -> StreamOut:
 def retry_files(name: str, workspace: WorkspaceDep) -> RetryOut:
     """Retry all files of a stream that were set aside, under the same names.
 
-    A corrected file is read once, behind the files listed by then, so the watermark may have passed its rows.
-    A file that is still bad is set aside again, and `GET /statistics` says why. A missing file is looked for
-    until it exists.
+    A corrected file is read once, after the files listed by then, so the watermark may have passed its rows.
+    A file that is still bad is set aside again, and `GET /statistics` shows the reason. A missing file is
+    looked for until it exists.
     """
     files = workspace.streams.retry_files(name)
     return RetryOut(files=[FileOut(path=file.path, reason=file.reason) for file in files])
@@ -226,19 +227,20 @@ def retry_files(name: str, workspace: WorkspaceDep) -> RetryOut:
 async def append_events(name: str, request: Request, once: OnceDep) -> AppendOut:
     """Append events to a stream of source type `http`.
 
-    The answer comes once they are durable. All are taken or none: the first that does not fit is named. With
-    an `Idempotency-Key` a request that is sent again within a day is not appended again.
+    The request is answered once the events are durable. All events are accepted or none: an error names the
+    first event that does not fit. With an `Idempotency-Key`, events of a request that is repeated within a
+    day are not appended again.
 
-    Where too many events of the stream wait to be read by a batch, or the disk is nearly full, the answer
-    is 429 (`ingest-full`) with `Retry-After`, and nothing is stored. Where the event log cannot be written it
-    is 503. After either the request can be sent again, best under the same `Idempotency-Key`.
+    If too many events of the stream wait to be read by a batch, or if the disk is nearly full, the answer is
+    429 (`ingest-full`) with `Retry-After`, and nothing is stored. If the event log cannot be written, the
+    answer is 503. In both cases the request can be sent again, best under the same `Idempotency-Key`.
     """
     workspace, traces = get_workspace(request), request.app.state.traces
     began_ns = time.time_ns()
     body = await request.body()
 
     def append() -> AppendOut:
-        # Before the body is looked at, which may be of any kind where there is no stream to take it.
+        # Before the body is checked, which may be of any kind if there is no such stream.
         stream = workspace.streams.of_posts(name)
         sending = None if once is None else Sending(once.key, once.fingerprint)
         workspace.streams.check_room(stream, sending)
@@ -250,7 +252,7 @@ async def append_events(name: str, request: Request, once: OnceDep) -> AppendOut
         try:
             taken = workspace.streams.append(stream, events, sending=sending)
         except EventRejected as error:
-            # The event log speaks of "events"; the body is that list itself.
+            # Paths of the event log begin with "events", but the body itself is that list.
             error.path = error.path[1:]
             raise
         if traces is not None and taken.accepted:
@@ -258,7 +260,7 @@ async def append_events(name: str, request: Request, once: OnceDep) -> AppendOut
             traces.accepted(request.headers, (stream.id, stream.name), offsets, began_ns)
         return AppendOut(**dataclasses.asdict(taken))
 
-    # By one thread: each change of threads waits for Python's lock.
+    # In one thread: each switch of threads waits for Python's global lock.
     return await anyio.to_thread.run_sync(append)
 
 
@@ -282,9 +284,9 @@ async def append_punctuations(name: str, request: Request, once: OnceDep) -> Pun
     """Promise that no later row has certain values.
 
     Each pattern fixes the columns of one set in the stream's `punctuations.on`: each column to one value or
-    to each value of a list. For a stream of source type `http` the pattern is appended behind the existing
+    to each value of a list. For a stream of source type `http` the pattern is appended after the existing
     events, like an event `{"_punctuation": {...}}`, and takes one offset for each combination of values. For
-    other streams it takes effect behind the rows of the next batch. The request is answered once the patterns
+    other streams it takes effect after the rows of the next batch. The request is answered once the patterns
     are durable.
     """
     workspace = get_workspace(request)

@@ -29,9 +29,9 @@ def parse_events(
         parse_float: As in `read_json`.
 
     Raises:
-        UnsupportedMediaType: Neither JSON nor NDJSON.
-        MalformedBody: Not JSON; says where.
-        InvalidRequest: Something in it is not an object; names its index.
+        UnsupportedMediaType: The body is neither JSON nor NDJSON.
+        MalformedBody: The body is not JSON; names the place.
+        InvalidRequest: An event is not an object; names its index.
     """
     media_type = content_type.split(";", 1)[0].strip().lower()
     if media_type in JSON_TYPES:
@@ -60,7 +60,7 @@ def _array(text: str, parse_float: Callable[[str], Any] | None) -> list[Any]:
 
 def _lines(text: str, parse_float: Callable[[str], Any] | None) -> list[Any]:
     events = []
-    # Not splitlines(): it also splits at characters that JSON strings may hold as they are.
+    # Not splitlines(): it also splits at characters that JSON strings may contain unescaped.
     for number, line in enumerate(text.split("\n"), start=1):
         if not line.strip():
             continue

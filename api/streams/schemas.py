@@ -1,4 +1,4 @@
-"""Streams as they are written in requests and answers."""
+"""Streams in requests and answers."""
 
 from __future__ import annotations
 
@@ -94,11 +94,12 @@ class StreamIn(StreamDocument):
     event_time: str = Field(description="Column of type timestamp that holds the event time (UTC).")
     lateness: str | int | float = Field(
         default="0s",
-        description="How far behind the newest event time a row may come: `5s`, `10 min`, or seconds. "
+        description="How far behind the newest event time a row may arrive: `5s`, `10 min`, or seconds. "
         "Later rows are dropped and counted.",
     )
     idle_timeout: str | int | float | None = Field(
-        default=None, description="Wall-clock time without rows after which the watermark moves on by itself."
+        default=None,
+        description="Wall-clock time without rows after which the watermark moves automatically.",
     )
     max_ahead: str | int | float | None = Field(
         default=None,
@@ -110,25 +111,25 @@ class StreamIn(StreamDocument):
     retain: str | int | float | None = Field(
         default=None,
         description="Longest window of time on this stream: `30d`, or seconds. Longer windows in queries, "
-        "also unbounded ones, are cut to it. Left out, windows are as long as queries say.",
+        "even unbounded ones, are cut to it. If left out, windows have the lengths in the queries.",
     )
     state_cap_mb: int | None = Field(
         default=None,
         description="Most megabytes (of 1,000,000 bytes) that rows of this stream may take in the state, "
-        "from 1 on. Left out, there is no cap.",
+        "at least 1. If left out, there is no cap.",
     )
     at_cap: AtCap = Field(
         default="stop",
-        description="What happens when the rows take more than `state_cap_mb`. `stop`: the queries with the "
+        description="What happens if the rows take more than `state_cap_mb`. `stop`: the queries with the "
         "longest window on the stream are paused, and `paused_because` says why. `evict`: the oldest rows "
         "leave and are in no later result; `complete_within` of a query says how far back its results are "
         "complete.",
     )
     time_unit: TimeUnit | None = Field(
         default=None,
-        description="What numbers in timestamp columns count since 1970 UTC. Left out, numbers in JSON are "
-        "microseconds, and numbers in CSV and Parquet files are refused. A file or request whose event times "
-        "most likely count another unit is refused with the unit to declare.",
+        description="Unit of numbers in timestamp columns, counted since 1970 UTC. If left out, numbers in "
+        "JSON are microseconds, and numbers in CSV and Parquet files are refused. A file or request whose "
+        "event times most likely count another unit is refused with the unit to declare.",
     )
     on_error: OnError = Field(
         default="set-aside",
@@ -138,7 +139,7 @@ class StreamIn(StreamDocument):
     )
     punctuations: PunctuationsDocument | None = Field(
         default=None,
-        description="Contract about punctuations: each promises that no later row has the values it names. "
+        description="Contract about punctuations: each promises that no later row has certain values. "
         "Rows of the other stream that have no future partners then leave the state.",
     )
     constraints: ConstraintsDocument | None = Field(
@@ -146,8 +147,8 @@ class StreamIn(StreamDocument):
     )
     order: OrderDocument | None = Field(
         default=None,
-        description="Order in which the rows come. Streams that are joined by their ordering columns need no "
-        "windows.",
+        description="Order in which the rows arrive. Streams that are joined by their ordering columns need "
+        "no windows.",
     )
 
 
@@ -213,28 +214,28 @@ class ContractIn(BaseModel):
 class StreamOut(BaseModel):
     """A registered stream."""
 
-    id: int = Field(description="Never given to another stream.")
+    id: int = Field(description="Id of the stream, never reused.")
     name: str
     columns: dict[str, str] = Field(description="Type of every column, in order.")
     event_time: str
     lateness: str
     idle_timeout: str | None
     max_ahead: str | None = Field(
-        description="How far ahead of the wall clock a row may be when it comes; null for any."
+        description="How far ahead of the wall clock a row may be when it arrives; null for no limit."
     )
     retain: str | None = Field(
         default=None, description="Longest window of time on the stream; null if there is no limit."
     )
     state_cap_mb: int | None = Field(
-        default=None, description="Most megabytes that its rows may take in the state; null for any."
+        default=None, description="Most megabytes that its rows may take in the state; null for no limit."
     )
     at_cap: str = Field(default="stop", description="What happens at `state_cap_mb`.")
     start: str = Field(description="Where reading begins when a query first uses the stream.")
     time_unit: str | None = Field(
-        description="What numbers in timestamp columns count since 1970 UTC; null if it was left out."
+        description="Unit of numbers in timestamp columns, counted since 1970 UTC; null if it was left out."
     )
     on_error: str = Field(description="How a file that cannot be read as the stream is treated.")
-    source: dict[str, Any] = Field(description="Where rows come from, as it was registered.")
+    source: dict[str, Any] = Field(description="Where rows are read from, as registered.")
     punctuations: dict[str, Any] | None = Field(
         default=None, description="Contract about its punctuations; null for a stream without one."
     )
@@ -242,12 +243,12 @@ class StreamOut(BaseModel):
         default=None, description="Constraints on its rows; null for none."
     )
     order: dict[str, Any] | None = Field(
-        default=None, description="Order in which its rows come; null if it has none."
+        default=None, description="Order in which its rows arrive; null if it has none."
     )
 
     @classmethod
     def of(cls, stream: Stream) -> Self:
-        """Return a stream as it is answered."""
+        """Return a stream in the form of an answer."""
         return cls(
             id=stream.id,
             name=stream.name,
@@ -295,14 +296,14 @@ class AppendOut(BaseModel):
         }
     )
 
-    accepted: int = Field(description="Number of events that take part.")
+    accepted: int = Field(description="Number of accepted events.")
     quarantined: int = Field(
         default=0,
         description="Number of events further ahead of the clock than the stream's `max_ahead`; they are "
-        "kept apart, and `GET /streams/{name}/quarantine` shows them.",
+        "quarantined, and `GET /streams/{name}/quarantine` shows them.",
     )
-    first_offset: int = Field(description="Offset of the first of them in the stream.")
-    last_offset: int = Field(description="Offset of the last of them.")
+    first_offset: int = Field(description="Offset of the first of these events in the stream.")
+    last_offset: int = Field(description="Offset of the last of these events.")
 
 
 class PunctuationsOut(BaseModel):
@@ -314,17 +315,17 @@ class PunctuationsOut(BaseModel):
 
     accepted: int = Field(description="Number of combinations of values that the punctuations close.")
     first_offset: int | None = Field(
-        description="Offset of the first of them in the stream; null if the stream's source is not `http`: "
-        "they then take effect behind the rows of the next batch."
+        description="Offset of the first punctuation in the stream; null if the stream's source is not "
+        "`http`: the punctuations then take effect after the rows of the next batch."
     )
-    last_offset: int | None = Field(description="Offset of the last of them; null in the same case.")
+    last_offset: int | None = Field(description="Offset of the last punctuation; null in the same case.")
 
 
 class QuarantineOut(BaseModel):
-    """Events that were kept out of a stream since they are far ahead of the clock."""
+    """Events that were kept out of a stream because they are too far ahead of the clock."""
 
     rows: int = Field(description="How many in all.")
-    events: list[dict[str, Any]] = Field(description="The newest of them, newest request first.")
+    events: list[dict[str, Any]] = Field(description="The newest of these events, newest request first.")
     kept_out_at: list[str] = Field(description="Arrival time of each of these events, in the same order.")
     reason: str = Field(
         default="further ahead of the clock than max_ahead of the stream",
@@ -346,7 +347,7 @@ class RetryOut(BaseModel):
 
 
 def _source(source: Source) -> dict[str, Any]:
-    """The document of a source, its type first, without what was left out."""
+    """Return the document of a source, its type first, without fields that were left out."""
     fields = {name: value for name, value in dataclasses.asdict(source).items() if value is not None}
     document = {"type": fields.pop("type")} | fields
     if isinstance(source, FilesSource):

@@ -1,7 +1,7 @@
 """Values as JSON: the form in which the catalog stores streams, queries, plans and manifests.
 
-The JSON is compact, its fields are in declared order, so the same value gives the same bytes. Decoding
-is strict about types, ignores unknown fields and fills missing ones with their defaults: a field with a
+The JSON is compact and its fields are in declared order, so the same value gives the same bytes. Decoding
+is strict about types, ignores unknown fields and fills missing fields with their defaults: a field with a
 default can be added to a value without a migration of the stored documents.
 """
 
@@ -18,8 +18,8 @@ from catalog.mistakes import mistake
 
 T = TypeVar("T")
 
-# pydantic takes a configuration for a tuple but not for a plain dataclass, and its default turns NaN
-# and infinities into null, which does not decode; so values travel in a one-tuple without its brackets.
+# pydantic accepts a configuration for a tuple but not for a plain dataclass, and its default turns NaN
+# and infinities into null, which does not decode. So a value is coded as a one-tuple without the brackets.
 _CONFIG = ConfigDict(ser_json_inf_nan="constants")
 
 
@@ -73,13 +73,13 @@ def decode(type_: type[T], data: bytes | str) -> T:
 
     Args:
         type_: The value's dataclass.
-        data: What ``encode`` gave.
+        data: Result of ``encode`` or ``encode_short``.
 
     Returns:
         The value, equal to the one that was encoded.
 
     Raises:
-        CorruptDocument: The document is not such a value.
+        CorruptDocument: The document is not a value of the type.
     """
     raw = data.encode() if isinstance(data, str) else data
     try:
@@ -89,7 +89,7 @@ def decode(type_: type[T], data: bytes | str) -> T:
         path = first["loc"][1:]  # the value is the only item of a list
         said = mistake(first, path).said_of(f'"{".".join(map(str, path))}"' if path else "it")
         raise CorruptDocument(
-            f'stored document is no "{type_.__name__}"',
+            f'stored document is not a valid "{type_.__name__}"',
             detail=f"{error.error_count()} errors, the first: {said}.",
         ) from error
     return cast("T", value)

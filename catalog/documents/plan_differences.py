@@ -1,11 +1,11 @@
-"""A plan version stored as its difference to the one before.
+"""Plan versions stored as their difference to the version before.
 
     version 7    10,000 queries, 2,000 slices a side      stored whole: 5 MB
     version 8    + q10001, - q17, 1 slice                 stored as its difference to version 7: 1 kB
 
 Queries, filters, joins and slices are identified by ids and starts. All other changed parts of a family (its
 columns, its replication) are small and stored whole. Invariant: ``applied(old, difference(old, new))`` is
-``new``, and shares with ``old`` every query, filter and join that is the same.
+``new``, and shares every unchanged query, filter and join with ``old``.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ K = TypeVar("K", int, str)
 
 @dataclass(frozen=True, slots=True)
 class JoinDifference:
-    """A join that has changed, or has come.
+    """A join that was added or changed.
 
     Attributes:
-        join: The join without slices; without queries, too, where it serves all of the family.
-        serves_all: Whether it does.
-        gone_a: Starts of the slices of a that are there no longer, µs.
-        gone_b: The same of b.
-        slices_a: Slices of a that have come or changed.
-        slices_b: The same of b.
+        join: The join without slices, and without queries if it serves all queries of the family.
+        serves_all: Whether the join serves all queries of the family.
+        gone_a: Starts of the removed slices of a, µs.
+        gone_b: The same for b.
+        slices_a: Added or changed slices of a.
+        slices_b: The same for b.
     """
 
     join: JoinPlan
@@ -45,18 +45,18 @@ class JoinDifference:
 
 @dataclass(frozen=True, slots=True)
 class FamilyDifference:
-    """A family that has changed, or has come.
+    """A family that was added or changed.
 
     Attributes:
         family: The family without queries, filters and joins.
-        gone: Ids of the queries that are there no longer.
-        queries: Queries that have come or changed.
-        gone_a: Bits of the filters of a that are there no longer.
-        gone_b: The same of b.
-        filters_a: Filters of a that have come or changed.
-        filters_b: The same of b.
-        gone_joins: Ids of the joins that are there no longer.
-        joins: Joins that have come or changed.
+        gone: Ids of the removed queries.
+        queries: Added or changed queries.
+        gone_a: Bits of the removed filters of a.
+        gone_b: The same for b.
+        filters_a: Added or changed filters of a.
+        filters_b: The same for b.
+        gone_joins: Ids of the removed joins.
+        joins: Added or changed joins.
     """
 
     family: FamilyPlan
@@ -75,10 +75,10 @@ class PlanDifference:
     """Difference between two plans.
 
     Attributes:
-        base: Version of the plan that it starts from.
+        base: Version of the old plan.
         plan: The new plan without families.
-        gone: Ids of the families that are there no longer.
-        families: Families that have come or changed.
+        gone: Ids of the removed families.
+        families: Added or changed families.
     """
 
     base: int
@@ -89,12 +89,12 @@ class PlanDifference:
 
 @dataclass(frozen=True, slots=True)
 class BucketRecord:
-    """An entry of the control log as buckets are given it: they have the plan before.
+    """An entry of the control log in the form for buckets, which have the plan before.
 
     Attributes:
-        seq: Its number.
+        seq: Position in the log.
         plan: The version that takes effect, whole.
-        change: The same as its difference to the version before.
+        change: The version that takes effect, as its difference to the version before.
         heartbeat: The heartbeat.
         promises: Punctuations.
         pull: A request for result punctuations.
@@ -111,10 +111,10 @@ class BucketRecord:
 
 
 def bucket_records(before: Plan | None, records: Iterable[ControlRecord]) -> tuple[BucketRecord, ...]:
-    """Return entries of the control log as buckets are given them.
+    """Return entries of the control log in the form for buckets.
 
     Args:
-        before: Plan in force before the first one; None before the first version.
+        before: Plan in force before the first entry; None before the first version.
         records: The entries, in order.
     """
     given = []
@@ -137,7 +137,7 @@ def bucket_records(before: Plan | None, records: Iterable[ControlRecord]) -> tup
 
 
 def difference(old: Plan, new: Plan) -> PlanDifference:
-    """Return what turns one plan into another one.
+    """Return the difference that turns one plan into another.
 
     Args:
         old: The former plan.
@@ -150,14 +150,14 @@ def difference(old: Plan, new: Plan) -> PlanDifference:
 
 
 def applied(old: Plan | None, change: PlanDifference) -> Plan:
-    """Return the plan that a difference leads to.
+    """Return the new plan of a difference.
 
     Args:
-        old: The plan that it was taken from.
+        old: The old plan of the difference.
         change: The difference.
 
     Raises:
-        InvariantBroken: It was taken from another version.
+        InvariantBroken: ``old`` is not the plan version that the difference starts from.
     """
     if old is None or old.version != change.base:
         raise InvariantBroken(
@@ -231,12 +231,12 @@ def _bit(planned: PlannedFilter) -> int:
 
 
 def _told(planned: PlannedFilter) -> object:
-    """A filter with the parts that its equality ignores."""
+    """Return a filter with the parts that its equality ignores."""
     return planned, planned.threshold
 
 
 def _told_query(query: PlannedQuery) -> object:
-    """A query with what the equality of its outputs leaves out."""
+    """Return a query with the parts that the equality of its outputs ignores."""
     return query, tuple(output.columns for output in query.outputs)
 
 

@@ -1,8 +1,9 @@
 """Migrations of the catalog's tables (Alembic), run by ``upgrade`` and verified by ``differences``.
 
-There is no ``alembic.ini``: a new migration is a module ``versions/<nnnn>_<what>.py`` written by hand, its
-number goes to ``catalog.store.tables.SCHEMA_REVISION``. ``tests/catalog/test_open.py`` compares what they
-make with the tables, and runs them on older catalogs, which it makes by undoing them.
+There is no ``alembic.ini``: a new migration is a module ``versions/<nnnn>_<what>.py`` written by hand, and
+its number is entered in ``catalog.store.tables.SCHEMA_REVISION``. ``tests/catalog/test_open.py`` compares the
+migrated tables with ``catalog.store.tables``. It also migrates older catalogs, which it makes by undoing
+migrations.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ def upgrade(connection: Connection) -> None:
     """Bring the tables to the newest revision, inside the connection's transaction.
 
     Args:
-        connection: In a locked write transaction, so that two processes do not migrate at once.
+        connection: In a locked write transaction, so that two processes cannot migrate at the same time.
     """
     config = configuration()
     config.attributes["connection"] = connection
@@ -35,7 +36,7 @@ def upgrade(connection: Connection) -> None:
 
 
 def differences(connection: Connection) -> list[str]:
-    """Return how the tables differ from those of ``catalog.store.tables``; other tables do not count."""
+    """Return the differences to the tables of ``catalog.store.tables``, ignoring all other tables."""
     return [
         f"{change[0]} {getattr(change[-1], 'name', change[-1])}"
         for found in compare_metadata(MigrationContext.configure(connection), metadata)

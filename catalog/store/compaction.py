@@ -1,12 +1,12 @@
-"""Compaction in the catalog: other files take the place of those of old batches, in one transaction.
+"""Compaction in the catalog: merged files replace the files of old batches, in one transaction.
 
     batch       0 . . . . . . . . . . merged_until . . . . . . . . | . . . . newest
     files       few, with many batches each      in the manifests  | newest batches: as they are
     counters    none                             per slice         |
 
-``merged_until`` only ever rises. Where it passes a batch, the batch's files move from its manifest to the
-table ``merged_files``, merged or as they are, and the manifest loses the counters that are asked of the last
-batches alone. From then on files of the table are replaced by larger ones. Nothing here touches a file.
+``merged_until`` only ever rises. When it passes a batch, the batch's files move from its manifest to the
+table ``merged_files``, merged or unchanged, and the manifest loses the counters that are only read for the
+last batches. Later, larger files replace files of the table. This module does not touch the files themselves.
 """
 
 from __future__ import annotations
@@ -49,17 +49,17 @@ class OldBatches:
 
 
 class Compaction(Repository):
-    """Finds batches to be merged, and names what they were merged into."""
+    """Finds batches to merge, and records the merged files."""
 
     def old_batches(self, *, kept: int, count: int) -> OldBatches | None:
         """Return the oldest batches whose files are in their manifests.
 
         Args:
             kept: Number of newest batches that stay as they are.
-            count: How many batches are wanted.
+            count: Number of batches to return.
 
         Returns:
-            The batches; None while there are fewer.
+            The batches; None while fewer are old enough.
         """
         with self._database.read() as connection:
             standing = connection.execute(_STANDING).first()
@@ -73,14 +73,14 @@ class Compaction(Repository):
         return OldBatches(tuple(decode(BatchManifest, text) for _, text in documents), documents)
 
     def name(self, old: OldBatches, files: Sequence[MergedFile]) -> bool:
-        """Have files take the place of all that some manifests name, and thin these.
+        """Replace all files that some manifests name by merged files, and thin the manifests.
 
         Args:
-            old: What ``old_batches`` gave.
-            files: Files with all rows of those files.
+            old: Result of ``old_batches``.
+            files: Files with all rows of the old files.
 
         Returns:
-            False if the batches have changed since; then nothing was done.
+            False, with nothing changed, if the batches have changed since.
         """
         thin = [{"of": m.batch, "thin": encode(m.thinned()).decode()} for m in old.manifests]
         first, end = old.documents[0][0], old.documents[-1][0] + 1

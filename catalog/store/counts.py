@@ -1,12 +1,13 @@
-"""Results per query and batch in the catalog: a row for each batch, later one for many, and totals.
+"""Results per query and batch in the catalog: a row per new batch, a row per many older ones, and totals.
 
     query_counts   batches 0..63    added   x        query_totals   query 3: 812 results of batches 0..63
                    batch 64                 x                       (and what query 3 has in 64 and 65)
                    batch 65                 x
 
-A batch writes one value, whether one query has results in it or ten thousand. When ``FOLDED`` of them have
-come they become one row, and what is in it is added to the totals of the queries, which are therefore behind
-by these few batches: a reader adds the rest. Rows never change, so a reader keeps those that it has decoded.
+A batch writes one value, whether one query has results in it or ten thousand. ``FOLDED`` such rows are then
+combined into one row, and its counts are added to the totals of the queries. So the totals lack the newest
+batches, whose counts a reader adds itself. Rows never change, so a reader caches the rows that it has
+decoded.
 """
 
 from __future__ import annotations
@@ -23,10 +24,11 @@ from catalog.store.database import Database
 from catalog.store.repository import Repository
 from catalog.values.routes.query_counts import QueryCounts, summed
 
-#: Batches whose counts become one row. A batch that may replay, or is pruned for, is among the newest of them
-#: (``catalog.store.pruning``, ``catalog.store.retention``), which add up first.
+#: Batches whose counts become one row. A batch that may replay is among the newest of them. Pruning and
+#: retention (``catalog.store.pruning``, ``catalog.store.retention``), which need complete totals, combine
+#: them first.
 FOLDED = 64
-#: Bytes of counts kept in memory: a reader that follows asks for the same with every batch.
+#: Bytes of counts kept in memory: a reader that follows results reads the same rows with every batch.
 _KEPT_BYTES = 4 << 20
 
 _c = tables.query_counts.c
@@ -90,7 +92,7 @@ class CountRepository(Repository):
         end: int | None = None,
         limit: int | None = None,
     ) -> tuple[tuple[int, int, int], ...]:
-        """Return what some queries have in batches, as (batch, query id, rows), in order.
+        """Return the results of some queries per batch, as (batch, query id, rows), in order.
 
         Args:
             query_ids: The queries.
@@ -133,7 +135,7 @@ class CountRepository(Repository):
         return dict(zip(batches.tolist(), sums.tolist(), strict=True))
 
     def _from(self, connection: Connection, first: int, end: int | None) -> Iterator[QueryCounts]:
-        """Yield the rows that reach into some batches, each decoded once while it is asked for."""
+        """Yield the rows that cover some batches; rows in use stay decoded."""
         for row in connection.execute(_FROM, {"batch": first}).all():
             if end is not None and row.first >= end:
                 return
@@ -192,11 +194,11 @@ def fold_counts(connection: Connection) -> None:
 
 
 def counts_between(connection: Connection, first: int, end: int) -> QueryCounts:
-    """Return what all queries have in the batches from ``first`` up to, but without ``end``."""
+    """Return the results of all queries in the batches from ``first`` up to, but without ``end``."""
     encoded = connection.scalars(_OVERLAPPING, {"begin": first, "end": end})
     return QueryCounts.merged([QueryCounts.decode(data).between(first, end) for data in encoded])
 
 
 def drop_counts(connection: Connection, end: int) -> None:
-    """Drop the rows of batches before ``end``; one that reaches further stays until it does no more."""
+    """Drop the rows of batches before ``end``; a row that also covers later batches stays."""
     connection.execute(delete(tables.query_counts).where(_c.last < end))

@@ -4,13 +4,13 @@
     one writer            BEGIN IMMEDIATE                an advisory lock, the transaction's first statement
     a read's snapshot     WAL mode                       REPEATABLE READ
     commit is on disk     synchronous=FULL               synchronous_commit, unless the server has fsync off
-    connection lost       -                              found at the next use, which connects again
-    writer hangs          until it goes on               its transaction is undone after 10 s
+    connection lost       -                              the next use detects it and connects again
+    writer hangs          others wait                    its transaction is rolled back after 10 s
 
-Readers never wait for the writer. What a write transaction reads is still true when it writes, and log
-numbers follow commit order: PostgreSQL shows a commit to others before it gives the lock free. Writes are
+Readers never wait for the writer. No other writer can change what a write transaction has read, and log
+numbers follow commit order: PostgreSQL makes a commit visible before it releases the lock. Writes are
 READ COMMITTED there, since a snapshot would be taken before the lock.
-Invariant: a thread has at most one write transaction; whatever it calls inside belongs to it.
+Invariant: a thread has at most one write transaction; all calls inside it belong to it.
 """
 
 from __future__ import annotations
@@ -49,12 +49,13 @@ from catalog.errors import (
     SluiceError,
 )
 
-#: How long a writer waits for another one; far above any transaction here (measured: milliseconds).
+#: How long a writer waits for another writer; far above any transaction here (measured: milliseconds).
 BUSY_TIMEOUT_S = 30.0
 
 # Advisory lock of all writers of one PostgreSQL schema: "sluice" in ASCII.
 _POSTGRESQL_LOCK = 0x736C75696365
-#: That of the writers of the event log (``service.inputs.sources.http_log``), which wait for no others.
+#: Advisory lock of the writers of the event log (``service.inputs.sources.http_log``), which do not wait for
+#: other writers.
 EVENTS_LOCK = _POSTGRESQL_LOCK + 1
 
 _WRITES = "sluice_writes"
@@ -63,7 +64,7 @@ _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 _PSYCOPG = "postgresql+psycopg"
 
-# What libpq is told unless the URL says otherwise: a server that went without a word is found in 10 s.
+# Options of libpq unless the URL sets them: they detect a silently lost server within 10 s.
 _LIBPQ = {
     "connect_timeout": "10",
     "keepalives_idle": "5",
@@ -71,16 +72,16 @@ _LIBPQ = {
     "keepalives_count": "3",
     "tcp_user_timeout": "10000",
 }
-#: What the server bears of a client that hangs or has gone in a transaction, which holds the lock of all
+#: How long the server lets a transaction idle, whose client hangs or is lost while it holds the lock of all
 #: writers: far above any pause between two statements here, and short enough for another engine to take over
-#: in time (``service.engine.ownership.catalog_lease``). A machine that has gone is found sooner.
+#: in time (``service.engine.ownership.catalog_lease``). Keepalives detect a lost machine sooner.
 IDLE_TIMEOUT_S = 10.0
 _SERVER_KEEPALIVES = (
     "SET tcp_keepalives_idle = 2; SET tcp_keepalives_interval = 1; SET tcp_keepalives_count = 3"
 )
 _NO_NUL = str.maketrans({"\0": "\ufffd"})
 
-#: Rows that are copied at a time; those of the event log are requests of many events.
+#: Rows that are copied at a time; a row of the event log has many events.
 _COPIED_AT_ONCE = 100
 
 _OUTCOME_UNKNOWN = (
@@ -89,7 +90,7 @@ _OUTCOME_UNKNOWN = (
 
 
 def _configure_sqlite(engine: Engine) -> None:
-    """Take transaction control from the driver, which would begin too late and not IMMEDIATE."""
+    """Begin transactions explicitly: the driver would begin them too late and not IMMEDIATE."""
 
     @event.listens_for(engine, "connect")
     def connect(connection: Any, _record: object) -> None:  # Any: a DBAPI connection
@@ -108,7 +109,7 @@ def _configure_postgresql(engine: Engine, busy_timeout_s: float) -> None:
     from psycopg.types.string import StrDumper  # the driver is an extra
 
     class WithoutNul(StrDumper):
-        """Replaces NUL, which comes from outside: in damaged files, or in a path of a request."""
+        """Replaces NUL, which can be in texts from outside: damaged files, or the path of a request."""
 
         def dump(self, obj: str) -> Any:  # Any: psycopg's buffers
             return super().dump(obj.translate(_NO_NUL) if "\0" in obj else obj)
@@ -132,7 +133,7 @@ def _checked_url(url: str) -> URL:
     try:
         parsed = make_url(url)
     except (exc.ArgumentError, ValueError):
-        # Without its cause: that may quote the URL, and so a password.
+        # Without its cause, which may quote the URL, and so a password.
         raise InvalidCatalogUrl("catalog URL cannot be read", hint=hint) from None
     backend = parsed.get_backend_name()
     if backend not in ("sqlite", "postgresql"):
@@ -151,7 +152,7 @@ class Database:
 
     Args:
         url: SQLAlchemy URL, SQLite in a file or PostgreSQL.
-        busy_timeout_s: How long a writer waits for another one.
+        busy_timeout_s: How long a writer waits for another writer.
         lock: Advisory lock of its writers on PostgreSQL.
 
     Raises:
@@ -164,7 +165,7 @@ class Database:
         self._url = _checked_url(url)
         self._lock = lock
         self._busy_timeout_s = busy_timeout_s
-        # Without what stands behind "?", where libpq takes a password, too.
+        # Without the part after "?", which may have a password for libpq, too.
         self._shown = self._url.set(query={}).render_as_string(hide_password=True)
         self._pid = os.getpid()
         self._writer = threading.Lock()
@@ -178,7 +179,7 @@ class Database:
                 self._url,
                 connect_args={"timeout": busy_timeout_s} if sqlite else libpq,
                 max_overflow=-1,  # as many connections as threads read at once
-                pool_pre_ping=not sqlite,  # a server that was restarted has closed those of before
+                pool_pre_ping=not sqlite,  # a restarted server has closed earlier connections
             )
         except (exc.ArgumentError, ImportError) as error:
             raise InvalidCatalogUrl(
@@ -204,9 +205,9 @@ class Database:
 
     @property
     def keeps_others_out(self) -> bool:
-        """Return whether a transaction behind the guard is open that no other process can write beside.
+        """Return whether a transaction that passed the guard is open and keeps other processes from writing.
 
-        PostgreSQL ends the transaction of a client that hangs, SQLite does not.
+        False on PostgreSQL, which ends the transaction of a client that hangs; SQLite does not.
         """
         return self.file is not None and self._passed_guard
 
@@ -225,7 +226,7 @@ class Database:
             return
         deadline = time.monotonic() + self._busy_timeout_s
         with self._errors(), self._engine.connect() as connection:
-            # Past SQLAlchemy, which would begin a transaction: inside one the mode cannot change.
+            # Bypass SQLAlchemy, which would begin a transaction, in which the mode cannot change.
             driver = connection.connection.driver_connection
             assert driver is not None, "a checked-out connection has a driver's connection"
             while True:
@@ -245,22 +246,22 @@ class Database:
             )
 
     def twin(self) -> Database:
-        """Return the same connections, threads' transactions included, under a guard of their own."""
+        """Return a database that shares connections and threads' transactions but has its own guard."""
         twin = copy.copy(self)
         twin.guard(None)
         return twin
 
     def guard(self, check: Callable[[Connection], None] | None) -> None:
-        """Have every write transaction from here begin with a check; what it raises undoes the write.
+        """Make every later write transaction begin with a check; if the check raises, nothing is written.
 
         Args:
-            check: Given the transaction's connection; None writes without one.
+            check: Called with the transaction's connection; None removes the check.
         """
         self._guard = check
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
-        """Connect for reading: one snapshot, or the thread's write transaction if it is in one.
+        """Connect for reading: one snapshot, or the thread's write transaction if it has one.
 
         Yields:
             The connection.
@@ -279,7 +280,7 @@ class Database:
 
     @contextmanager
     def write(self) -> Iterator[Connection]:
-        """Open the thread's write transaction, or a part of it; an exception undoes transaction or part.
+        """Open the thread's write transaction, or a savepoint in it; an exception rolls either back.
 
         Yields:
             The connection.
@@ -298,7 +299,7 @@ class Database:
                 raise
             return
         self._check_process()
-        # SQLite's waiters poll; among threads of one process a lock hands over at once.
+        # SQLite's waiters poll; between threads of one process a lock hands over immediately.
         if not self._writer.acquire(timeout=self._busy_timeout_s):
             raise CatalogBusy(
                 "catalog is busy",
@@ -387,7 +388,7 @@ class Database:
             raise InvariantBroken("catalog refused a write", detail=f"{error.orig}.") from error
         except (exc.DBAPIError, exc.TimeoutError, sqlite3.Error) as error:
             cause = error.orig if isinstance(error, exc.DBAPIError) else error
-            # libpq's has several lines; those that it indents are questions to the reader.
+            # An error of libpq has several lines; the indented ones are questions to the reader.
             lines = [line.strip() for line in str(cause).splitlines() if not line.startswith("\t")]
             said = "; ".join(filter(None, lines)).rstrip(".")
             if getattr(cause, "sqlite_errorcode", 0) & 0xFF in _DAMAGED:
@@ -396,10 +397,10 @@ class Database:
 
 
 def copy_tables(source: Database, target: Database, tables: Sequence[tuple[Table, Table]]) -> int:
-    """Replace what tables of a database hold by the rows of another one's, in one transaction.
+    """Replace the rows of tables of a database by those of another database, in one transaction.
 
     Args:
-        source: Database that is read, as it is at one moment.
+        source: Database that is read, in one snapshot.
         target: Database that is written, perhaps of another kind.
         tables: Tables of both, in the order of their foreign keys.
 
@@ -408,7 +409,7 @@ def copy_tables(source: Database, target: Database, tables: Sequence[tuple[Table
 
     Raises:
         CatalogDown: One of the databases cannot be used.
-        InvariantBroken: The target took other rows than were read.
+        InvariantBroken: The target has a different number of rows than were read.
     """
     total = 0
     with target.write() as written, source.read() as read:
@@ -430,7 +431,7 @@ def copy_tables(source: Database, target: Database, tables: Sequence[tuple[Table
 
 
 def _count_on(connection: Connection, table: Table) -> None:
-    """Let PostgreSQL's own numbers go on behind those that were copied."""
+    """Let PostgreSQL's sequence of a table continue after the copied numbers."""
     column = table.autoincrement_column
     if column is not None:
         sequence = func.pg_get_serial_sequence(table.name, column.name)

@@ -3,10 +3,9 @@
     engine A   take ── renew ── renew ── (dead)
     engine B              look ........ look: no renewal since ── take     A's next write: FencedOut
 
-A challenger says which lease it has looked at, and gets nothing if that one was renewed or taken meanwhile.
-So the clocks of the holder and of the process that takes the lease over need not
-agree. A hanging transaction, such as on a disk that syncs for half a minute, also counts as a renewal,
-because nobody else can write before it ends.
+A challenger names the lease that it has seen, and fails if that lease was renewed or taken meanwhile. So the
+clocks of the holder and of the challenger need not agree. A hanging transaction, such as on a disk that syncs
+for half a minute, also counts as a renewal, because nobody else can write before it ends.
 """
 
 from __future__ import annotations
@@ -28,16 +27,16 @@ _RENEW = update(tables.lease).where(_l.token == bindparam("held")).values(renewa
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """An engine's process, as far as another one can tell whether it still runs.
+    """Identity of an engine's process, by which other processes can tell whether it still runs.
 
     Attributes:
         host: Name of the machine, for people.
         boot: Id of the machine's boot; processes of one boot see each other if their ``processes`` agree.
         processes: Id of the name space that ``pid`` belongs to.
         pid: Process id.
-        started_s: When the process started, s since 1970 by its machine's clock; tells it from a later one
-            of the same id on the same machine, and is compared nowhere else.
-        directory: Its data directory, for people.
+        started_s: When the process started, s since 1970 by its machine's clock. It only distinguishes the
+            process from a later one with the same id on the same machine.
+        directory: Data directory of the engine, for people.
     """
 
     host: str
@@ -50,14 +49,14 @@ class Holder:
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """The lease as it stands in the catalog.
+    """The lease as it is stored in the catalog.
 
-    No wall clock is in it. It is over when its holder has given it back, when the holder is known to be dead,
-    or when whoever wants it has seen no renewal for ``expiry_ms`` of its own monotonic clock.
+    It has no wall clock. It ends when its holder gives it back, when the holder is known to be dead, or when
+    a challenger has seen no renewal for ``expiry_ms`` by the challenger's monotonic clock.
 
     Attributes:
-        epoch: 1, 2, ...: how often the lease has changed hands.
-        token: Random; whoever knows it holds the lease. Empty once it was given back.
+        epoch: Counts the holders: 1, 2, ...
+        token: Random text; the process that knows it holds the lease. Empty once the lease was given back.
         holder: The engine's process.
         expiry_ms: Time without renewal after which others may take the lease.
         renewals: How often this holder has renewed it.
@@ -71,23 +70,25 @@ class Lease:
 
 
 class LeaseRepository(Repository):
-    """The one lease."""
+    """The one lease of the catalog."""
 
     def current(self) -> Lease | None:
-        """Return the lease as it stands, None if nobody ever took it."""
+        """Return the stored lease, None if no engine ever took it."""
         with self._database.read() as connection:
             return _lease(connection)
 
     def take(self, holder: Holder, expiry_ms: int, over: Lease | None) -> Lease | None:
-        """Take the lease, and let every write transaction of this process renew it, or fail if it is lost.
+        """Take the lease.
+
+        From then on every write transaction of this process renews the lease, or fails if it is lost.
 
         Args:
             holder: This process.
-            expiry_ms: Time without renewal after which others may take it.
-            over: The lease that is over, as ``current`` returned it.
+            expiry_ms: Time without renewal after which others may take the lease.
+            over: The lease that has ended, as ``current`` returned it.
 
         Returns:
-            The lease; None if it is not as ``over`` says any more.
+            The lease; None if the stored lease no longer equals ``over``.
         """
         self._database.guard(None)
         with self._database.write() as connection:
@@ -119,7 +120,7 @@ class LeaseRepository(Repository):
             _renew(connection, lease)
 
     def release(self, lease: Lease) -> None:
-        """Give the lease back; one that another engine has stays with it."""
+        """Give the lease back; nothing changes if another engine holds it."""
         self._database.guard(None)
         with self._database.write() as connection:
             connection.execute(update(tables.lease).where(_l.token == lease.token).values(token=""))

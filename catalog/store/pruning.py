@@ -1,10 +1,10 @@
 """Pruning: records are dropped that no batch can replay and no kept record refers to.
 
-    control log   --x--x--x--|base|--|--|--|          x: behind the base, gone
+    control log   --x--x--x--|base|--|--|--|          x: before the base, dropped
     plans          x     x    base    .   newest      base: in force at the oldest batch that may replay
 
 The *base* is the plan version in force ``REPLAYED_BATCHES`` batches before the last one. A batch that replays
-starts at an offset not before the base's record, so it reads records behind it and plans from the base on.
+starts at the offset of the base's record or later, so it reads later records, and plans from the base on.
 The newest record and the newest plan always stay, so numbers continue from them without gaps.
 
 A removed query is deleted completely once no result of its series is kept (``store.retention`` says how long
@@ -12,8 +12,8 @@ that is). Records needed to read kept results (queries, totals, routes) stay wit
 an existing series are pruned, their totals are added to those of its first query. The history of plans is cut
 to its last ``HISTORY_ENTRIES``.
 
-A stream that was removed goes, with its totals, once no query and no listed file names it, and the base does
-not either: a batch that replays then reads nothing of it.
+A removed stream is dropped, with its totals, once no query, no listed file and not the base names it: then no
+batch that replays reads the stream.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from catalog.store.repository import ASKED_AT_ONCE, Repository
 from catalog.values.batch import BatchManifest
 from catalog.values.query import Query
 
-#: Spark keeps the offsets of so many batches (``spark.sql.streaming.minBatchesToRetain``). Only the last one
-#: replays after a crash; the others can where a checkpoint is restored that is older than the catalog.
+#: Batches whose offsets Spark keeps (``spark.sql.streaming.minBatchesToRetain``). After a crash only the last
+#: one replays; the others can if a restored checkpoint is older than the catalog.
 REPLAYED_BATCHES = 10
-#: A short record per change; a few megabytes at most.
+#: Entries of the history that are kept, a short record per change: a few megabytes at most.
 HISTORY_ENTRIES = 10_000
-#: So many heartbeats may wait until there is something else to prune: they are rows of a few bytes.
+#: Heartbeats alone make pruning due only above this number: they are rows of a few bytes.
 _HEARTBEATS_KEPT = 16
 
 _l = tables.control_log.c
@@ -54,7 +54,7 @@ _OLDEST_REPLAYED = select(_b.plan_version, _b.document).where(
 _NEWEST_RECORD = select(func.max(_l.seq)).scalar_subquery()
 _BEHIND = _l.seq < select(_p.seq).where(_p.version == bindparam("base")).scalar_subquery()
 _DROP_RECORDS = delete(tables.control_log).where(_BEHIND, _l.seq < _NEWEST_RECORD)
-# No move of a watermark that stood there at the base already: whoever replays it does nothing.
+# Heartbeats up to the watermark that the stream had at the base: replaying them would change nothing.
 _DROP_HEARTBEATS = delete(tables.control_log).where(
     _l.heartbeat_stream_id == bindparam("stream"),
     _l.heartbeat_watermark_us <= bindparam("watermark"),
@@ -86,7 +86,7 @@ _SERIES_IS_GONE = exists().where(
     _last.c.removed_version <= bindparam("base"),
     _last.c.removed_at_us <= bindparam("until_us"),
 )
-# Of a series that lives its first and its newest query stay, whatever they gave.
+# A series that exists keeps its first and its newest query, with or without results.
 _SUPERSEDED = and_(_q.id != _q.series, _q.id < _NEWEST_OF_SERIES)
 _FORGOTTEN = select(_q.id).where(
     _q.removed_version <= bindparam("base"),
@@ -118,7 +118,7 @@ class Pruned:
     """Numbers of rows that were pruned.
 
     Attributes:
-        records: Of the control log.
+        records: Records of the control log.
         plans: Plan versions.
         queries: Removed queries without kept results.
         history: Entries of the history.
@@ -141,7 +141,7 @@ class Pruning(Repository):
     Args:
         database: Database of the catalog.
         now_us: Wall clock, µs UTC.
-        control_log: Stores the base whole, once the plans before it go.
+        control_log: Stores the base whole before the earlier plans are dropped.
     """
 
     def __init__(
@@ -151,13 +151,13 @@ class Pruning(Repository):
         self._control_log = control_log
 
     def prune(self, *, grace_us: int = 0) -> Pruned:
-        """Prune the catalog behind the oldest batch that may be replayed.
+        """Prune records that are older than the oldest batch that may be replayed.
 
         Args:
-            grace_us: How long a removed query without results can still be asked about, wall clock µs.
+            grace_us: How long a removed query without results is kept for readers, wall clock µs.
 
         Returns:
-            What went.
+            Numbers of pruned rows.
         """
         with self._database.read() as connection:
             oldest = connection.execute(_OLDEST_REPLAYED).first()
@@ -168,7 +168,7 @@ class Pruning(Repository):
             if oldest is None:
                 return Pruned()
             base = int(oldest.plan_version)
-            fold_counts(connection)  # whether a query has results that are kept, its totals say
+            fold_counts(connection)  # totals tell whether a query has kept results
             records = connection.execute(_DROP_RECORDS, {"base": base}).rowcount
             for stream in decode(BatchManifest, oldest.document).streams:
                 if stream.watermark_us is not None:
@@ -189,13 +189,13 @@ class Pruning(Repository):
             )
 
     def oldest_replayed(self) -> BatchManifest | None:
-        """Return the manifest at whose end the oldest batch begins that may replay; None while all may."""
+        """Return the manifest of the batch before the oldest one that may replay; None while all may."""
         with self._database.read() as connection:
             oldest = connection.execute(_OLDEST_REPLAYED).first()
         return None if oldest is None else decode(BatchManifest, oldest.document)
 
     def _is_due(self, connection: Connection, base: int, grace_us: int) -> bool:
-        """Tell without a lock whether something may be behind the base; heartbeats count by the dozen."""
+        """Tell without a lock whether there may be something to prune; a few heartbeats do not count."""
         behind = connection.execute(
             select(func.count()).select_from(tables.plans).where(_p.version < base)
         ).scalar_one()
@@ -217,21 +217,21 @@ class Pruning(Repository):
         return list(connection.scalars(_FORGOTTEN, {"base": base, "until_us": until_us}))
 
     def _unnamed_streams(self, connection: Connection, base: int, grace_us: int) -> list[int]:
-        """Return the ids of some removed streams that no query, no listed file and not the base names."""
+        """Return ids of some removed streams that no query, no listed file and not the base names."""
         until_us = self._now_us() - grace_us
         found = list(connection.scalars(_GONE_STREAMS, {"until_us": until_us}))
         if not found:
             return []
         plan = self._control_log.plan(base) if base else None
         named = set() if plan is None else {stream.id for stream in plan.streams}
-        # The columns of a query over more than two streams name two of them.
+        # For a query over more than two streams, the table's columns name only two of them.
         for text in connection.scalars(select(_q.document).where(_q.document.contains(OF_MANY))):
             named |= {side.stream_id for side in stream_sides(decode(Query, text))}
         return [stream_id for stream_id in found if stream_id not in named][:ASKED_AT_ONCE]
 
 
 def _drop_queries(connection: Connection, ids: Sequence[int]) -> int:
-    """Drop queries with their totals; those of living series leave theirs to the first."""
+    """Drop queries with their totals; a query of an existing series adds its totals to the first query's."""
     # SQLite binds at most 32,766 parameters in one statement.
     for start in range(0, len(ids), 1000):
         some = ids[start : start + 1000]
@@ -242,7 +242,7 @@ def _drop_queries(connection: Connection, ids: Sequence[int]) -> int:
 
 
 def _keep_totals(connection: Connection, ids: Sequence[int], gone: Collection[int]) -> None:
-    """Add totals of queries that go to those of the first query of their series, unless it goes, too."""
+    """Add the totals of dropped queries to those of their series' first query, unless it is dropped, too."""
     for row in connection.execute(_TOTALS_OF.where(_q.id.in_(ids), _totals.query_id.is_not(None))).all():
         if row.series in gone:
             continue

@@ -1,4 +1,4 @@
-"""Base of the repositories: one database and clock for all, and ids that are never given twice."""
+"""Base of the repositories: one database and clock for all, and ids that are never reused."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from catalog.store.tables import counters
 
 T = TypeVar("T")
 
-#: Names or ids asked for in one statement: databases bound its parameters.
+#: Most names or ids in one statement: databases limit its parameters.
 ASKED_AT_ONCE = 500
 
 _COUNTER = select(counters.c.value).where(counters.c.name == bindparam("counter"))
@@ -21,8 +21,8 @@ _COUNTER = select(counters.c.value).where(counters.c.name == bindparam("counter"
 class Repository:
     """Records of one kind in the catalog.
 
-    Repositories share a database, which is their unit of work: whatever a thread writes inside
-    ``database.write()`` is one transaction, whichever repository writes it.
+    Repositories share a database, which is their unit of work: everything that a thread writes inside
+    ``database.write()``, through any repository, is one transaction.
 
     Args:
         database: Database of the catalog.
@@ -35,13 +35,13 @@ class Repository:
 
 
 def parts(values: Sequence[T]) -> Iterator[Sequence[T]]:
-    """Yield some values at a time, as many as one statement asks for."""
+    """Yield the values in parts that fit into one statement."""
     for start in range(0, len(values), ASKED_AT_ONCE):
         yield values[start : start + ASKED_AT_ONCE]
 
 
 def next_id(connection: Connection, counter: str) -> int:
-    """Count a counter up inside a write transaction and return it: 1, 2, ... never given twice."""
+    """Increment a counter inside a write transaction and return it: 1, 2, ... never reused."""
     return next_ids(connection, counter, 1)[0]
 
 

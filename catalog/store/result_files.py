@@ -1,9 +1,9 @@
-"""Files of results and late rows, by name: a young batch's are in its manifest, older ones in a table.
+"""Names of the files of results and late rows: in the manifest of a young batch, in a table for older ones.
 
     batch            0 .......... merged_until ............ newest
     files named by   merged_files              manifests
 
-A merged file has rows of many batches (``catalog.store.compaction``), so readers look for theirs in it.
+A merged file has rows of many batches (``catalog.store.compaction``), so readers select rows by batch.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from catalog.store.repository import Repository
 from catalog.values.batch import MergedFile, ResultFile
 from catalog.values.routes.query_sets import Int64s
 
-#: No merged file spans more batches; so those of a batch are found by where they begin.
+#: No merged file spans more batches, so the files of a batch are found by their first batches.
 MOST_BATCHES = 16_384
-#: Batches asked for by number at a time; databases bound the parameters of a statement.
+#: Most batches that one statement names; databases limit its parameters.
 _BATCHES_AT_A_TIME = 500
 
 _b = tables.batches.c
@@ -55,11 +55,11 @@ _DROP = delete(tables.merged_files).where(_IT)
 
 @dataclass(frozen=True, slots=True)
 class NamedFiles:
-    """Files that count.
+    """Files that the catalog names.
 
     Attributes:
-        files: Of results.
-        late_files: Of late rows.
+        files: Files of results.
+        late_files: Files of late rows.
     """
 
     files: tuple[ResultFile, ...]
@@ -68,7 +68,7 @@ class NamedFiles:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FileSizes:
-    """Sizes of files of results and late rows, by the last batch of each, with which the file goes.
+    """Sizes of files of results and late rows, by last batch; a file is dropped with its last batch.
 
     >>> sizes = FileSizes(np.array([3, 5, 9]), np.array([10, 20, 40]))
     >>> sizes.since(4), sizes.first_within(60), sizes.first_within(59), sizes.first_within(5)
@@ -96,7 +96,7 @@ class ResultFileRepository(Repository):
     """Looks up files."""
 
     def merged_until(self) -> int:
-        """Return the first batch whose files its manifest names; files of those before are in the table."""
+        """Return the first batch whose manifest names its files; the table has the files of earlier ones."""
         with self._database.read() as connection:
             return _standing(connection)[0]
 
@@ -106,14 +106,14 @@ class ResultFileRepository(Repository):
             return tuple(_merged_file(row) for row in connection.execute(_MERGED).mappings())
 
     def of_family(self, family: str, batches: Collection[int]) -> tuple[ResultFile, ...]:
-        """Return the result files that hold the rows of a family in some batches, beside rows of others.
+        """Return the result files with the rows of a family in some batches; they may have other rows, too.
 
         Args:
             family: Family id.
             batches: Committed batches that have results of the family.
 
         Returns:
-            The files; none if results of one of the batches are not kept any more.
+            The files; none if the results of any of the batches are no longer kept.
         """
         if not batches:
             return ()
@@ -141,7 +141,7 @@ class ResultFileRepository(Repository):
         return FileSizes(*np.ascontiguousarray(table[np.argsort(table[:, 0], kind="stable")].T))
 
     def all(self) -> Iterator[NamedFiles]:
-        """Yield all files, some at a time; nobody may merge meanwhile."""
+        """Yield all files, some at a time; no files may be merged meanwhile."""
         merged = self.merged()
         yield NamedFiles(
             tuple(each.file for each in merged if not each.late),

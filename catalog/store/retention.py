@@ -1,19 +1,20 @@
-"""Retention: results that are older than people want to keep them go, batch by batch.
+"""Retention: results older than the configured age are dropped, batch by batch.
 
     batch       0 . . . . f . l f . . . . . . l f . . . | kept_from . . . . . . . . newest
     manifest    x x x x x s x s s x x x x x x s s x x x | whole     |<- KEPT_BATCHES ->|
     results     none                                    | all
 
-What is kept of results begins at ``kept_from``, which only ever rises. Before it a batch has no result files,
-no late rows and no counts of results; what a query lost is counted in ``query_totals``. Two questions
-about old batches remain: when a plan version came into force, and which one was in force at an event time. So
-of each run of batches in which no query that the catalog knows came or left, the manifests of the first (f)
-and of the last (l) stay, without files and most counters (s). All others go (x).
+Kept results begin at ``kept_from``, which only ever rises. Earlier batches have no result files, no late rows
+and no counts of results; ``query_totals`` counts the results that a query lost. Two questions about old
+batches must still be answered: when a plan version came into force, and which version was in force at an
+event time. So of each run of batches in which no query of the catalog was added or left, the manifests of the
+first (f) and of the last (l) batch stay, without files and most counters (s). All other manifests are dropped
+(x).
 
-A file of many batches (``store.compaction``) goes with the last of them.
+A file of many batches (``store.compaction``) is dropped with the last of them.
 
-Files are not touched here: whoever drops results unlinks them afterwards. No manifest names them any more, so
-a crash in between leaves them to the sweep at the next start.
+This module does not touch files: the caller that drops results unlinks them afterwards. No manifest names
+them any more, so after a crash in between the sweep at the next start removes them.
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ from catalog.store.result_files import drop_merged, merged_before
 from catalog.values.batch import BatchManifest
 from catalog.values.routes.query_counts import QueryCounts
 
-#: So many of the newest batches keep everything, however old they are: no batch that may replay is older
-#: (``catalog.store.pruning.REPLAYED_BATCHES``), and statistics look at the last 50.
+#: Newest batches that keep everything, whatever their age: no batch that may replay is older
+#: (``catalog.store.pruning.REPLAYED_BATCHES``), and statistics use the last 50.
 KEPT_BATCHES = 64
 
 _b = tables.batches.c
@@ -94,10 +95,10 @@ class Dropped:
     """Result of one step of retention.
 
     Attributes:
-        batches: How many batches lost their results.
-        results: Results per query, summed: a pair counts once for each query it belonged to.
+        batches: Number of batches that lost their results.
+        results: Results that were dropped; a pair counts once for each query that it belonged to.
         files: Result files that no manifest names any more.
-        late_files: The same of late rows.
+        late_files: The same for files of late rows.
         kept_from: First batch whose results are kept.
     """
 
@@ -116,9 +117,9 @@ class DroppedOfSeries:
     """Results that a series of queries lost to retention.
 
     Attributes:
-        results: How many results.
-        batch: The last batch with such results.
-        of_batch: How many of them were in that batch.
+        results: Number of lost results.
+        batch: The last batch with lost results.
+        of_batch: Number of lost results in that batch.
     """
 
     results: int
@@ -127,10 +128,10 @@ class DroppedOfSeries:
 
 
 class Retention(Repository):
-    """Drops results from the oldest batch on, and tells what went."""
+    """Drops results from the oldest batch on, and reports the losses."""
 
     def kept_from(self) -> tuple[int, int | None]:
-        """Return the position at which the kept results begin.
+        """Return the batch at which the kept results begin.
 
         Returns:
             The first batch whose results are kept, 0 if nothing was dropped, and the wall clock of its
@@ -141,7 +142,7 @@ class Retention(Repository):
         return (0, None) if row is None else (int(row.batch), int(row.committed_at_us))
 
     def dropped(self, series: int) -> DroppedOfSeries | None:
-        """Return what a series lost, None if all its results are kept."""
+        """Return the results that a series lost, None if all are kept."""
         with self._database.read() as connection:
             rows = connection.execute(_DROPPED_OF_SERIES, {"series": series}).all()
         if not rows:
@@ -150,10 +151,10 @@ class Retention(Repository):
         return DroppedOfSeries(sum(row.dropped for row in rows), last.dropped_batch, last.dropped_of_batch)
 
     def horizon(self, until_us: int) -> int:
-        """Return the first batch that is kept even if no sink needs it: committed later, or among the newest.
+        """Return the first batch that is kept even if no sink needs it, for its age or as one of the newest.
 
         Args:
-            until_us: Batches committed later stay, wall clock µs UTC.
+            until_us: Batches committed after this wall clock are kept, µs UTC.
         """
         with self._database.read() as connection:
             kept_from = connection.execute(_KEPT_FROM).scalar()
@@ -168,12 +169,12 @@ class Retention(Repository):
         locked only for the changes.
 
         Args:
-            until_us: Batches committed later stay, and all that follow them, wall clock µs UTC.
-            before: Batches from this one on stay whatever their age, for a reader that is not done with them.
+            until_us: The first batch committed after this wall clock and all later batches are kept, µs UTC.
+            before: First batch that a reader still needs: it and later ones are kept whatever their age.
             limit: Most batches that are dropped.
 
         Returns:
-            What went; nothing, if there is nothing to drop.
+            The dropped results; empty if there is nothing to drop.
         """
         with self._database.read() as connection:
             kept_from = connection.execute(_KEPT_FROM).scalar()
@@ -191,9 +192,9 @@ class Retention(Repository):
         cut = [{"of": m.batch, "cut": encode(m.thinned()).decode()} for m in old if m.batch in kept]
         with self._database.write() as connection:
             if connection.execute(_KEPT_FROM).scalar() != kept_from:
-                return Dropped(kept_from=kept_from)  # somebody else was faster
+                return Dropped(kept_from=kept_from)  # another process was faster
             if lost:
-                fold_counts(connection)  # what is lost was added to the totals before
+                fold_counts(connection)  # the totals must include the lost results first
                 connection.execute(_COUNT_DROPPED, lost)
             drop_counts(connection, end)
             if gone:
@@ -223,7 +224,7 @@ class Retention(Repository):
         """Drop older manifests that were kept only for queries that have been forgotten since.
 
         Returns:
-            How many went.
+            Number of dropped manifests.
         """
         with self._database.read() as connection:
             kept_from = connection.execute(_KEPT_FROM).scalar() or 0
@@ -256,7 +257,7 @@ def _versions(connection: Connection, first: int, end: int) -> list[tuple[int, i
 
 
 def _told_apart(connection: Connection, versions: Sequence[tuple[int, int]]) -> set[int]:
-    """Return the batches that are first or last of a run in which no known query came or left.
+    """Return the first and last batch of each run in which no query of the catalog was added or left.
 
     Args:
         connection: Connection to read with.
@@ -282,7 +283,7 @@ def _told_apart(connection: Connection, versions: Sequence[tuple[int, int]]) -> 
 def _lost(counts: QueryCounts) -> list[dict[str, int]]:
     """Return each query's losses with dropped batches: results lost, the last batch, results in it."""
     totals = counts.totals()
-    # Ascending by query, then by batch: the last of each query.
+    # Counts ascend by query, then by batch: find the last count of each query.
     ends = np.flatnonzero(np.append(counts.queries[1:] != counts.queries[:-1], len(counts) > 0))
     last = zip(
         counts.queries[ends].tolist(), counts.batches[ends].tolist(), counts.rows[ends].tolist(), strict=True

@@ -4,8 +4,8 @@
           |               |                |                  |
           +---------------+---- database --+------------------+    write transactions of a thread nest
 
-Each repository is a class of the module of its name. A method is one transaction of its own, or part of the
-``transaction()`` it is called in: then all of them take effect, or none.
+Each repository is a class in the module of the same name. A method is one transaction, unless it is called
+inside ``transaction()``: then all calls inside take effect together, or none does.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from catalog.store.tables import SCHEMA_REVISION, metadata
 
 
 class Store:
-    """The catalog of one data directory; threads may share it, processes open one each.
+    """The catalog of one data directory; threads may share it, each process opens its own.
 
     Args:
         database: Database of the catalog, its tables up to date.
@@ -63,12 +63,12 @@ class Store:
         counts: Results per query and batch.
         result_files: Files of results and late rows.
         routes: Which queries a stored pair belongs to.
-        sinks: Sinks of queries, and how far each one is.
+        sinks: Sinks of queries, and the progress of each.
         idempotency: Answers to requests that may be repeated.
         settings: Small values that survive a restart.
         api_keys: Keys of clients.
-        audit_log: Who asked for which change.
-        compaction: Names larger files instead of those of old batches.
+        audit_log: Who requested which change.
+        compaction: Records merged files in place of the files of old batches.
         retention: Drops old results.
         pruning: Drops records that nothing refers to.
     """
@@ -110,9 +110,9 @@ class Store:
 
         Args:
             url: SQLAlchemy URL: ``sqlite:///<file>`` or PostgreSQL.
-            migrate: Create the tables or bring them up to date; else they must be so already.
+            migrate: Create the tables or bring them up to date; if False, they must be up to date already.
             now_us: Wall clock, µs UTC.
-            busy_timeout_s: How long a writer waits for another one.
+            busy_timeout_s: How long a writer waits for another writer.
 
         Returns:
             The catalog; close it when done.
@@ -120,7 +120,7 @@ class Store:
         Raises:
             InvalidCatalogUrl: The URL names no database that can hold a catalog.
             CatalogDown: The database cannot be opened.
-            CatalogVersionMismatch: Its tables are of another version of Sluice.
+            CatalogVersionMismatch: Its tables belong to another version of Sluice.
         """
         database = Database(url, busy_timeout_s=busy_timeout_s)
         try:
@@ -139,14 +139,14 @@ class Store:
         """Bring the tables of a catalog up to date, as the first ``open`` of a version does.
 
         Args:
-            url: As of ``open``; a file must be there.
+            url: URL as for ``open``; a file must exist.
 
         Returns:
             The schema that the tables had before; None if there were none.
 
         Raises:
             CatalogDown: The file does not exist, or the database cannot be used.
-            CatalogVersionMismatch: The tables are of a later version of Sluice.
+            CatalogVersionMismatch: The tables belong to a later version of Sluice.
         """
         with closing(Database(url)) as database:
             _require_file(database)
@@ -160,7 +160,7 @@ class Store:
 
         Raises:
             CatalogDown: The database cannot be used.
-            CatalogVersionMismatch: The tables are of another version of Sluice, or were changed by hand.
+            CatalogVersionMismatch: The tables belong to another version of Sluice, or were changed by hand.
         """
         with closing(Database(url)) as database:
             cls._prepare(database, migrate=False)
@@ -201,9 +201,10 @@ class Store:
             upgrade(connection)
 
     def twin(self) -> Store:
-        """Return the same catalog for the engine of this process, whose writes alone ask for its lease.
+        """Return the same catalog for the engine of this process; only the engine's writes check the lease.
 
-        Both share connections, so that writers of both wait as threads do. Close the first one alone.
+        Both objects share connections, so their writers wait for each other as threads do. Close only the
+        first.
         """
         return Store(self._database.twin(), self._now_us)
 
@@ -214,10 +215,10 @@ class Store:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """Open a write transaction of this thread; an exception inside undoes all of it.
+        """Open a write transaction of this thread; an exception inside rolls it back.
 
-        Inside another one it is a part of that one, which can fail alone if its exception is caught.
-        Keep it short: other writers wait.
+        Inside another transaction it is a savepoint: if its exception is caught, only its own changes are
+        undone. Keep it short: other writers wait.
 
         Raises:
             CatalogDown: Another writer held the catalog too long.
@@ -226,11 +227,11 @@ class Store:
             yield
 
     def copy_to(self, target: Store, then: Callable[[], None]) -> int:
-        """Replace all records of another catalog by those of this one; return how many.
+        """Replace all records of another catalog by those of this one; return the number of records.
 
         Args:
             target: A catalog, perhaps on another kind of database.
-            then: Called in the same transaction of the target, after the records are there.
+            then: Called in the same transaction of the target, after all records are copied.
 
         Raises:
             CatalogDown: One of the databases cannot be used.
@@ -255,13 +256,13 @@ class Store:
 
 
 def _require_file(database: Database) -> None:
-    """Refuse a file that is not there, which opening would create."""
+    """Refuse a file that does not exist, which opening would create."""
     if database.file is not None and not database.file.exists():
         raise CatalogDown("catalog does not exist", detail=f"There is no file {database.file}.")
 
 
 def _revision(database: Database) -> str | None:
-    """Alembic revision of the tables, None before the first migration."""
+    """Return the Alembic revision of the tables, None before the first migration."""
     with database.read() as connection:
         if not inspect(connection).has_table("alembic_version"):
             return None

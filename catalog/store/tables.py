@@ -1,9 +1,9 @@
 """Tables of the catalog, as the migrations leave them.
 
-Times are int64 µs UTC. Values are JSON documents (``documents.codec``) beside the columns that are searched
-for; routes and counts are Arrow tables (``catalog.values.routes``). Rows that others may still name (streams,
-queries, plans, routes) are not deleted before those (``store.pruning``), and ids come from ``counters``: none
-is given twice.
+Times are int64 µs UTC. Values are JSON documents (``documents.codec``) in addition to the columns that are
+searched; routes and counts are Arrow tables (``catalog.values.routes``). Rows that other rows may name
+(streams, queries, plans, routes) are not deleted before these (``store.pruning``). Ids are taken from
+``counters`` and never reused.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ control_log = Table(
     Column("promises", Text),
     # Event time below which rows of the stream leave, µs UTC.
     Column("horizon_us", BIG),
-    # Query whose result punctuations somebody asks for; heartbeat_stream_id has its first stream.
+    # Query whose result punctuations are requested; heartbeat_stream_id has its first stream.
     Column("pulled_query", BIG),
     CheckConstraint("(plan_version IS NULL) <> (heartbeat_stream_id IS NULL)", name="one_payload"),
 )
@@ -201,7 +201,7 @@ batches = Table(
     Index(None, "plan_version", "batch"),
 )
 
-# No foreign key to batches: a row is that of many.
+# No foreign key to batches: a row belongs to many batches.
 query_counts = Table(
     "query_counts",
     metadata,
@@ -246,7 +246,8 @@ stream_totals = Table(
     Column("max_event_time_us", BIG),
 )
 
-# No foreign key to batches: routes are those of later batches, too, and manifests of old ones go first.
+# No foreign key to batches: later batches use the routes, too, and manifests of old batches are dropped
+# first.
 batch_routes = Table(
     "batch_routes",
     metadata,

@@ -31,11 +31,11 @@ class ResultFile:
     """A Parquet file of joined pairs, or of late rows.
 
     Attributes:
-        path: Relative to the results directory.
+        path: Path relative to the results directory.
         family: Family id of joined pairs; stream name of late rows.
-        rows: Rows in it.
-        bytes: Its length; None of files from before it was kept.
-        crc32c: Checksum of its bytes, or None likewise.
+        rows: Number of rows.
+        bytes: Length of the file; None for files from before the length was kept.
+        crc32c: Checksum of the bytes; None for the same files.
     """
 
     path: str
@@ -47,16 +47,16 @@ class ResultFile:
 
 @dataclass(frozen=True, slots=True)
 class MergedFile:
-    """A file with the rows of several batches, in their order, or one that merging left as it was.
+    """A file with the rows of several batches, in their order, or a file that merging left unchanged.
 
     Attributes:
         file: The file.
-        late: Whether it has late rows.
-        first: First batch that it may have rows of.
-        last: Last such batch.
-        first_at_us: Wall clock of the first one's commit, µs UTC.
-        last_at_us: The same of the last one.
-        level: How often its rows were merged, 1 at least where they could be.
+        late: Whether its rows are late rows.
+        first: First batch that may have rows in the file.
+        last: Last batch that may have rows in the file.
+        first_at_us: Wall clock at the commit of the first batch, µs UTC.
+        last_at_us: Wall clock at the commit of the last batch, µs UTC.
+        level: How often its rows were merged; at least 1 if they could be merged.
     """
 
     file: ResultFile
@@ -74,8 +74,8 @@ class BatchProgress:
 
     Attributes:
         batch: Batch number.
-        plan_version: Plan in force in it.
-        streams: Counters per stream of its plan.
+        plan_version: Plan version in force in the batch.
+        streams: Counters per stream of that plan.
     """
 
     batch: int
@@ -85,7 +85,7 @@ class BatchProgress:
 
 @dataclass(frozen=True, slots=True)
 class BatchManifest:
-    """Everything that one transaction makes visible of a batch, but its routes (``catalog.values.routes``).
+    """Everything that one transaction makes visible of a batch but routes (``catalog.values.routes``).
 
     Attributes:
         batch: Batch number, from 0, without gaps.
@@ -95,7 +95,8 @@ class BatchManifest:
         late_files: Files of late rows, likewise.
         streams: Counters per stream.
         slices: Counters per slice; empty in a manifest that was thinned.
-        query_rows: Results per query id in this batch; empty where it was read (``catalog.store.counts``).
+        query_rows: Results per query id in this batch; empty in a manifest that was read from the catalog,
+            which keeps them in ``catalog.store.counts``.
         started_at_us: Wall clock at the start of the batch, µs UTC.
         committed_at_us: Wall clock at the commit, µs UTC.
         filters: Counters per distinct filter, likewise.
@@ -105,15 +106,15 @@ class BatchManifest:
         punctuations: Counters per family side whose stream has a contract, likewise.
         received: Punctuations per stream, likewise.
         groups: Counters of each family whose results are groups, likewise.
-        probes: Counters per family side whose rows lie in rings, likewise.
+        probes: Counters per family side whose rows are in rings, likewise.
         memory: Counters per family side whose rows wait outside the slices, likewise.
         cpu: CPU time.
-        buckets: How evenly the work lay on them.
+        buckets: Distribution of the work over the buckets.
         input_end: Spark's offset at the end of the batch, by key; empty in manifests from before it was kept.
-        digest: Digest of the input ranges and the row counts, equal whenever the batch is repeated; empty
-            likewise.
+        digest: Digest of the input ranges and the row counts, equal whenever the batch is repeated; empty in
+            manifests from before it was kept.
         exchanged: Pairs on their way to other buckets. The next batch reads the files of these buckets.
-        held: Event times of held rows, likewise: per bucket and stream with a cap.
+        held: Event times of held rows per bucket and stream with a cap; empty in a manifest that was thinned.
     """
 
     batch: int
@@ -148,9 +149,9 @@ class BatchManifest:
         return BatchProgress(self.batch, self.plan_version, self.streams)
 
     def thinned(self) -> BatchManifest:
-        """Return it without files, and without the counters that are read of the last batches only.
+        """Return it without files, and without the counters that are only read for the last batches.
 
-        ``exchanged`` stays, because a batch that is repeated reads what the batch before it has sent.
+        ``exchanged`` stays, because a repeated batch reads the pairs that the batch before it has sent.
         """
         return replace(
             self,
@@ -182,7 +183,7 @@ class BatchManifest:
 
 
 class Totals(NamedTuple):
-    """Totals over all committed batches: columns of the table ``batch_totals`` by their names.
+    """Totals over all committed batches, named as the columns of the table ``batch_totals``.
 
     Attributes:
         input_rows: Rows read, late and rejected ones included.

@@ -10,15 +10,15 @@ class Calibration:
     """CPU seconds of the job's Python per unit of work (``planner.costs.calibrated.Work`` counts the units).
 
     Attributes:
-        per_batch: Per batch and bucket, whatever it holds.
-        per_partition: Per batch and side: its input is opened and packed, however few rows there are.
+        per_batch: Per batch and bucket, even if both are empty.
+        per_partition: Per batch and side: its input is opened and packed, even if it has no rows.
         per_filtered_side: Per batch and side with filters: the evaluator is started.
         per_filter_text: Per batch and distinct filter: its text is compiled.
         per_slice: Per batch, bucket and one-way slice: the system overhead C_sys.
-        per_segment: Per batch, bucket and segment held: found in the cache, probed, looked at by purge and
+        per_segment: Per batch, bucket and segment held: found in the cache, probed, examined by purge and
             compaction, named in the manifest.
         per_build: Per segment in which males of a batch find partners: their pairs are routed and gathered.
-        per_build_column: Per such segment and result column.
+        per_build_column: Per segment with partners and result column.
         per_packed_row: Per row read, hashed, sorted and encoded for one family side.
         per_filter: Per row and distinct filter evaluated.
         per_inserted_row: Per row that enters a chain.
@@ -27,15 +27,15 @@ class Calibration:
         per_male_segment: Per male and segment that it is merged with.
         per_match: Per candidate pair of equal key.
         per_result: Per pair that serves a query: routed, gathered, written.
-        per_result_value: Per such pair and result column.
+        per_result_value: Per pair that serves a query and result column.
         per_stored_segment: Per new segment, encoded and stored.
-        per_stored_byte: Per byte of it.
-        fitted_at_us: Wall clock of the fit, µs UTC; 0 for the constants that Sluice comes with.
-        median_error: Median relative error on the workloads it was fitted to.
-        per_ring_look: Per male and segment in rings: its head is found.
+        per_stored_byte: Per byte of a new segment.
+        fitted_at_us: Wall clock of the fit, µs UTC; 0 for the constants shipped with Sluice.
+        median_error: Median relative error on the workloads of the fit.
+        per_ring_look: Per male and segment in rings: the head of its ring is found.
         per_scanned_row: Per row that a male is compared with in its ring.
-        per_ring_row: Per row that is sorted into rings, or comes to them.
-        per_searched_row: Per stored row that is searched for its key among those that are closed.
+        per_ring_row: Per row that is sorted into rings, or probes them.
+        per_searched_row: Per stored row whose key is looked up among the closed keys.
     """
 
     per_batch: float

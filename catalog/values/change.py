@@ -1,14 +1,14 @@
-"""Changes of queries: what a client asks for, before it is known whether it can be done.
+"""Changes of queries that a client requests, before they are checked.
 
-A list of changes becomes one plan version, or nothing. Each name is changed once in it, so their order does
-not matter.
+A list of changes becomes one plan version, or nothing. A list changes each name once, so the order of changes
+does not matter.
 
     add      a query enters under a free name                          a new series
-    update   its query leaves and another enters, at one boundary      the series goes on
+    update   its query leaves and another enters, at one boundary      the series continues
     edit     the same, with parts of its text replaced
     pause    it leaves the plan, and keeps its name and text
-    resume   it enters again                                           the series goes on
-    remove   it leaves for good; its results stay readable
+    resume   it enters again                                           the series continues
+    remove   it leaves and cannot return; its results stay readable    the series ends
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from types import MappingProxyType
 from catalog.values.query import Backfill
 from catalog.values.sink import SetSink, Sink
 
-#: Stands for both streams of a query.
+#: Name in ``QueryParts.windows`` for both streams of a query.
 BOTH = "*"
 
 
@@ -30,9 +30,9 @@ class QueryParts:
 
     Attributes:
         windows: Window by alias or stream: a length (``30s``, ``5 MINUTES``), ``NOW`` or ``UNBOUNDED``;
-            ``BOTH`` is a name of both streams.
-        filters: Condition on one stream alone, by alias or stream; None takes the filter away.
-        select: Select list; None leaves it.
+            the name ``BOTH`` means both streams.
+        filters: Condition on one stream alone, by alias or stream; None removes the filter.
+        select: Select list; None leaves it unchanged.
     """
 
     windows: Mapping[str, str] = field(default_factory=dict)
@@ -42,13 +42,13 @@ class QueryParts:
 
 @dataclass(frozen=True, slots=True)
 class AddQuery:
-    """A query comes.
+    """A query is added.
 
     Attributes:
         name: Its name; no query that runs or is paused has it.
         cql: Its text.
         backfill: Whether held rows take part.
-        sink: Where else its results go.
+        sink: Additional destination of its results; None for none.
     """
 
     name: str
@@ -66,7 +66,7 @@ class UpdateQuery:
         cql: The whole text.
         backfill: Whether held rows take part under the new text.
         sink: Change of its sink: a new sink or none; None leaves the sink as it is.
-        rebound: Whether the text is bound again even if it is the same, because a stream has changed.
+        rebound: Whether even an unchanged text is bound again, because a stream has changed.
     """
 
     name: str
@@ -106,7 +106,7 @@ class PauseQuery:
 
     Attributes:
         name: Its name.
-        reason: Why, where the engine pauses it; None where a person does.
+        reason: Why the engine pauses it; None if a person does.
     """
 
     name: str
@@ -119,7 +119,7 @@ class ResumeQuery:
 
     Attributes:
         name: Its name.
-        backfill: Whether rows held then take part.
+        backfill: Whether rows held at that moment take part.
     """
 
     name: str
@@ -128,7 +128,7 @@ class ResumeQuery:
 
 Change = AddQuery | UpdateQuery | EditQuery | RemoveQuery | PauseQuery | ResumeQuery
 
-#: What a change is called.
+#: Verb for each type of change.
 VERBS: Mapping[type[Change], str] = MappingProxyType(
     {
         AddQuery: "add",

@@ -1,4 +1,4 @@
-"""Control log: plan versions and signs of streams, which reach every bucket as input rows."""
+"""Control log: plan versions and messages about streams, which reach every bucket as input rows."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from catalog.values.plan import Plan
 class Heartbeat:
     """An idle stream's watermark moves to ``watermark_us`` after the rows of its batch.
 
-    None resets the watermark before the rows of its batch: they alone say where it is from then on.
+    None resets the watermark before the rows of its batch: from then on only these and later rows determine
+    it.
     """
 
     stream_id: int
@@ -24,7 +25,7 @@ class Promises:
 
     Attributes:
         stream_id: The stream.
-        on: Columns that they fix.
+        on: Columns whose values the punctuations fix.
         rows: Values of these columns, as an Arrow IPC stream in base 64.
     """
 
@@ -35,7 +36,7 @@ class Promises:
 
 @dataclass(frozen=True, slots=True)
 class Pull:
-    """Request for the result punctuations that are due; its batch gives them.
+    """Request for the result punctuations that are due; the batch that reads it makes them.
 
     Attributes:
         query_id: A query of the family.
@@ -48,9 +49,9 @@ class Pull:
 
 @dataclass(frozen=True, slots=True)
 class Horizon:
-    """Rows of a stream that earlier batches have brought leave the state if their event time is below it.
+    """Event time below which the rows that earlier batches read from a stream leave the state.
 
-    They are in no pair with a row of the batch that brings this record, or of a later one.
+    These rows join no row of the batch that reads this record, and no later row.
 
     Attributes:
         stream_id: The stream.
@@ -67,7 +68,7 @@ class ControlRecord:
 
     Attributes:
         seq: Position in the log: 1, 2, ... without gaps, in commit order.
-        at_batch: Scripted entries are not admitted before this batch; None admits at once.
+        at_batch: First batch that may read the entry, if it is scripted; None lets the next batch read it.
         plan: The version that takes effect, for a plan change.
         heartbeat: The heartbeat, for a heartbeat.
         promises: Punctuations.

@@ -11,13 +11,13 @@ class SliceRows:
     """Rows of one slice at the end of a batch.
 
     Attributes:
-        family: What the family is called.
+        family: Name of the family.
         join: Join of the family.
         side: ``a`` or ``b``.
         slice: Number in the chain, from 1.
-        window: Its window, for people; None if the plan is not known any more.
+        window: Interval of the slice, as text for people; None if the plan is no longer known.
         rows: Rows held.
-        bytes: Encoded bytes of them.
+        bytes: Encoded bytes of these rows.
     """
 
     family: str
@@ -34,14 +34,14 @@ class MigrationOutcome:
     """Measured cost of a migration.
 
     Attributes:
-        batch: First batch under its plan version, or under a later one that came at the same boundary.
+        batch: First batch under its plan version, or under a later one that took effect at the same boundary.
         plan_version: Plan version of that batch.
         active_at_us: Wall clock of that batch's commit, µs UTC.
-        seconds: How long that batch took, from its start to its commit.
-        median_seconds: Median of the batches before; None if there was none.
-        batches: Batches that the median is of.
-        before: Slices of the families concerned at the end of the batch before.
-        after: The same at the end of that batch.
+        seconds: Duration of that batch, from its start to its commit.
+        median_seconds: Median duration of the batches before; None if there was none.
+        batches: Number of batches in the median.
+        before: Slices of the changed families at the end of the batch before.
+        after: The same slices at the end of that batch.
     """
 
     batch: int
@@ -56,19 +56,19 @@ class MigrationOutcome:
 
 @dataclass(frozen=True, slots=True)
 class Migration:
-    """A migration as it was asked for and planned.
+    """A migration as it was requested and planned.
 
     Attributes:
-        request: What was asked for, as JSON values (hence ``Any``).
-        cause: The same in words.
+        request: The request, as JSON values (hence ``Any``).
+        cause: The request in words.
         primitives: Steps from the version before, in the short form of the plan's history.
-        primitives_left_out: Steps beyond those that are kept.
+        primitives_left_out: Number of further steps, which are not kept.
         families: Ids of the families that the steps change.
-        rows_to_move: Held rows that were expected to change their slice, at most; None if none were counted.
-        bytes_to_move: Encoded bytes of them.
-        error: Why it failed; None if it did not.
+        rows_to_move: Upper bound of the stored rows that will change their slice; None if none were counted.
+        bytes_to_move: Encoded bytes of these rows.
+        error: Why the migration failed; None if it did not.
         error_code: Code of the error.
-        outcome: What it took; None while it is pending, or not looked up yet.
+        outcome: Measured cost; None while the migration is pending, or if the cost was not looked up yet.
     """
 
     request: dict[str, Any]
@@ -89,8 +89,8 @@ class MigrationRecord:
 
     Attributes:
         id: 1, 2, ...
-        plan_version: Version that it made; None if it failed.
-        actor: Who asked for it.
+        plan_version: Plan version that the migration made; None if it failed.
+        actor: Who requested it.
         created_at_us: Wall clock, µs UTC.
         migration: The migration.
     """
@@ -104,13 +104,13 @@ class MigrationRecord:
 
 @dataclass(frozen=True, slots=True)
 class ExplicitStep:
-    """One split or merge that is asked for.
+    """A requested split or merge.
 
     Attributes:
-        kind: Which of both.
-        at_us: Where the slices meet or shall meet, µs.
-        side: Stream of the side (``a`` or ``b``, too); None for both sides.
-        path: Where it stands in the request.
+        kind: ``split`` or ``merge``.
+        at_us: Boundary that a split makes or a merge removes, µs.
+        side: Stream of the side, or ``a`` or ``b``; None for both sides.
+        path: Path of the step in the request.
     """
 
     kind: Literal["split", "merge"]
@@ -121,12 +121,12 @@ class ExplicitStep:
 
 @dataclass(frozen=True, slots=True)
 class OnLeave:
-    """When a chain gives up the boundaries and the length that only departed queries needed.
+    """When a chain drops the boundaries and the length that only departed queries needed.
 
     Attributes:
-        policy: ``auto``: with the version in which a query leaves. ``manual``: with a clean-up. ``after``:
-            with a clean-up that comes by itself.
-        after_us: How long after the last query left, µs; for ``after`` alone.
+        policy: ``auto``: in the version in which a query leaves. ``manual``: at a requested clean-up.
+            ``after``: at an automatic clean-up.
+        after_us: Time from the departure of the last query to the clean-up, µs; only for ``after``.
     """
 
     policy: Literal["auto", "manual", "after"] = "auto"

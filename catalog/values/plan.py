@@ -1,6 +1,6 @@
 """Plans: the families of queries and their slice chains.
 
-A plan is a value: the same queries give the same plan, whatever the order in which they came. Filter bits
+A plan is a value: the same queries give the same plan, in whatever order they were added. Filter bits
 and query activations are the only parts that depend on history; they are carried over from the plan before.
 """
 
@@ -21,7 +21,7 @@ from catalog.values.stream import Stream
 
 Strategy = Literal["unshared", "pullup", "pushdown", "mem-opt", "cpu-opt"]
 
-#: Who chooses over how many buckets the rows of a key spread: the planner, or the user for every key.
+#: Who chooses the number of buckets that share the rows of a key: the planner, or the user for every key.
 Partitioning = Literal["auto", "hash", "replicate"]
 
 #: Id of the one join of a family whose queries share it.
@@ -36,9 +36,9 @@ class Threshold:
 
     Attributes:
         column: The column.
-        operator: Stands between column and number.
-        number: The number, an int where it is whole; at most 15 digits, so that it is the same as a decimal
-            and as a double.
+        operator: Comparison, column on the left and number on the right.
+        number: The number, an int if it is whole; at most 15 digits, so that decimal and double represent
+            the same value.
     """
 
     column: str
@@ -51,12 +51,12 @@ class PlannedFilter:
     """A distinct filter of one side of a family.
 
     Attributes:
-        bit: Number of the bit of a row's lineage that tells whether the row passes; given once in a family
-            and never again. Where the bit stands, each segment says for itself.
+        bit: Number of the lineage bit that is set in rows that pass; a family never assigns a number twice.
+            Each segment records the position at which it stores the bit.
         sql: Canonical predicate over the stream's columns.
-        columns: Columns it reads.
-        threshold: The same as a comparison with a number, where it is one; None, too, where it was stored by
-            a version that did not say. No part of what it is.
+        columns: Columns that the predicate reads.
+        threshold: The predicate as a comparison with a number; None if it is not one, or if the version that
+            stored the filter did not record it. Ignored by equality.
     """
 
     bit: int
@@ -77,16 +77,16 @@ class PlannedQuery:
         filter_a: Lineage bit of its filter on a, None if it takes every row.
         filter_b: The same for b.
         residual: Predicate over ``a."c"``, ``b."c"``, or None.
-        columns_a: Columns of a it needs of a stored row.
-        columns_b: Columns of b it needs of a stored row.
+        columns_a: Columns of a that the query reads from stored rows.
+        columns_b: Columns of b that the query reads from stored rows.
         outputs: Result columns.
-        since_version: Plan version that activated it.
-        backfill: ``state`` lets rows held at that activation take part.
-        kind: What it gives of its matches (``catalog.values.query.Query``).
-        preserved: Sides whose rows it judges.
-        grouping: Groups that are its results; None if its results are pairs.
+        since_version: Plan version that activated the query.
+        backfill: ``state`` joins rows that were already stored at the activation, too.
+        kind: Kind of join (``catalog.values.query.Query``).
+        preserved: Sides of which the query decides for each row whether it has a match.
+        grouping: How pairs are grouped into results; None if the results are pairs.
         hands_on: Whether its pairs are rows of its next step (``catalog.steps``) and not results.
-        expires_a: When it needs a row of a no longer (``catalog.values.query.Side``).
+        expires_a: Times after which the query no longer needs a row of a (``catalog.values.query.Side``).
         expires_b: The same for b.
     """
 
@@ -111,25 +111,25 @@ class PlannedQuery:
 
     @property
     def announces(self) -> bool:
-        """Return whether its results have result punctuations among them."""
+        """Return whether its results include result punctuations."""
         return any(output.name == PUNCTUATION_OUTPUT for output in self.outputs)
 
     def expires(self, side: str) -> tuple[tuple[str, int], ...]:
-        """Return when it needs a row of a side no longer."""
+        """Return the times after which the query no longer needs a row of a side."""
         return self.expires_a if side == "a" else self.expires_b
 
     def alike_us(self, side: str) -> int | None:
-        """Return how long it needs a row after its oldest event time, µs; None where another rule decides."""
+        """Return how long a row is needed after its oldest event time, µs; None if another rule decides."""
         timed = [(name, us) for name, us in self.expires(side) if not is_rank(name)]
         return timed[0][1] if [name for name, _ in timed] == [OLDEST] else None
 
     @property
     def gives_pairs(self) -> bool:
-        """Return whether pairs are results: semi and anti joins give rows of one side alone."""
+        """Return whether pairs are results: semi and anti joins return rows of one side only."""
         return self.kind not in ("semi", "anti")
 
     def needs_one_match(self, side: str) -> bool:
-        """Return whether it judges the rows of a side and needs each of them only until its first match."""
+        """Return whether the query needs each row of a side only until the row's first match."""
         return not self.gives_pairs and self.preserved == (side,)
 
 
@@ -137,14 +137,14 @@ class PlannedQuery:
 class Slice:
     """One sliced window [w_start_us, w_end_us) of a side's chain (State-Slice, VLDB 2006, Def. 1).
 
-    The queries that reach into it follow from their windows (``FamilyPlan.slices_reached``). Listing them
+    ``FamilyPlan.slices_reached`` derives the queries of a slice from their windows. Listing the queries
     here made a plan of 10,000 queries over 2,000 windows 102 MB large.
 
     Attributes:
         w_start_us: Start, µs behind the opposite watermark, inclusive.
         w_end_us: End, exclusive.
-        keep: Lineage bits of which a row needs one to enter the slice (cond'_i, State-Slice §6.1); None
-            keeps every row. Filters implied by another bit of the set are left out.
+        keep: Lineage bits; a row enters the slice if it has at least one of them (cond'_i, State-Slice §6.1).
+            None lets every row in. Filters that imply another filter of the set are left out.
     """
 
     w_start_us: int
@@ -179,12 +179,12 @@ class Boundaries:
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """Part of one side's rows that comes to a join, where a stream is split among several (State-Slice §3.2).
+    """Part of one side's rows that one join receives if a stream is split among joins (State-Slice §3.2).
 
     Attributes:
         side: The side that is split; the other side's rows go to every join that can use them.
-        one_of: Ids of queries; a row must serve one of them, ascending.
-        none_of: Ids of queries of which a row must serve none, ascending.
+        one_of: Ids of queries, ascending; a row must serve at least one of them.
+        none_of: Ids of queries, ascending; a row must serve none of them.
     """
 
     side: Literal["a", "b"]
@@ -196,16 +196,16 @@ class Partition:
 class JoinPlan:
     """One window join of a family: a chain of slices per side, over some of the rows, for some queries.
 
-    State-slice chains are one join for all queries of the family; so is selection pull-up. Without sharing
-    each query has a join of its own, with stream partition each class of rows. Joins of a family share its
-    lineage, filters and stored columns, but no state.
+    A state-slice chain is one join for all queries of the family; so is selection pull-up. Without sharing
+    there is a join for each query; with stream partition there is one for each class of rows. The joins of a
+    family share its lineage, filters and stored columns, but no state.
 
     Attributes:
         id: Unique in the family and derived from content: ``shared``, ``q<query id>`` or ``p<number>``.
         queries: Ids of the queries that its pairs can serve, ascending.
         chain_a: Slices of a, contiguous from 0.
         chain_b: Slices of b, contiguous from 0.
-        partition: Which rows come here; None for every row that can serve one of ``queries``.
+        partition: Rows that the join receives; None for every row that can serve one of ``queries``.
         pulled_up: Every row with a key enters, whether or not a query can use it: selections are applied to
             joined pairs alone (selection pull-up, State-Slice §3.1).
     """
@@ -222,15 +222,17 @@ class JoinPlan:
 class Replication:
     """Keys whose rows several buckets share (fragment-and-replicate, ``operators.kernels.fragments``).
 
-    The rows of a key of f fragments rest in f buckets, each row in one of them (its female copy), and probe
-    all of them (its male copy). One fragment is hash partitioning; more fragments than buckets are as many.
+    A key with f fragments uses f buckets: each row is stored in one of them (its female copy) and probes
+    all of them (its male copy). One fragment is hash partitioning; at most all buckets are used.
 
-    While a family lives its fragments may only grow. The buckets of fewer fragments are among those of more,
-    so rows that rest stay where they are and are still probed by all males; the reverse would lose pairs.
+    While a family exists, the number of fragments of a key can only grow. The buckets of fewer fragments are
+    a subset of the buckets of more, so stored rows stay where they are and all males still probe them. If
+    the number shrank, pairs would be lost.
 
     Attributes:
-        every: Fragments of each key that is not heavy.
-        heavy: Each heavy key as int64 (``operators.kernels.keys.join_key``) with its fragments, by key.
+        every: Number of fragments of each key that is not heavy.
+        heavy: Heavy keys as int64 (``operators.kernels.keys.join_key``), each with its number of fragments,
+            by key.
     """
 
     every: int = 1
@@ -250,7 +252,7 @@ class Replication:
         return self.every > 1 or bool(self.heavy)
 
     def grown(self, other: Replication) -> Replication:
-        """Return the least replication that gives every key as many fragments as either does.
+        """Return the replication that gives every key the larger of both numbers of fragments.
 
         >>> Replication(1, ((7, 4), (9, 2))).grown(Replication(3))
         Replication(every=3, heavy=((7, 4),))
@@ -264,7 +266,7 @@ class Replication:
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """Column that a band begins or ends at.
+    """End of a band: the value of a column plus an offset.
 
     Attributes:
         column: Column of the side opposite to the band's.
@@ -279,13 +281,13 @@ class Bound:
 class Band:
     """Range that every pair of a family without a key satisfies, whichever query it is for.
 
-    Pairs outside it need not be looked at; whether one inside is a result is for the residuals to say.
+    Pairs outside the range are never examined. For pairs inside it, the residuals decide which are results.
 
     Attributes:
-        side: Side of the column that lies in the range, ``a`` or ``b``.
+        side: Side of the column that must be in the range, ``a`` or ``b``.
         column: That column.
-        low: Where the range begins; None: it is open.
-        high: Where it ends; None: it is open.
+        low: Lower end of the range; None if it has none.
+        high: Upper end of the range; None if it has none.
     """
 
     side: Literal["a", "b"]
@@ -310,23 +312,23 @@ class FamilyPlan:
         filters_b: The same for b.
         queries: Queries by id.
         strategy: Objective that chose the joins.
-        joins: Joins by id; together they answer every query, each pair in exactly one join per query.
-        given: Its one chain has boundaries that its strategy did not choose: pinned ones, or those that
-            departed queries left.
+        joins: Joins by id; together they answer every query, each of whose pairs exactly one join makes.
+        given: Whether the boundaries of its one chain were pinned, or left by departed queries, instead of
+            chosen by its strategy.
         replication: Keys whose rows several buckets share.
-        result_columns_a: Those of ``columns_a`` that joined pairs carry since an output reads them, sorted;
-            None, in a plan of a version that did not tell them apart: all of them.
+        result_columns_a: Columns of ``columns_a`` that joined pairs carry because an output reads them,
+            sorted; None means all, in a plan from a version that did not distinguish them.
         result_columns_b: The same for b.
-        band: Range by which pairs are found where there is no key; None: all pairs are looked at.
+        band: Range by which pairs are found without a key; None: all pairs are examined.
         clock_a: Clock that measures the windows and slices of a.
         clock_b: The same for b.
         probe: How its slices are searched.
-        punctuations: When it acts on closed keys.
-        memory: Where rows wait; not plain only if the clock is the order of its streams.
-        purge_prices: Prices that decide when it removes rows of closed keys, unless its policy does.
-        rests: Whether the rows of side a rest. Those of an intermediate need not (``catalog.steps``).
-        band_share: Fraction of the pairs of a sample that were in the band when it was chosen; None if no
-            other band was possible or no sample was taken.
+        punctuations: Policy that says when the family acts on closed keys.
+        memory: Policy that says where rows wait; always plain unless the clock is the order of the streams.
+        purge_prices: Prices that decide when rows of closed keys are removed, unless the policy decides it.
+        rests: Whether rows of side a are stored. Rows of an intermediate need not be (``catalog.steps``).
+        band_share: Fraction of the pairs of a sample that were in the band when the band was chosen; None if
+            no other band was possible or no sample was taken.
     """
 
     id: str
@@ -380,42 +382,42 @@ class FamilyPlan:
 
     @property
     def sides_with_ranks(self) -> frozenset[str]:
-        """Sides whose rows are those of an intermediate and have ranks."""
+        """Sides that are intermediates and whose rows have ranks."""
         return frozenset(side for side in ("a", "b") if self.ranks_of(side))
 
     @property
     def ranked(self) -> bool:
-        """Return whether some stream of its rows has a window of rows."""
+        """Return whether a stream of the family, or of its intermediates, has a window of rows."""
         return bool(self.counted_sides or self.sides_with_ranks)
 
     @property
     def ordered(self) -> bool:
-        """Return whether its clock is the order of its streams, so that windows count steps of the order."""
+        """Return whether its clock is the order of its streams: windows then count steps of the order."""
         return self.clock_a == "order"
 
     @property
     def judges_absence(self) -> bool:
-        """Return whether some of its queries are outer, semi and anti joins."""
+        """Return whether some of its queries are outer, semi or anti joins."""
         return any(q.kind != "inner" for q in self.queries)
 
     @property
     def of_absence(self) -> bool:
-        """Return whether the family can have no inner joins, as its id says."""
+        """Return whether the family is for outer, semi and anti joins only; its id tells."""
         return "-absence" in self.id
 
     @property
     def spread_side(self) -> Literal["a", "b"] | None:
-        """Side whose rows are judged, each in one bucket of its key, while the other's rest in all of them.
+        """Side whose rows are each judged in one bucket; all buckets of the key store the other side's rows.
 
-        None where the rows of both sides, or of neither, rest in one bucket each. A family is of one kind for
-        ever, so its id tells.
+        None if both sides, or neither, have each row in one bucket. The kind of a family never changes, so
+        its id tells.
         """
         sides: tuple[Literal["a", "b"], ...] = ("a", "b")
         return next((side for side in sides if self.id.endswith(f"-absence-{side}")), None)
 
     @property
     def has_groups(self) -> bool:
-        """Return whether the results of its queries are groups of pairs; all queries agree in this."""
+        """Return whether the results of its queries are groups of pairs; this is the same for all queries."""
         return any(q.grouping is not None for q in self.queries)
 
     @property
@@ -424,21 +426,21 @@ class FamilyPlan:
         return any(q.hands_on for q in self.queries)
 
     def rows_expire(self, side: str) -> bool:
-        """Return whether each row of a side, which is an intermediate, leaves at a time of its own."""
+        """Return whether a side is an intermediate, each of whose rows has its own time of expiry."""
         return all(q.expires(side) for q in self.queries)
 
     @property
     def keyless_sides(self) -> frozenset[str]:
-        """Sides of which rows without a key can be results: NULL equals nothing, so they are absent."""
+        """Sides whose rows can be results without a key: NULL equals nothing, so they have no match."""
         return frozenset(side for q in self.queries if q.kind in ("outer", "anti") for side in q.preserved)
 
     def lazy_ends(self, join: JoinPlan, side: Literal["a", "b"]) -> tuple[bool, ...]:
-        """Tell which slices of a side have a lazy end: by the filters no row stays behind there, and no male.
+        """Tell which slices of a side have a lazy end, at which the filters stop neither rows nor males.
 
-        Rows may then lie in the slice for longer than its interval says, since to cut them apart would save
-        nothing. The end of a chain is never lazy: rows leave there. What stops rows of an intermediate does
-        not count: each of them expires wherever it lies, and mostly one that serves a short window serves a
-        longer one as well.
+        Rows may then stay in the slice beyond its interval, since cutting them off would save nothing. The
+        end of a chain is never lazy, because rows leave there. Filters that stop rows of an intermediate are
+        ignored: each of these rows expires in whatever slice it is, and a row that serves a short window
+        mostly serves a longer one as well.
 
         Args:
             join: One of the family's joins.
@@ -488,7 +490,7 @@ def queries_of(queries: Sequence[PlannedQuery], ids: Sequence[int]) -> Sequence[
     """
     if len(ids) == len(queries):
         return queries
-    # By bisection: with a join per query, a look at all queries for each would be quadratic.
+    # By bisection: with a join per query, a scan of all queries for each join would be quadratic.
     places = [bisect_left(queries, i, key=lambda q: q.id) for i in ids]
     return [queries[place] for place in places]
 
@@ -499,14 +501,14 @@ class Plan:
 
     Attributes:
         version: Counts up from 1, without gaps.
-        strategy: Objective of families that have none of their own.
-        streams: Every stream a query has used so far, by id (once used, a stream keeps flowing).
-        families: By id.
-        next_bit: First lineage bit never given yet, per family and side: ``("<family>/a", 3)``; the largest
-            of departed families under ``"*"``, so that no bit is ever given again.
-        departed: Replication of families without queries, by id. A family that comes back continues with it:
-            at the same
-            boundary its rows may still rest, since only the last version of a boundary takes effect.
+        strategy: Objective of families that have no objective of their own.
+        streams: Every stream that any query has used so far, by id (once used, a stream is always read).
+        families: Families by id.
+        next_bit: First lineage bit not assigned yet, per family and side: ``("<family>/a", 3)``; ``"*"`` has
+            the largest of departed families, so that no bit is ever assigned twice.
+        departed: Replication of families without queries, by id. A family that returns continues with it:
+            if it returns at the boundary at which it left, its rows are still stored, since only the last
+            version of a boundary takes effect.
     """
 
     version: int
@@ -517,5 +519,5 @@ class Plan:
     departed: tuple[tuple[str, Replication], ...] = ()
 
     def replications(self) -> dict[str, Replication]:
-        """Return the replication of every family that has had any, by id."""
+        """Return the replication of every family whose keys were ever spread over buckets, by id."""
         return dict(self.departed) | {f.id: f.replication for f in self.families if f.replication.replicates}

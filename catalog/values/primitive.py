@@ -5,8 +5,8 @@
 
 Splitting and merging are State-Slice's (VLDB 2006, §5.3); the other steps are ours.
 
-A step says what it makes and, for its inverse, what was there before: filters and routes that it replaces, or
-the filter of a slice that goes. Rows are not part of that: those that a truncated slice dropped stay away.
+A step has the new filters and routes and, for its inverse, the old ones: those that it replaces, or the
+filter of a slice that it removes. An inverse does not restore rows that a truncated slice dropped.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from typing import Literal
 
 Side = Literal["a", "b"]
 
-#: Lineage bits of which a row needs one to enter a slice; None for every row.
+#: Lineage bits; a row enters a slice if it has at least one of them. None: every row enters.
 Keep = tuple[int, ...] | None
 
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """Cut the slice around ``at_us`` into two, the later under ``keep``; rows move by cross-purge."""
+    """Cut the slice around ``at_us`` into two; ``keep`` filters the later one. Rows move by cross-purge."""
 
     family: str
     join: str
@@ -33,9 +33,9 @@ class Split:
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """Join the two slices that meet at ``at_us`` under the filter of the first; rows are put together.
+    """Merge the two slices that meet at ``at_us``, and their rows, under the filter of the first.
 
-    ``keep`` was the filter of the later one.
+    ``keep`` was the filter of the later slice.
     """
 
     family: str
@@ -47,7 +47,7 @@ class Merge:
 
 @dataclass(frozen=True, slots=True)
 class Extend:
-    """Let a chain end later: a slice [from_us, to_us) comes."""
+    """Let a chain end later: add a slice [from_us, to_us)."""
 
     family: str
     join: str
@@ -59,9 +59,9 @@ class Extend:
 
 @dataclass(frozen=True, slots=True)
 class Truncate:
-    """Let a chain end earlier: its last slice [to_us, from_us) goes with its rows.
+    """Let a chain end earlier: remove its last slice [to_us, from_us) with its rows.
 
-    ``keep`` was its filter.
+    ``keep`` was the filter of this slice.
     """
 
     family: str
@@ -74,7 +74,7 @@ class Truncate:
 
 @dataclass(frozen=True, slots=True)
 class SetFilter:
-    """Change which rows enter the slice [w_start_us, w_end_us); ``was`` is the filter before."""
+    """Change which rows enter the slice [w_start_us, w_end_us); ``was`` is the old filter."""
 
     family: str
     join: str
@@ -87,7 +87,7 @@ class SetFilter:
 
 @dataclass(frozen=True, slots=True)
 class SetRoutes:
-    """Change the queries that a join's pairs are routed to; ``was`` are those before."""
+    """Change the queries that a join's pairs are routed to; ``was`` has the old queries."""
 
     family: str
     join: str
@@ -97,7 +97,7 @@ class SetRoutes:
 
 @dataclass(frozen=True, slots=True)
 class OpenJoin:
-    """Begin a join; rows that its queries may use come from the family's former joins."""
+    """Begin a join; it takes the rows that its queries may use from the family's former joins."""
 
     family: str
     join: str
@@ -105,7 +105,7 @@ class OpenJoin:
 
 @dataclass(frozen=True, slots=True)
 class CloseJoin:
-    """End a join; what no other join of the family holds is dropped."""
+    """End a join; rows that no other join of the family holds are dropped."""
 
     family: str
     join: str
@@ -115,7 +115,7 @@ Primitive = Split | Merge | Extend | Truncate | SetFilter | SetRoutes | OpenJoin
 
 
 def inverse(step: Primitive) -> Primitive | None:
-    """Return the step that leads back, None where there is none.
+    """Return the step that leads back, None if there is none.
 
     A join that is closed cannot be opened with one step: its slices, filters and routes would be missing.
 

@@ -1,13 +1,12 @@
 """Queries: one bound window join each.
 
 The two sides of a bound query are called ``a`` and ``b`` in the order of its family: the stream with the
-smaller id is ``a``; a self-join keeps the order in which it was written. SQL texts are in DuckDB's
-dialect, the engine's expression evaluator: filters over bare quoted columns of their stream, residual
-and outputs over ``a."column"`` and ``b."column"``.
+smaller id is ``a``; a self-join keeps its written order. SQL texts are in the dialect of DuckDB, which
+evaluates the expressions: filters use bare quoted columns of their stream, residual and outputs use
+``a."column"`` and ``b."column"``.
 
-A query never changes. A query, as clients see it, is a *series*: the queries that had its name one after the
-other since it was added, each with an id of its own. An update, a pause and a resume continue the series;
-removing ends it.
+A query never changes. Clients see a *series* as one query: the successive queries with one name since it was
+added, each with its own id. An update, a pause and a resume continue the series; removing ends it.
 
     add "q"        update "q"        pause "q"       resume "q"       remove "q"
       |-- id 3 ---------|-- id 5 --------|               |-- id 8 ----------|        series 3
@@ -20,14 +19,14 @@ from typing import Literal
 
 from catalog.values.groups.grouping import Grouping
 
-#: Window of ``[RANGE UNBOUNDED]``: beyond every event time, and a sum with one still fits int64.
+#: Window of ``[RANGE UNBOUNDED]``: greater than every event time, and its sum with an event time fits int64.
 UNBOUNDED_US = 2**61
 
 #: Column of an intermediate (``catalog.steps``): the oldest event time of its rows, µs UTC.
 OLDEST = "oldest"
 
-#: Name under which a family hands on the rank of a row whose stream has a window of rows; no stream has such
-#: a column.
+#: Name under which a family hands on the rank of a row whose stream has a window of rows; no stream can have
+#: a column of this name.
 RANK = "_rank"
 
 Backfill = Literal["none", "state"]
@@ -39,7 +38,7 @@ PUNCTUATION_OUTPUT = "_punctuation"
 #: steps of the column that orders the stream.
 Clock = Literal["time", "rows", "key rows", "order"]
 
-#: What a query gives of its matches, which are the pairs that it would give as an inner join.
+#: Kind of join. The matches of a query are the pairs that it would return as an inner join.
 JoinKind = Literal["inner", "outer", "semi", "anti"]
 
 
@@ -53,7 +52,7 @@ def is_rank(column: str) -> bool:
 
 
 def join_name(kind: JoinKind, preserved: tuple[Literal["a", "b"], ...]) -> str:
-    """Return what a join is called; left is side a, whatever was written first.
+    """Return the name of a kind of join; left is side a, whichever side the query names first.
 
     >>> join_name("inner", ()), join_name("outer", ("a", "b")), join_name("anti", ("b",))
     ('inner', 'full outer', 'right anti')
@@ -71,8 +70,8 @@ class Output:
         sql: Expression over ``a."column"`` and ``b."column"``, or over ``g."value"`` in a query with GROUP BY
             (``catalog.values.groups.grouping``); fails to NULL, never raises.
         type: Canonical column type of the result (see ``catalog.values.stream``).
-        columns: Columns that ``sql`` reads as (side, column), sorted; None where it was stored by a version
-            that did not say. No part of what it is, so two that differ in it alone are equal.
+        columns: Columns that ``sql`` reads as (side, column), sorted; None if the version that stored the
+            output did not record them. Ignored by equality.
     """
 
     name: str
@@ -93,13 +92,13 @@ class Side:
             query iff 0 <= d < window_us. At least 1 (``[NOW]``). A number of rows if ``clock`` says so.
         filter: Canonical predicate over this side's columns, or None.
         filter_columns: Columns the filter reads.
-        columns: Columns that the query needs of a stored row: outputs, residual and filter.
+        columns: Columns that outputs, residual and filter read from stored rows.
         clock: Clock that measures the window. With ``rows`` the age of a row is the number of rows of its
-            stream that come after it, up to the other row; ``key rows`` counts only those with its key.
-        expires: Where the rows are those of an intermediate: each row meets no later row of the other side
-            whose event time is above the least of these columns, each with µs added (``catalog.steps``).
-            Ranks (``is_rank``) are compared with the number of rows that their stream has up to that time.
-            Empty where the window alone says it.
+            stream from the row to its partner; ``key rows`` counts only rows with its key.
+        expires: For rows of an intermediate, (column, µs) whose least sum is the expiry of a row: the row
+            meets no row of the other side with a later event time (``catalog.steps``). Ranks (``is_rank``)
+            are compared with the number of rows that their stream has up to that time. Empty if the window
+            alone decides.
     """
 
     stream_id: int
@@ -120,31 +119,32 @@ class Query:
     Attributes:
         id: Immutable, never reused; results name it.
         name: Unique among running queries.
-        cql: The text as it was given.
+        cql: The text that the client sent.
         a: Side of the family's first stream.
         b: Side of the family's second stream.
         key: Equi-join columns as (column of a, column of b), in canonical order.
         key_types: Common type of each key pair.
         residual: Predicate on both rows, or None.
         outputs: Result columns in select-list order.
-        backfill: Whether held rows from before the activation take part.
-        kind: ``outer`` gives all matches and each absent row of ``preserved`` with the other side NULL,
-            ``semi`` each row that has a match once, ``anti`` each absent row once. A row that passes its
-            side's filter and has no match is absent.
-        preserved: Sides whose rows are judged: one of them, both for FULL (``outer`` and ``anti``), none for
-            ``inner``.
-        grouping: Groups that are its results; None if its results are pairs.
+        backfill: Whether rows that were stored before the activation take part.
+        kind: ``outer`` returns all matches and each absent row of ``preserved`` with the other side NULL,
+            ``semi`` each row with a match once, ``anti`` each absent row once. A row is absent if it passes
+            its side's filter and has no match.
+        preserved: Sides whose rows are judged, that is, matched or absent: one side, both for FULL (``outer``
+            and ``anti``), none for ``inner``.
+        grouping: How pairs are grouped into results; None if the results are pairs.
         left: Join whose pairs are the rows of side a, in a join of three and more streams
             (``catalog.steps``); None in a join of two.
-        right: Join whose pairs are the rows of side b, where both sides of a step are pairs; None where
-            side b is a stream.
+        right: Join whose pairs are the rows of side b, if both sides of a step are pairs; None if side b is
+            a stream.
         hands_on: Whether its pairs are rows of a next step and not results.
-        rests: Whether the pairs of ``left`` rest until they can meet no later row. If not, they are made
-            again for the later rows (``catalog.steps``).
-        spreads: Whether the buckets of a key share the rows of its one preserved side, and all of them have
-            the other side's rows (``operators.kernels.fragments``). Such queries are a family of their own.
+        rests: Whether the pairs of ``left`` are stored until they can meet no later row. If not, they are
+            made again for the later rows (``catalog.steps``).
+        spreads: Whether the buckets of a key share the rows of the one preserved side, while each of them
+            has all rows of the other side (``operators.kernels.fragments``). Such queries have their own
+            family.
         beside_inner: Whether an outer, semi or anti join belongs to the family of the inner joins with its
-            key. Then it shares their slices, and each key of the family has one bucket
+            key. It then shares their slices, and each key of the family has one bucket
             (``planner.families.families``).
     """
 
@@ -170,16 +170,16 @@ class Query:
 
     @property
     def announces(self) -> bool:
-        """Return whether its results have result punctuations among them."""
+        """Return whether its results include result punctuations."""
         return any(output.name == PUNCTUATION_OUTPUT for output in self.outputs)
 
     def needs_one_match(self, side: str) -> bool:
-        """Return whether it judges the rows of a side and needs each of them only until its first match."""
+        """Return whether the query needs each row of a side only until the row's first match."""
         return self.kind in ("semi", "anti") and self.preserved == (side,)
 
     @property
     def counts_rows(self) -> bool:
-        """Return whether a window is of rows."""
+        """Return whether a window counts rows."""
         return not {self.a.clock, self.b.clock}.isdisjoint(("rows", "key rows"))
 
     @property
@@ -193,7 +193,7 @@ class Query:
         return self.a.clock == "order"
 
     def __post_init__(self) -> None:
-        """Hold the preserved sides to the kind."""
+        """Check that sides and kind fit together."""
         most = {"inner": 0, "outer": 2, "semi": 1, "anti": 2}[self.kind]
         if not (self.kind != "inner") <= len(self.preserved) <= most:
             raise ValueError(f"{self.kind} join that preserves {self.preserved}")
@@ -208,7 +208,7 @@ class Query:
 #: Why a query left the plan.
 LeftBy = Literal["remove", "pause", "update"]
 
-#: In place of missing columns: no row from before the activation takes part at all.
+#: In place of missing columns: no row from before the activation takes part.
 ALL_ROWS = "*"
 
 
@@ -219,15 +219,15 @@ class QueryRecord:
     Attributes:
         query: The bound query.
         added_version: Plan version that activated it; 0 before one is set.
-        removed_version: First plan version without it, or None while it runs. A paused query whose text is
-            changed gets a record that leaves with the version it comes with: no plan has it.
+        removed_version: First plan version without it, or None while it runs. If the text of a paused query
+            is changed, its new record is added and removed at the same version: no plan has it.
         created_at_us: Wall clock when it was added, µs UTC.
         removed_at_us: Wall clock when it left, or was removed while it was paused, µs UTC, or None.
         series: Id of the first query of its series.
         left_by: Why it left; None while it runs.
-        missing: Columns (``alias.column``) that earlier rows had not kept when it came, so that those rows
-            cannot take part; ``ALL_ROWS`` alone if no earlier row takes part.
-        pause_reason: Why the engine paused it; None where a person did, or it is not paused.
+        missing: Columns (``alias.column``) that the query reads and that rows stored before it lack, so that
+            these rows cannot take part; ``ALL_ROWS`` alone if no earlier row takes part.
+        pause_reason: Why the engine paused it; None if a person did, or if it is not paused.
     """
 
     query: Query
@@ -247,15 +247,15 @@ class QueryRecord:
 
     @property
     def paused(self) -> bool:
-        """Return whether the query is paused, if it is the newest of its series."""
+        """Return whether the query is paused; valid for the newest query of a series only."""
         return self.left_by == "pause"
 
     @property
     def entered(self) -> bool:
-        """Return whether any plan version has had the query; none has if it was replaced while paused."""
+        """Return whether any plan version has the query; none does if it was replaced while paused."""
         return self.removed_version != self.added_version
 
     @property
     def wanted(self) -> bool:
-        """Return whether its name is taken, if it is the newest of its series."""
+        """Return whether its name is taken; valid for the newest query of a series only."""
         return self.running or self.paused

@@ -1,7 +1,7 @@
-"""Sinks: where else the results of a query go, beside the shared store in which they stay readable.
+"""Sinks: destinations that get the results of a query in addition to the shared result store.
 
-A query has at most one sink at a time. Over the life of its series sinks follow each other at batch
-boundaries: the former one gets every batch up to the boundary, the next one every batch from it on.
+A query has at most one sink at a time. Over the life of its series sinks replace each other at batch
+boundaries: the old sink gets every batch before the boundary, the new one every batch from the boundary on.
 
     batch      0   1   2   3 | 4   5   6 | 7 ...
     sink       files "alerts"| (none)    | webhook
@@ -14,7 +14,7 @@ from typing import Literal
 
 from catalog.values.stream import EnvSecret, KafkaCluster
 
-#: A sink whose oldest results have waited for so long lags, though it may take some now and then.
+#: A sink lags if its oldest results have waited this long, even if it takes some results now and then.
 LAGGING_AFTER_S = 3600.0
 
 SinkFormat = Literal["parquet", "ndjson", "csv"]
@@ -25,10 +25,10 @@ class FilesSink:
     """Files with the results of one batch or of several, each exactly once.
 
     Attributes:
-        path: Directory, relative to the one that the operator gave for exports.
+        path: Directory, relative to the one that the operator configured for exports.
         format: Format of the files.
-        batches_per_file: Batches with results that a file has at most.
-        max_delay_us: How long the results of a batch may wait for those of more batches, wall clock µs.
+        batches_per_file: Most batches with results in one file.
+        max_delay_us: Longest time that the results of a batch wait for more batches, wall clock µs.
     """
 
     path: str
@@ -48,7 +48,7 @@ class WebhookSink:
     """One or more requests per batch with results, in order, at least once.
 
     Attributes:
-        url: Where they are posted.
+        url: URL to which the requests are posted.
         secret: Secret that requests are signed with (``whsec_`` and base64), never shown; None: not signed.
         headers: Additional headers of each request, by name; secret values are in the environment.
     """
@@ -72,10 +72,11 @@ class TableSink:
         server: ``host:port``.
         database: Name of the database.
         user: User that writes.
-        password: The user's password; None where the server asks for none.
-        table: Name of the table, with its schema in front where that is not the user's own.
-        key: Columns by which a result replaces the row that has the same values; empty appends all.
-        tls: How the connection is encrypted: ``require``, with the certificate checked by ``verify-full``.
+        password: The user's password; None if the server requires none.
+        table: Name of the table, preceded by its schema unless that is the user's default.
+        key: A result replaces the row with the same values in these columns; if empty, all rows are appended.
+        tls: Encryption of the connection: ``disable``, ``require``, or ``verify-full``, which also checks the
+            certificate.
     """
 
     server: str
@@ -119,10 +120,10 @@ Sink = FilesSink | WebhookSink | TableSink | TopicSink
 
 @dataclass(frozen=True, slots=True)
 class SetSink:
-    """The wish that a query has a sink, or none.
+    """A request to give a query a sink, or to remove its sink.
 
     Attributes:
-        sink: The sink; None takes it away.
+        sink: The sink; None removes it.
     """
 
     sink: Sink | None
@@ -130,36 +131,36 @@ class SetSink:
 
 @dataclass(frozen=True, slots=True)
 class SinkRecord:
-    """A sink of a series, and how far it is.
+    """A sink of a series and its progress.
 
     Attributes:
-        id: Its id; later sinks have greater ones.
-        series: Series whose results it gets.
+        id: Id of the sink; later sinks have greater ids.
+        series: Series whose results the sink gets.
         query: Name of its query.
-        sink: The sink; None where the series has none for a while.
-        from_version: Plan version that brings it, where it came together with one; else None.
-        from_batch: First batch it gets; None until ``from_version`` is in force.
-        until_batch: First batch it does not get any more, since a later one gets it; None if none does.
+        sink: The sink; None for a period in which the series has none.
+        from_version: Plan version with which the sink begins; None if it was set without a plan change.
+        from_batch: First batch that the sink gets; None until ``from_version`` is in force.
+        until_batch: First batch that the next sink of the series gets instead; None if there is no next sink.
         next_batch: First batch that has not been delivered.
-        next_row: Rows of that batch which have been delivered.
-        file_end: Last batch of the file that was begun and is not known to be there, or None.
-        pending: Batches with results that wait to be delivered.
-        waiting_from: First of them; None if there is none.
-        waiting_since_us: When it was committed, µs UTC, or None.
+        next_row: Rows of that batch that have been delivered.
+        file_end: Last batch of a file that was begun and that may not exist yet, or None.
+        pending: Number of batches with results that wait to be delivered.
+        waiting_from: First waiting batch; None if no batch waits.
+        waiting_since_us: When the first waiting batch was committed, µs UTC, or None.
         rows: Rows delivered.
         batches: Batches delivered.
         failures: Attempts that failed.
-        lost: Batches with results that it was to get and never will.
-        lost_rows: Results that it was to get and never will.
+        lost: Number of batches with results that the sink should have got and never will.
+        lost_rows: Number of results that the sink should have got and never will.
         lost_batch: Last of these batches, or None.
-        lost_at_us: When it lost some last, µs UTC, or None.
+        lost_at_us: When the sink last lost results, µs UTC, or None.
         last_batch: Last batch that was delivered whole, or None.
-        error: What the last failed attempt failed with, or None.
-        error_at_us: When, µs UTC.
-        delivered_at_us: When something was delivered last, µs UTC, or None.
-        created_at_us: When it was asked for, µs UTC.
-        ended_at_us: When another sink, or none, was asked for in its place, or its query was removed, µs UTC;
-            None while neither was.
+        error: Error of the last failed attempt, or None.
+        error_at_us: When that attempt failed, µs UTC.
+        delivered_at_us: When something was last delivered, µs UTC, or None.
+        created_at_us: When the sink was requested, µs UTC.
+        ended_at_us: When another sink, or none, was requested in its place, or its query was removed, µs UTC;
+            None until then.
     """
 
     id: int
@@ -190,12 +191,12 @@ class SinkRecord:
     ended_at_us: int | None
 
     def lag_s(self, now_us: int) -> float:
-        """Return for how long the oldest of its results have waited, seconds; 0 if none wait."""
+        """Return how long its oldest undelivered results have waited, seconds; 0 if none wait."""
         return 0.0 if self.waiting_since_us is None else max(0, now_us - self.waiting_since_us) / 1e6
 
     @property
     def losing(self) -> bool:
-        """Return whether it has lost results since it took something last."""
+        """Return whether the sink has lost results since its last delivery."""
         return self.lost_at_us is not None and self.lost_at_us > (self.delivered_at_us or 0)
 
     @property

@@ -1,4 +1,4 @@
-"""Listed inputs: the files of a stream in the order in which they are read, with what was found in them."""
+"""Listed inputs: the files of a stream in reading order, with facts about their contents."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ class SourceFile:
     """A file of a stream, listed durably before an offset names it.
 
     Attributes:
-        position: Ordinal in its stream, from 0 without gaps; the catalog gives it.
+        position: Ordinal in its stream, from 0 without gaps; the catalog assigns it.
         path: Absolute path.
         size: Bytes when it was listed.
         mtime_ns: Modification time when it was listed, ns since 1970.
-        rows: Rows in it, without the skipped ones; 0 when it was set aside.
-        t_min_us: Oldest event time in it, µs UTC, or None.
-        t_max_us: Newest event time in it, µs UTC, or None.
-        verdict: ``set-aside`` files are counted and named, never read; a file that ``stops`` is not
+        rows: Rows in the file, without the skipped ones; 0 if it was set aside.
+        t_min_us: Oldest event time in the file, µs UTC, or None.
+        t_max_us: Newest event time in the file, µs UTC, or None.
+        verdict: A ``set-aside`` file is counted and named, but never read; a file that ``stops`` is not
             read, and no batch passes it.
-        reason: Why it was set aside, or None.
+        reason: Why the file was set aside, or None.
         skipped: Rows that were skipped.
     """
 

@@ -1,4 +1,4 @@
-"""Statistics of streams and families by which a plan is chosen: the input of the cost models.
+"""Statistics of streams and families: the input of the cost models that choose a plan.
 
 Every number has an origin, since a plan is only as good as its statistics:
 
@@ -22,7 +22,7 @@ class Measure:
     Attributes:
         value: The number.
         origin: Where it comes from.
-        at_us: Wall clock to which it refers, µs UTC; None where it has no age (given, assumed).
+        at_us: Wall clock to which the number refers, µs UTC; None if it is given or assumed.
     """
 
     value: float
@@ -32,13 +32,13 @@ class Measure:
 
 @dataclass(frozen=True, slots=True)
 class StreamProfile:
-    """A stream.
+    """Statistics of a stream.
 
     Attributes:
         stream_id: The stream.
         rate_per_s: Rows per second of event time.
-        row_bytes: Encoded bytes of a stored row; None where nothing is known of it.
-        scramble: Scrambling factor of its order; None where nothing is known of it.
+        row_bytes: Encoded bytes of a stored row; None if unknown.
+        scramble: Scrambling factor of its order; None if unknown.
     """
 
     stream_id: int
@@ -49,7 +49,7 @@ class StreamProfile:
 
 @dataclass(frozen=True, slots=True)
 class FilterProfile:
-    """A distinct filter of a stream, in any family.
+    """Statistics of a distinct filter of a stream, in any family.
 
     Attributes:
         stream_id: The stream.
@@ -68,7 +68,7 @@ class FrequentKey:
 
     Attributes:
         key: The key as int64 (``operators.kernels.keys.join_key``).
-        hash: Its hash, 0 to 2^64 - 1: modulo the number of buckets it is the key's home.
+        hash: Its hash, 0 to 2^64 - 1; modulo the number of buckets it is the number of the key's home bucket.
         share_a: Fraction of a's rows with this key.
         share_b: The same for b.
     """
@@ -81,21 +81,21 @@ class FrequentKey:
 
 @dataclass(frozen=True, slots=True)
 class FamilyProfile:
-    """A pair of streams joined on a key.
+    """Statistics of a family: a pair of streams joined on a key.
 
     Attributes:
         family: Family id.
         join_selectivity: Fraction of the pairs of rows that have equal keys (the paper's S_1), 0 to 1.
-        keys_a: Distinct keys among recent rows of a; None where nothing is known.
+        keys_a: Distinct keys among recent rows of a; None if unknown.
         keys_b: The same for b.
-        skew_a: Self-join size of recent rows of a over what equal shares of the same keys would give; 1 for
-            no skew.
+        skew_a: Self-join size of recent rows of a, divided by the size if each of their keys had equally many
+            rows; 1 means no skew.
         skew_b: The same for b.
-        frequent: Keys that many rows have, by key; keys that are not among them have few.
-        lag_a: Rows by which a leads b in the order of both; None where nothing is known of it.
-        lag_b: Rows by which b leads a.
-        open_a_s: Mean seconds from a row of a until b closes its key; None where b closes no keys, or nothing
-            is known of it.
+        frequent: Keys that many rows have, by key; all other keys have few rows.
+        lag_a: Rows by which a leads b in the order of both; None if unknown.
+        lag_b: Rows by which b leads a; None if unknown.
+        open_a_s: Mean seconds from a row of a until b closes its key; None if unknown, or if b closes no
+            keys.
         open_b_s: The same for rows of b.
     """
 
@@ -114,12 +114,12 @@ class FamilyProfile:
 
 @dataclass(frozen=True, slots=True)
 class BandProfile:
-    """A band by which the pairs of a family without a key can be found.
+    """Statistics of a band by which the pairs of a family without a key can be found.
 
     Attributes:
         family: Family id.
         band: The band.
-        share: Fraction of all pairs of rows that are in it, 0 to 1.
+        share: Fraction of all pairs of rows that are in the band, 0 to 1.
     """
 
     family: str
@@ -129,7 +129,7 @@ class BandProfile:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """All of it.
+    """All statistics that the planner uses.
 
     Attributes:
         streams: By stream id.

@@ -1,4 +1,4 @@
-"""Streams: what flows in, how it is typed and where it comes from.
+"""Streams: their columns, event time, sources and contracts.
 
 A stream's event time is one of its columns, int64 microseconds UTC inside Sluice. Its watermark is
 ``max(event time seen) - lateness`` (design: Semantics), so a stream declares how far out of order it is.
@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 NAME_PATTERN = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,62}")
 
-#: Only such variables can be named: a client must not have the service send others to a host of its own.
+#: Only variables of this form can be named, lest a client make the service send others to the client's host.
 SECRET_PATTERN: Final = re.compile(r"SLUICE_SECRET_[A-Z0-9_]{1,64}")
 
 KafkaMechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
@@ -30,7 +30,7 @@ MEGABYTE: Final = 1_000_000
 #: Treatment of a stream whose rows have filled its share of the state.
 AtCap = Literal["stop", "evict"]
 
-#: Canonical column types, ``decimal(p,s)`` with 1 <= p <= 38 besides.
+#: Canonical column types; in addition there is ``decimal(p,s)`` with 1 <= p <= 38.
 SIMPLE_TYPES = ("boolean", "int", "bigint", "double", "string", "date", "timestamp")
 
 
@@ -53,8 +53,8 @@ class Confinement:
 
     Attributes:
         root: The directory, without links.
-        kept_out: A directory whose files are nevertheless refused, without links: the service's own. It may
-        contain ``root``, the part that the service then leaves to sources.
+        kept_out: The service's own directory, without links; its files are refused even if they are in
+            ``root``. It may contain ``root``, which is then the part that is left to sources.
     """
 
     root: str
@@ -85,17 +85,17 @@ class Dialect:
     Attributes:
         delimiter: Character between the fields of a CSV row.
         quote: Character around a field that may hold delimiters and line ends; None for no quoting.
-        escape: Character before a quote inside of quotes; None for the quote itself, doubled.
-        header: Whether the first row of a CSV file names its columns; else they are the declared ones,
-            in order.
-        null_values: Texts that stand for NULL; in a string column only where they are not quoted.
-        encoding: Character encoding, by a name that Python knows; a byte order mark is passed over.
+        escape: Character before a quote inside quotes; None if such a quote is doubled.
+        header: Whether the first row of a CSV file names its columns; otherwise the columns are the declared
+            ones, in order.
+        null_values: Texts that mean NULL; in a string column only if they are not quoted.
+        encoding: Character encoding, by a name that Python accepts; a byte order mark is skipped.
         timestamp_format: Format of timestamps in the directives of ``strftime``; None for ISO 8601.
         date_format: Format of dates, likewise.
         timezone: IANA zone of times without an offset; None for UTC.
         decimal_point: Character before the fraction of a number.
         thousands: Character between groups of digits; None for none.
-        skip_rows: Lines to pass over before the header.
+        skip_rows: Lines to skip before the header.
     """
 
     delimiter: str = ","
@@ -114,16 +114,16 @@ class Dialect:
 
 @dataclass(frozen=True, slots=True)
 class FilesSource:
-    """A directory that grows by whole files, or one file.
+    """A directory to which whole files are added, or one file.
 
     Attributes:
         format: File format.
         path: Directory (or glob, or file) to read; absolute once the stream is registered.
         max_files_per_batch: Files admitted to one micro-batch; None aligns streams by event time.
-        dialect: How its text files are written.
-        confinement: Where its files must lie; None for anywhere: a person ran its workload file, or it was
-            registered before there were source roots. Left out of the ``repr``, which identifies the workload
-            of a run.
+        dialect: Dialect of its text files.
+        confinement: Directory that its files must be in; None for anywhere: a person ran its workload file,
+            or it was registered before there were source roots. Left out of the ``repr``, which identifies
+            the workload of a run.
     """
 
     format: Literal["parquet", "jsonl", "csv"]
@@ -157,7 +157,7 @@ class KafkaTls:
     """Encryption of connections to brokers.
 
     Attributes:
-        ca: Certificates in PEM that sign those of the brokers; None takes those of the system.
+        ca: Certificates in PEM of the authorities that sign the brokers' certificates; None: the system's.
         certificate: Certificate of the client in PEM; None for none.
         key: Private key of the client in PEM; None for none.
     """
@@ -169,7 +169,7 @@ class KafkaTls:
 
 @dataclass(frozen=True, slots=True)
 class KafkaSasl:
-    """User that the service connects to brokers as."""
+    """User and password with which the service connects to brokers."""
 
     mechanism: KafkaMechanism
     username: str
@@ -183,7 +183,7 @@ class KafkaCluster:
     Attributes:
         bootstrap: Some of the brokers: ``host:port``, with commas between them.
         tls: None for connections that are not encrypted.
-        sasl: None for a service that says no name.
+        sasl: User of the service; None if it connects without one.
     """
 
     bootstrap: str
@@ -192,17 +192,17 @@ class KafkaCluster:
 
     @property
     def servers(self) -> tuple[str, ...]:
-        """Brokers that are named, one by one."""
+        """The brokers of ``bootstrap``, each as ``host:port``."""
         return tuple(server.strip() for server in self.bootstrap.split(","))
 
 
 @dataclass(frozen=True, slots=True)
 class SchemaRegistry:
-    """Registry of the schemas of messages, as Confluent's and those that speak its protocol.
+    """Registry of the schemas of messages: Confluent's, or one with the same protocol.
 
     Attributes:
-        url: Its address, ``http://host:port`` or ``https://``; several with commas between them.
-        username: User of HTTP's basic authentication; None for a service that says no name.
+        url: Its address, ``http://host:port`` or ``https://``; several are separated by commas.
+        username: User for HTTP basic authentication; None for requests without it.
         password: Password of the user.
     """
 
@@ -212,7 +212,7 @@ class SchemaRegistry:
 
     @property
     def servers(self) -> tuple[str, ...]:
-        """Servers that are named, ``host:port``, one by one."""
+        """The servers of ``url``, each as ``host:port``."""
         parts = [urlsplit(url.strip()) for url in self.url.split(",")]
         ports = {"http": 80, "https": 443}
         return tuple(f"{part.hostname}:{part.port or ports[part.scheme]}" for part in parts)
@@ -226,14 +226,14 @@ class KafkaSource:
         cluster: Where the topic is.
         topic: Name of the topic.
         format: Format of the values of messages.
-        on_bad: What becomes of a message that is not an event of the stream: ``reject`` stops before it,
-            ``dead-letter`` keeps it apart and goes on.
+        on_bad: Treatment of a message that is not an event of the stream: ``reject`` stops the job before it,
+            ``dead-letter`` writes it to the dead letters and continues.
         key: Column that the key of a message fills, as text; None for none.
         headers: (column, header) for each column that a header fills, as text.
         registry: Registry of the schemas of ``avro``. It may move, so it is not in the ``repr`` either.
-        begins: (partition, offset) from which on a stream that starts with the latest event reads; other
-            partitions are read from their beginning. Left out of the ``repr``, which identifies the workload
-            of a run.
+        begins: (partition, offset) at which reading begins in a stream that starts with the latest event;
+            other partitions are read from their beginning. Left out of the ``repr``, which identifies the
+            workload of a run.
     """
 
     cluster: KafkaCluster
@@ -279,9 +279,9 @@ class GeneratorSource:
     Attributes:
         rate_per_s: Mean rows per second of event time.
         seed: Seed of every random choice.
-        columns: How each column is filled; a column not named is uniform over its type's default.
-        rows: Approximate number of rows after which it stops; None runs forever (in step with the wall
-        clock).
+        columns: Generator of each column; a column not named is uniform over its type's default range.
+        rows: Approximate number of rows after which the source ends; None runs forever (in step with the
+            wall clock).
         start_us: Event time of the first row, µs UTC; None is the moment of registration.
     """
 
@@ -306,9 +306,9 @@ class Punctuations:
             stops the engine before the batch is committed.
         remember_us: Least time for which a promise is remembered, µs of event time; 0: as long as windows
             require, None: forever.
-        column: Boolean column; a row in which it is true is only a punctuation.
+        column: Boolean column; a row in which it is true is a punctuation and not an event.
         open_time_us: Mean event time from a row of another stream until this stream closes its key, µs; None:
-            measured. Costs alone depend on it.
+            measured. Only costs depend on it.
     """
 
     on: tuple[tuple[str, ...], ...]
@@ -324,10 +324,10 @@ class Constraints:
 
     Attributes:
         unique: Columns whose combined values occur once: each row promises that no later row has them.
-        clustered: Columns whose combined values come in runs: once they change, the former values do not come
-            again.
-        ordered: Columns that rise, each with the most by which a value may be less than the greatest one
-            before it.
+        clustered: Columns whose combined values arrive in runs: once they change, the former values do not
+            occur again.
+        ordered: Ascending columns, each with its slack: the most by which a value may be less than the
+            greatest value before it.
     """
 
     unique: tuple[str, ...] = ()
@@ -335,7 +335,7 @@ class Constraints:
     ordered: tuple[tuple[str, int], ...] = ()
 
     def slack(self, key: frozenset[str]) -> int | None:
-        """Return by how much the one column of a key may fall back; None if it is not ordered."""
+        """Return the slack of the one column of a key; None if it is not ordered."""
         return next((slack for name, slack in self.ordered if {name} == key), None)
 
     def close(self, key: frozenset[str]) -> bool:
@@ -347,13 +347,13 @@ class Constraints:
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """Order in which a stream's rows come, by one of their columns.
+    """Order in which a stream's rows arrive, by one of their columns.
 
     Attributes:
         column: The column; rows in which it is NULL are not counted.
-        scramble: Scrambling factor (WO-Join, §2.2): the most rows by which a row comes behind a row that
-            stands after it in the order. None: it is found from the rows.
-        descending: Whether the values fall.
+        scramble: Scrambling factor (WO-Join, §2.2): the most rows by which a row arrives behind its successor
+            in the order. None: it is measured from the rows.
+        descending: Whether the values descend.
     """
 
     column: str
@@ -366,31 +366,31 @@ class Stream:
     """A registered stream.
 
     Attributes:
-        id: Never reused; 0 before the catalog has given one.
+        id: Never reused; 0 before the catalog has assigned one.
         name: Unique name.
         columns: Typed columns in declared order.
         event_time: Name of the event-time column, of type ``timestamp``.
-        lateness_us: How far behind the newest event time a row may come, µs.
-        source: Where rows come from.
+        lateness_us: How far behind the newest event time a row may arrive, µs.
+        source: Where rows are read from.
         idle_timeout_us: Wall-clock µs without rows after which a heartbeat advances the watermark.
         start: Where reading begins when a query first uses the stream.
-        initial_position: Position that an offset without this stream stands for;
-            of topics see ``KafkaSource.begins``.
-        max_ahead_us: How far ahead of the wall clock a row may be when it comes, µs; None for any.
-        time_unit: What numbers in timestamp columns count since 1970 UTC; None takes those of JSON for µs,
-            where that is plausible, and refuses those of other formats.
-        on_error: Treatment of a bad file: ``set-aside`` reads no row of it, ``skip-rows`` all but its bad
-            rows unless the file is bad as a whole, ``stop`` ends the job before it.
+        initial_position: Position at which reading begins if an offset does not name this stream;
+            for topics see ``KafkaSource.begins``.
+        max_ahead_us: How far ahead of the wall clock a row may be when it arrives, µs; None: any distance.
+        time_unit: Unit of numbers in timestamp columns, counted since 1970 UTC. With None, numbers in JSON
+            are µs, if that is plausible, and numbers in other formats are refused.
+        on_error: Treatment of a bad file: ``set-aside`` reads no row of it, ``skip-rows`` reads all but its
+            bad rows unless the whole file is bad, ``stop`` ends the job before it.
         punctuations: Contract about its punctuations; None for a stream without one. Like ``constraints``
             and ``on_error`` it is left out of the ``repr``, by which a run recognizes its workload
             (``service.workspace.bounded_run``).
         constraints: Constraints on its rows.
-        order: Order in which its rows come, for joins without windows; None if it has none.
-        retain_us: Longest window of time on its rows, µs; None for any. Left out of the ``repr``, too.
-        state_cap_mb: Most that its rows may take in the state, megabytes of 1,000,000 bytes; None for any.
-            Left out of the ``repr``, too.
-        at_cap: Treatment of the stream once its rows take more: ``stop`` pauses the queries with the longest
-            window on it, ``evict`` lets its oldest rows leave.
+        order: Order in which its rows arrive, for joins without windows; None if it has none.
+        retain_us: Longest window of time on its rows, µs; None: no limit. Left out of the ``repr``, too.
+        state_cap_mb: Most space that its rows may take in the state, megabytes of 1,000,000 bytes; None: no
+            limit. Left out of the ``repr``, too.
+        at_cap: Treatment of the stream once its rows exceed the cap: ``stop`` pauses the queries with the
+            longest window on it, ``evict`` drops its oldest rows.
     """
 
     id: int
@@ -426,7 +426,7 @@ class Stream:
 
     @property
     def has_contract(self) -> bool:
-        """Return whether anything is promised about its rows."""
+        """Return whether the stream promises anything about its rows."""
         return self.punctuations is not None or self.constraints != Constraints()
 
     def column(self, name: str) -> Column | None:

@@ -1,4 +1,4 @@
-"""``sluice catalog ...``: the tables of the catalog, looked at and migrated without starting a service."""
+"""``sluice catalog ...``: check and migrate the tables of the catalog without starting a service."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ catalog_commands = typer.Typer(help="Tables of the catalog of a service.", no_ar
 def check(data_dir: DataDirOption = None, as_json: JsonOption = False) -> None:
     """Compare the tables with those that this version needs; change nothing.
 
-    Exits with 1 if they are of another version, differ from what the migrations make, or cannot be read.
+    Exits with 1 if the tables belong to another version, were changed by hand, or cannot be read.
     """
     from service.recovery.opening import check_catalog
 
@@ -29,7 +29,8 @@ def check(data_dir: DataDirOption = None, as_json: JsonOption = False) -> None:
 def upgrade(data_dir: DataDirOption = None, as_json: JsonOption = False) -> None:
     """Bring the tables to the schema of this version, in one transaction, and check them.
 
-    An empty database of a server gets its tables. A service of this version does the same when it starts.
+    In an empty database of a server it creates the tables. A service of this version does the same when it
+    starts.
     """
     from service.recovery.opening import upgrade_catalog
 

@@ -1,11 +1,11 @@
 """The command line: ``sluice run | plan | top | calibrate | repair | backup | restore | move`` and more.
 
-``query``, ``stream``, ``key`` and ``catalog`` are groups of commands; ``api.main`` has others.
+``query``, ``stream``, ``key`` and ``catalog`` are groups of commands; ``api.main`` has further commands.
 
 Exit codes: 0 done, 1 something is broken, 2 the request is invalid or cannot be carried out, 3 a run is done
-but set files aside or skipped rows. Errors go to
-stderr in one form, ``error: what`` with detail and hint below. Commands import what loads Spark or sqlglot
-when they run, so that ``sluice --help`` stays quick.
+but set files aside or skipped rows. Errors are written to stderr in one form, ``error: what`` with detail and
+hint below. Commands import modules that load Spark or sqlglot only when they run, so that ``sluice --help``
+stays quick.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ if TYPE_CHECKING:
     from service.documents.workload import Workload
     from service.jvm.jvm import Jvm
 
-#: Exit status after SIGTERM, as shells have it.
+#: Exit status after SIGTERM, as in shells.
 _TERMINATED = 128 + signal.SIGTERM
 #: Exit status of a run that left out some of its input.
 _INCOMPLETE = 3
-#: Files and directories are their owner's alone.
+#: Only their owner can access files and directories.
 PRIVATE_UMASK = 0o077
 
 app = typer.Typer(
@@ -88,7 +88,7 @@ class PlanForm(StrEnum):
 
 
 class StrategyName(StrEnum):
-    """Strategy by which queries are joined."""
+    """Strategy for joining the queries."""
 
     UNSHARED = "unshared"
     PULLUP = "pullup"
@@ -98,7 +98,7 @@ class StrategyName(StrEnum):
 
 
 class CostModelOption(StrEnum):
-    """Cost model whose CPU cost decides."""
+    """Cost model whose CPU cost decides between plans."""
 
     PAPER = "paper"
     CALIBRATED = "calibrated"
@@ -153,8 +153,8 @@ def run(
     """Run a workload over all available input, write results, and exit; a terminal shows a progress bar.
 
     The last line on stdout is one JSON object with counts and rates. The exit status is 3 if files were set
-    aside or rows skipped and nothing else was wrong; the object and stderr name the files. A killed run that
-    is started again with the same --out continues where it was.
+    aside or rows skipped and nothing else was wrong; the object and stderr name the files. After a kill, the
+    same command with the same --out continues the run.
     """
     settings = load_settings(cores=cores, buckets=buckets, log_level=log_level)
     setup_logging(settings.log.level, settings.log.format)
@@ -198,7 +198,7 @@ def _warning_once() -> Callable[[str], None]:
 def _early_jvm(
     loaded: Workload, out: Path, results: RunResults, spark: SparkSettings
 ) -> Iterator[Jvm | None]:
-    """Launch Spark's JVM beside the imports of a run; none while its script may still be refused."""
+    """Launch Spark's JVM during the imports of a run; no JVM if the run's script may still be refused."""
     from service.config.data_dir import run_data_dir
     from service.jvm.jvm import launched
 
@@ -274,7 +274,7 @@ def calibrate(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Measure what work costs on this machine, and keep it for the calibrated cost model; takes minutes."""
+    """Measure the cost of work on this machine for the calibrated cost model, and store it; takes minutes."""
     settings = load_settings(data_dir=data_dir)
     setup_logging("WARNING", settings.log.format)
     from service.calibrate.command import calibrate_command
@@ -297,7 +297,7 @@ def repair(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Say what is wrong with a data directory that does not start, and repair it if that is possible."""
+    """Report why a service cannot start on a data directory, and repair the directory if possible."""
     settings = load_settings()
     setup_logging("WARNING", settings.log.format)
     from service.maintenance.repair import repair
@@ -315,7 +315,7 @@ def backup(
     data_dir: DataDirOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Copy a data directory, consistent while its service runs; no batch waits for it."""
+    """Copy a data directory consistently, even while its service runs, without delaying batches."""
     settings = load_settings(data_dir=data_dir)
     setup_logging("WARNING", settings.log.format)
     from service.maintenance.backup import backup_command
@@ -374,7 +374,7 @@ def move(
 
 
 def _refuse_options(**options: object) -> None:
-    """Refuse options that count for a workload file alone."""
+    """Refuse options that apply only to a workload file."""
     for name, value in options.items():
         if value:
             raise WorkloadMissing(
@@ -385,7 +385,7 @@ def _refuse_options(**options: object) -> None:
 
 def run_command_line() -> None:
     """Run the command that the process was started with, and turn errors into exit codes."""
-    # Its JVM and its workers inherit it: nobody else reads what they write.
+    # JVM and workers inherit the mask: other users cannot read the files that they write.
     os.umask(PRIVATE_UMASK)
     signal.signal(signal.SIGTERM, _end)
     try:
@@ -402,10 +402,11 @@ def run_command_line() -> None:
             typer.echo("sluice: ended by SIGTERM; what was committed stays", err=True)
         raise
     finally:
-        # What the engine froze would outlive the interpreter, and DuckDB's bindings print all of theirs then.
+        # Objects that the engine froze would outlive the interpreter, and DuckDB's bindings then print
+        # theirs.
         gc.unfreeze()
 
 
 def _end(number: int, _frame: FrameType | None) -> None:
-    """End like an exception, so that Spark is stopped and what is temporary removed."""
+    """Raise an exception, so that Spark is stopped and temporary files are removed."""
     raise SystemExit(128 + number)

@@ -25,7 +25,7 @@ class Page:
 
     Attributes:
         text: The rows.
-        next_cursor: Cursor after the last of them.
+        next_cursor: Cursor after the last row.
         has_more: Whether there are further results already.
     """
 
@@ -38,8 +38,8 @@ class Client:
     """Requests to one service.
 
     Args:
-        url: Base of the service, such as ``http://127.0.0.1:8080``.
-        key: Key of the client; None sends none.
+        url: Base URL of the service, such as ``http://127.0.0.1:8080``.
+        key: Key of the client; None: requests have no key.
     """
 
     def __init__(self, url: str, key: str | None = None) -> None:
@@ -49,12 +49,12 @@ class Client:
             base_url=f"{url.rstrip('/')}/api/v1",
             timeout=TIMEOUT_S,
             headers=headers,
-            # A command sends a request or two, and leaves no connection open.
+            # A command sends only a request or two, so no connection is kept open.
             limits=httpx.Limits(max_keepalive_connections=0),
         )
 
     def json(self, method: str, path: str, *, body: object = None, params: Params | None = None) -> Any:
-        """Return the JSON answer to a request, or None where the answer is empty."""
+        """Return the JSON answer to a request, or None if the answer is empty."""
         response = self._send(method, path, json=body, params=params)
         return response.json() if response.content else None
 
@@ -80,7 +80,7 @@ class Client:
         return Page(response.text, response.headers.get("Sluice-Next-Cursor"), has_more)
 
     def download(self, path: str, *, params: Params, file: Path) -> Mapping[str, str]:
-        """Write an answer into a file, which appears once it is complete, and return the headers."""
+        """Write an answer to a file, which appears once it is complete, and return the headers."""
         part = file.with_name(f".{file.name}.part")
         try:
             with self._answers(), self._http.stream("GET", path, params=_given(params)) as response:
@@ -96,7 +96,7 @@ class Client:
                 f'file "{file}" cannot be written', detail=f"{error.strerror or error}."
             ) from error
         finally:
-            with suppress(OSError):  # it has become the file, or could not be made
+            with suppress(OSError):  # it was renamed to the file, or could not be created
                 part.unlink()
         return response.headers
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from service.cli.client import Client
 
 DEFAULT_URL = "http://127.0.0.1:8080"
-#: Names asked for per page of a collection.
+#: Names requested per page of a collection.
 PAGE = 500
 
 UrlOption = Annotated[str, typer.Option(envvar="SLUICE_URL", help="Where the service is.")]
@@ -66,7 +66,7 @@ _FILE_COLUMNS = {"path": "FILE", "reason": "REASON"}
 
 def client(url: str) -> Client:
     """Return a client of the service at ``url``, with the key of ``SLUICE_KEY``."""
-    from service.cli.client import Client  # httpx takes 0.1 s to load, which only those pay who ask a service
+    from service.cli.client import Client  # httpx takes 0.1 s to load, so only where it is used
 
     return Client(url, os.environ.get("SLUICE_KEY"))
 
@@ -223,7 +223,7 @@ def remove_stream(name: NameArgument, as_json: JsonOption = False, url: UrlOptio
 def retry_files(name: NameArgument, as_json: JsonOption = False, url: UrlOption = DEFAULT_URL) -> None:
     """Retry the files of a stream that were set aside, once they are corrected under the same names.
 
-    Prints the files with the reasons for which they were set aside.
+    Prints the files, each with the reason why it was set aside.
     """
     answer = client(url).json("POST", f"/streams/{name}/files:retry")
     if as_json:
@@ -250,7 +250,7 @@ def send_events(
 
 
 def _content(file: Path | None) -> bytes:
-    """Return what is in a file, or comes from stdin."""
+    """Return the content of a file or of stdin."""
     try:
         return file.read_bytes() if file is not None else sys.stdin.buffer.read()
     except OSError as error:
@@ -260,7 +260,7 @@ def _content(file: Path | None) -> bytes:
 
 
 def _cql(text: str | None, file: str | None) -> str | None:
-    """Return the CQL text that is given as an argument or in a file, None without either."""
+    """Return the CQL text from an argument or a file, None without either."""
     if file is None:
         return text
     if text is not None:
@@ -268,7 +268,7 @@ def _cql(text: str | None, file: str | None) -> str | None:
     try:
         return _content(None if file == "-" else Path(file)).decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise UnreadableInput(f'file "{file}" is no UTF-8 text', detail=f"{error.reason}.") from error
+        raise UnreadableInput(f'file "{file}" is not UTF-8 text', detail=f"{error.reason}.") from error
 
 
 def _required(text: str | None) -> str:
@@ -288,7 +288,7 @@ def _named(option: str) -> tuple[str, str]:
 
 
 def _sink(option: str | None) -> dict[str, Any]:
-    """Return the part of a request body that ``--sink`` stands for, empty without the option."""
+    """Return the part of a request body that ``--sink`` specifies, empty without the option."""
     if option is None:
         return {}
     if option == "none":
@@ -310,16 +310,16 @@ def _sink(option: str | None) -> dict[str, Any]:
 
 
 def _inline_sink(text: str) -> dict[str, Any]:
-    """Return a sink written in JSON; the service checks what it says."""
+    """Return a sink written in JSON; the service checks its contents."""
     try:
         sink: dict[str, Any] = json.loads(text)
-    except (ValueError, RecursionError) as error:  # what starts with { and can be read is an object
+    except (ValueError, RecursionError) as error:  # text that begins with { and parses is an object
         raise UnreadableInput("the sink is not valid JSON", detail=f"{error}.") from error
     return sink
 
 
 def _sink_of_file(file: Path) -> dict[str, Any]:
-    """Return the sink of a YAML or JSON file, which keeps its secret out of the list of processes."""
+    """Return the sink in a YAML or JSON file; in a file, its secret is not in the list of processes."""
     from service.documents.yaml_document import read_yaml
 
     sink = read_yaml(file).value
@@ -329,7 +329,7 @@ def _sink_of_file(file: Path) -> dict[str, Any]:
 
 
 def _windows(options: list[str]) -> str | dict[str, str] | None:
-    """Return what ``--window`` says: one length for both streams, or lengths by stream."""
+    """Return the value of ``--window``: one length for both streams, or lengths by stream."""
     if len(options) == 1 and "=" not in options[0]:
         return options[0]
     return dict(map(_named, options)) or None

@@ -1,4 +1,4 @@
-"""``sluice key ...``: keys of clients, in the catalog; a service that runs heeds changes within a second."""
+"""``sluice key ...``: keys of clients in the catalog; a running service applies changes within a second."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def create(
     data_dir: DataDirOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Make a key and print it, once: the catalog has only its hash.
+    """Make a key and print it; it cannot be shown again, since the catalog stores only its hash.
 
     Clients send it as "Authorization: Bearer KEY"; sluice query and sluice stream take it from SLUICE_KEY.
     """
@@ -42,7 +42,7 @@ def create(
 
 @key_commands.command("list")
 def list_keys(data_dir: DataDirOption = None, as_json: JsonOption = False) -> None:
-    """List the keys that are good: name, scopes, requests per second; with --json an object a line."""
+    """List the valid keys: name, scopes, requests per second; with --json one object per line."""
     from service.maintenance.client_keys import good_keys
 
     for key in good_keys(load_settings(data_dir=data_dir).storage):
@@ -53,7 +53,7 @@ def list_keys(data_dir: DataDirOption = None, as_json: JsonOption = False) -> No
 
 @key_commands.command("revoke")
 def revoke(name: NameArgument, data_dir: DataDirOption = None, as_json: JsonOption = False) -> None:
-    """Revoke a key: within a second a service that runs refuses it."""
+    """Revoke a key: a running service refuses it within a second."""
     from service.maintenance.client_keys import revoke_key
 
     revoke_key(load_settings(data_dir=data_dir).storage, name)

@@ -1,4 +1,4 @@
-"""Options that several commands share, and their answers as people or programs read them."""
+"""Options that several commands share, and output for people or for programs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DataDirOption = Annotated[
 
 
 def sayer(as_json: bool) -> Callable[[str], None]:
-    """Return what prints a line for people: nothing where a program reads."""
+    """Return a function that prints a line for people, and prints nothing if a program reads."""
     return (lambda _: None) if as_json else typer.echo
 
 

@@ -57,14 +57,14 @@ def plan_text(
 
     Args:
         path: The file. Plan changes of its script are checked, but not planned.
-        form: How to write it; drawings have no costs.
-        settings: Objective, where neither file nor options say one, and buckets.
+        form: Output format; drawings have no costs.
+        settings: Buckets, and the objective if neither file nor options set it.
         calibration: Constants of this machine.
-        strategy: Rules over the file's strategy.
-        cost_model: Model that decides.
+        strategy: Overrides the file's strategy.
+        cost_model: Cost model that decides.
         c_sys: C_sys of the paper's model.
         statistics: File of statistics that override those sampled from the inputs.
-        chain: Boundaries to be costed beside the strategies.
+        chain: Boundaries to be costed besides the strategies.
         tell: Called with a warning for each input that is left out of the plan.
 
     Raises:
@@ -120,7 +120,7 @@ def plan_text(
             return _rendered(previewed(replace(request, statistics=given)), form)
     except InvalidInput as error:
         if error.location is not None and error.location.file is None:
-            # A filter is a key of the file; where in it the fault lies, its text shows.
+            # A filter is a key of the file; the error's text shows the place of the fault in the filter.
             error.location = document.location(error.path, key=True)
         raise
 
@@ -128,7 +128,7 @@ def plan_text(
 def _in_chosen_order(
     queries: Sequence[Query], streams: Sequence[Stream], choice: OrderChoice
 ) -> tuple[list[Query], dict[str, RankedOrders]]:
-    """Return queries that join their streams in the order of least cost, as in a run, and these orders."""
+    """Return the queries with their streams joined in the cheapest order, as in a run, and the orders."""
     by_name = {stream.name: stream for stream in streams}
     found, orders = [], {}
     for query in queries:
@@ -152,8 +152,8 @@ def chain_option(texts: Sequence[str], family: str | None) -> ChainDocument | No
 
     Args:
         texts: ``10,30`` for both streams, or ``A=10,30`` for one; lengths as in a workload file (``10``,
-            ``10s``, ``5 min``), ``unbounded`` where the window is.
-        family: Key or id of the family, where there are several.
+            ``10s``, ``5 min``), ``unbounded`` for the end of an unbounded window.
+        family: Key or id of the family, if there are several.
 
     Returns:
         The boundaries; None without any.

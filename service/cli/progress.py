@@ -1,10 +1,10 @@
-"""Progress of commands that take long, only on a terminal.
+"""Progress of commands that take long; shown only on a terminal.
 
     1,234,567 of 8,000,000 rows ━━━━━━━╸               15%  310,000 rows/s  0:00:22
     ⠹ measuring what work costs 0:00:41
 
-A run shows the rows of its committed batches out of all input rows. Other commands show what they do and how
-long they have done it. Progress is on stderr and disappears when the command ends.
+A run shows the rows of its committed batches out of all input rows. Other commands show their present work
+and its duration so far. Progress is written to stderr and disappears when the command ends.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def watch_run(look: Callable[[], RunProgress]) -> AbstractContextManager[object]
 
 
 def show_work(doing: str) -> AbstractContextManager[object]:
-    """Show what a command does, and for how long, while the block lasts, if stderr is a terminal.
+    """Show a command's work and its duration while the block lasts, if stderr is a terminal.
 
     Lines that the block prints to the same terminal appear above it.
     """
@@ -51,7 +51,7 @@ def _spinner(doing: str) -> Iterator[None]:
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
     columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
-    # What goes to a file or a pipe stays there.
+    # Output to a file or a pipe is not redirected.
     above = sys.stdout.isatty()
     with Progress(*columns, console=Console(stderr=True), transient=True, redirect_stdout=above) as progress:
         progress.add_task(doing, total=None)
@@ -60,7 +60,7 @@ def _spinner(doing: str) -> Iterator[None]:
 
 @contextmanager
 def _bar(look: Callable[[], RunProgress]) -> Iterator[None]:
-    from rich.console import Console  # 0.1 s, which a run without a terminal need not wait for
+    from rich.console import Console  # takes 0.1 s, which a run without a terminal saves
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
     columns = (
@@ -88,7 +88,7 @@ def _follow(
         try:
             found = look()
         except Unavailable:
-            continue  # if the catalog stays away, the run itself reports it
+            continue  # if the catalog stays unreachable, the run itself reports it
         progress.update(task, description=described(found), completed=found.rows, total=found.total_rows)
 
 

@@ -1,4 +1,4 @@
-"""``sluice query results``: a page of results, all that come, or all between two cursors as a file."""
+"""``sluice query results``: a page of results, present and future ones, or a file of all up to a cursor."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from service.cli.client_cli import DEFAULT_URL, NameArgument, UrlOption, client
 if TYPE_CHECKING:
     from service.cli.client import Client
 
-#: Results asked for at a time by a reader that follows, and how long it waits for the next one.
+#: Results per request of a reader that follows, and seconds for which it waits for the next result.
 FOLLOWED_ROWS, FOLLOWED_WAIT_S = 10_000, 20
 
 
@@ -57,7 +57,7 @@ def query_results(
     ] = None,
     url: UrlOption = DEFAULT_URL,
 ) -> None:
-    """Print results so far, or write them into a file."""
+    """Print the results so far, or write them to a file."""
     if out is not None:
         if form is RowsForm.JSON or follow or limit is not None:
             raise typer.BadParameter(
@@ -92,7 +92,7 @@ def query_results(
 def export(
     service: Client, name: str, after: str | None, until: str | None, form: RowsForm, out: Path
 ) -> None:
-    """Write all results between two cursors into a file, which appears once it is complete.
+    """Write all results between two cursors to a file, which appears once it is complete.
 
     Args:
         service: The service.
@@ -110,17 +110,17 @@ def export(
 
 
 def followed(service: Client, name: str, after: str | None, form: RowsForm) -> Iterator[str]:
-    """Yield all results of a query, later ones included, until it is removed and all of them were given.
+    """Yield all results of a query, later ones included, until it is removed and all results were read.
 
     Args:
         service: The service.
         name: Name of the query.
         after: Cursor after which results begin.
-        form: Format, ndjson or csv; where an update changes the columns, CSV has a new header.
+        form: Format, ndjson or csv; if an update changes the columns, CSV has a new header.
     """
     header = None
     while True:
-        # Looked up before the page: once a query is removed, all of its results are there.
+        # Read before the page: once the query is observed as removed, all of its results exist.
         over = service.json("GET", f"/queries/{name}")["observed"] == "removed"
         params = {"after": after, "limit": FOLLOWED_ROWS, "wait": None if over else FOLLOWED_WAIT_S}
         page = service.page(f"/queries/{name}/results", params=params, accept=MEDIA_TYPES[form])

@@ -1,6 +1,6 @@
-"""Answers of a service as people read them: tables, and one fact a line.
+"""Answers of a service for people: tables, and records with one field per line.
 
-A program asks for ``--json``: then a collection is an object a line, and anything else one document.
+Programs use ``--json``: then a collection is one object per line, and everything else one document.
 """
 
 from __future__ import annotations
@@ -11,22 +11,22 @@ import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-#: Lines of what is not a terminal, such as a file or a mail.
+#: Length of lines if the output is not a terminal, such as a file or a mail.
 WIDTH = 100
 _GAP = "  "
 
 
 def terminal_width() -> int:
-    """Return how long a line may be."""
+    """Return the most characters of a line."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else WIDTH
 
 
 def table(items: Iterable[Mapping[str, Any]], columns: Mapping[str, str], width: int) -> str:
-    r"""Return items as a table; what does not fit the width is cut in the last column.
+    r"""Return items as a table; the last column is cut to the width.
 
     Args:
         items: Objects of a collection.
-        columns: Heading of each column by the field that it shows; ``a.b`` is a field of a field.
+        columns: Heading of each column by the field that it shows; ``a.b`` is the field b of the field a.
         width: Length of lines.
 
     >>> print(table([{"name": "q1", "sink": None, "cql": "SELECT  a\nFROM b"}],
@@ -45,7 +45,7 @@ def table(items: Iterable[Mapping[str, Any]], columns: Mapping[str, str], width:
 
 
 def record(document: Mapping[str, Any], width: int) -> str:
-    """Return an object as one fact a line, the parts of its parts by their path; nulls are left out.
+    """Return an object with one field per line, nested fields by their path; nulls are left out.
 
     >>> print(record({"name": "q1", "a": {"window": "10s", "filter": None}, "ids": [1, 2]}, 40))
     name      q1

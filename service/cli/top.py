@@ -1,4 +1,4 @@
-"""``sluice top``: engine, streams and queries of the running service, as a picture that stays up to date.
+"""``sluice top``: engine, streams and queries of the running service, in a display that is updated.
 
     running   batch 1,204   plan 17   6,030 rows/s   0.17 s a batch   20,000 rows held
 
@@ -8,8 +8,9 @@
     QUERY        STATE    RESULTS/S  RESULTS  WINDOWS     SINK     LAG
     fog_delays   running         41    8,211  1h, 10min   files      0
 
-Rates are differences between two looks. BEHIND is how far a stream's watermark is behind the furthest one:
-rows of the other streams wait for it. LAG counts the batches that a sink has not taken yet.
+Rates are computed from two consecutive snapshots. BEHIND is the distance of a stream's watermark from the
+most advanced one: rows of the other streams wait for it. LAG counts the batches that a sink has not accepted
+yet.
 """
 
 from __future__ import annotations
@@ -33,16 +34,16 @@ if TYPE_CHECKING:
 
     from service.cli.client import Client
 
-#: Lines that are not rows of tables: head, two headers, and what separates them.
+#: Lines that are not rows of tables: head, two headers, and separators.
 _OTHER_LINES = 9
 
 
 @dataclass(frozen=True, slots=True)
 class Sight:
-    """State of the service at one time.
+    """Snapshot of the service's state.
 
     Attributes:
-        at_s: When it was asked, by a clock that does not jump.
+        at_s: When it was read, monotonic clock, seconds.
         engine: Answer of ``GET /engine``.
         statistics: Answer of ``GET /statistics``.
         queries: Queries that were not removed.
@@ -64,7 +65,7 @@ def top(
 
     With --json each refresh prints one JSON object on one line.
     """
-    from rich.console import Console  # 0.1 s, which other commands need not wait for
+    from rich.console import Console  # takes 0.1 s, which other commands save
     from rich.live import Live
 
     service, console = client(url), Console()
@@ -89,7 +90,7 @@ def top(
                 try:
                     now = look(service)
                 except ServiceFailed as error:
-                    # It may be restarting; what was seen last stays.
+                    # The service may be restarting; the last snapshot stays on the screen.
                     live.update(picture(shown, console.height, str(error.primary)), refresh=True)
                     continue
                 shown, before = figures(now, before), now
@@ -99,23 +100,23 @@ def top(
 
 
 def look(service: Client) -> Sight:
-    """Ask a service for all that is shown."""
+    """Read a snapshot from a service."""
     queries = [query for query in items(service, "/queries") if query["observed"] != "removed"]
     statistics = service.json("GET", "/statistics")
     return Sight(time.monotonic(), service.json("GET", "/engine"), statistics, queries)
 
 
 def figures(now: Sight, before: Sight | None) -> dict[str, Any]:
-    """Return the figures of a look, as ``--json`` prints them.
+    """Return the figures of a snapshot, as ``--json`` prints them.
 
     Args:
-        now: The look.
-        before: The one before, from which rates follow; None leaves those of queries out.
+        now: The snapshot.
+        before: The previous snapshot, which rates are computed from; None leaves out the rates of queries.
     """
     seconds = None if before is None else now.at_s - before.at_s
 
     def rate(count: int, counted: int | None) -> float | None:
-        # A service that begins again counts from zero.
+        # A new service counts from zero.
         return None if not seconds or counted is None else max(count - counted, 0) / seconds
 
     statistics = now.statistics
@@ -166,7 +167,7 @@ def picture(shown: Mapping[str, Any], lines: int | None, problem: str | None = N
     Args:
         shown: Result of ``figures``.
         lines: Height of the terminal; queries that do not fit are counted. None for no limit.
-        problem: What is wrong with the connection, if anything is.
+        problem: Error of the connection, if any.
     """
     from rich.console import Group
     from rich.text import Text

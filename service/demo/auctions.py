@@ -1,10 +1,10 @@
-"""The demo's auctions: made-up streams in which punctuations keep the state small.
+"""The demo's auctions: synthetic streams in which punctuations keep the state small.
 
     auctions   ts, item_id, seller, reserve             every item is offered once (unique)
     bids       ts, item_id, bidder, price, closes       closes is true: no later bid on the item
 
 An auction may last up to half a day, which is the window of the queries, and is closed after two hours on
-average. Without the closings every auction would stay in the state for half a day.
+average. Without these closings every auction would stay in the state for half a day.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ FROM auctions [RANGE 12 HOURS] a LEFT ANTI JOIN bids [RANGE 12 HOURS] b
 
 @dataclass(frozen=True, slots=True)
 class AuctionTables:
-    """Both streams whole, as ``ReplayedTables``.
+    """All rows of both streams, as ``ReplayedTables``.
 
     Attributes:
         named: Rows by event time.
@@ -75,7 +75,7 @@ class AuctionTables:
 
     @property
     def rows(self) -> int:
-        """Rows of both."""
+        """Number of rows of both streams."""
         return sum(int(table.num_rows) for table in self.named.values())
 
     @property
@@ -95,8 +95,8 @@ class AuctionFigures:
 
     Attributes:
         held: Mean number of auctions in the state, over batches after the first half day.
-        without: The same if an auction stayed for its whole window.
-        closings: Closed auctions.
+        without: The same if every auction stayed for its whole window.
+        closings: Number of closed auctions.
         most_batches: Most batches from the closing of an auction to its count; None if a count is missing.
     """
 
@@ -107,7 +107,7 @@ class AuctionFigures:
 
     @property
     def share(self) -> float:
-        """Part of the auctions that is held."""
+        """Fraction of the auctions that is held, compared with whole windows."""
         return self.held / self.without if self.without else 0.0
 
 
@@ -116,7 +116,7 @@ def auction_tables(auctions: int = 12_000, per_hour: float = 250, seed: int = 25
 
     Args:
         auctions: Number of auctions.
-        per_hour: How many of them begin in an hour on average.
+        per_hour: Mean number of auctions that begin per hour.
         seed: Seed of every random choice.
     """
     numbers = np.random.default_rng(seed)
@@ -172,10 +172,10 @@ def auction_streams(inbox: Path, max_files_per_batch: int | None = None) -> tupl
 def auction_figures(
     manifests: Sequence[BatchManifest], family: str, tables: ReplayedTables
 ) -> AuctionFigures:
-    """Return what the punctuations gained.
+    """Return the gain of the punctuations.
 
     Args:
-        manifests: Committed batches, all from the first one.
+        manifests: All committed batches, from the first one on.
         family: Id of the family of groups.
         tables: Both streams.
     """

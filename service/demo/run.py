@@ -1,7 +1,7 @@
-"""``sluice demo``: the service, streams replayed into it, and queries to watch.
+"""``sluice demo``: run a service, replay streams into it, and show its queries.
 
 The replay writes one Parquet file per stream and step of event time into the inbox that the streams read
-from. Every file appears whole, in order of event time, so no row is late.
+from. Files appear complete and in order of event time, so no row is late.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ from service.jvm.java import use_java
 if TYPE_CHECKING:
     from service.workspace.workspace import Workspace
 
-#: With --once a batch takes one file of each stream, a week, so that there is progress to see.
+#: With --once a batch reads one file of each stream, a week, so that progress is visible.
 ONCE_FILES_PER_BATCH = 1
-#: The first plan is active when Spark has started, about ten seconds on two cores.
+#: Limit for the first plan to become active, which needs Spark's start, about ten seconds on two cores.
 START_TIMEOUT_S = 180.0
-#: How often the screen is drawn, and how often a line is printed where there is no terminal.
+#: Seconds between two updates of the screen, and between two printed lines without a terminal.
 DRAW_EVERY_S = 0.5
 LINE_EVERY_S = 5.0
 
@@ -57,13 +57,13 @@ class Scene:
     """Streams and queries of a demo.
 
     Attributes:
-        about: Replayed streams, in words.
+        about: Description of the replayed streams.
         load: Returns the streams' rows.
-        streams: Returns the streams, given their inbox and how many files a batch takes.
+        streams: Returns the streams, given their inbox and the number of files per batch.
         queries: The queries; the welcome shows the results of ``example``.
         example: Name of a query.
         speed: Seconds of event time per second.
-        step_us: Event time of a file; None: by the speed.
+        step_us: Event time per file, µs; None: derived from the speed.
         figures: Returns lines about the end of a run.
     """
 
@@ -126,14 +126,15 @@ def run_demo(
     data_dir: Path | None,
     scene: Scene = FLIGHTS,
 ) -> None:
-    """Run the demo until Ctrl-C, or with ``once`` until every row is through.
+    """Run the demo until Ctrl-C, or with ``once`` until every row is processed.
 
     Args:
         settings: Address and cores; the data directory in it is not used.
         serving: Serves a workspace over HTTP; not called with ``once``.
         speed: Seconds of event time replayed per second; None is a day, or with ``once`` all at once.
         once: End with a table of results instead of serving.
-        data_dir: Kept, and continued if it holds a demo; None takes a directory that is removed at the end.
+        data_dir: Directory to keep, and to continue if it has a demo; None uses one that is removed at the
+            end.
         scene: Streams and queries.
 
     Raises:
@@ -152,7 +153,7 @@ def run_demo(
             step_us = scene.step_us or kept_step_length_us(root, pace)
             replay = Replay(tables, root / "inbox", step_us, pace)
             if pace is None:
-                replay.write()  # before the streams are registered, so that all are found whole
+                replay.write()  # before the streams are registered, so that their directories are complete
             files_per_batch = ONCE_FILES_PER_BATCH if pace is None else None
             queries = _register(workspace, scene, root / "inbox", files_per_batch)
             reader = ProgressReader(workspace.batches, workspace.counts, _meter(workspace, tables))
@@ -177,7 +178,7 @@ def _watch(
     *,
     once: bool,
 ) -> Progress:
-    """Show the progress until every row is through, or without ``once`` until Ctrl-C; return the last one."""
+    """Show the progress until all rows are processed, or without ``once`` until Ctrl-C; return the last."""
     progress = reader.read(time.monotonic())
     live = Live(console=console, auto_refresh=False, transient=True)
     told_s = float("-inf")
@@ -201,7 +202,7 @@ def _watch(
 def _register(
     workspace: Workspace, scene: Scene, inbox: Path, files_per_batch: int | None
 ) -> tuple[Query, ...]:
-    """Register streams and queries that are not there yet, and wait until all are active."""
+    """Register streams and queries that are not registered yet, and wait until all are active."""
     streams = {stream.name for stream in workspace.streams.all()}
     for stream in scene.streams(inbox, files_per_batch):
         (inbox / stream.name).mkdir(parents=True, exist_ok=True)
@@ -237,7 +238,7 @@ def _check(workspace: Workspace) -> None:
 
 @contextmanager
 def _workspace(settings: Settings, serving: Serving | None) -> Iterator[Workspace]:
-    """Start the engine, with the API before it if there is something to serve it with."""
+    """Start the engine, together with the API if ``serving`` is given."""
     if serving is not None:
         with serving(settings) as workspace:
             yield workspace

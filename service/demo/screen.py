@@ -1,4 +1,4 @@
-"""Screen of the demo: a progress bar, the numbers beside it, and a table of the queries."""
+"""Screen of the demo: a progress bar, figures, and a table of the queries."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def line(progress: Progress, total_rows: int) -> str:
 
 
 def welcome(about: str, example: str, url: str, data_dir: str, speed: float) -> RenderableType:
-    """Return where to look while the demo runs."""
+    """Return the addresses and commands to use while the demo runs."""
     lines = (
         f"Replaying {about}, {format_duration(int(speed * 1e6))} per second.",
         "",

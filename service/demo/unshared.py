@@ -1,18 +1,19 @@
 """State and comparisons of the demo's queries without sharing, by Equation 1 of the State-Slice paper.
 
-Equation 1 is a join that keeps whole windows of both streams, λ W rows of each, and lets every arriving row
-look at the opposite window; filters come after the join. The paper shares it and adds a router; without
-sharing, for which the paper has no equation, each query has one such join and needs no router. A second
-estimate puts the filters before the join, so that a window keeps only rows that pass.
+Equation 1 describes a join that stores whole windows of both streams, λ W rows of each, and compares every
+arriving row with the opposite window; filters are applied after the join. The paper shares this join and adds
+a router. Without sharing, for which the paper has no equation, each query has its own join of this kind and
+needs no router. A second estimate applies the filters before the join, so that a window has only rows that
+pass.
 
-The paper takes λ as constant. Flights are not: none leave at 3 in the morning. So λ W is not multiplied but
-counted, in the same tables, at the watermarks of the same batch as the shared state beside it. Of the rows of
-a window only those of the same key count as compared, since an index finds them; the paper's nested loops
-look at the others too.
+The paper assumes a constant λ. Flights have none: no flight leaves at 3 in the morning. So λ W is not
+multiplied, but counted in the same tables, at the watermarks of the batch whose shared state it is compared
+with. Only rows of equal key count as compared, since an index finds them; the paper's nested loops compare
+all rows of a window.
 
 An outer, semi or anti join is costed as the join whose pairs decide it, with whole windows: each row stays
-for its window, whether or not it has a partner. Of a query over three streams only the first step, which
-joins two of them, is costed.
+for its window, whether or not it has a partner. For a query over three streams, only the first step is
+costed, which joins two of them.
 
 Source: State-Slice (VLDB 2006), §3.1, Equation 1.
 """
@@ -33,7 +34,7 @@ from service.demo.data import ReplayedTables, micros
 Int64s = np.ndarray[tuple[int], np.dtype[np.int64]]
 Bools = np.ndarray[tuple[int], np.dtype[np.bool_]]
 
-#: Pairs are summed up by the hour of event time in which they are made.
+#: Pairs are counted per hour of the event time at which they are made.
 _BIN_US = 3_600_000_000
 
 
@@ -65,7 +66,7 @@ class _Window:
 
 
 class UnsharedMeter:
-    """Counts for the queries of a plan, at any moment of the replay.
+    """Computes state and comparisons for the queries of a plan, at any moment of the replay.
 
     Args:
         plan: A plan over the demo's streams.
@@ -88,7 +89,7 @@ class UnsharedMeter:
         """Return the rows held after a batch.
 
         Args:
-            newest_us: Newest event time by stream id, µs; the demo's streams come in order.
+            newest_us: Newest event time by stream id, µs; the demo's streams arrive in order.
             watermark_us: Watermark by stream id, µs.
         """
         total = Need()
@@ -101,7 +102,7 @@ class UnsharedMeter:
         return total
 
     def pairs(self, until_us: int) -> Need:
-        """Return the pairs of equal key compared up to an event time, to the hour."""
+        """Return the pairs of equal key that are compared up to an event time, at a resolution of an hour."""
         number = min((until_us - self._start_us) // _BIN_US, len(self._pairs[0]) - 1)
         if number < 0:
             return Need()
@@ -126,12 +127,12 @@ class UnsharedMeter:
     def _add_pairs(
         self, made: Int64s, a: tuple[Int64s, Int64s], b: tuple[Int64s, Int64s], windows: tuple[int, int]
     ) -> None:
-        """Add to each hour the pairs made in it: a pair is made when its later row comes."""
+        """Add to each hour the pairs made in it: a pair is made when its later row arrives."""
         span = self._last_us - self._start_us + 1
-        # Times of one key after those of another, so far apart that no window reaches from key to key.
+        # Shift the times of each key so far that no window reaches from one key to the next.
         at, bt = (np.sort((ts - self._start_us + 2 * span * keys)[keys >= 0]) for ts, keys in (a, b))
         w_a, w_b = (min(window, span) for window in windows)
-        # Rows of b meet those of a of the same moment, or older by less than w_a; then the reverse.
+        # Rows of b match rows of a that are equally old, or older by less than w_a; then the reverse.
         met_by_b = np.searchsorted(at, bt, "right") - np.searchsorted(at, bt - w_a, "right")
         met_by_a = np.searchsorted(bt, at, "left") - np.searchsorted(bt, at - w_b, "right")
         for ts, met in ((bt, met_by_b), (at, met_by_a)):
@@ -144,7 +145,7 @@ def _count(ts: Int64s, after_us: int, until_us: int) -> int:
 
 
 def _passing(table: pa.Table, filters: tuple[PlannedFilter, ...]) -> dict[int | None, Bools]:
-    """Return which rows pass, by lineage bit; None is not a filter."""
+    """Return which rows pass each filter, by lineage bit; None stands for no filter, which all rows pass."""
     passing: dict[int | None, Bools] = {None: np.ones(table.num_rows, dtype=np.bool_)}
     with duckdb.connect() as connection:
         connection.register("t", table)
@@ -155,7 +156,7 @@ def _passing(table: pa.Table, filters: tuple[PlannedFilter, ...]) -> dict[int | 
 
 
 def _key_numbers(a: pa.Table, b: pa.Table, key: tuple[tuple[str, str], ...]) -> tuple[Int64s, Int64s]:
-    """Return a number per key and row, equal in both tables where the keys are; -1 for NULL."""
+    """Return a number for each row's key; equal keys have equal numbers in both tables, NULL has -1."""
     ((column_a, column_b),) = key
     both = pa.chunked_array(a[column_a].chunks + b[column_b].chunks).combine_chunks()
     numbers = np.asarray(both.dictionary_encode().indices.fill_null(-1), dtype=np.int64)

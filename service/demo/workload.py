@@ -18,10 +18,10 @@ STEP_US = 7 * DAY_US
 def write_workload(
     directory: Path, *, step_us: int = STEP_US, max_files_per_batch: int | None = None
 ) -> Path:
-    """Write the demo's streams as Parquet files beside a workload file over them, and return that file.
+    """Write the demo's streams as Parquet files and a workload file over them; return the workload file.
 
     Args:
-        directory: Made if it is missing.
+        directory: Target directory, created if it is missing.
         step_us: Event time per file, µs.
         max_files_per_batch: Files of a stream in one batch; None leaves it to the engine.
     """
@@ -39,7 +39,7 @@ def write_workload(
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes text of several lines as a block."""
+    """Writes multi-line texts as blocks."""
 
 
 def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:

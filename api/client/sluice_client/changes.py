@@ -1,4 +1,4 @@
-"""Several changes of queries, made together or not at all.
+"""Several changes of queries that take effect together or not at all.
 
 from sluice_client import changes
 
@@ -27,8 +27,8 @@ def add(name: str, cql: str, *, backfill: Backfill = "none", sink: Document | No
     Args:
         name: Its name.
         cql: Its text.
-        backfill: ``state`` joins new rows with those held already.
-        sink: Where results go besides being kept.
+        backfill: ``state`` joins new rows also with rows held already.
+        sink: Additional destination of results, which are kept in any case.
     """
     return Change({"add": query_document(name, cql, backfill, sink)})
 
@@ -43,7 +43,7 @@ def update(
     backfill: Backfill = "state",
     sink: Document | UnsetType | None = UNSET,
 ) -> Change:
-    """Give a query a new text, or new parts of it, or another sink; arguments as of ``update_query``."""
+    """Give a query a new text, or new parts of it, or another sink; arguments as for ``update_query``."""
     patch = patch_document(
         cql=cql, window=window, filters=filters, select=select, backfill=backfill, sink=sink
     )
@@ -66,7 +66,7 @@ def resume(name: str) -> Change:
 
 
 def query_document(name: str, cql: str, backfill: Backfill, sink: Document | None) -> dict[str, Any]:
-    """Return a query as the service takes it."""
+    """Return the document of a query."""
     return {"name": name, "cql": cql, "backfill": backfill} | ({} if sink is None else {"sink": dict(sink)})
 
 
@@ -79,7 +79,7 @@ def patch_document(
     backfill: Backfill,
     sink: Document | UnsetType | None,
 ) -> dict[str, Any]:
-    """Return an update as the service takes it, without what stays."""
+    """Return the document of an update, without unchanged parts."""
     windows: Any = window
     if isinstance(window, Mapping):
         windows = {alias: str(duration(length)) for alias, length in window.items()}
@@ -97,7 +97,7 @@ def patch_document(
 
 
 def duration(length: Duration) -> str | int | float:
-    """Return a length of time as the service takes it.
+    """Return a length of time in the form that the service accepts.
 
     >>> from datetime import timedelta
     >>> duration("5 MINUTES"), duration(1.5), duration(timedelta(minutes=2, microseconds=1))

@@ -1,4 +1,4 @@
-"""The two clients: the same methods, blocking or for asyncio."""
+"""The two clients, with the same methods: blocking, and for asyncio."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 DEFAULT_URL = "http://127.0.0.1:8080"
-#: Rows of a batch of events: one is on disk in milliseconds, and a refused one names its first bad row.
+#: Rows of a batch of events: it is on disk in milliseconds, and a refusal names its first bad row.
 INGEST_ROWS = 10_000
-#: Bytes of such a batch; the service takes 64 MB.
+#: Most bytes of a batch of events; the service accepts 64 MB.
 INGEST_BYTES = 16 << 20
-#: A follower outlasts this long an absence of the service, before it raises.
+#: Seconds for which a follower waits for an unavailable service before it raises.
 FOLLOW_PATIENCE_S = 600.0
 
 
 class _Operation(Generic[P, T]):
-    """Method of both clients made of the description of its request."""
+    """Method of both clients, made from the description of its request."""
 
     def __init__(self, describe: Callable[P, Request[T]]) -> None:
         self._describe = describe
@@ -60,7 +60,7 @@ class _Operation(Generic[P, T]):
 
 
 class _Collection(Generic[T]):
-    """Method of both clients that gives all items of a collection."""
+    """Method of both clients that iterates over all items of a collection."""
 
     def __init__(self, start: Callable[[Retry], Supply[T]]) -> None:
         self._start = start
@@ -77,20 +77,20 @@ class _Collection(Generic[T]):
     ) -> Self | Callable[[], Iterator[T]] | Callable[[], AsyncIterator[T]]:
         if client is None:
             return self
-        # An iterator of either kind: which one is known by the class.
+        # A blocking or an asynchronous iterator, depending on the class of the client.
         supply: Callable[[Supply[T]], Any] = client.supply
         retry = client.retry
         return lambda: supply(self._start(retry))
 
 
 class _Operations:
-    """Methods that both clients have, and what they are made with.
+    """Methods and configuration that both clients share.
 
     Args:
-        url: Base of the service; without it the variable ``SLUICE_URL``, or this machine's port 8080.
-        key: Key of the client; without it the variable ``SLUICE_KEY``, or none.
-        timeout_s: Time for a connection, and for the service to send something; a request that lets the
-            service wait has as much longer.
+        url: Base URL of the service; by default the variable ``SLUICE_URL``, or this machine's port 8080.
+        key: Key of the client; by default the variable ``SLUICE_KEY``, or none.
+        timeout_s: Seconds for a connection, and for the service to send something; if a request lets the
+            service wait, that time is added.
         retry: When requests are sent again.
     """
 
@@ -169,7 +169,7 @@ class _Operations:
     def _read(
         self, query: str, after: str | None, *, on: bool = False
     ) -> tuple[str, str | None, Retry, Callable[[], Supply[Page]]]:
-        """Return what a reader of results needs besides the client; with ``on`` it waits for later ones."""
+        """Return the arguments of a reader of results; with ``on`` it also waits for later results."""
         pages, retry = flows.pages, self.retry
         if on:
             pages = flows.following_pages
@@ -178,16 +178,16 @@ class _Operations:
 
 
 class Client(_Operations):
-    """A service, for code that waits for its answers.
+    """Blocking client of a service.
 
     Args:
-        url: Base of the service; without it the variable ``SLUICE_URL``, or this machine's port 8080.
-        key: Key of the client; without it the variable ``SLUICE_KEY``, or none.
-        timeout_s: Time for a connection, and for the service to send something; a request that lets the
-            service wait has as much longer.
+        url: Base URL of the service; by default the variable ``SLUICE_URL``, or this machine's port 8080.
+        key: Key of the client; by default the variable ``SLUICE_KEY``, or none.
+        timeout_s: Seconds for a connection, and for the service to send something; if a request lets the
+            service wait, that time is added.
         retry: When requests are sent again.
-        verify: Certificates that are trusted, as httpx takes it.
-        transport: Way to the service, for tests.
+        verify: Trusted certificates, as for httpx.
+        transport: Transport of httpx, for tests.
     """
 
     def __init__(
@@ -216,38 +216,39 @@ class Client(_Operations):
         self._http.close()
 
     def ingest(self, stream: str, rows: Any, *, batch_rows: int = INGEST_ROWS, key: str | None = None) -> int:
-        """Post rows in batches, and return how many were taken; each batch is on disk when it is.
+        """Post rows in batches, and return the number of accepted rows; an accepted batch is on disk.
 
-        A batch is taken or refused as a whole, and taken once however often it is sent. While the service
-        accepts no more, the client waits as long as its ``retry`` allows.
+        A batch is accepted or refused as a whole, and accepted once however often it is sent. While the
+        service accepts no more, the client waits as long as its ``retry`` allows.
 
         Args:
             stream: The stream.
             rows: An iterable of mappings, or a frame of pandas, polars or Arrow.
-            batch_rows: Rows of a batch.
-            key: Begin of the batches' idempotency keys. A call that failed can be repeated within a day with
-                the same key, rows and ``batch_rows``: rows that were accepted are not accepted again.
+            batch_rows: Most rows of a batch.
+            key: Prefix of the batches' idempotency keys. A failed call can be repeated within a day with the
+                same key, rows and ``batch_rows``: accepted rows are not accepted again.
         """
         return self.run(self._ingest(stream, rows, batch_rows, key))
 
     def results(self, query: str, *, after: str | None = None) -> Results:
-        """Return the results so far: an iterable of rows, or a frame by ``to_pandas`` and the like.
+        """Return the results so far: an iterable of rows, or a frame by ``to_pandas`` and similar methods.
 
         Args:
-            query: Its name; results of a query that was removed stay readable.
-            after: Cursor after which they begin.
+            query: Name of the query; results of a removed query stay readable.
+            after: Cursor after which the results begin.
         """
         return Results(self, *self._read(query, after))
 
     def follow(self, query: str, *, after: str | None = None) -> Results:
         """Return the results so far and all later ones, until the query is removed.
 
-        A connection that is lost is made again, and reading goes on after the last page: no row is missed,
-        and none comes twice. To go on in another process, keep the ``cursor`` of each of its ``pages()``.
+        If the connection is lost, the client connects again and continues after the last page: no row is
+        missed, and none is returned twice. To continue in another process, keep the ``cursor`` of each of its
+        ``pages()``.
 
         Args:
-            query: Its name.
-            after: Cursor after which they begin.
+            query: Name of the query.
+            after: Cursor after which the results begin.
         """
         return Results(self, *self._read(query, after, on=True))
 
@@ -287,7 +288,7 @@ class Client(_Operations):
 
 
 class AsyncClient(_Operations):
-    """A service, for asyncio; methods and arguments are those of ``Client``."""
+    """Client of a service for asyncio; methods and arguments are those of ``Client``."""
 
     def __init__(
         self,
@@ -317,7 +318,7 @@ class AsyncClient(_Operations):
     async def ingest(
         self, stream: str, rows: Any, *, batch_rows: int = INGEST_ROWS, key: str | None = None
     ) -> int:
-        """Post rows in batches, and return how many were taken; see ``Client.ingest``."""
+        """Post rows in batches, and return the number of accepted rows; see ``Client.ingest``."""
         return await self.run(self._ingest(stream, rows, batch_rows, key))
 
     def results(self, query: str, *, after: str | None = None) -> AsyncResults:

@@ -11,9 +11,9 @@
       * Unavailable                503
       * InternalError              500
 
-Leaves have the names that the service's own errors have. ``code`` is the last part of the problem's ``type``
-and follows from the class's name: ``StreamNotFound`` is ``stream-not-found``. A type that this version does
-not know is raised as the class of its status, with its ``code``.
+Leaves have the names of the service's own errors. ``code`` is the last part of the problem's ``type`` and is
+derived from the class's name: ``StreamNotFound`` is ``stream-not-found``. A problem of unknown type is raised
+as the class of its status, with its ``code``.
 """
 
 from __future__ import annotations
@@ -59,17 +59,17 @@ class MissingExtra(SluiceError):
 
 
 class Fault(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that is wrong with a request.
+    """One fault of a request.
 
     Attributes:
-        detail: What is wrong.
+        detail: The fault.
         explanation: Facts, in sentences.
         hint: What to write or do instead.
         pointer: JSON Pointer into the request's body.
         parameter: Query parameter, path segment or header at fault.
         line: 1-based line of a text such as CQL.
         column: 1-based column in that line.
-        underline: The line, and carets below the culprit.
+        underline: The line, with carets below the fault.
     """
 
     detail: str
@@ -99,18 +99,18 @@ class ProblemDocument(msgspec.Struct, frozen=True, kw_only=True):
 class Problem(SluiceError):
     """The service refused the request, or failed.
 
-    Its text has the carets below the culprit, where there is one, and the hint.
+    Its text has the line with carets below the fault, if there is one, and the hint.
 
     Attributes:
         code: Last part of the problem's type; stable.
         title: The kind of problem in words.
         status: HTTP status.
-        detail: What is wrong with this request.
+        detail: Fault of this request.
         explanation: Facts, in sentences.
         hint: What to write or do instead.
-        faults: What is wrong where.
+        faults: All faults, each with its place.
         plan_version: Current plan version, of `StalePlanVersion`.
-        retry_after_s: Seconds after which another attempt is worth it, where the service says so.
+        retry_after_s: Seconds after which to try again, if the service says so.
     """
 
     code: str = "problem"
@@ -151,15 +151,15 @@ class InvalidInput(Problem):
 
 
 class NotFound(Problem):
-    """The path names nothing."""
+    """Nothing has the name in the path."""
 
 
 class Conflict(Problem):
-    """The request collides with what exists."""
+    """The request conflicts with the present state."""
 
 
 class Overloaded(Problem):
-    """The service takes no more now."""
+    """The service accepts no more work now."""
 
 
 class Unavailable(Problem):
@@ -175,11 +175,11 @@ class AmbiguousColumn(InvalidInput):
 
 
 class BodyTooLarge(InvalidInput):
-    """The body is too big for one request."""
+    """The body is too large for one request."""
 
 
 class ChangedTwice(InvalidInput):
-    """Two changes of a list are of one query."""
+    """Two changes of a list are for the same query."""
 
 
 class CqlSyntaxError(InvalidInput):
@@ -187,11 +187,11 @@ class CqlSyntaxError(InvalidInput):
 
 
 class EventRejected(InvalidInput):
-    """An event does not fit its stream's schema; nothing of its request was taken."""
+    """An event does not fit its stream's schema; no event of its request was accepted."""
 
 
 class ExpressionFailed(InvalidInput):
-    """An expression takes more time or memory than one may."""
+    """An expression takes more time or memory than allowed."""
 
 
 class Forbidden(InvalidInput):
@@ -203,15 +203,15 @@ class ForeignOrigin(InvalidInput):
 
 
 class InvalidChain(InvalidInput):
-    """Boundaries that make no chain for the queries."""
+    """The boundaries do not form a chain for the queries."""
 
 
 class InvalidChanges(InvalidInput):
-    """Several changes of a list cannot be made, so none was."""
+    """Several changes of a list cannot be made, so no change was."""
 
 
 class InvalidCursor(InvalidInput):
-    """A cursor was not given out by this service for this query."""
+    """The cursor is not from results of this query and service."""
 
 
 class InvalidDuration(InvalidInput):
@@ -223,7 +223,7 @@ class InvalidGenerator(InvalidInput):
 
 
 class InvalidMigration(InvalidInput):
-    """A migration asks for nothing, or for several things that exclude each other."""
+    """A migration requests nothing, or several things that exclude each other."""
 
 
 class InvalidName(InvalidInput):
@@ -235,7 +235,7 @@ class InvalidOutput(InvalidInput):
 
 
 class InvalidProbe(InvalidInput):
-    """This way to search slices does not exist, or a family cannot be searched so."""
+    """This way to search slices does not exist, or the family does not support it."""
 
 
 class InvalidRequest(InvalidInput):
@@ -247,7 +247,7 @@ class InvalidSink(InvalidInput):
 
 
 class InvalidStatistics(InvalidInput):
-    """A file of statistics says something invalid."""
+    """A file of statistics has an invalid entry."""
 
 
 class InvalidStream(InvalidInput):
@@ -255,7 +255,7 @@ class InvalidStream(InvalidInput):
 
 
 class InvalidWindow(InvalidInput):
-    """A window of zero or negative length, too long, given twice, or one that no pair can fit."""
+    """A window has zero or negative length, is too long, is given twice, or can contain no pair."""
 
 
 class KafkaUnsupported(InvalidInput):
@@ -279,11 +279,11 @@ class NoEquiKey(InvalidInput):
 
 
 class NoResultPunctuations(InvalidInput):
-    """Result punctuations were asked for of a query that has none, or that does not run."""
+    """Result punctuations were requested of a query that has none, or that does not run."""
 
 
 class NoSharedChain(InvalidInput):
-    """The family has no one chain whose slices could be split or merged."""
+    """The family does not have a single chain whose slices could be split or merged."""
 
 
 class NoWindow(InvalidInput):
@@ -295,11 +295,11 @@ class NotAcceptable(InvalidInput):
 
 
 class NotAnHttpStream(InvalidInput):
-    """Events were posted to a stream whose rows come from elsewhere."""
+    """Events were posted to a stream with another source."""
 
 
 class NotRewritable(InvalidInput):
-    """A part of a query cannot be replaced by itself."""
+    """A part of a query cannot be replaced alone."""
 
 
 class PlanRefused(InvalidInput):
@@ -307,7 +307,7 @@ class PlanRefused(InvalidInput):
 
 
 class RequestTooSlow(InvalidInput):
-    """The request did not come in time."""
+    """The request did not arrive in time."""
 
 
 class SourceNotAllowed(InvalidInput):
@@ -323,7 +323,7 @@ class TypeMismatch(InvalidInput):
 
 
 class Unauthenticated(InvalidInput):
-    """The request has no key, or none that is known here."""
+    """The request has no key, or an unknown key."""
 
 
 class UnknownBoundary(InvalidInput):
@@ -331,7 +331,7 @@ class UnknownBoundary(InvalidInput):
 
 
 class UnknownColumn(InvalidInput):
-    """The stream has no such column, or nothing goes by the name before the dot."""
+    """The stream has no such column, or the name before the dot is unknown."""
 
 
 class UnknownFamily(InvalidInput):
@@ -347,7 +347,7 @@ class UnknownHost(InvalidInput):
 
 
 class UnknownPlanVersion(InvalidInput):
-    """A migration is to lead back to a plan version that the history does not have."""
+    """A migration is to restore a plan version that the history does not have."""
 
 
 class UnknownQuery(InvalidInput):
@@ -355,7 +355,7 @@ class UnknownQuery(InvalidInput):
 
 
 class UnknownStatistic(InvalidInput):
-    """A statistic is about a stream or filter that is not there."""
+    """A statistic is about a stream or filter that does not exist."""
 
 
 class UnknownStream(InvalidInput):
@@ -367,15 +367,15 @@ class UnknownType(InvalidInput):
 
 
 class UnsupportedCql(InvalidInput):
-    """A construct that CQL here does not have."""
+    """A construct that Sluice's CQL does not support."""
 
 
 class UnsupportedMediaType(InvalidInput):
-    """The body is of a media type that the route does not read."""
+    """The route does not read bodies of this media type."""
 
 
 class UnusableFile(InvalidInput):
-    """A file is corrupt or of another schema; the primary is the reason, told of the file."""
+    """A file is corrupt or has another schema; the primary states the reason."""
 
 
 class MigrationNotFound(NotFound):
@@ -403,7 +403,7 @@ class StreamNotFound(NotFound):
 
 
 class IdempotencyKeyReused(Conflict):
-    """An idempotency key came back with another request."""
+    """An idempotency key was used again for another request."""
 
 
 class NameTaken(Conflict):
@@ -419,7 +419,7 @@ class RequestUnderWay(Conflict):
 
 
 class SinkInUse(Conflict):
-    """Another query writes to the same place."""
+    """Another query writes to the same destination."""
 
 
 class StalePlanVersion(Conflict):
@@ -431,11 +431,11 @@ class StreamInUse(Conflict):
 
 
 class IngestFull(Overloaded):
-    """No more events are taken until a batch has read some, or the disk has space."""
+    """No more events are accepted until a batch has read some, or the disk has space."""
 
 
 class TooManyRequests(Overloaded):
-    """More requests than one may send."""
+    """The client has sent more requests than it may."""
 
 
 class CatalogBusy(Unavailable):
@@ -471,11 +471,11 @@ class StorageDown(Unavailable):
 
 
 class TooManyConnections(Unavailable):
-    """There are as many connections as the service serves."""
+    """The service has as many connections as it may."""
 
 
 class CorruptResults(InternalError):
-    """Result files do not hold what their batch's manifest says."""
+    """Result files do not match their batch's manifest."""
 
 
 def _classes(base: type[Problem]) -> Iterator[type[Problem]]:
@@ -498,12 +498,12 @@ _BY_STATUS: Mapping[int, type[Problem]] = {
 
 
 def problem_of(status: int, reason: str, body: bytes, retry_after: str | None = None) -> Problem:
-    """Return the error that an answer stands for.
+    """Return the error for an answer.
 
     Args:
         status: HTTP status, 400 or more.
-        reason: Its words.
-        body: Body of the answer; what is not a problem comes from a proxy.
+        reason: Reason phrase of the status.
+        body: Body of the answer; a body that is not a problem is a proxy's.
         retry_after: Header ``Retry-After``.
     """
     try:

@@ -1,7 +1,8 @@
-"""Methods of the client that are several requests: retries, pages, batches of events.
+"""Methods of the client that need several requests: retries, pages, batches of events.
 
-A flow is a generator. It yields what is to be done (send a request, pause) and is sent what came of it; what
-it has for the caller it yields as `Given`. It does no input or output, so that both clients run the same one.
+A flow is a generator. It yields steps to carry out (send a request, pause) and receives their outcome; it
+yields values for the caller as `Given`. It does no input or output, so that both clients can run the same
+flow.
 """
 
 from __future__ import annotations
@@ -24,17 +25,18 @@ T = TypeVar("T")
 ARROW = "application/vnd.apache.arrow.stream"
 #: Methods of requests that change nothing.
 _SAFE = ("GET", "HEAD")
-#: Names asked for per page of a collection; the service gives no more at once.
+#: Names requested per page of a collection.
 _PAGE = 500
-#: Rows asked for at once, the most that the service gives.
+#: Rows requested per page of results, the most that the service allows.
 PAGE_ROWS = 10_000
-#: How long the service holds a request for further results; proxies cut what is silent for a minute.
+#: Seconds for which the service holds a request for further results; proxies cut a connection that is silent
+#: for a minute.
 FOLLOW_WAIT_S = 20.0
 
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """Send a request; it is answered with a response, or with the error of the connection."""
+    """Send a request; the outcome is a response, or the error of the connection."""
 
     request: Request[Any]
 
@@ -64,8 +66,8 @@ def answered(request: Request[T], retry: Retry) -> Flow[T]:
     """Send a request until it is answered, and read the answer.
 
     Raises:
-        Problem: The service refused it, permanently or for longer than the patience lasts.
-        NoAnswer: No answer came for so long.
+        Problem: The service refused the request, permanently or for longer than the patience lasts.
+        NoAnswer: There was no answer for that time.
     """
     if request.method not in _SAFE and request.key is None:
         request = replace(request, key=str(uuid.uuid4()))
@@ -134,7 +136,7 @@ def ingest(
     key: str | None,
     retry: Retry,
 ) -> Flow[int]:
-    """Post rows in batches, each with a key of its own, and return how many were taken."""
+    """Post rows in batches, each with its own idempotency key, and return the number of accepted rows."""
     base = key or str(uuid.uuid4())
     taken = 0
     for number, (body, _) in enumerate(batches(rows, most_rows, most_bytes)):
@@ -150,8 +152,8 @@ class Page:
     Attributes:
         rows: The rows, each a dictionary of typed values.
         columns: Columns of the rows.
-        cursor: Cursor after the last row: reading after it gives what follows.
-        dropped: Results before the page that are not kept any more.
+        cursor: Cursor after the last row, from which reading can continue.
+        dropped: Number of results before the page that are no longer kept.
     """
 
     rows: Sequence[dict[str, Any]]
@@ -184,7 +186,7 @@ def pages(name: str, after: str | None, most_rows: int, retry: Retry) -> Supply[
 
 
 def following_pages(name: str, after: str | None, most_rows: int, retry: Retry) -> Supply[Page]:
-    """Yield results in pages, also those to come, until the query is removed and all of them were given."""
+    """Yield results in pages, including future ones, until the query is removed and all results were read."""
     over = False
     while True:
         wait_s = 0.0 if over else FOLLOW_WAIT_S

@@ -1,4 +1,4 @@
-"""Rows from and to pandas, polars and Arrow, which are imported when they are used."""
+"""Rows from and to pandas, polars and Arrow; these packages are imported on use."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sluice_client.rows import Row
 if TYPE_CHECKING:
     import pyarrow as pa
 
-#: Rows of an Arrow table that are Python objects at a time.
+#: Rows of an Arrow table that are converted to Python objects at a time.
 _CHUNK_ROWS = 10_000
 
 
@@ -20,7 +20,7 @@ def required(package: str, extra: str) -> Any:
     """Import a package of an extra.
 
     Raises:
-        MissingExtra: It is not installed.
+        MissingExtra: The package is not installed.
     """
     try:
         return importlib.import_module(package)
@@ -34,7 +34,7 @@ def rows_of(data: Any) -> Iterable[Row]:
     if package == "polars":
         rows: Iterable[Row] = data.iter_rows(named=True)
         return rows
-    if package == "pandas":  # by way of Arrow, which knows NaT and NaN from NULL
+    if package == "pandas":  # through Arrow, which distinguishes NaT and NaN from NULL
         return _rows_of_table(required("pyarrow", "pandas").Table.from_pandas(data, preserve_index=False))
     if package == "pyarrow":
         return _rows_of_table(data)
@@ -48,7 +48,7 @@ def _rows_of_table(table: Any) -> Iterator[Row]:
 
 
 def table_of(streams: Sequence[bytes]) -> pa.Table:
-    """Return the tables of Arrow streams as one; a column that only some of them have is NULL in others."""
+    """Return the tables of Arrow streams as one; a column that a table lacks is NULL in its rows."""
     pa = required("pyarrow", "arrow")
     tables = [pa.ipc.open_stream(stream).read_all() for stream in streams]
     return pa.concat_tables(tables, promote_options="default")

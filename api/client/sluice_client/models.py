@@ -1,7 +1,7 @@
 """Answers of the service as values; fields are described in the OpenAPI document.
 
-A field that this version does not know is ignored. Documents whose form depends on the kind of thing they
-describe, such as sources, sinks, families and primitives, are dictionaries as the service sends them.
+A field that this version does not know is ignored. Documents of several forms, such as sources, sinks,
+families and primitives, are dictionaries as the service sends them.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Stream(Answer, frozen=True, kw_only=True):
 
 
 class Punctuated(Answer, frozen=True, kw_only=True):
-    """Punctuations that were taken: they are on disk."""
+    """Punctuations that were accepted: they are on disk."""
 
     accepted: int
     first_offset: int | None
@@ -47,13 +47,13 @@ class Punctuated(Answer, frozen=True, kw_only=True):
 
 
 class Appended(Punctuated, frozen=True, kw_only=True):
-    """Events that were taken: they are on disk."""
+    """Events that were accepted: they are on disk."""
 
     quarantined: int
 
 
 class Quarantine(Answer, frozen=True, kw_only=True):
-    """Events that were kept apart, because they are too far ahead of the clock."""
+    """Events that were quarantined, because they are too far ahead of the clock."""
 
     rows: int
     events: tuple[Document, ...]
@@ -67,7 +67,7 @@ class SetAsideFile(Answer, frozen=True, kw_only=True):
 
 
 class SetAsideFiles(Answer, frozen=True, kw_only=True):
-    """Files that are tried again."""
+    """Files that are read again."""
 
     files: tuple[SetAsideFile, ...]
 
@@ -162,7 +162,7 @@ class PlanVersion(Answer, frozen=True, kw_only=True):
 
 
 class Preview(Answer, frozen=True, kw_only=True):
-    """A change that was not made: the plan that it would lead to, and how."""
+    """A change that was not made: the plan that it would lead to, and the steps to that plan."""
 
     plan: Plan
     previous_version: int
@@ -192,7 +192,7 @@ class Migration(Answer, frozen=True, kw_only=True):
 
 
 class DryRun(Answer, frozen=True, kw_only=True):
-    """A migration that was not made: what it would do and cost."""
+    """A migration that was not made: its steps and cost."""
 
     plan_version: int
     previous_version: int
@@ -298,7 +298,7 @@ class Batch(Answer, frozen=True, kw_only=True):
 
 
 class Batches(Answer, frozen=True, kw_only=True):
-    """The last micro-batches, the newest first."""
+    """The last micro-batches, the oldest first."""
 
     items: tuple[Batch, ...]
 
@@ -336,9 +336,10 @@ class MigrationPage(Answer, frozen=True, kw_only=True):
 
 
 class ResultPage(Answer, frozen=True, kw_only=True):
-    """A page of results; ``next_cursor`` is where the next one starts.
+    """A page of results; the next page starts after ``next_cursor``.
 
-    ``dropped`` says how many results before it are not kept any more, in a page read from the start.
+    In a page that was read from the start, ``dropped`` is the number of earlier results that are no longer
+    kept.
     """
 
     columns: tuple[Column, ...]

@@ -1,4 +1,4 @@
-"""Methods of the client that are one request each, as descriptions of it."""
+"""Methods of the client that need one request each, as descriptions of the request."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ def register_stream(
         name: Its name.
         columns: Type of each column, such as ``bigint``, ``double``, ``string``, ``timestamp``.
         event_time: Column of the event time.
-        source: Where its rows come from; without it they are posted (``{"type": "http"}``).
-        lateness: How far behind the newest event time a row may come.
-        **facts: Whatever else a stream takes, by its name in REST: ``idle_timeout``, ``start``,
+        source: Where its rows are read from; by default they are posted (``{"type": "http"}``).
+        lateness: How far behind the newest event time a row may arrive.
+        **facts: Further fields of a stream, by their names in REST: ``idle_timeout``, ``start``,
             ``max_ahead``, ``on_error``, ``punctuations``, ``constraints``, ``order``, ``retain``,
             ``time_unit``.
     """
@@ -77,23 +77,23 @@ def remove_stream(name: str) -> Request[None]:
 
 
 def quarantine(name: str, *, limit: int = 100) -> Request[models.Quarantine]:
-    """Return events that were kept apart, because they are too far ahead of the clock."""
+    """Return events that were quarantined, because they are too far ahead of the clock."""
     path = "/streams/{name}/quarantine"
     return Request("GET", path, Json(models.Quarantine), {"name": name}, {"limit": limit})
 
 
 def reset_watermark(name: str) -> Request[models.Stream]:
-    """Forget how far a stream's event time had come, after rows from the future made all others late."""
+    """Reset a stream's watermark, after rows from the future made all other rows late."""
     return Request("POST", "/streams/{name}:reset-watermark", Json(models.Stream), {"name": name})
 
 
 def retry_files(name: str) -> Request[models.SetAsideFiles]:
-    """Try files that were set aside again, once they are corrected."""
+    """Read files that were set aside again, once they are corrected."""
     return Request("POST", "/streams/{name}/files:retry", Json(models.SetAsideFiles), {"name": name})
 
 
 def append_events(name: str, body: bytes, key: str | None = None) -> Request[models.Appended]:
-    """Post one body of events, NDJSON: all of them are taken, or none."""
+    """Post one NDJSON body of events: all of them are accepted, or none."""
     return Request(
         "POST",
         "/streams/{name}/events",
@@ -108,11 +108,11 @@ def append_events(name: str, body: bytes, key: str | None = None) -> Request[mod
 def punctuate(
     name: str, punctuations: Sequence[Document], *, key: str | None = None
 ) -> Request[models.Punctuated]:
-    """Promise that certain rows will not come to a stream any more.
+    """Promise that a stream will have no later rows with certain values.
 
     Args:
         name: The stream.
-        punctuations: Values of the columns that they fix.
+        punctuations: Values of the columns that the punctuations fix.
         key: Idempotency key, to repeat the call later.
     """
     return Request(
@@ -126,7 +126,7 @@ def punctuate(
 
 
 def validate(cql: str, *, backfill: Backfill = "none") -> Request[models.BoundQuery]:
-    """Check a query's text without adding it, and return what the service understands."""
+    """Check a query's text without adding it, and return the query as the service understands it."""
     return Request(
         "POST", "/queries:validate", Json(models.BoundQuery), body=json_body(cql=cql, backfill=backfill)
     )
@@ -146,10 +146,10 @@ def add_query(
     Args:
         name: Its name.
         cql: Its text.
-        backfill: ``state`` joins new rows with those held already.
-        sink: Where results go besides being kept.
-        wait_s: Seconds to wait until it is in force.
-        plan_version: Plan version that the change is made for; another one in force is an error.
+        backfill: ``state`` joins new rows also with rows held already.
+        sink: Additional destination of results, which are kept in any case.
+        wait_s: Seconds to wait until the query is in force.
+        plan_version: Plan version that the change is made for; it is an error if another is in force.
     """
     body = json_body(**query_document(name, cql, backfill, sink))
     return _change("POST", "/queries", None, wait_s, plan_version, body)
@@ -164,14 +164,14 @@ def put_query(
     wait_s: float = 0,
     plan_version: int | None = None,
 ) -> Request[models.Query]:
-    """Add a query, or make the one of this name what is written; arguments as of ``add_query``."""
+    """Make sure that a query of this name, text and sink runs; arguments as for ``add_query``."""
     document = query_document(name, cql, backfill, sink)
     del document["name"]
     return _change("PUT", "/queries/{name}", name, wait_s, plan_version, json_body(**document))
 
 
 def query(name: str) -> Request[models.Query]:
-    """Return a query, also one that was removed."""
+    """Return the newest query of a name, even if it was removed."""
     return Request("GET", "/queries/{name}", Json(models.Query), {"name": name})
 
 
@@ -193,12 +193,12 @@ def update_query(
         name: The query.
         cql: The whole new text.
         window: Length for all its streams, or by alias.
-        filters: Condition by alias; None takes one away.
+        filters: Condition by alias; None removes the filter.
         select: Select list.
         backfill: ``none`` does not join with rows held already.
-        sink: Where results go; None takes the sink away.
+        sink: Additional destination of results; None removes the sink.
         wait_s: Seconds to wait until the change is in force.
-        plan_version: Plan version that the change is made for; another one in force is an error.
+        plan_version: Plan version that the change is made for; it is an error if another is in force.
     """
     document = patch_document(
         cql=cql, window=window, filters=filters, select=select, backfill=backfill, sink=sink
@@ -255,9 +255,9 @@ def change(
     """Make several changes together, or none of them.
 
     Args:
-        changes: Made by ``sluice_client.changes``.
+        changes: Changes made by the functions of ``sluice_client.changes``.
         wait_s: Seconds to wait until they are in force.
-        plan_version: Plan version that they are made for; another one in force is an error.
+        plan_version: Plan version that the changes are made for; it is an error if another is in force.
     """
     return Request(
         "POST",
@@ -277,13 +277,13 @@ def preview(
     strategy: str | UnsetType = UNSET,
     **more: Any,
 ) -> Request[models.Preview]:
-    """Return what a change would do and cost; nothing is changed.
+    """Return the effect and cost of a change without making it.
 
     Args:
         add: Text of queries to add, by name.
         remove: Names of queries to remove.
         strategy: Strategy of the plan.
-        **more: Whatever else a preview takes, by its name in REST: ``family_strategies``, ``statistics``,
+        **more: Further fields of a preview, by their names in REST: ``family_strategies``, ``statistics``,
             ``cost_model``, ``c_sys``, ``chain``.
     """
     added = [{"name": name, "cql": cql} for name, cql in (add or {}).items()]
@@ -307,9 +307,9 @@ def migrate(
     """Migrate to another strategy or chain.
 
     Args:
-        wait_s: Seconds to wait until it is in force.
-        plan_version: Plan version that it is made for; another one in force is an error.
-        **request: What a migration takes, by its name in REST: ``strategy``, ``family_strategies``,
+        wait_s: Seconds to wait until the migration is in force.
+        plan_version: Plan version that the migration is made for; it is an error if another is in force.
+        **request: Fields of a migration, by their names in REST: ``strategy``, ``family_strategies``,
             ``probe``, ``splits``, ``merges``, ``cleanup``, ``rollback_to``, ``on_leave``.
     """
     return Request(
@@ -324,7 +324,7 @@ def migrate(
 
 
 def dry_run(**request: Any) -> Request[models.DryRun]:
-    """Return what a migration would do and cost; arguments as of ``migrate``."""
+    """Return the effect and cost of a migration without making it; arguments as for ``migrate``."""
     body = json_body(**{**request, "dry_run": True})
     return Request("POST", "/migrations", Json(models.DryRun), body=body)
 
@@ -350,7 +350,7 @@ def engine() -> Request[models.Engine]:
 
 
 def last_batches(*, limit: int = 20) -> Request[models.Batches]:
-    """Return the last micro-batches, the newest first."""
+    """Return the last micro-batches, the oldest first."""
     return Request("GET", "/engine/batches", Json(models.Batches), params={"limit": limit})
 
 
@@ -360,10 +360,10 @@ def pause_engine() -> Request[models.Engine]:
 
 
 def resume_engine() -> Request[models.Engine]:
-    """Let the engine go on."""
+    """Let the engine process batches again."""
     return Request("POST", "/engine:resume", Json(models.Engine))
 
 
 def restart_engine() -> Request[models.Engine]:
-    """Restart the Spark job; not repeated when no answer comes, since that would restart it twice."""
+    """Restart the Spark job; without an answer this is not repeated, which would restart it twice."""
     return Request("POST", "/engine:restart", Json(models.Engine), repeatable=False)

@@ -1,6 +1,6 @@
-"""Descriptions of requests: what a method of the client sends, and how it reads the answer.
+"""Descriptions of the client's requests, and readers of their answers.
 
-A description does no input or output, so that both clients share it, and a test compares it with OpenAPI.
+A description does no input or output, so both clients share it, and a test compares it with OpenAPI.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ class Request(Generic[T]):
 
     Attributes:
         method: HTTP method.
-        path: Path below ``/api/v1`` as OpenAPI writes it, such as ``/queries/{name}``.
+        path: Path below ``/api/v1`` as in OpenAPI, such as ``/queries/{name}``.
         read: Reader of a successful answer.
-        names: Values of the parts of the path.
-        params: Query parameters; None leaves one out.
+        names: Values of the variables in the path.
+        params: Query parameters; None leaves a parameter out.
         body: Body; None for none.
-        content_type: Its media type.
+        content_type: Media type of the body.
         accept: Media type of the answer.
         plan_version: Plan version that the change is made for (``If-Match``).
-        key: ``Idempotency-Key``; None lets the client make one for a request that changes something.
-        wait_s: How long the service may wait before it answers.
-        repeatable: Whether the request may be sent again when no answer came.
+        key: ``Idempotency-Key``; with None the client makes a key if the request changes something.
+        wait_s: How long the service may wait before it answers, seconds.
+        repeatable: Whether the request may be sent again if there was no answer.
     """
 
     method: str
@@ -54,7 +54,7 @@ class Request(Generic[T]):
 
     @property
     def url(self) -> str:
-        """Path below ``/api/v1`` with its names."""
+        """Return the path below ``/api/v1`` with the values of its variables."""
         return self.path.format(**{part: quote(name, safe="") for part, name in self.names.items()})
 
     def headers(self) -> dict[str, str]:
@@ -74,7 +74,7 @@ class Json(Generic[T]):
     """Reader of a JSON answer.
 
     Attributes:
-        kind: Type that the answer is decoded to; fields that it does not have are ignored.
+        kind: Type of the decoded answer; fields that the type lacks are ignored.
     """
 
     kind: type[T]
@@ -90,9 +90,9 @@ def text(response: httpx.Response) -> str:
 
 
 def nothing(response: httpx.Response) -> None:
-    """Return nothing, whatever the answer holds."""
+    """Return None and ignore the answer."""
 
 
 def json_body(**values: Any) -> bytes:
-    """Return a JSON object of the values; those that are UNSET are left out."""
+    """Return a JSON object of the values, without UNSET values."""
     return msgspec.json.encode({name: value for name, value in values.items() if value is not UNSET})

@@ -1,4 +1,4 @@
-"""Results of a query, in the forms in which people want them."""
+"""Results of a query as rows, pages, or frames of Arrow, pandas and polars."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class AsyncRunner(Protocol):
 
 
 class _Reading:
-    """Facts that both forms of results have.
+    """Attributes that both forms of results share.
 
     Args:
         name: The query.
@@ -55,7 +55,7 @@ class _Reading:
 
 
 class Results(_Reading):
-    """Results of a query; each iteration gives all rows from the first, as dictionaries."""
+    """Results of a query; each iteration yields all rows from the first, as dictionaries."""
 
     def __init__(
         self,
@@ -95,7 +95,7 @@ class Results(_Reading):
 
 
 class AsyncResults(_Reading):
-    """Results of a query; asynchronous iteration gives a dictionary for each row."""
+    """Results of a query; asynchronous iteration yields a dictionary for each row."""
 
     def __init__(
         self,

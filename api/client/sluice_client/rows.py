@@ -1,7 +1,7 @@
-"""Rows as Python values, and as the JSON in which they travel.
+"""Rows as Python values, and as JSON in requests and answers.
 
-Timestamps travel as ISO 8601 (UTC), decimals as text with all digits, and the doubles that JSON lacks as the
-texts NaN, Infinity and -Infinity.
+In JSON, timestamps are ISO 8601 (UTC), decimals are texts with all digits, and the doubles that JSON lacks
+are the texts NaN, Infinity and -Infinity.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from sluice_client.models import Column, ResultPage
 
 Row = Mapping[str, Any]
 
-#: What is made of a value of a column, by the type of the column; others are JSON's own already.
+#: Conversion of JSON values by type of column; values of other types need none.
 _FROM_JSON: Mapping[str, Callable[[Any], Any]] = {
     "timestamp": datetime.fromisoformat,
     "date": date.fromisoformat,
@@ -35,7 +35,7 @@ def encode_row(row: Row) -> bytes:
         row: Values by column. A datetime without a time zone is UTC.
 
     Raises:
-        TypeError: A value has no form in JSON; names its column.
+        TypeError: A value cannot be written as JSON; names its column.
     """
     try:
         text = json.dumps(row, allow_nan=False, default=_to_json, ensure_ascii=False)
@@ -51,8 +51,8 @@ def batches(rows: Iterable[Row], most_rows: int, most_bytes: int) -> Iterator[tu
 
     Args:
         rows: The rows.
-        most_rows: Rows of a body at most.
-        most_bytes: Bytes of a body at most, unless one row has more.
+        most_rows: Most rows of a body.
+        most_bytes: Most bytes of a body, unless a single row has more.
     """
     lines: list[bytes] = []
     size = 0

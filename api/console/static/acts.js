@@ -1,10 +1,10 @@
-// Changes that buttons make, and how an answer that refuses one is shown.
+// Buttons that make changes, and the display of refusals.
 
 import { Problem, patch, post, remove } from "./api.js";
 import { h } from "./dom.js";
 import { live } from "./live.js";
 
-/** Seconds that a change may take to be in force before the answer comes without it. */
+/** Seconds to wait for a change to be in force; after that it is answered as accepted. */
 const WAIT_S = 20;
 
 export const pauseQuery = (name) => post(`queries/${encodeURIComponent(name)}:pause`, undefined, { wait: WAIT_S });
@@ -14,7 +14,7 @@ export const addQuery = (body) => post("queries", body, { wait: WAIT_S });
 export const editQuery = (name, body) => patch(`queries/${encodeURIComponent(name)}`, body, { wait: WAIT_S });
 export const migrate = (body) => post("migrations", body, { wait: WAIT_S });
 
-/** A refusal in words: what is wrong, facts, what to do, and the line with the place underlined. */
+/** Text of a refusal: the fault, facts, a remedy, and the line with the place underlined. */
 export function refusal(error) {
   if (!(error instanceof Problem)) throw error;
   const { detail, explanation, hint, errors = [] } = error.document;
@@ -30,7 +30,7 @@ export function refusal(error) {
     ]));
 }
 
-/** A button that does one thing at a time, says so while it lasts, and puts what is refused into `where`. */
+/** A button that does one thing at a time, shows that it is busy, and shows a refusal in `where`. */
 export function action(text, run, { where, label, kind = "" } = {}) {
   const button = h("button", { type: "button", class: kind, "aria-label": label ?? null }, text);
   button.addEventListener("click", async () => {
@@ -50,7 +50,7 @@ export function action(text, run, { where, label, kind = "" } = {}) {
   return button;
 }
 
-/** Ask before something that cannot be taken back. */
+/** Ask for confirmation before an action that cannot be undone. */
 export function confirmed(question, verb) {
   const dialog = h("dialog", { class: "confirm", "aria-label": question },
     h("form", { method: "dialog" }, h("p", {}, question),

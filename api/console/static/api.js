@@ -10,7 +10,7 @@ export function setKey(key) {
   else sessionStorage.removeItem(STORED);
 }
 
-/** An answer that is not a success, with the problem details that it has. */
+/** An answer that is not a success, with its problem details. */
 export class Problem extends Error {
   constructor(status, document) {
     super(document.detail ?? `the service answered ${status}`);
@@ -18,7 +18,7 @@ export class Problem extends Error {
     this.document = document;
   }
 
-  /** What to do, where the service says so. */
+  /** The remedy, if the service names one. */
   get hint() {
     return this.document.hint ?? null;
   }
@@ -26,18 +26,18 @@ export class Problem extends Error {
 
 const listeners = new Set();
 
-/** Be told whenever the service asks for a key. */
+/** Register a function to call whenever the service requires a key. */
 export const onKeyWanted = (listener) => listeners.add(listener);
 
 async function send(method, path, { body, headers = {}, query = {}, signal } = {}) {
-  // "./", since "queries:validate" would be read as an address of its own.
+  // "./", since "queries:validate" would be parsed as an absolute URL.
   const url = new URL(`./${path}`, BASE);
   for (const [name, value] of Object.entries(query)) if (value !== undefined) url.searchParams.set(name, value);
   const sent = { ...headers };
   const key = getKey();
   if (key) sent.Authorization = `Bearer ${key}`;
   if (body !== undefined) sent["Content-Type"] = "application/json";
-  // Sent again after a lost answer, a change is not made twice.
+  // With the key, a change that is sent again after a lost answer is not made twice.
   if (["POST", "PATCH", "DELETE"].includes(method) && !/:(validate|preview)$/.test(path)) {
     sent["Idempotency-Key"] = newKey();
   }
@@ -56,7 +56,7 @@ async function send(method, path, { body, headers = {}, query = {}, signal } = {
 }
 
 function newKey() {
-  // crypto.randomUUID is missing on pages that came without TLS.
+  // crypto.randomUUID is missing on pages that were loaded without TLS.
   return Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
@@ -70,7 +70,7 @@ export const post = (path, body, query, signal) => json("POST", path, { body, qu
 export const patch = (path, body, query) => json("PATCH", path, { body, query });
 export const remove = (path, query) => json("DELETE", path, { query });
 
-/** Get a document if it is another than the one with this tag: [document or null, tag]. */
+/** Get a document if its tag differs from the given one: [document or null, tag]. */
 export async function getIfChanged(path, query, tag) {
   const answer = await send("GET", path, { query, headers: tag ? { "If-None-Match": tag } : {} });
   return answer.status === 304 ? [null, tag] : [await answer.json(), answer.headers.get("etag")];

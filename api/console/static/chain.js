@@ -1,4 +1,4 @@
-// Chains of slices to scale along an axis: a scale, its axis, and a chain that can be lit and filled.
+// Chains of slices to scale along an axis: a scale, its axis, and a chain whose slices can be highlighted and filled.
 //
 // Windows are measured by a clock: time, or a count of rows or of steps of the order. Sides may have different ones.
 
@@ -11,7 +11,7 @@ const STEPS = [
 ];
 const ROUND_COUNTS = Array.from({ length: 15 }, (_, power) => [1, 2, 5].map((digit) => digit * 10 ** power)).flat();
 const UNITS = { rows: "rows", "key rows": "rows of a key", order: "steps" };
-/** Share of the axis that stands for what has no end. */
+/** Share of the axis for slices without an end. */
 const UNBOUNDED = 10;
 
 /** The clocks that measure the windows of a family's sides. */
@@ -63,7 +63,7 @@ export class Scale {
   }
 }
 
-/** Axes of the scales with what each says: how far behind the other stream's row. */
+/** Axes of the scales with their labels: how far behind the other stream's row. */
 export function axes(scales, widthPx) {
   const name = ({ clock }) => (clock === "time" ? "how far behind" : `${UNITS[clock]} behind`);
   return [...new Set([scales.a, scales.b])].map((scale) => [name(scale), axis(scale, widthPx)]);
@@ -170,7 +170,7 @@ export class Chain {
     this.onHover(index);
   }
 
-  /** Fill slices by the rows they hold, `most` being a full one; null where nothing is known. */
+  /** Fill slices by the rows they hold, a slice with `most` rows completely; null if unknown. */
   update(rowsOf, most) {
     this.slices.forEach((slice, index) => {
       const rows = rowsOf(index);
@@ -187,7 +187,7 @@ export class Chain {
     });
   }
 
-  /** Light the slices for which `isLit(index)`; null lights none and dims none. */
+  /** Highlight the slices for which `isLit(index)` and dim the others; null does neither. */
   light(isLit) {
     this.slices.forEach((slice, index) => slice.group.classList.toggle("lit", isLit !== null && isLit(index)));
   }
@@ -197,7 +197,7 @@ export class Chain {
   }
 }
 
-/** A line that says what the marks of chains mean. */
+/** A legend of the marks of chains. */
 export function legend() {
   return h(
     "ul",

@@ -1,4 +1,4 @@
-// Elements, and numbers as people read them.
+// Elements, and numbers formatted for people.
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -25,17 +25,17 @@ function fill(element, attributes, children) {
 
 const present = (children) => children.flat(3).filter((child) => child !== null && child !== undefined && child !== false);
 
-/** Put children in the place of those that are there. */
+/** Replace the children of an element. */
 export function put(element, ...children) {
   element.replaceChildren(...present(children));
 }
 
-/** Set text only where it differs, so that nothing is laid out again. */
+/** Set a text only if it differs, to avoid a new layout. */
 export function setText(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }
 
-/** Make a function that runs once, some time after it was last called. */
+/** Make a function that runs once, some time after its last call. */
 export function later(run, delayMs) {
   let timer = 0;
   return (...args) => {

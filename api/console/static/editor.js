@@ -7,7 +7,7 @@ const MOST = 8;
 let editors = 0;
 
 export class Editor {
-  /** `streams` gives the registered streams, `onChange` is told of every change. */
+  /** `streams` returns the registered streams, `onChange` is called after every change. */
   constructor({ label, streams, onChange }) {
     this.streams = streams;
     const id = `editor-${(editors += 1)}`;
@@ -70,7 +70,7 @@ export class Editor {
     this.area.setSelectionRange(from, to);
   }
 
-  /** What may stand where the caret is: [text, what it is] each. */
+  /** Completions at the caret: [text, kind] each. */
   _candidates() {
     const before = this.text.slice(0, this.area.selectionStart);
     const typed = /[A-Za-z_][\w]*$/.exec(before)?.[0] ?? "";

@@ -1,4 +1,4 @@
-// The engine: its state, its last batches by their parts, migrations and the way back.
+// The engine: its state, its last batches by their parts, migrations and rollback.
 
 import { get, getAll, post } from "./api.js";
 import { action, confirmed, migrate, refusal } from "./acts.js";
@@ -9,7 +9,7 @@ const EVERY_MS = 3000;
 const BATCHES = 40;
 const VERSIONS = 30;
 
-/** What to do about a state, where the service does not go on by itself. */
+/** Remedies for states from which the service does not recover by itself. */
 const ADVICE = {
   failed: "Look at the error. Restart once its cause is gone; a batch that fails the same way again and again can be skipped, which leaves its rows out.",
   paused: "Somebody paused it. Resume to go on with the batch after the last one.",
@@ -131,7 +131,7 @@ class EngineScreen {
     if (items.length === 0) this.migrations.replaceChildren(h("tr", {}, h("td", { colspan: 7 }, "None yet. The screen What if has strategies to migrate to.")));
   }
 
-  /** Put rows, unless they say what is there: a table under a pointer stays still. */
+  /** Replace rows only if they have changed, so that a table under the pointer does not move. */
   _rows(body, items, row) {
     const text = JSON.stringify(items);
     if (body._shown === text) return;

@@ -1,9 +1,9 @@
-// What is looked at again and again: statistics, engine, plan. Rates come from two looks at the same counter.
+// Data that is polled: statistics, engine, plan. Rates are computed from two values of the same counter.
 
 import { get, getIfChanged } from "./api.js";
 
 const EVERY_MS = 2000;
-/** Looks that sparklines and curves go back: four minutes. */
+/** Polls that sparklines and curves cover: four minutes. */
 const KEPT = 120;
 
 class Live extends EventTarget {
@@ -13,9 +13,9 @@ class Live extends EventTarget {
     this.statistics = null;
     this.plan = null;
     this.problem = null;
-    /** By "stream:NAME", "query:ID" or "rows": per second at the last looks, oldest first. */
+    /** By "stream:NAME", "query:ID" or "rows": rates per second at the last polls, oldest first. */
     this.rates = new Map();
-    /** Rows and bytes held at the last looks. */
+    /** Rows and bytes held at the last polls. */
     this.held = [];
     this._tag = null;
     this._last = null;
@@ -28,14 +28,14 @@ class Live extends EventTarget {
     this.look();
   }
 
-  /** Look now; a look that is under way is waited for, and followed by one more. */
+  /** Poll now; if a poll is under way, wait for it and poll once more. */
   async look() {
     if (this._looking !== null) await this._looking;
     clearTimeout(this._timer);
     this._looking = this._look();
     await this._looking;
     this._looking = null;
-    // A page that nobody sees asks for nothing.
+    // A hidden page requests nothing.
     if (!document.hidden) this._timer = setTimeout(() => this.look(), EVERY_MS);
   }
 
@@ -78,7 +78,7 @@ class Live extends EventTarget {
     this._last = { at: now, totals };
   }
 
-  /** Per second over the last looks, at most five, so that batches of seconds do not make it jump; null before the second look. */
+  /** Rate per second over at most the last five polls, so that batches of seconds do not make it jump; null before the second poll. */
   rate(name) {
     const series = this.rates.get(name);
     if (!series?.length) return null;

@@ -1,4 +1,4 @@
-// The shell: screens by address, keyboard, theme, key, and what is wrong with the service.
+// The shell: screens by address, keyboard, theme, key, and faults of the service.
 
 import { getKey, onKeyWanted, setKey } from "./api.js";
 import { h, setText } from "./dom.js";
@@ -59,7 +59,7 @@ document.addEventListener("keydown", (event) => {
   }
 });
 
-// Theme: the system's, until somebody chooses.
+// Theme: the system's, until the viewer chooses.
 const THEME = "sluice-theme";
 const wanted = () => localStorage.getItem(THEME) ?? (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
 const applyTheme = () => { document.documentElement.dataset.theme = wanted(); };
@@ -88,7 +88,7 @@ dialog.addEventListener("close", () => {
 });
 onKeyWanted(openKeys);
 
-// What is wrong, on every screen.
+// Faults, shown on every screen.
 const banner = document.getElementById("banner");
 const state = document.getElementById("engine-state");
 function tell() {

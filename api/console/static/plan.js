@@ -4,11 +4,11 @@ import { about, bytes, count, duration, h, moment, plural, rate, setText, short 
 import { Chain, axes, clocksOf, legend, lengthText, scalesOf, windowText } from "./chain.js";
 import { live } from "./live.js";
 
-/** Beyond so many queries of a family, they stand in groups. */
+/** Number of queries of a family above which they are shown in groups. */
 const MOST_ROWS = 40;
-/** Beyond so many distinct windows, groups are of windows about as long. */
+/** Number of distinct windows above which a group has windows of similar length. */
 const MOST_GROUPS = 40;
-/** Families and joins that are drawn before somebody asks for more. */
+/** Families and joins that are drawn before the viewer asks for more. */
 const MOST_FAMILIES = 8;
 const MOST_JOINS = 12;
 
@@ -128,7 +128,7 @@ class PlanScreen {
     if (live.statistics !== null && this.families.length) this.update();
   }
 
-  /** Show what was pointed at, or `null` for how to point. */
+  /** Show the selected item, or instructions for `null`. */
   inspect(chosen) {
     this.chosen = chosen;
     this.inspector.classList.toggle("idle", chosen === null);
@@ -359,7 +359,7 @@ class FamilyView {
     }
   }
 
-  // Lighting.
+  // Highlighting.
 
   reaches(query, join, side, piece) {
     return span(query.window_us[side]) > piece.w_start_us && this.joinsOf.get(query.name)?.has(join) === true;
@@ -382,7 +382,7 @@ class FamilyView {
   }
 
   lightQueries(queries) {
-    // The longest window in each join decides, so that a group of hundreds is one look per slice.
+    // The longest window in each join decides, so that a group of hundreds needs one test per slice.
     const longest = new Map();
     for (const query of queries) {
       for (const join of this.joinsOf.get(query.name) ?? []) {
@@ -482,7 +482,7 @@ class FamilyView {
       queries.length > 8 ? h("p", { class: "note" }, `and ${count(queries.length - 8)} more`) : ""];
   }
 
-  /** Rows of a side that outer, semi and anti joins judge; nothing where none does. */
+  /** Rows of a side that outer, semi and anti joins judge; empty without such joins. */
   _aboutPartners(side) {
     const of = (name) => this.totals?.[`${name}_${side}`] ?? null;
     if (of("marks") === null) return [];
@@ -526,7 +526,7 @@ export function groupsOf(family, grouping) {
 
 const BANDS = [0, 1e6, 2e6, 5e6, 1e7, 3e7, 6e7, 12e7, 3e8, 6e8, 18e8, 36e8, 72e8, 216e8, 432e8, 864e8, 6048e8];
 
-/** The band of window lengths that the longer window of a query falls into. */
+/** The range of window lengths that includes the longer window of a query. */
 function bandLabel(query) {
   const longest = Math.max(span(query.window_us.a), span(query.window_us.b));
   if (longest === Infinity) return "windows without end";

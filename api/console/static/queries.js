@@ -11,13 +11,13 @@ const PAGE = 100;
 export const href = (name) => `#/queries/${encodeURIComponent(name)}`;
 export const editHref = (name) => `#/whatif?edit=${encodeURIComponent(name)}`;
 
-/** State of a query in a word: what it does, and what it is asked for where that differs. */
+/** State of a query in a word: the observed state, and the desired one if it differs. */
 export function stateOf(query) {
   if (query.observed === "pending") return `pending (${query.desired})`;
   return query.observed === query.desired ? query.observed : `${query.observed}, to be ${query.desired}`;
 }
 
-/** The streams of a query by the names that tell them apart: a stream that is joined with itself comes twice. */
+/** The streams of a query by distinct names: a stream that is joined with itself appears twice. */
 export function streamsOf(query) {
   const twice = new Set(query.streams.map((each) => each.stream)).size < query.streams.length;
   return query.streams.map((each) => ({ ...each, name: twice ? `${each.stream} ${each.alias}` : each.stream }));
@@ -123,7 +123,7 @@ class QueriesScreen {
   }
 
   _row(query) {
-    // What a row shows, but for its rate; a row that shows the same stays.
+    // The contents of a row except its rate; a row with the same contents is kept.
     const shown = JSON.stringify([stateOf(query), query.cql, query.paused_because, sinkText(query), query.sink_observed?.error]);
     const known = this.rows.get(query.name);
     if (known?.shown === shown) {
@@ -167,7 +167,7 @@ class QueriesScreen {
   }
 }
 
-/** What a query says of each of its streams: two have their colours, more are named. */
+/** A fact about each stream of a query: two streams have their colours, more are named. */
 function ofStreams(query, what) {
   const streams = streamsOf(query);
   const named = streams.length > 2;

@@ -1,4 +1,4 @@
-// One query: its text, its state, and its results as they come.
+// One query: its text, its state, and its results as they arrive.
 
 import { follow, get } from "./api.js";
 import { action, confirmed, pauseQuery, refusal, removeQuery, resumeQuery } from "./acts.js";
@@ -8,7 +8,7 @@ import { live } from "./live.js";
 
 /** Results that stay on the screen, the newest first. */
 const KEPT = 200;
-/** How often what has come is put on the screen: thousands a second would not be read one by one. */
+/** Interval at which new results are shown: nobody could read thousands a second one by one. */
 const DRAW_MS = 250;
 const EVERY_MS = 3000;
 const AGAIN_MS = 2000;
@@ -97,7 +97,7 @@ class QueryScreen {
       }, "danger"));
   }
 
-  /** Follow results from the last ones on; a stream that breaks goes on where it was. */
+  /** Follow results from the last ones on; a broken stream continues where it was. */
   async listen() {
     this.cursor ??= await this.newest();
     while (!this.stopped) {
@@ -106,7 +106,7 @@ class QueryScreen {
         await follow(`${this.path}/results/stream`, { after: this.cursor }, (event) => this.take(event), this.abort.signal);
       } catch (error) {
         if (error.name === "AbortError") return;
-        // Results that are not kept any more: go on with the first that are.
+        // These results are no longer kept: continue with the first kept ones.
         if (error.document?.code === "results-expired" || error.document?.code === "invalid-cursor") this.cursor = undefined;
         setText(this.note, `Interrupted: ${error.message}. Trying again …`);
       }
@@ -115,7 +115,7 @@ class QueryScreen {
     }
   }
 
-  /** Cursor a little before the newest result, so that there is something to see at once. */
+  /** Cursor a little before the newest result, so that some results are shown immediately. */
   async newest() {
     const { batch } = await get("engine");
     return batch === null || batch < 20 ? undefined : `${batch - 20}.0`;

@@ -18,7 +18,7 @@ const TYPES = [
  * Propose a stream from a text.
  *
  * `rows` are lists of texts, null for nothing; `event(row, columns)` is a row as the API takes it. Throws an
- * Error that says what is wrong with the text.
+ * Error that names the fault of the text.
  */
 export function propose(fileName, text, cut) {
   const body = text.replace(/^\uFEFF/, "");
@@ -59,7 +59,7 @@ function valueOf(text, type) {
   if (text === null) return null;
   if (type === "boolean") return /^true$/i.test(text);
   if (type === "int" || type === "double") return Number(text);
-  // Beyond 2^53 a number would lose digits; the API takes whole numbers only as such, so those stay exact or are refused.
+  // Above 2^53 a number would lose digits; the API accepts whole numbers only as such, so these stay exact or are refused.
   if (type === "bigint") return Number.isSafeInteger(Number(text)) ? Number(text) : text;
   if (type === "timestamp") return /(Z|[+-]\d\d:?\d\d)$/.test(text) ? text.replace(" ", "T") : `${text.replace(" ", "T")}Z`;
   return text;

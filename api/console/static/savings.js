@@ -1,4 +1,4 @@
-// What sharing saves: every strategy's expected memory and CPU from the same rates and the same watermarks.
+// Savings of sharing: every strategy's expected memory and CPU from the same rates and the same watermarks.
 
 import { get } from "./api.js";
 import { refusal } from "./acts.js";
@@ -11,7 +11,7 @@ const KEPT = 120;
 const LINES = ["unshared", "pullup", "pushdown"];
 const MEASURES = [["memory_rows", "Rows held", short], ["memory_bytes", "Bytes held", bytes], ["cpu_s_per_s", "CPU per s of event time", cpu]];
 
-/** Totals over time, kept while the console is open, whichever screen is shown. */
+/** Totals over time, kept while the console is open, on any screen. */
 const history = [];
 
 export function savingsScreen() {

@@ -1,4 +1,4 @@
-// What a change would do, before it is made: a query, or another strategy.
+// Preview of a change: a query, or another strategy.
 
 import { Problem, get, getAll, post } from "./api.js";
 import { action, addQuery, editQuery, migrate, refusal } from "./acts.js";
@@ -7,10 +7,10 @@ import { bytes, count, cpu, h, later, plural, put, short } from "./dom.js";
 import { Editor } from "./editor.js";
 import { live } from "./live.js";
 
-/** After the last key: what is typed in one go is checked once. */
+/** Pause after the last key before the text is checked. */
 const CHECK_MS = 250;
 const MOST_STEPS = 60;
-/** How often a change that was made is looked at until it is in force. */
+/** Interval of checks until a change is in force. */
 const PROGRESS_MS = 1000;
 const STRATEGIES = ["unshared", "pullup", "pushdown", "mem-opt", "cpu-opt"];
 
@@ -88,7 +88,7 @@ class WhatIfScreen {
     this._check();
   }
 
-  /** Ask the service what it thinks of the text, and what the change would do. */
+  /** Let the service validate the text and preview the change. */
   async ask() {
     if (this.closed) return;
     this.abort?.abort();
@@ -156,7 +156,7 @@ class WhatIfScreen {
     }
   }
 
-  /** Chains now and then, one below the other. */
+  /** Chains before and after the change, one below the other. */
   _chains(now, then) {
     const joins = then.joins.slice(0, 6);
     const slices = (side) => [...(now?.joins ?? []), ...then.joins].flatMap((join) => join.chains[side]);
@@ -196,7 +196,7 @@ class WhatIfScreen {
     this.strategy.value = "";
   }
 
-  /** Say how far a change is until it is over; it goes on also where nobody looks. */
+  /** Show the progress of a change until it is finished or the screen is closed; the change itself continues. */
   async progress(made, look, isOver, words) {
     for (let now = made; ; now = await look()) {
       const over = isOver(now);
@@ -208,13 +208,13 @@ class WhatIfScreen {
   }
 }
 
-/** Slices of one chain that the other one does not have, by index. */
+/** Slices of one chain that the other chain does not have, by index. */
 function marksOf(pieces, others, mark) {
   const there = new Set(others.map((piece) => `${piece.w_start_us}|${piece.w_end_us}`));
   return new Map(pieces.map((piece, index) => [index, there.has(`${piece.w_start_us}|${piece.w_end_us}`) ? null : mark]).filter(([, each]) => each));
 }
 
-/** What each strategy would cost, with bars beside the dearest. */
+/** Cost of each strategy, with bars relative to the most expensive. */
 export function costs(family) {
   const names = Object.keys(family.costs ?? {});
   if (!names.length) return "";

@@ -14,7 +14,7 @@ _BIG = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 
 
 def _big(name: str, *more: sa.ForeignKey, null: bool = False, key: bool = False) -> sa.Column[int]:
-    """64-bit column; a key is given by us, never by the database."""
+    """64-bit column; Sluice assigns a key, never the database."""
     if key:
         return sa.Column(name, _BIG, *more, primary_key=True, autoincrement=False)
     return sa.Column(name, _BIG, *more, nullable=null)
@@ -50,7 +50,7 @@ def upgrade() -> None:
 
 
 def _streams_and_queries() -> None:
-    """Streams and queries; a name is unique among those that live."""
+    """Streams and queries; a name is unique among those that are not removed."""
     op.create_table(
         "streams",
         _big("id", key=True),

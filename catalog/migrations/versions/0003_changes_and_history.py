@@ -21,7 +21,7 @@ def upgrade() -> None:
         queries.add_column(sa.Column("missing", sa.Text(), nullable=False, server_default="[]"))
     op.execute("UPDATE queries SET series = id")
     op.execute("UPDATE queries SET left_by = 'remove' WHERE removed_version IS NOT NULL")
-    # What queries of before lacked was not recorded: the answer to be safe with is that it was everything.
+    # The columns that earlier queries lacked were not recorded. The safe assumption is that they lacked all.
     op.execute("UPDATE queries SET missing = '[\"*\"]'")
     op.create_index(op.f("ix_queries_series"), "queries", ["series"])
     op.create_table(

@@ -14,14 +14,14 @@ _BIG = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 
 
 def upgrade() -> None:
-    """Nothing was dropped so far."""
+    """Add the columns; nothing was dropped so far."""
     with op.batch_alter_table("query_totals") as totals:
         totals.add_column(sa.Column("dropped", _BIG, nullable=False, server_default="0"))
         totals.add_column(sa.Column("dropped_batch", _BIG))
         totals.add_column(sa.Column("dropped_of_batch", _BIG, nullable=False, server_default="0"))
     with op.batch_alter_table("batch_totals") as totals:
         totals.add_column(sa.Column("kept_from", _BIG, nullable=False, server_default="0"))
-    # For each batch that goes a foreign key would look through the rows of all others. SQLite can keep such
+    # For each dropped batch, a foreign key would scan the rows of all other batches. SQLite can keep these
     # rows in their primary key alone, which halves the largest table of a catalog.
     with op.batch_alter_table("batch_queries", table_kwargs={"sqlite_with_rowid": False}) as rows:
         rows.drop_constraint("fk_batch_queries_batch", type_="foreignkey")

@@ -1,4 +1,4 @@
-"""Sinks of queries and how far each of them is."""
+"""Sinks of queries and the progress of each."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _BIG = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 
 
 def upgrade() -> None:
-    """Make the table of sinks; queries of before have none."""
+    """Make the table of sinks; existing queries have none."""
     op.create_table(
         "sinks",
         sa.Column("id", _BIG, primary_key=True, autoincrement=False),

@@ -1,4 +1,4 @@
-"""Routes are kept by generation, not by route and query: a change of queries brings hundreds."""
+"""Routes are kept by generation, not by route and query: a change of queries makes hundreds of routes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _BIG = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 
 
 def upgrade() -> None:
-    """Keep the routes of before as one generation that began before the first batch."""
+    """Keep the existing routes as one generation that began before the first batch."""
     kept = op.create_table(
         "batch_routes",
         sa.Column("batch", _BIG, primary_key=True, autoincrement=False),
@@ -35,7 +35,7 @@ def upgrade() -> None:
         members = {route: ids for _, route, ids in routes}
         queries = sorted({i for ids in members.values() for i in ids})
         sets = {str(route): f"{sum(1 << queries.index(i) for i in ids):x}" for route, ids in members.items()}
-        # Batches count from 0, so that these numbers are free.
+        # Batch numbers begin at 0, so negative numbers are free.
         op.get_bind().execute(
             sa.insert(kept).values(
                 batch=-version,

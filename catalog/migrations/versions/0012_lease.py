@@ -1,4 +1,4 @@
-"""The lease of the catalog: one engine at a time, whatever machine it is on."""
+"""The lease of the catalog: one engine at a time, on any machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keys of clients, and who asked for which change."""
+"""Keys of clients, and the audit log of requested changes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _BIG = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 
 
 def upgrade() -> None:
-    """There were none."""
+    """Make the tables; there were no keys and entries so far."""
     op.create_table(
         "api_keys",
         sa.Column("id", sa.Text(), nullable=False),

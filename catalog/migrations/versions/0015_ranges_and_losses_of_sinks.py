@@ -1,4 +1,4 @@
-"""Sinks: the file that is begun, and what a sink has lost."""
+"""Sinks: the file that was begun, and the results that a sink has lost."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _BIG = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 
 
 def upgrade() -> None:
-    """No file has several batches; of what was given up only the batches are known."""
+    """Add the columns; so far files have one batch each, and only batches were counted as lost."""
     with op.batch_alter_table("sinks") as sinks:
         sinks.add_column(sa.Column("lost_rows", _BIG, nullable=False, server_default="0"))
         sinks.add_column(sa.Column("lost_batch", _BIG))

@@ -12,5 +12,5 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Add the column; people paused what is paused so far."""
+    """Add the column; all queries paused so far were paused by people."""
     op.add_column("queries", sa.Column("pause_reason", sa.Text()))

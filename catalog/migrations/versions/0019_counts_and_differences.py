@@ -21,7 +21,7 @@ _FOLDED = 64
 
 
 def upgrade() -> None:
-    """Rewrite counts in groups of batches; totals have all of them, and all plans are whole."""
+    """Rewrite counts in groups of batches; the totals include all of them, and all plans are whole."""
     with op.batch_alter_table("plans") as plans:
         plans.add_column(sa.Column("base", _BIG))
     counts = op.create_table(
@@ -34,7 +34,7 @@ def upgrade() -> None:
     op.create_index(op.f("ix_query_counts_last"), "query_counts", ["last"])
     former = sa.table("batch_queries", sa.column("query_id"), sa.column("batch"), sa.column("rows"))
     connection = op.get_bind()
-    # Once through in order of batches: the table is kept by query.
+    # One pass in order of batches, since the table is ordered by query.
     rows = connection.execute(
         sa.select(former.c.batch, former.c.query_id, former.c.rows).order_by(former.c.batch)
     )

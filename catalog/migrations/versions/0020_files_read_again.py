@@ -15,7 +15,7 @@ _LEFT_OUT = sa.text("(verdict <> 'ok' OR skipped > 0)")
 
 
 def upgrade() -> None:
-    """Add the columns that a retry needs; until now no file was read twice under one name."""
+    """Add the columns that a retry needs; until now no path was listed twice."""
     with op.batch_alter_table("inputs") as inputs:
         inputs.add_column(sa.Column("skipped", _BIG, nullable=False, server_default="0"))
         inputs.add_column(sa.Column("retry", sa.Boolean(), nullable=False, server_default=sa.false()))

@@ -12,7 +12,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Add the column; until now nobody could ask."""
+    """Add the column; until now there were no such requests."""
     op.add_column(
         "control_log", sa.Column("pulled_query", sa.BigInteger().with_variant(sa.Integer(), "sqlite"))
     )

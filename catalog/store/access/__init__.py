@@ -1,4 +1,4 @@
-"""Records of who may use a service, and of who changed what.
+"""Keys of the clients that may use a service, and the log of the changes that they requested.
 
 Doors: api_keys, audit_log.
 """

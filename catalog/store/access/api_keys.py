@@ -1,4 +1,4 @@
-"""Keys of clients in the catalog; of the secret itself only a hash is kept."""
+"""Keys of clients in the catalog, with a hash instead of the secret."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ class ApiKey:
     """A key.
 
     Attributes:
-        id: Its public part.
-        name: Name of its holder, as history and audit log have it.
+        id: Public part of the key.
+        name: Name of its holder, as in history and audit log.
         scopes: What it allows.
         secret_hash: Hash of its secret part.
         rate_per_s: Requests that it may send per second, in the long run.
         created_at_us: Wall clock when it was made, µs UTC.
-        revoked_at_us: Wall clock when it was revoked, µs UTC; None while it is good.
+        revoked_at_us: Wall clock when it was revoked, µs UTC; None while it is valid.
     """
 
     id: str
@@ -54,7 +54,7 @@ class ApiKey:
 
 
 class ApiKeyRepository(Repository):
-    """Keys by id; of those that are good no two have one name."""
+    """Keys by id; no two valid keys have the same name."""
 
     def add(self, key_id: str, name: str, scopes: tuple[str, ...], secret_hash: str, rate_per_s: int) -> None:
         """Store a key.
@@ -67,7 +67,7 @@ class ApiKeyRepository(Repository):
             rate_per_s: Requests per second.
 
         Raises:
-            KeyExists: A key of that name is good.
+            KeyExists: There is a valid key of that name.
         """
         with self._database.write() as connection:
             if connection.execute(_LIVE_NAMED, {"name": name}).first() is not None:
@@ -86,24 +86,24 @@ class ApiKeyRepository(Repository):
             )
 
     def find(self, key_id: str) -> ApiKey | None:
-        """Return the key of an id, also a revoked one; None if there is none, or it was revoked long ago."""
+        """Return a key by id, even a revoked one; None if there is none, or if it was revoked long ago."""
         with self._database.read() as connection:
             row = connection.execute(_BY_ID, {"id": key_id}).first()
         return None if row is None else _key(row)
 
     def all(self) -> tuple[ApiKey, ...]:
-        """Return the keys that are good, by name."""
+        """Return the valid keys, by name."""
         with self._database.read() as connection:
             live = [_key(row) for row in connection.execute(_LIVE)]
         return tuple(sorted(live, key=lambda key: key.name))  # databases differ in the order of texts
 
     def exist(self) -> bool:
-        """Return whether there is a key that is good."""
+        """Return whether there is any valid key."""
         with self._database.read() as connection:
             return bool(connection.execute(_COUNT).scalar())
 
     def revoke(self, name: str) -> None:
-        """Make a key void for good.
+        """Revoke a key; this cannot be undone.
 
         Raises:
             KeyNotFound: No valid key has that name.

@@ -1,7 +1,7 @@
-"""The audit log: who asked for which change, and how it was answered.
+"""The audit log: each requested change with its author and the status of the answer.
 
-An entry is durable before the change is begun, so that no change can be without one; the status follows with
-the answer. An entry without a status belongs to a request that a crash cut off.
+An entry is durable before the change begins, so every change has an entry; the status is added with the
+answer. An entry without a status belongs to a request that a crash interrupted.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from sqlalchemy import bindparam, delete, insert, select, update
 from catalog.store import tables
 from catalog.store.repository import Repository, next_id
 
-#: Entries that are kept, the newest.
+#: Newest entries that are kept.
 KEPT = 100_000
 
 _a = tables.audit_log.c
@@ -32,8 +32,8 @@ class AuditEntry:
     Attributes:
         id: Its number, ascending.
         at_us: Wall clock when it was admitted, µs UTC.
-        actor: Name of the key, certificate or token that it came with.
-        address: Address that it came from.
+        actor: Name of the key, certificate or token of the request.
+        address: Address of the client.
         request_id: Id of the request, as in its answer and the log.
         method: HTTP method.
         path: Path.

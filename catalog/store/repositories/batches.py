@@ -1,6 +1,6 @@
 """Committed batches in the catalog: one manifest each, written once, by the engine that owns the data.
 
-Totals are kept as batches are committed and cost one row to read, however long the job has run.
+Totals are updated at each commit and are one row to read, however long the job has run.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _b = tables.batches.c
 _t = tables.batch_totals.c
 _st = tables.stream_totals.c
 
-#: Batches of which a process knows by heart how far they came.
+#: Batches whose progress a process caches.
 PROGRESS_KEPT = 256
 
 _NEXT = select(func.coalesce(func.max(_b.batch) + 1, 0))
@@ -43,7 +43,7 @@ _RANGE = (
 _FIRST_OF_VERSION = (
     select(_b.batch, _b.committed_at_us)
     .where(_b.plan_version >= bindparam("version"))
-    # Versions rise with batches; in this order the index has the answer, however many batches there are.
+    # Versions rise with batches; with this order the index has the answer, however many batches there are.
     .order_by(_b.plan_version, _b.batch)
     .limit(1)
 )
@@ -63,15 +63,14 @@ class BatchRepository(Repository):
         self._progress_lock = threading.Lock()
 
     def commit(self, manifest: BatchManifest, routes: BatchRoutes | None = None) -> bool:
-        """Make a batch visible: files, routes, late rows and counters, all at once.
+        """Make a batch visible: files, routes, late rows and counters, in one transaction.
 
         Args:
-            manifest: What the batch gave.
-            routes: Routes that it brings; None if its generation has them all.
+            manifest: Manifest of the batch.
+            routes: Routes that the batch adds to its generation; None if it adds none.
 
         Returns:
-            True if it is visible now, False if the batch was visible already: then the first manifest
-            stays and nothing changes.
+            True if the batch was made visible; False, with nothing changed, if it was visible already.
 
         Raises:
             FencedOut: Another engine has taken over since.
@@ -92,7 +91,8 @@ class BatchRepository(Repository):
                     batch=manifest.batch,
                     epoch=manifest.epoch,
                     plan_version=manifest.plan_version,
-                    # A manifest may have counters of thousands of slices. Most are 0 and left out.
+                    # A manifest may have counters of thousands of slices; most of them are 0 and are left
+                    # out.
                     document=encode_short(replace(manifest, query_rows=())).decode(),
                     committed_at_us=manifest.committed_at_us,
                 )
@@ -106,10 +106,10 @@ class BatchRepository(Repository):
         return True
 
     def replace_files(self, manifest: BatchManifest) -> None:
-        """Name other files for a batch that is visible: those that a repetition wrote, equal in content.
+        """Replace the files of a visible batch by those that a repetition wrote, with equal contents.
 
         Args:
-            manifest: What the repetition gave.
+            manifest: Manifest of the repetition.
 
         Raises:
             FencedOut: Another engine has taken over since.
@@ -141,9 +141,9 @@ class BatchRepository(Repository):
         return None if document is None else decode(BatchManifest, document)
 
     def progress(self, batch: int) -> BatchProgress | None:
-        """Return how far a batch came, None behind the newest; decoded once while it is young.
+        """Return the progress of a batch, None after the newest batch; cached while the batch is young.
 
-        Where the batch's manifest is not kept any more, the next one that is there answers.
+        If the batch's manifest is no longer kept, the next kept manifest answers.
         """
         with self._progress_lock:
             known = self._progress.get(batch)
@@ -151,7 +151,7 @@ class BatchRepository(Repository):
             with self._database.read() as connection:
                 document = connection.execute(_FROM, {"batch": batch}).scalar()
             if document is not None:
-                # Of a manifest the counters of thousands of slices are left out.
+                # The counters of thousands of slices in the manifest are not decoded.
                 known = decode(BatchProgress, document)
                 self._remember_progress(known)
         return known
@@ -163,7 +163,7 @@ class BatchRepository(Repository):
         return following - 1 if following else None
 
     def last_progress(self) -> BatchProgress | None:
-        """Return how far the newest batch came, None before the first."""
+        """Return the progress of the newest batch, None before the first."""
         last = self.last()
         return None if last is None else self.progress(last)
 
@@ -188,7 +188,7 @@ class BatchRepository(Repository):
             to_batch: Last batch.
 
         Returns:
-            The manifests of the committed ones.
+            The manifests of the committed batches.
         """
         wanted = {"from_batch": from_batch, "to_batch": to_batch}
         with self._database.read() as connection:
@@ -215,13 +215,13 @@ class BatchRepository(Repository):
         return Totals() if row is None else Totals(*row)
 
     def stream_totals(self) -> tuple[StreamCounters, ...]:
-        """Return rows so far and newest watermarks per stream, by stream id."""
+        """Return total rows and newest watermarks per stream, by stream id."""
         with self._database.read() as connection:
             return tuple(StreamCounters(*row) for row in connection.execute(_STREAM_TOTALS))
 
 
 def _check_repeated(connection: Connection, first: BatchManifest, again: BatchManifest) -> None:
-    """Refuse a batch that is not the one that was committed; older manifests have no digest to compare."""
+    """Refuse a batch that differs from the committed one; older manifests have no digest to compare."""
     if not first.digest or first.digest == again.digest:
         return
     # Its manifest may have been thinned.

@@ -1,13 +1,13 @@
 """The control log: plan versions, heartbeats and the like, numbered 1, 2, ... without gaps in commit order.
 
-It is an input of the job like any stream: an offset names a position in it, and a batch that replays reads
-what it read the first time. Records are appended, never changed, so whatever was read once may be kept.
-Records and plans that no batch can replay are pruned (``store.pruning``), but never the newest: numbers of
-records and versions go on from it without gaps.
+It is an input of the job like any stream: an offset names a position in it, and a replayed batch reads the
+same records again. Records are appended, never changed, so they may be cached once they are read. Records
+and plans that no batch can replay are pruned (``store.pruning``), but never the newest: record and version
+numbers continue from it without gaps.
 
 A plan is stored whole, or as its difference to the version before (``documents.plan_differences``):
 
-    version   1      2      3     ...   64    65           the oldest that is kept is whole
+    version   1      2      3     ...   64    65           the oldest kept version is whole
     stored    whole  +q9    -q4         +q70  whole
 """
 
@@ -29,7 +29,7 @@ from catalog.store.repository import Repository
 from catalog.values.control import ControlRecord, Heartbeat, Horizon, Promises, Pull
 from catalog.values.plan import Plan
 
-#: Versions from one that is stored whole to the next: so many differences are read at most.
+#: Distance between versions that are stored whole, and so the most differences that are read for one version.
 WHOLE_EVERY = 64
 # Decoded plans kept per process: a batch needs one or two, a restart the few it replays.
 _PLANS_KEPT = 32
@@ -87,7 +87,7 @@ class ControlLogRepository(Repository):
             promises: Punctuations.
             pull: A request for result punctuations.
             horizon: A horizon.
-            at_batch: First batch that may admit the record; None admits at once.
+            at_batch: First batch that may admit the record; None: the next batch.
 
         Returns:
             The record with its number.
@@ -131,7 +131,7 @@ class ControlLogRepository(Repository):
         return record
 
     def head(self) -> int:
-        """Return the number of the last record, 0 of an empty log."""
+        """Return the number of the last record, 0 if the log is empty."""
         with self._database.read() as connection:
             return int(connection.execute(_HEAD).scalar_one())
 
@@ -153,7 +153,7 @@ class ControlLogRepository(Repository):
             return tuple(self._record(connection, row) for row in connection.execute(_RECORDS, bounds).all())
 
     def horizon(self, stream_id: int) -> int | None:
-        """Return the greatest horizon of a stream in the log, µs UTC; None if the stream has none there."""
+        """Return the greatest horizon of a stream in the log, µs UTC; None if the log has none."""
         with self._database.read() as connection:
             found = connection.execute(_HORIZON, {"stream": stream_id}).scalar()
         return None if found is None else int(found)
@@ -193,17 +193,17 @@ class ControlLogRepository(Repository):
             return self._plan(connection, version)
 
     def kept_plan(self, version: int) -> Plan | None:
-        """Return a plan, or None where it is not kept any more (``catalog.store.pruning``)."""
+        """Return a plan, or None if it is no longer kept (``catalog.store.pruning``)."""
         with self._database.read() as connection:
             if connection.execute(_DOCUMENT, {"version": version}).first() is None:
                 return None
             return self._plan(connection, version)
 
     def make_whole(self, version: int) -> None:
-        """Store a plan whole, so that those before it may go.
+        """Store a plan whole, so that earlier plans may be dropped.
 
         Args:
-            version: Its version; nothing is done where there is none, or where it is whole.
+            version: Version of the plan; nothing is done if it does not exist or is whole already.
         """
         with self._database.write() as connection:
             row = connection.execute(_DOCUMENT, {"version": version}).first()
@@ -213,7 +213,7 @@ class ControlLogRepository(Repository):
                 connection.execute(changed.values(base=None, document=whole))
 
     def _document(self, connection: Connection, plan: Plan) -> tuple[int | None, str]:
-        """Return a plan as it is stored: the version that it is the difference to, or None, and the text."""
+        """Return a plan as stored: the base version of its difference, None if it is whole, and the text."""
         whole = connection.execute(_WHOLE, {"version": plan.version}).scalar()
         if whole is None or plan.version - whole >= WHOLE_EVERY:
             return None, encode(plan).decode()
@@ -221,7 +221,7 @@ class ControlLogRepository(Repository):
         return before.version, encode(difference(before, plan)).decode()
 
     def _record(self, connection: Connection, row: Row[*tuple[Any, ...]]) -> ControlRecord:
-        """Record of a row of ``_RECORDS``."""
+        """Return the record of a row of ``_RECORDS``."""
         if row.plan_version is not None:
             return ControlRecord(row.seq, row.at_batch, plan=self._plan(connection, row.plan_version))
         if row.promises is not None:
@@ -237,7 +237,7 @@ class ControlLogRepository(Repository):
         return ControlRecord(row.seq, row.at_batch, heartbeat=heartbeat)
 
     def _plan(self, connection: Connection, version: int) -> Plan:
-        """Plan of a version, decoded once."""
+        """Return the plan of a version, from the cache if possible."""
         if (kept := self._kept(version)) is not None:
             return kept
         row = connection.execute(_DOCUMENT, {"version": version}).first()
@@ -269,7 +269,7 @@ class ControlLogRepository(Repository):
             return kept
 
     def _remember(self, plan: Plan) -> None:
-        """Cache a plan once its transaction has committed: after a rollback its version is given again."""
+        """Cache a plan once its transaction has committed: after a rollback another plan gets its version."""
 
         def remember() -> None:
             with self._plans_lock:

@@ -1,7 +1,7 @@
-"""Epochs in the catalog: who may write what an engine writes.
+"""Epochs in the catalog: they fence out old engines.
 
-Fencing: every start of an engine takes a new epoch, and what one of an older epoch writes is refused, so an
-engine that was thought dead cannot make anything visible.
+Every start of an engine takes a new epoch, and writes under an older epoch are refused. So an engine that was
+believed dead cannot make anything visible.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from catalog.errors import FencedOut
 from catalog.store import tables
 from catalog.store.repository import Repository, next_id
 
-#: Epochs that are kept for people, besides those that batches name. Once in as many starts the older ones go,
-#: since it takes a look at all batches to know which of them are named.
+#: Epochs that are kept for people, besides the epochs that batches name. Older ones are dropped only once in
+#: this many starts, since all batches must be read to know which epochs they name.
 KEPT: Final = 1000
 
 _EPOCH = select(func.coalesce(func.max(tables.epochs.c.epoch), 0))

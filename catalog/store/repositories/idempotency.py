@@ -1,4 +1,4 @@
-"""Idempotency keys in the catalog: a mutation repeated under its key is answered, not done again."""
+"""Idempotency keys in the catalog: a mutation that is repeated under its key gets the stored answer."""
 
 from __future__ import annotations
 
@@ -58,11 +58,11 @@ class IdempotencyRepository(Repository):
         return StoredAnswer(row.status, row.body)
 
     def amend(self, key: str, fingerprint: str, status: int, body: str) -> None:
-        """Put a later answer to the same request in the place of the stored one.
+        """Replace the stored answer to a request by a later one.
 
         Args:
             key: The client's key.
-            fingerprint: Hash of the request; that of another one changes nothing.
+            fingerprint: Hash of the request; the hash of a different request changes nothing.
             status: HTTP status of the answer.
             body: Body of the answer, JSON text.
         """
@@ -74,7 +74,7 @@ class IdempotencyRepository(Repository):
             )
 
     def remember(self, key: str, fingerprint: str, status: int, body: str) -> StoredAnswer | None:
-        """Store the answer to a request; the first one under a key stays.
+        """Store the answer to a request; the first answer under a key stays.
 
         Args:
             key: The client's key.
@@ -83,8 +83,8 @@ class IdempotencyRepository(Repository):
             body: Body of the answer, JSON text.
 
         Returns:
-            None; or the answer that another process has given meanwhile. Give that answer, and undo the
-            changes of this request.
+            None; or the answer that another process has given meanwhile. Then the caller must return that
+            answer and undo the changes of this request.
 
         Raises:
             IdempotencyKeyReused: The key was used for another request.

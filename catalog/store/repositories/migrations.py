@@ -1,4 +1,4 @@
-"""Migrations in the catalog: one record for each of the last that were asked for, failed ones included."""
+"""Migrations in the catalog: a record for each of the last requested ones, including failed ones."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ _BY_ID = _ALL.where(_m.id == bindparam("wanted"))
 
 
 class MigrationRepository(Repository):
-    """Migrations; only what one took is added later."""
+    """Migrations; their records never change, except that the measured cost is added."""
 
     def add(self, migration: Migration, plan_version: int | None, actor: str) -> MigrationRecord:
-        """Record a migration, in the transaction that logs its plan version if it has one; the oldest go.
+        """Record a migration, in the transaction that logs its plan version, if any; drop the oldest records.
 
         Args:
-            migration: What was asked for and planned.
-            plan_version: Version that it made; None if it failed.
-            actor: Who asked for it.
+            migration: The request and its plan.
+            plan_version: Plan version that the migration made; None if it failed.
+            actor: Who requested it.
         """
         with self._database.write() as connection:
             record = MigrationRecord(
@@ -84,7 +84,7 @@ class MigrationRepository(Repository):
 
 
 def _record(row: Row[*tuple[Any, ...]]) -> MigrationRecord:
-    """Record of a row of ``_ALL``."""
+    """Return the record of a row of ``_ALL``."""
     return MigrationRecord(
         row.id, row.plan_version, row.actor, row.created_at_us, decode(Migration, row.document)
     )

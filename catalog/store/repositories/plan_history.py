@@ -1,4 +1,4 @@
-"""The history of plans: who changed what, kept as a compact record when the plan itself is pruned."""
+"""The history of plans: a compact record of who changed what, which outlives the pruned plan."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class HistoryEntry:
 
     Attributes:
         version: The plan version.
-        seq: Its number in the control log.
+        seq: Number of its record in the control log.
         created_at_us: Wall clock when it was made, µs UTC.
         actor: Who changed the plan.
         cause: What was changed.

@@ -1,7 +1,7 @@
-"""Queries in the catalog: wanted under a unique name, running or paused, then kept for their results.
+"""Queries in the catalog: running or paused under a unique name, later kept for their results.
 
-Records are values of their own (``catalog.values.query``): here they are added, leave, and are found
-by name, id and series.
+Their records are ``catalog.values.query.QueryRecord``. This module adds them, marks them as having left, and
+finds them by name, id and series.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from catalog.store.repository import Repository, next_ids, parts
 from catalog.values.query import LeftBy, Query, QueryRecord
 from catalog.wording import did_you_mean
 
-#: Decoded queries kept per process besides those that run: asked for by results, resumed or just removed.
+#: Decoded queries cached per process besides the running ones: read for results, resumed or just removed.
 QUERIES_KEPT = 512
 
 _q = tables.queries.c
@@ -39,7 +39,7 @@ _ALL = select(
     _q.missing,
     _q.pause_reason,
 ).order_by(_q.id)
-#: Paused, and not resumed, updated or removed since: no later query of the series.
+#: Condition on a paused query that was not resumed, updated or removed since: its series has no later query.
 PAUSED = and_(
     _q.left_by == "pause",
     ~exists().where(_later.c.series == _q.series, _later.c.id > _q.id),
@@ -78,8 +78,8 @@ class EnteringQuery:
 
     Attributes:
         query: The query, its id from ``reserve_ids``.
-        series: Series that it continues; None starts one.
-        missing: What earlier rows lack for it (``QueryRecord.missing``).
+        series: Series that the query continues; None starts a series.
+        missing: Columns that earlier rows lack (``QueryRecord.missing``).
     """
 
     query: Query
@@ -97,23 +97,23 @@ class QueryRepository(Repository):
 
     def __init__(self, database: Database, now_us: Callable[[], int]) -> None:
         super().__init__(database, now_us)
-        # Each change reads all running queries, of which few are new: by row, those that the last look found.
-        # Kept by number instead, what thousands of queries left behind was 2% of the process's memory.
+        # Each change reads all running queries, of which few are new: the result of the last read, by row.
+        # A cache by query id took 2% of the process's memory for thousands of queries that had left.
         self._running: dict[tuple[Any, ...], QueryRecord] = {}
 
     def reserve_ids(self, count: int) -> range:
-        """Return this number of new query ids, ascending; no query had them, and no other one will."""
+        """Reserve new query ids and return them, ascending; ids are never reused."""
         with self._database.write() as connection:
             return next_ids(connection, "query", count)
 
     def add(
         self, query: Query, version: int, *, series: int | None = None, missing: tuple[str, ...] = ()
     ) -> QueryRecord:
-        """Add a running query; arguments and errors of ``add_all``."""
+        """Add a running query; arguments and errors as for ``add_all``."""
         return self.add_all((EnteringQuery(query, series, missing),), version)[0]
 
     def add_all(self, entering: Sequence[EnteringQuery], version: int) -> tuple[QueryRecord, ...]:
-        """Add running queries: thousands come with one statement, not with several for each.
+        """Add running queries, with one statement for thousands of them.
 
         Args:
             entering: The queries.
@@ -168,7 +168,7 @@ class QueryRepository(Repository):
         return tuple(found.values())
 
     def paused(self) -> tuple[QueryRecord, ...]:
-        """Return the queries that wait paused, by id."""
+        """Return the paused queries, by id."""
         with self._database.read() as connection:
             return tuple(self._query_record(row) for row in connection.execute(_PAUSED))
 
@@ -205,7 +205,7 @@ class QueryRepository(Repository):
         return found
 
     def find(self, name: str) -> QueryRecord | None:
-        """Return a running or paused query, None if there is none of that name, in any case."""
+        """Return the running or paused query of a name in any case, None if there is none."""
         with self._database.read() as connection:
             row = connection.execute(_WANTED_BY_NAME, {"name": name.lower()}).first()
         return None if row is None else self._query_record(row)
@@ -257,13 +257,13 @@ class QueryRepository(Repository):
         return self._query_record(row)
 
     def by_ids(self, ids: Collection[int]) -> tuple[QueryRecord, ...]:
-        """Return the queries of some ids that there are, by id."""
+        """Return the queries of some ids, by id; ids of no query are ignored."""
         with self._database.read() as connection:
             rows = [row for some in parts(sorted(ids)) for row in connection.execute(_BY_IDS, {"ids": some})]
         return tuple(map(self._query_record, rows))
 
     def series(self, series: int) -> tuple[QueryRecord, ...]:
-        """Return the queries of a series, by id, which is the order in which they came.
+        """Return the queries of a series, by id, which is the order in which they were added.
 
         Raises:
             QueryNotFound: There is no such series.
@@ -277,12 +277,12 @@ class QueryRepository(Repository):
         return found
 
     def series_ids(self, series: int) -> tuple[int, ...]:
-        """Return the ids of the queries of a series, in the order in which they came."""
+        """Return the ids of the queries of a series, in the order in which they were added."""
         with self._database.read() as connection:
             return tuple(connection.scalars(_SERIES_IDS, {"series": series}))
 
     def ids_of_series(self, series: Iterable[int]) -> dict[int, tuple[int, ...]]:
-        """Return the ids of the queries of some series, by series, in the order in which they came."""
+        """Return the ids of the queries of some series, by series, in the order in which they were added."""
         wanted = sorted(set(series))
         found: dict[int, list[int]] = {each: [] for each in wanted}
         with self._database.read() as connection:
@@ -297,14 +297,14 @@ class QueryRepository(Repository):
         Args:
             stream_a: Id of the stream that is side a.
             stream_b: Id of the stream that is side b.
-            after_version: Queries that left with this version, or before, are not wanted.
+            after_version: Queries that left with this version, or before, are left out.
         """
         bounds = {"a": stream_a, "b": stream_b, "version": after_version}
         with self._database.read() as connection:
             return tuple(self._query_record(row) for row in connection.execute(_OVER, bounds))
 
     def before(self, record: QueryRecord) -> QueryRecord | None:
-        """Return the query that a query follows in its series, None for the first."""
+        """Return the previous query of a query's series, None for the first."""
         with self._database.read() as connection:
             row = connection.execute(_BEFORE, {"series": record.series, "id": record.query.id}).first()
         return None if row is None else self._query_record(row)
@@ -318,7 +318,7 @@ class QueryRepository(Repository):
             query_id: The query.
             version: First plan version without it.
             by: Why it leaves.
-            pause_reason: Why the engine pauses it; None where a person does.
+            pause_reason: Why the engine pauses it; None if a person does.
 
         Returns:
             Its record afterwards.
@@ -346,7 +346,7 @@ class QueryRepository(Repository):
 
         Args:
             name: Its name, in any case.
-            version: First plan version without it; a paused one keeps the one of its pause.
+            version: First plan version without it; a paused query keeps the version of its pause.
 
         Returns:
             Its record afterwards.
@@ -366,11 +366,11 @@ class QueryRepository(Repository):
             return self.by_id(record.query.id)
 
     def _query_record(self, row: Row[*tuple[Any, ...]]) -> QueryRecord:
-        """Record of a row of ``_ALL``."""
+        """Return the record of a row of ``_ALL``."""
         return self._running.get(tuple(row)) or _record_of(*row)
 
     def _not_found(self, name: str) -> QueryNotFound:
-        """Error that names the nearest query that runs or is paused."""
+        """Return an error that suggests the running or paused query with the most similar name."""
         wanted = (*self.running(), *self.paused())
         return QueryNotFound(
             f'query "{name}" does not exist',
@@ -379,9 +379,9 @@ class QueryRepository(Repository):
 
 
 def _row_of(record: QueryRecord) -> dict[str, Any]:
-    """Row of a query that is added."""
+    """Return the row of an added query."""
     query = record.query
-    # A query over more than two streams is stored with the two streams of its first step.
+    # A query over more than two streams is stored under the two streams of its first step.
     first, second, *_ = stream_sides(query)
     return {
         "id": query.id,
@@ -423,5 +423,5 @@ def _record_of(
 
 @lru_cache(maxsize=QUERIES_KEPT)
 def _query(document: str) -> Query:
-    """Query of its document, which never changes, also when the query leaves."""
+    """Return the query of a document, which never changes, not even when the query leaves."""
     return decode(Query, document)

@@ -4,11 +4,11 @@
                    batch 20  since 17  plan version 4   routes {5120: {3, 9}}
                    batch 31  since 31  plan version 5   routes {7745: {3, 7}, 2417: {3}}
 
-When a query comes or goes, the new plan version brings hundreds of other routes, each of many queries. Routes
-are therefore stored in *generations*; each row of the table has an encoded ``RouteTable``. A generation has
-every route that occurs until the next one begins. The next one begins when plan versions have made it large.
-So the routes of a batch are those of its generation, and old routes are removed with their batches. A version
-without new routes adds nothing.
+When a query is added or leaves, the new plan version has hundreds of new routes, each with many queries.
+Routes are therefore stored in *generations*; each row of the table has an encoded ``RouteTable``. A
+generation has every route that occurs before the next generation begins, which is when new plan versions have
+made it large. So the routes of a batch are in its generation, and old routes are removed with their batches.
+A version without new routes adds nothing.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from catalog.values.routes.route_table import BatchRoutes, RouteTable, numbers_h
 
 _r = tables.batch_routes.c
 
-#: Bytes of numbers of routes kept in memory, and what keeping an array takes besides, however short it is.
+#: Bytes of route numbers kept in memory, and additional bytes for each kept array.
 _KEPT_BYTES = 16 << 20
 _ARRAY_BYTES = 256
-#: Numbers that nobody asks for are kept so long, and at most twice: readers leave generations behind.
+#: Unused numbers are kept for once to twice this time: readers move on to later generations.
 _KEPT_S = 60.0
 
 _ALL = select(_r.plan_version, _r.routes).order_by(_r.batch)
@@ -51,8 +51,8 @@ class RouteRepository(Repository):
 
     def __init__(self, database: Database, now_us: Callable[[], int]) -> None:
         super().__init__(database, now_us)
-        # By row and query, since rows never change: reading them again took 7 to 8 of the 21 to 24 ms of a
-        # page of results, and a reader asks with every batch.
+        # Cached by row and query, since rows never change: reading them again took 7 to 8 of the 21 to 24 ms
+        # of a page of results, and a reader needs them with every batch.
         self._numbers: dict[tuple[int, int], Int64s] = {}
         self._kept_bytes = 0
         self._asked: set[tuple[int, int]] = set()
@@ -60,7 +60,7 @@ class RouteRepository(Repository):
         self._lock = threading.Lock()
 
     def all(self) -> Iterator[tuple[int, RouteTable]]:
-        """Yield every route once, under the first plan version whose batches have it, in tables."""
+        """Yield every route once, in tables, with the first plan version whose batches have the routes."""
         seen = np.empty(0, dtype=np.int64)
         with self._database.read() as connection:
             for row in connection.execute(_ALL):
@@ -74,10 +74,10 @@ class RouteRepository(Repository):
 
         Args:
             query_id: The query.
-            batches: Committed batches whose pairs are looked at.
+            batches: Committed batches whose pairs are read.
 
         Returns:
-            int64[n], numbers, ascending: at least those that occur in these batches.
+            int64[n], route numbers, ascending: all that occur in these batches, and perhaps others.
         """
         if not batches:
             return np.empty(0, dtype=np.int64)
@@ -92,14 +92,14 @@ class RouteRepository(Repository):
         self._keep({(row, query_id): found[row] for row in new if row in found})
         if not found:
             return np.empty(0, dtype=np.int64)
-        # Not np.unique, which hashes them first: 0.4 ms for 4,400 routes. Each row is in order, or nearly.
+        # Not np.unique, which hashes first: 0.4 ms for 4,400 routes. Each row is sorted, or nearly so.
         numbers = np.sort(np.concatenate(list(found.values())), kind="stable")
         first = np.ones(len(numbers), dtype=np.bool_)
         first[1:] = numbers[1:] != numbers[:-1]
         return numbers[first]
 
     def _known(self, query_id: int, rows: Sequence[int]) -> dict[int, Int64s]:
-        """Return the numbers that are kept of some rows, by row, and note that they were asked for."""
+        """Return the cached numbers of some rows, by row, and mark them as used."""
         keys = [(row, query_id) for row in rows]
         with self._lock:
             self._asked.update(keys)
@@ -126,7 +126,7 @@ def _bytes(numbers: Mapping[tuple[int, int], Int64s]) -> int:
 
 
 def add_routes(connection: Connection, manifest: BatchManifest, routes: BatchRoutes) -> None:
-    """Keep the routes that a batch brings, inside a write transaction."""
+    """Store the routes that a batch adds, inside a write transaction."""
     connection.execute(
         insert(tables.batch_routes).values(
             batch=manifest.batch,

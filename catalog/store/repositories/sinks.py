@@ -1,16 +1,16 @@
-"""Sinks in the catalog: which sink gets which batches of a series, and how far each of them is.
+"""Sinks in the catalog: which sink gets which batches of a series, and the progress of each sink.
 
-A row is a sink that was set, or none for a while. It gets the batches from its own first one up to the first
-one of any later row of its series:
+A row is a sink that was set, or a period without one. It gets the batches from its first batch up to, but
+without, the first batch of the next row of its series:
 
     id   series   sink              from_batch   gets
     3    17       files "alerts"    0            0..3
     5    17       (none)            4            nothing
     8    17       webhook           7            7..
 
-A change that makes a plan version names it in place of the batch; ``resolve`` puts the batch in once
-the version is in force. Invariant: a new row begins behind every committed batch, so what a reader of the
-last batch number finds afterwards about the batches up to it stays true.
+A change that makes a plan version stores the version instead of the batch; ``resolve`` fills in the batch
+once the version is in force. Invariant: a new row begins after every committed batch, so the assignment of
+committed batches to sinks never changes.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _b = tables.batches.c
 
 
 def _first_of_version(version: Any) -> Any:  # Any: columns of any alias
-    """Return a subquery: the first batch under a plan version or a later one, none before there is one."""
+    """Return a subquery of the first batch under a plan version or a later one; NULL if there is none."""
     return select(func.min(_b.batch)).where(_b.plan_version >= version).scalar_subquery()
 
 
@@ -129,12 +129,12 @@ _LIVE = (
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """Results that a sink goes on without.
+    """Results that a sink skips.
 
     Attributes:
-        batches: Batches with results.
-        rows: Results, less those of the first batch that it had got.
-        last: Last of the batches; None if there are none.
+        batches: Number of skipped batches with results.
+        rows: Number of skipped results, without those of the first batch that were already delivered.
+        last: Last skipped batch; None if there is none.
     """
 
     batches: int = 0
@@ -146,7 +146,7 @@ class Lost:
 
 
 class SinkRepository(Repository):
-    """Sinks of series. A sink is deleted once another has followed it and it has delivered everything.
+    """Sinks of series. A sink is deleted once another has replaced it and it has delivered everything.
 
     Args:
         database: Database of the catalog.
@@ -163,9 +163,9 @@ class SinkRepository(Repository):
 
         Args:
             series: The series.
-            sink: The sink; None takes the present one away.
-            from_version: Plan version whose first batch is the first one it gets; None is the next batch to
-                be committed.
+            sink: The sink; None removes the present sink.
+            from_version: Plan version whose first batch is the sink's first batch; None begins with the next
+                batch to be committed.
 
         Returns:
             Its id.
@@ -193,9 +193,9 @@ class SinkRepository(Repository):
         return sink_id
 
     def resolve(self) -> None:
-        """Write down the first batches of sinks that came with a plan version, where it is in force.
+        """Store the first batches of sinks that were set with a plan version which is now in force.
 
-        Until then it is looked up each time, which needs that batch.
+        Until then each reader looks the batch up by its version, which needs the manifest of that batch.
         """
         with self._database.read() as connection:
             if not any(row.first is not None for row in connection.execute(_UNRESOLVED)):
@@ -212,44 +212,44 @@ class SinkRepository(Repository):
             return tuple(self._record(connection, row) for row in connection.execute(_ALL).all())
 
     def of_series(self, series: int) -> tuple[SinkRecord, ...]:
-        """Return the sinks of a series, the one that was asked for last at the end."""
+        """Return the sinks of a series, in the order in which they were requested."""
         with self._database.read() as connection:
             rows = connection.execute(_OF_SERIES, {"series": series}).all()
             return tuple(self._record(connection, row) for row in rows)
 
     def live(self) -> tuple[tuple[int, str, Sink], ...]:
-        """Return (series, name of the query, sink wanted) of running and paused queries that have one."""
+        """Return (series, name of the query, requested sink) of running and paused queries with a sink."""
         with self._database.read() as connection:
             rows = connection.execute(_LIVE)
             return tuple((row.series, row.name, _adapter().validate_json(row.document)) for row in rows)
 
     def pending(self) -> tuple[SinkRecord, ...]:
-        """Return the sinks for which batches with results wait, by id."""
+        """Return the sinks that have undelivered batches with results, by id."""
         with self._database.read() as connection:
             records = [self._record(connection, row) for row in connection.execute(_WANTED).all()]
         return tuple(record for record in records if record.pending)
 
     def oldest_needed_batch(self) -> int | None:
-        """Return the oldest batch whose results a sink still needs; None if none needs any that is there.
+        """Return the oldest batch whose results a sink still needs; None if no sink needs an existing batch.
 
-        Whoever drops results must keep those of this batch and of all later ones.
+        The results of this batch and of all later ones must not be dropped.
         """
         with self._database.read() as connection:
-            # Where its first batch is not known yet, it may be any that is still to come.
+            # If the first batch of a sink is not known yet, it may be any future batch.
             needed = [connection.execute(_NEXT_OF_UNRESOLVED).scalar()]
             for row in connection.execute(_WANTED.where(_s.from_batch.is_not(None))).all():
                 needed += [batch for batch, _ in self._waiting(connection, row)[:1]]
         return min((batch for batch in needed if batch is not None), default=None)
 
     def begin_file(self, record: SinkRecord, last: int) -> None:
-        """Record which batches the next file of a sink has, so that a crash repeats the same file.
+        """Record which batches the next file of a sink has, so that the same file is repeated after a crash.
 
         Args:
             record: The sink as it was before.
-            last: Last batch of the file, which is there already.
+            last: Last batch of the file; it is committed already.
 
         Raises:
-            InvariantBroken: Somebody else has moved the sink.
+            InvariantBroken: Another process has advanced the sink.
         """
         with self._database.write() as connection:
             self._move(connection, record, {"file_end": last})
@@ -260,12 +260,12 @@ class SinkRepository(Repository):
         Args:
             record: The sink as it was before.
             batch: The batch, or the last of the batches.
-            rows: Rows that it got now.
+            rows: Number of rows that it got now.
             whole: Whether these are the last rows of the batch.
-            batches: Batches with results that it now has whole, if ``whole``.
+            batches: Number of batches with results that are now delivered whole, if ``whole``.
 
         Raises:
-            InvariantBroken: Somebody else has moved the sink.
+            InvariantBroken: Another process has advanced the sink.
         """
         done = record.next_row if record.next_batch == batch else 0
         moved = {
@@ -290,16 +290,16 @@ class SinkRepository(Repository):
             )
 
     def lose(self, record: SinkRecord, before: int) -> Lost:
-        """Let a sink go on without batches that wait for it, and count them.
+        """Let a sink skip batches that wait for it, and count them.
 
-        A file that was begun may be there, whole: its batches are lost together, or not yet.
+        A file that was begun may already exist as a whole, so its batches are skipped together or not yet.
 
         Args:
-            record: The sink, as it was found.
-            before: First batch that is not lost.
+            record: The sink, as it was read.
+            before: First batch that is not skipped.
 
         Returns:
-            What it lost; nothing if it has moved since.
+            The skipped results; none if the sink has advanced since it was read.
         """
         if record.file_end is not None and record.file_end >= before:
             return Lost()
@@ -324,14 +324,14 @@ class SinkRepository(Repository):
         return lost
 
     def drop_spent(self) -> int:
-        """Delete sinks that are done and that no request can name; return their number."""
+        """Delete sinks that have finished and that no request can name; return their number."""
         with self._database.read() as connection:
             unwanted = select(_s.id).where(or_(_NONE_FOR_GOOD, _OF_GONE_SERIES)).limit(1)
             if connection.execute(unwanted).first() is None and not self._spent(connection):
                 return 0
         dropped = 0
         with self._database.write() as connection:
-            # One after the other: that a series has none is not worth a row once its former sinks have gone.
+            # In this order: a row without a sink is useless once the former sinks of the series are deleted.
             for find in (_of(_OF_GONE_SERIES), self._spent, _of(_NONE_FOR_GOOD)):
                 ids = find(connection)
                 connection.execute(delete(tables.sinks).where(_s.id.in_(ids)))
@@ -339,12 +339,12 @@ class SinkRepository(Repository):
         return dropped
 
     def _spent(self, connection: Connection) -> list[int]:
-        """Return the sinks that another has followed and that have delivered all that is their own."""
+        """Return the sinks that another sink has replaced and that have delivered all of their batches."""
         rows = connection.execute(_FOLLOWED).all()
         return [row.id for row in rows if not self._waiting(connection, row)]
 
     def _waiting(self, connection: Connection, row: Row[*tuple[Any, ...]]) -> list[tuple[int, int]]:
-        """Return the batches with results that wait for the sink of a row, and how many each has."""
+        """Return (batch, number of results) for the batches that wait for the sink of a row."""
         if row.document is None or row.from_batch is None:
             return []
         ids = tuple(connection.scalars(_SERIES_IDS, {"series": row.series}))
@@ -375,10 +375,10 @@ def _adapter() -> TypeAdapter[Sink]:
 
 
 def _of(condition: ColumnElement[bool]) -> Callable[[Connection], list[int]]:
-    """Find the ids of the sinks that meet a condition."""
+    """Return a function that finds the ids of the sinks that meet a condition."""
     return lambda connection: list(connection.scalars(select(_s.id).where(condition)))
 
 
 def _as_found(record: SinkRecord) -> ColumnElement[bool]:
-    """Condition that a sink has not moved since."""
+    """Return the condition that a sink has not advanced since it was read."""
     return and_(_s.id == record.id, _s.next_batch == record.next_batch, _s.next_row == record.next_row)

@@ -1,4 +1,4 @@
-"""Listed inputs in the catalog: a file is here, with its verdict, before any offset names it."""
+"""Listed inputs in the catalog: a file is recorded here, with its verdict, before any offset names it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _PATHS = select(_i.path).where(_i.stream_id == bindparam("stream_id"))
 _REMOVED = select(tables.streams.c.id).where(
     tables.streams.c.removed_at_us.is_not(None), exists().where(_i.stream_id == tables.streams.c.id)
 )
-#: Files with anything left out, by the listing of their path that is current.
+#: Files from which anything was left out; of repeated listings of a path only the current one counts.
 _LEFT_OUT = (
     select(*_COLUMNS)
     .where(_i.stream_id == bindparam("stream_id"), tables.LEFT_OUT, _i.replaced == 0)
@@ -63,7 +63,7 @@ def _file(row: Sequence[Any]) -> SourceFile:
 class SourceFileRepository(Repository):
     """Listed inputs, numbered per stream from 0 in the order in which they were appended.
 
-    There are gaps only where rows were forgotten, and never behind the newest.
+    Gaps only appear where listings were forgotten, and never after the newest.
     """
 
     def append(self, stream_id: int, found: Sequence[SourceFile]) -> tuple[SourceFile, ...]:
@@ -71,7 +71,7 @@ class SourceFileRepository(Repository):
 
         Args:
             stream_id: The stream.
-            found: The files in reading order; positions are given here, whatever they hold.
+            found: The files in reading order; this method assigns positions and ignores those in the values.
 
         Returns:
             The files with their positions.
@@ -119,7 +119,7 @@ class SourceFileRepository(Repository):
             return tuple(_file(row) for row in connection.execute(_SET_ASIDE, {"stream_id": stream_id}))
 
     def with_skipped_rows(self, stream_id: int) -> tuple[SourceFile, ...]:
-        """Return the files of a stream that are read without some of their rows, in order."""
+        """Return the files of a stream of which some rows were skipped, in order."""
         with self._database.read() as connection:
             found = connection.execute(_LEFT_OUT.where(_i.verdict == "ok"), {"stream_id": stream_id})
             return tuple(_file(row) for row in found)
@@ -148,16 +148,16 @@ class SourceFileRepository(Repository):
             return tuple(_file(row) for row in connection.execute(_TO_RETRY, {"stream_id": stream_id}))
 
     def judged_again(self, stream_id: int, former: SourceFile, found: SourceFile) -> None:
-        """Record what was found in a file that was marked to be inspected again.
+        """Record the new inspection of a file that was marked for one.
 
-        A file that was set aside and can be read now gets the next position, since a batch may have passed
-        its old one; at the old position it stays set aside, so that repeated batches read the same rows. A
+        A file that was set aside and is now readable gets the next position, since a batch may have passed
+        the old one. At the old position it stays set aside, so that repeated batches read the same rows. A
         file that stopped the job keeps its position: no batch has passed it.
 
         Args:
             stream_id: The stream.
-            former: The file as it was.
-            found: The file as it is now.
+            former: The file as recorded before.
+            found: The file as inspected now.
 
         Raises:
             InputNotFound: No file at that position is marked to be inspected again.
@@ -179,7 +179,7 @@ class SourceFileRepository(Repository):
                 self.append(stream_id, [found])
 
     def count(self, stream_id: int) -> int:
-        """Return how many files of a stream are listed: the position of the next one.
+        """Return the position of a stream's next file: the files listed so far, forgotten ones included.
 
         Args:
             stream_id: The stream.
@@ -203,25 +203,25 @@ class SourceFileRepository(Repository):
             return set(connection.scalars(_PATHS, {"stream_id": stream_id}))
 
     def listed(self, stream_id: int, paths: Collection[str]) -> set[str]:
-        """Return those of some paths that are listed.
+        """Return the listed ones among some paths.
 
         Args:
             stream_id: The stream.
-            paths: At most a thousand.
+            paths: At most a thousand paths.
         """
         with self._database.read() as connection:
             return set(connection.scalars(_PATHS.where(_i.path.in_(sorted(paths))), {"stream_id": stream_id}))
 
     def forget(self, stream_id: int, before: int, paths: Collection[str]) -> int:
-        """Forget listed files; the newest one stays, so that positions go on.
+        """Forget listed files; the newest one stays, so that positions continue from it.
 
         Args:
             stream_id: The stream.
             before: Files from this position on stay.
-            paths: Their paths.
+            paths: Paths of the files to forget.
 
         Returns:
-            How many were forgotten.
+            Number of forgotten files.
         """
         before = min(before, self.count(stream_id) - 1)
         wanted, forgotten = sorted(paths), 0
@@ -233,7 +233,7 @@ class SourceFileRepository(Repository):
         return forgotten
 
     def forget_all(self, stream_id: int) -> int:
-        """Forget all listed files of a removed stream; return how many."""
+        """Forget all listed files of a removed stream; return their number."""
         with self._database.write() as connection:
             return connection.execute(delete(tables.inputs).where(_i.stream_id == stream_id)).rowcount
 
@@ -252,7 +252,7 @@ class SourceFileRepository(Repository):
             reason: Why, for people.
 
         Raises:
-            InputNotFound: No file is listed there.
+            InputNotFound: No file is listed at that position.
         """
         with self._database.write() as connection:
             changed = connection.execute(

@@ -1,6 +1,6 @@
 """Streams in the catalog: registered under a unique name, removed with a tombstone, ids never reused.
 
-The tombstone goes once nothing that is kept names the stream (``catalog.store.pruning``).
+The tombstone is dropped once no kept record names the stream (``catalog.store.pruning``).
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ _BY_ID = select(_s.document).where(_s.id == bindparam("id"))
 #: Text that the document of every query over more than two streams contains.
 OF_MANY = '"left":{'
 
-#: Decoded streams kept per process: whatever is changed or planned asks for all of them.
+#: Decoded streams cached per process: every change and every planning reads all of them.
 STREAMS_KEPT = 1024
 
 
 class StreamRepository(Repository):
-    """Streams. Names differ in more than case, as CQL does not tell case apart."""
+    """Streams. Names must differ in more than case, as CQL ignores case."""
 
     def add(self, stream: Stream) -> Stream:
         """Register a stream.
 
         Args:
-            stream: The stream; its id is given here, whatever it holds.
+            stream: The stream; this method assigns its id and ignores the one in the value.
 
         Returns:
             The stream with its id.
@@ -68,7 +68,7 @@ class StreamRepository(Repository):
 
         Args:
             name: Its name, in any case.
-            position: Position that an offset without the stream stands for.
+            position: Position at which reading begins if an offset does not name the stream.
 
         Returns:
             The stream as it is now.
@@ -86,7 +86,7 @@ class StreamRepository(Repository):
         return moved
 
     def replace(self, stream: Stream) -> None:
-        """Replace a stored stream by one of the same name and id; raises as ``get``."""
+        """Replace a stored stream by a stream of the same name and id; raises as ``get``."""
         with self._database.write() as connection:
             self.get(stream.name)
             connection.execute(
@@ -121,7 +121,7 @@ class StreamRepository(Repository):
         return _stream(row.document)
 
     def by_id(self, stream_id: int) -> Stream:
-        """Return a stream, also a removed one.
+        """Return a stream, even a removed one.
 
         Args:
             stream_id: Its id.
@@ -130,7 +130,7 @@ class StreamRepository(Repository):
             The stream.
 
         Raises:
-            StreamNotFound: No stream ever had that id, or nothing that is kept names it any more.
+            StreamNotFound: No stream ever had that id, or its tombstone was dropped.
         """
         with self._database.read() as connection:
             row = connection.execute(_BY_ID, {"id": stream_id}).first()
@@ -181,5 +181,5 @@ class StreamRepository(Repository):
 
 @lru_cache(maxsize=STREAMS_KEPT)
 def _stream(document: str) -> Stream:
-    """Stream of its document."""
+    """Return the stream of a document."""
     return decode(Stream, document)

@@ -45,7 +45,7 @@ def add_up(counters: Iterable[Counters], key: tuple[str, ...]) -> tuple[Counters
 
     Args:
         counters: Values of one class.
-        key: Names of the fields that tell them apart.
+        key: Names of the fields that identify a counter; they are not summed.
     """
     counted = tuple(counters)
     if not counted:
@@ -54,8 +54,8 @@ def add_up(counters: Iterable[Counters], key: tuple[str, ...]) -> tuple[Counters
     names = tuple(field.name for field in fields(kind))
     summed: tuple[str, ...] = tuple(name for name in names if name not in key)
     key_of, numbers_of = _values_of(key), _values_of(summed)
-    # Sums are tuples until the end, and values are made by position: a batch has thousands of them. A value
-    # for each sum takes time, and one made by names takes twice as long.
+    # Sums are tuples until the end, and counters are then made by position: a batch has thousands of them. A
+    # counter for each partial sum takes time, and one made with keywords takes twice as long.
     order = (*key, *summed)
     as_declared = itemgetter(*(order.index(name) for name in names))
     sums: dict[tuple[Any, ...], tuple[int, ...]] = {}
@@ -67,5 +67,5 @@ def add_up(counters: Iterable[Counters], key: tuple[str, ...]) -> tuple[Counters
 
 
 def _values_of(names: tuple[str, ...]) -> Callable[[Any], tuple[Any, ...]]:
-    """Return what gives the values of some fields; attrgetter returns that of a single one itself."""
+    """Return a getter of the fields as a tuple; attrgetter returns a single field's bare value."""
     return attrgetter(*names) if len(names) > 1 else lambda each: (getattr(each, names[0]),)

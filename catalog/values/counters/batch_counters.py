@@ -1,4 +1,4 @@
-"""Counters of a batch itself: its streams, its CPU time and how its work lay on the buckets."""
+"""Counters of a whole batch: its streams, its CPU time and the distribution of its work over buckets."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ class StreamCounters:
         watermark_us: Watermark at the end of the batch, µs UTC; None before the first row.
         max_event_time_us: Newest event time so far, or None.
         scramble: Scrambling factor of its order, declared or monitored; None for a stream without an order.
-        order_passed: Value of its order, negated if it descends, that no later row stands at or before; None
-            likewise, and before there is one.
+        order_passed: Value of its order column, negated if the order descends, that every later row exceeds;
+            None for a stream without an order, and until such a value exists.
         horizon_us: Event time below which rows have left the state before their windows ended, µs UTC; None
-            if none have.
+            if no row has.
     """
 
     stream_id: int
@@ -54,13 +54,13 @@ class StreamPunctuations:
 
 @dataclass(frozen=True, slots=True)
 class HeldTimes:
-    """Event times of the rows of a stream that one bucket holds; only of streams with a cap.
+    """Event times of the rows that one bucket holds of a stream; only for streams with a cap.
 
     Attributes:
         stream_id: The stream.
         bytes: Bytes that the rows take, in all families together.
-        times_us: Event times that cut the rows into parts of equal number, ascending, µs UTC: the oldest one
-            first, the newest one last. Taken from a sample of the rows.
+        times_us: Quantiles of the event times, ascending, µs UTC, from the oldest to the newest; taken from a
+            sample of the rows.
     """
 
     stream_id: int
@@ -70,7 +70,7 @@ class HeldTimes:
 
 @dataclass(frozen=True, slots=True)
 class CpuCounters:
-    """CPU time that the job's Python took for a batch, all tasks together, µs.
+    """CPU time that the job's Python processes took for a batch, summed over tasks, µs.
 
     Attributes:
         pack_us: Reading and packing.
@@ -83,12 +83,14 @@ class CpuCounters:
 
 @dataclass(frozen=True, slots=True)
 class BucketCounters:
-    """Distribution of a batch's work over the buckets. On enough cores it takes as long as the hottest one.
+    """Distribution of a batch's work over the buckets.
+
+    With enough cores a batch takes as long as its hottest bucket.
 
     Attributes:
         buckets: Number of buckets; 0 in older manifests.
-        work: Rows that came (a male copy each) and pairs made, all buckets together.
-        hottest_work: The same of the bucket that had most.
+        work: Rows that arrived (one male copy each) and pairs made, summed over buckets.
+        hottest_work: The same number for the bucket with the most work.
         hottest_us: CPU time of the bucket that took longest, µs.
     """
 

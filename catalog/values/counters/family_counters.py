@@ -19,42 +19,43 @@ class SliceCounters:
         family: Family id.
         side: ``a`` or ``b``: whose rows the slice holds.
         slice: 1-based number in the chain.
-        rows: Rows held at the end of the batch that are as far behind the opposite watermark as the slice
-            says; rows ahead of it count in the first slice, rows beyond the chain's end in the last.
-        bytes: Its share of the stored values that its segments are made of at the end of the batch, rows in
-            them that nobody needs any more included.
+        rows: Rows held at the end of the batch whose distance behind the opposite watermark is in the slice's
+            interval; rows ahead of the watermark count in the first slice, rows beyond the chain's end in
+            the last.
+        bytes: Share of the slice in the stored values of its segments at the end of the batch, including rows
+            that nothing needs any more.
         segments: Number of segments.
-        touched: Pairs of equal key of probing males and rows of segments that they may meet.
+        touched: Pairs of a probing male and a row of equal key, over all segments that the male may match.
         males: Opposite rows that probed the slice.
         inserted: Rows that entered the chain here.
         moved_in: Rows that came from the slice before.
-        filtered: Rows dropped by the slice's filter on their way in.
+        filtered: Rows that the slice's filter dropped on their way in.
         purged: Rows that left the state because the chain ends here.
-        results: Pairs that serve at least one query and whose rows are as far apart as the slice says.
-        product: Males times rows lying here when they probed: what nested loops would compare. No pair is
-            looked at for it. ``candidates`` in older manifests.
+        results: Pairs that serve at least one query and whose distance in time is in the slice's interval.
+        product: Males times the rows in the slice when they probed: the comparisons of nested loops. It is
+            computed without comparing any pair. ``candidates`` in older manifests.
         join: Join of the family that the slice belongs to.
-        own_bytes: What its rows took where they were written, in proportion to the rows: how wide they are. 0
-            in batches from before it was counted.
-        lying: Rows of its segments at the end of the batch. At a lazy end, and within the slack at any other,
-            rows lie in a slice for longer than its interval says. 0 in older manifests.
-        made: Pairs that males made with the rows lying here and that serve at least one query. 0 in older
-            manifests.
-        left: Rows that left although a window still reached them, because no query needed them any more after
-            their matches (``operators.leaving``). 0 in older manifests.
+        own_bytes: Bytes of its rows as they were written, in proportion to the number of rows: a measure of
+            their width. 0 in batches from before it was counted.
+        lying: Rows of its segments at the end of the batch. At a lazy end, and within the slack of any other
+            end, rows stay in a slice beyond its interval. 0 in older manifests.
+        made: Pairs that males made with rows stored in the slice and that serve at least one query. 0 in
+            older manifests.
+        left: Rows that left although a window still reached them, because after their matches no query needed
+            them any more (``operators.leaving``). 0 in older manifests.
         lazy_end: Whether its end is lazy (``catalog.values.plan.FamilyPlan.lazy_ends``).
         discarded: Rows that were not stored here, because the other side had closed their key.
         closed: Rows that were removed because the other side had closed their key.
         dead: Rows with closed keys that the last search under this plan left here.
-        again: Rows of an intermediate that do not rest and were made again for the males. They count in the
-            first slice, and so do their pairs.
-        partials: Pairs of equal key that were looked at to make them.
-        lazy_segments: Segments whose rows are read only where males may match them (``operators.lazy``).
-        read_segments: Those of which the batch has read rows; the others have stayed closed.
-        read_rows: Rows that it has read of them.
+        again: Rows of an intermediate that do not rest and were made again for the males. They and their
+            pairs count in the first slice.
+        partials: Pairs of equal key that were examined to make the rows of ``again``.
+        lazy_segments: Segments whose rows are read only if males may match them (``operators.lazy``).
+        read_segments: Lazy segments of which the batch read rows; the other ones stayed closed.
+        read_rows: Rows that the batch read from lazy segments.
     """
 
-    #: What tells the counters of one slice from those of another; all others add up over buckets.
+    #: Fields that identify the counters of a slice; all other fields add up over buckets.
     KEY: ClassVar[tuple[str, ...]] = ("family", "join", "side", "slice", "lazy_end")
 
     family: str
@@ -89,7 +90,7 @@ class SliceCounters:
 
 @dataclass(frozen=True, slots=True)
 class FilterCounters:
-    """Rows of a batch that passed a distinct filter, counted in PACK over all rows with an event time.
+    """Rows of a batch that passed a distinct filter; PACK counts all rows with an event time.
 
     Attributes:
         family: Family id.
@@ -142,13 +143,13 @@ class AbsenceCounters:
         side: ``a`` or ``b``: whose rows are judged, by one query at least.
         undecided: Rows held at the end of the batch that may still find a match: a window of a query that
             judges rows of the side reaches them. A row counts as long as it is held, even if it has found a
-            partner; one that rests in several joins counts in each. With windows of rows: rows that wait for
+            partner; a row that several joins hold counts in each. With windows of rows: rows that wait for
             their ranks.
-        absent: Results that are rows of the side without a partner, all queries together.
+        absent: Results that are rows of the side without a partner, summed over queries.
         matched: Rows of the side that got their first match, once for each condition group
             (``operators.join.absence_classes``). 0 in older manifests.
-        marks: Marks held at the end of the batch: nearest matches of a row for a condition group. One may be
-            held several times until marks are merged. 0 in older manifests.
+        marks: Marks held at the end of the batch: nearest matches of a row for a condition group. A mark may
+            be held several times until marks are merged. 0 in older manifests.
     """
 
     KEY: ClassVar[tuple[str, ...]] = ("family", "side")
@@ -167,7 +168,7 @@ class UnmatchedCounters:
 
     Attributes:
         query_id: Query id.
-        rows: How many, of both sides.
+        rows: Number of these rows, of both sides.
     """
 
     KEY: ClassVar[tuple[str, ...]] = ("query_id",)
@@ -184,7 +185,7 @@ class GroupCounters:
         family: Family id.
         open: Groups at the end of the batch that may still get pairs; queries with intervals of the same
             length share them.
-        closed: Groups that came out, over all queries.
+        closed: Groups that became results, summed over queries.
     """
 
     KEY: ClassVar[tuple[str, ...]] = ("family",)
@@ -196,11 +197,11 @@ class GroupCounters:
 
 @dataclass(frozen=True, slots=True)
 class ExchangeCounters:
-    """Pairs that one bucket sends to all buckets, which join them in the next batch.
+    """Pairs that one bucket sends to all buckets in a file, and that these join in the next batch.
 
     Attributes:
-        family: Id of the family that takes them as rows of side a.
-        bucket: Number of the bucket that sends them, in a file.
+        family: Id of the family that takes the pairs as rows of side a.
+        bucket: Number of the bucket that sends the pairs.
         rows: Number of pairs.
     """
 
@@ -219,8 +220,8 @@ class ProbeCounters:
         probes: Opposite rows that probed.
         inserted: Rows of the side that entered.
         scanned: Rows that probing rows were compared with, key by key.
-        looked: Heads of rings that were looked at and stayed, because they had not expired.
-        removed: Expired rows that were removed; each was looked at, too.
+        looked: Heads of rings that were examined and stayed, because they had not expired.
+        removed: Expired rows that were removed; each was examined, too.
         live: Rows that have not expired at the end of the batch.
         expired: Rows that have expired but are still held at the end of the batch.
     """
@@ -245,22 +246,22 @@ class MemoryCounters:
     Attributes:
         family: Family id.
         side: ``a`` or ``b``.
-        strategy: Where its rows wait (``catalog.values.policies.memory.MemoryStrategy``).
-        waiting: Rows in memory that wait at the end of the batch.
+        strategy: Strategy by which rows wait (``catalog.values.policies.memory.MemoryStrategy``).
+        waiting: Rows that wait in memory at the end of the batch.
         parked: Rows in closed segments, on disk, at the end of the batch.
         parked_segments: Number of these segments.
         closed: Segments that were closed in the batch.
         opened: Segments that were opened in the batch.
-        opened_rows: Their rows.
-        sorting: Rows among ``waiting`` that wait for their place in the order.
-        joined: Rows that were joined in the batch, whether or not they had to wait for their place.
+        opened_rows: Rows of the segments that were opened.
+        sorting: Rows among ``waiting`` that wait for earlier rows of the order.
+        joined: Rows that were joined in the batch, whether or not they had to wait.
     """
 
     KEY: ClassVar[tuple[str, ...]] = ("family", "side", "strategy")
 
     family: str
     side: str
-    # Earlier versions had no other one.
+    # Earlier versions had no other strategy.
     strategy: MemoryStrategy = "dbf"
     waiting: int = 0
     parked: int = 0
@@ -283,11 +284,12 @@ class PunctuationCounters:
         remembered: Closings remembered at the end of the batch; a key may count more than once.
         violating: Rows of the side that broke a promise.
         discarded: Rows of the other side that were not stored because their key was closed.
-        purged: Rows of the other side that were removed from the state for that reason.
+        purged: Rows of the other side that were removed from the state because their key was closed.
         dead: Rows of the other side with closed keys that the last purge left in the state.
-        live: Rows of the other side with open keys at the end of the batch, estimated; joins count their own.
-        died: Rows of the other side that lived until this batch closed their keys, or that came with closed
-            keys, estimated; joins count their own.
+        live: Rows of the other side with open keys at the end of the batch, estimated, each join counting its
+            own rows.
+        died: Rows of the other side whose keys this batch closed, or that arrived with closed keys,
+            estimated, each join counting its own rows.
     """
 
     KEY: ClassVar[tuple[str, ...]] = ("family", "side")

@@ -5,8 +5,8 @@ SELECT a.k, TUMBLE(1 HOUR), SUM(b.v) ... GROUP BY a.k, TUMBLE(1 HOUR) HAVING COU
 A group has the pairs of one join key whose event times lie in one interval of the tumbling window. Its values
 have names: ``key_0`` is the first key column, ``tumble`` the beginning of the interval, ``count_all`` the
 number of pairs, ``sum_4f2c81d09a3b`` the sum of the expression with that digest. Outputs and HAVING of the
-query are expressions over these names, such as ``g."sum_4f2c81d09a3b"``. The name of a value follows from its
-function and expression alone, so all queries of a family, in every plan version, use the same name for it.
+query are expressions over these names, such as ``g."sum_4f2c81d09a3b"``. The name of a value depends only on
+its function and expression, so all queries of a family, in every plan version, use the same name for it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from typing import Literal
 
 AggregateFunction = Literal["count", "sum", "avg", "min", "max"]
 
-#: Why a group came out: the watermarks passed its interval, its key is finished, or the query left the plan.
+#: Why a group was closed: the watermarks passed its interval, its key is finished, or the query left the
+#: plan.
 ClosedBy = Literal["watermark", "punctuation", "leave"]
 
 #: Values of every group.
@@ -28,7 +29,7 @@ CLOSED_BY = "closed_by"
 
 
 def key_name(number: int) -> str:
-    """Return the name of a key column of a group, as the stream of side a has it."""
+    """Return the name of a key column of a group; its value and type are those of side a."""
     return f"key_{number}"
 
 
@@ -54,7 +55,7 @@ class Aggregate:
 
     @property
     def sql(self) -> str:
-        """Text of the argument, cast to its type; NULL where it does not fit."""
+        """Text of the argument, cast to its type; NULL if the cast fails."""
         return f"TRY_CAST(({self.argument}) AS {self.type})"
 
     @property
@@ -83,7 +84,7 @@ class Aggregate:
 
 @dataclass(frozen=True, slots=True)
 class Grouping:
-    """Groups that a query makes of its pairs.
+    """How a query groups its pairs.
 
     Attributes:
         tumble_us: Length of the intervals of event time, µs; they begin at multiples of it since 1970. None:

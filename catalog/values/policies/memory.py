@@ -5,21 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-#: Where the rows of joins without windows wait (``Memory``).
+#: How the rows of joins without windows wait (``Memory``).
 MemoryStrategy = Literal["plain", "msf", "dbf", "hybrid"]
 
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """Strategy by which a family in the order of its streams saves memory (WO-Join, §4).
+    """How a family that follows the order of its streams saves memory (WO-Join, §4).
 
     Attributes:
-        strategy: ``plain``: every row is in memory, and is joined in the batch in which it comes. ``msf``,
-            memory-sort first: rows wait until no row before them can come, and are joined in order. ``dbf``,
-            disk-buffer first: rows that no row of the other stream can meet yet wait on disk. ``hybrid``:
-            both.
-        read_ahead: Rows per side that may be in memory although they are beyond the other stream (C); used
-            where leading rows wait on disk.
+        strategy: ``plain``: every row is in memory and is joined in the batch in which it arrives. ``msf``,
+            memory-sort first: rows wait until no row before them can arrive, and are joined in order.
+            ``dbf``, disk-buffer first: rows wait on disk until rows of the other stream can match them.
+            ``hybrid``: ``msf`` and ``dbf`` together.
+        read_ahead: Rows per side that may be in memory although the other stream has not reached them (C);
+            used if leading rows wait on disk.
     """
 
     strategy: MemoryStrategy = "plain"
@@ -36,7 +36,7 @@ class Memory:
 
     @property
     def sorts(self) -> bool:
-        """Return whether rows wait for their place in the order before they are joined."""
+        """Return whether rows wait for earlier rows of the order before they are joined."""
         return self.strategy in ("msf", "hybrid")
 
 

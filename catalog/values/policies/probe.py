@@ -16,13 +16,14 @@ class Probe:
     """Way to search the slices of a join for partners, and to remove expired rows.
 
     With ``merge`` males are merged with segments sorted by key, and the watermarks remove expired rows. With
-    ``hash`` rows lie in rings by their key modulo ``cells``; a male scans one of them. ``loops`` is one ring.
+    ``hash`` rows are in rings by their key modulo ``cells``; a male scans one ring. ``loops`` uses one ring.
 
     Attributes:
         method: How partners are found.
         cells: Rings per side and bucket; 1 unless the method is ``hash``.
-        invalidation: Rings that lose their expired rows when a row arrives: the one that it probes, also the
-            one that it enters, all of the side that it probes, or all of both sides. Unused by ``merge``.
+        invalidation: Rings whose expired rows an arriving row removes: the ring that it probes, also the ring
+            that it enters, all rings of the side that it probes, or all rings of both sides. Unused by
+            ``merge``.
     """
 
     method: Literal["merge", "hash", "loops"] = "merge"
@@ -37,7 +38,7 @@ class Probe:
 
     @property
     def has_rings(self) -> bool:
-        """Return whether rows lie in rings."""
+        """Return whether rows are in rings."""
         return self.method != "merge"
 
 

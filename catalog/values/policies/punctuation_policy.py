@@ -7,7 +7,7 @@ from typing import Literal
 
 from catalog.durations import format_duration
 
-#: When result punctuations come out (``PunctuationPolicy``).
+#: When result punctuations are made (``PunctuationPolicy``).
 Propagate = Literal["push", "matched", "pull"]
 
 
@@ -16,12 +16,12 @@ class PunctuationPolicy:
     """When a family acts on the keys that its streams have closed.
 
     Attributes:
-        purge_after: Closings in a bucket after which rows of closed keys are removed from the state; None: by
-            cost.
-        propagate: When result punctuations come out. ``push``: without being asked. ``matched``: once both
-            streams have closed a key. ``pull``: when somebody asks.
-        every_us: With ``push``, event time from one propagation to the next; None: any.
-        every_closings: With ``push``, closings in a bucket from one propagation to the next; None: any.
+        purge_after: Closings in a bucket after which rows of closed keys are removed from the state; None:
+            costs decide.
+        propagate: When result punctuations are made. ``push``: automatically. ``matched``: once both streams
+            have closed a key. ``pull``: on request.
+        every_us: With ``push``, least event time between propagations, µs; None: no minimum.
+        every_closings: With ``push``, least closings in a bucket between propagations; None: no minimum.
     """
 
     purge_after: int | None = None
@@ -54,13 +54,13 @@ class PunctuationPolicy:
 
 @dataclass(frozen=True, slots=True)
 class PurgePrices:
-    """CPU seconds that decide when stored rows are searched for those whose key is closed.
+    """CPU seconds that decide when stored rows are searched for rows with closed keys.
 
-    The defaults are those of the constants that Sluice comes with, for slices that are merged.
+    The defaults follow from the calibration shipped with Sluice, for slices that are searched by ``merge``.
 
     Attributes:
         per_searched_row: Per stored row that is searched.
-        per_probed_row: Per male and stored row, where rows lie in rings.
+        per_probed_row: Per male and stored row, if rows are in rings.
         per_probed_segment: Per male and segment.
     """
 

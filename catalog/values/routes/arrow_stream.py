@@ -1,4 +1,4 @@
-"""A batch of columns as bytes: a compressed Arrow IPC stream, coded by the calling thread alone."""
+"""A batch of columns as bytes: a compressed Arrow IPC stream, encoded and decoded in the calling thread."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _READ = pa.ipc.IpcReadOptions(use_threads=False)
 
 
 def encode_batch(batch: pa.RecordBatch) -> bytes:
-    """Return a batch as a stream of its own."""
+    """Return a batch as an Arrow IPC stream."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, batch.schema, options=_WRITTEN) as stream:
         stream.write_batch(batch)
@@ -18,6 +18,6 @@ def encode_batch(batch: pa.RecordBatch) -> bytes:
 
 
 def decode_batch(data: bytes) -> pa.RecordBatch:
-    """Return the batch that was encoded."""
+    """Return the batch that ``encode_batch`` encoded."""
     with pa.ipc.open_stream(data, options=_READ) as stream:
         return stream.read_next_batch()

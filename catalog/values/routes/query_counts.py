@@ -1,4 +1,4 @@
-"""Results per query and batch as columns: one value for a batch, however many queries have results in it.
+"""Results per query and batch as columns: one value per batch, for any number of queries with results.
 
 query   3   3   7   9          of batches 17 and 18: query 3 has 5 and 2 results, 7 and 9 have some in 18
 batch  17  18  18  18
@@ -17,7 +17,7 @@ from catalog.values.routes.arrow_stream import decode_batch, encode_batch
 from catalog.values.routes.query_sets import Bools, Int64s
 
 _NAMES = ("query", "batch", "rows")
-#: What the object and its arrays take, however few rows they have.
+#: Bytes that an object and its arrays take without rows.
 _OBJECT_BYTES = 600
 
 
@@ -49,7 +49,7 @@ class QueryCounts:
 
     @classmethod
     def merged(cls, some: Sequence[QueryCounts]) -> QueryCounts:
-        """Return several as one; no query has results in one batch twice."""
+        """Return several counts as one; each query and batch may be in one of them only."""
         queries, batches, rows = (
             np.concatenate([np.empty(0, dtype=np.int64), *columns])
             for columns in ([c.queries for c in some], [c.batches for c in some], [c.rows for c in some])
@@ -66,12 +66,12 @@ class QueryCounts:
         return _OBJECT_BYTES + self.queries.nbytes + self.batches.nbytes + self.rows.nbytes
 
     def between(self, first: int, end: int) -> QueryCounts:
-        """Return those of batches from ``first`` up to, but without ``end``."""
+        """Return the counts of batches from ``first`` up to, but without ``end``."""
         kept: Bools = (self.batches >= first) & (self.batches < end)
         return self if kept.all() else QueryCounts(self.queries[kept], self.batches[kept], self.rows[kept])
 
     def of(self, query_ids: Collection[int]) -> list[tuple[int, int, int]]:
-        """Return those of some queries as (batch, query id, results), in order."""
+        """Return the counts of some queries as (batch, query id, results), in order."""
         found: list[tuple[int, int, int]] = []
         for query_id in query_ids:
             start, end = np.searchsorted(self.queries, [query_id, query_id + 1]).tolist()
@@ -84,25 +84,25 @@ class QueryCounts:
         return summed((self,))
 
     def encode(self) -> bytes:
-        """Return them as an Arrow IPC stream."""
+        """Return the counts as an Arrow IPC stream."""
         columns = [pa.array(column) for column in (self.queries, self.batches, self.rows)]
         return encode_batch(pa.RecordBatch.from_arrays(columns, names=list(_NAMES)))
 
     @classmethod
     def decode(cls, data: bytes) -> QueryCounts:
-        """Return those that were encoded."""
+        """Return the counts that ``encode`` encoded."""
         batch = decode_batch(data)
-        # Copies: an array of Arrow holds the whole message, and with its own objects takes 3 kB.
+        # Copies: an Arrow array keeps the whole message in memory, and takes 3 kB with its own objects.
         return cls(*(np.array(batch.column(name), dtype=np.int64) for name in _NAMES))
 
 
 def summed(some: Sequence[QueryCounts]) -> dict[int, int]:
-    """Return the results of each query in all of these."""
+    """Return the number of results of each query, summed over several counts."""
     queries = np.concatenate([np.empty(0, dtype=np.int64), *(counts.queries for counts in some)])
     rows = np.concatenate([np.empty(0, dtype=np.int64), *(counts.rows for counts in some)])
     if not len(queries):
         return {}
-    # Ids are given one after the other: to sort them takes ten times as long. Sums are exact up to 2^53.
+    # Ids are dense, so no sorting, which takes ten times as long. Sums are exact up to 2^53.
     least = int(queries.min())
     sums = np.bincount(queries - least, weights=rows).astype(np.int64)
     found = np.flatnonzero(sums)

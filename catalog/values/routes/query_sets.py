@@ -1,4 +1,4 @@
-"""Many sets of queries at once: a row of bits each, for what arrays do faster than integers of Python.
+"""Many sets of queries, each a row of bits in an array, for operations that are faster than Python integers.
 
 queries   [3, 7, 9, 12]                 bit n of a set is the n-th query
 words     [[0b0110], [0b1001]]          {7, 9} and {3, 12}
@@ -19,9 +19,9 @@ UInt64s: TypeAlias = NDArray[np.uint64]
 
 WORD_BITS = 64
 _WORD_BYTES = 8
-#: Sets that are spread out at once, a byte for each query: some MB with 1,000 queries.
+#: Sets that are spread out together, with a byte for each query: some MB with 1,000 queries.
 _SPREAD_AT_ONCE = 1 << 12
-#: Runs of bits up to which sets are copied run by run; to spread them takes as long as some hundred.
+#: Runs of bits up to which sets are copied run by run; spreading sets takes as long as some hundred runs.
 _MOST_RUNS = 100
 
 
@@ -39,7 +39,7 @@ class QuerySets:
 
     @classmethod
     def of(cls, queries: tuple[int, ...], sets: Sequence[int]) -> QuerySets:
-        """Return sets that are given as integers; bit n is ``queries[n]``."""
+        """Return sets from integers; bit n is ``queries[n]``."""
         width = words_of(len(queries)) * _WORD_BYTES
         words = np.frombuffer(b"".join([s.to_bytes(width, "little") for s in sets]), dtype="<u8")
         return cls(queries, words.reshape(len(sets), words_of(len(queries))))
@@ -75,12 +75,12 @@ class QuerySets:
         return [tuple(members[start:end]) for start, end in zip([0, *ends], ends, strict=False)]
 
     def subsets_of(self, query_ids: Collection[int]) -> Bools:
-        """Tell which sets have none but these queries, bool[n]."""
+        """Tell which sets have only these queries, bool[n]."""
         allowed = sum(1 << place for place, q in enumerate(self.queries) if q in query_ids)
         return np.asarray(~(self.words & ~QuerySets.of(self.queries, [allowed]).words).any(axis=1))
 
     def among(self, queries: tuple[int, ...]) -> tuple[QuerySets, Bools]:
-        """Return the sets as those of other queries, or of these in another order.
+        """Return the sets over other queries, or over the same queries in another order.
 
         Args:
             queries: The queries.
@@ -89,12 +89,12 @@ class QuerySets:
             The sets without unnamed queries, and which of the sets are complete, bool[n].
         """
         places = {query_id: place for place, query_id in enumerate(self.queries)}
-        # One column more, that is empty, for queries that no set here can have.
+        # An additional empty column for queries that no set here can have.
         columns = np.array([places.get(query_id, len(places)) for query_id in queries], dtype=np.int64)
         words = np.zeros((len(self), words_of(len(queries))), dtype=np.uint64)
         runs = _runs(columns[columns < len(places)], np.flatnonzero(columns < len(places)))
         if len(runs) <= _MOST_RUNS:
-            # Of ten thousand queries few come or leave at a time, and the others stay in their order.
+            # Of ten thousand queries few are added or leave at a time, and the others keep their order.
             for start in range(0, len(self), _SPREAD_AT_ONCE):
                 some = slice(start, start + _SPREAD_AT_ONCE)
                 for source, target, length in runs:
@@ -116,7 +116,7 @@ class QuerySets:
 
 
 def _runs(sources: Int64s, targets: Int64s) -> list[tuple[int, int, int]]:
-    """Return bits that are copied as (first source, first target, length) of those that stay together.
+    """Return the runs of bits that stay together when copied, as (first source, first target, length).
 
     >>> _runs(np.array([4, 5, 6, 1]), np.array([0, 1, 2, 3]))
     [(4, 0, 3), (1, 3, 1)]
@@ -129,9 +129,9 @@ def _runs(sources: Int64s, targets: Int64s) -> list[tuple[int, int, int]]:
 
 
 def _copy_bits(words: UInt64s, into: UInt64s, source: int, target: int, length: int) -> None:
-    """Copy some bits of each set, a word at a time, to where none are set yet."""
+    """Copy a run of bits of each set, a word at a time; the target bits must be 0."""
     for number in range(target // WORD_BITS, (target + length - 1) // WORD_BITS + 1):
-        # The bits of this word begin at this place of the source, which may lie before its first one.
+        # Bit of the source for the first bit of this word; it may be before the first bit of the source.
         first = source + number * WORD_BITS - target
         word, shift = divmod(first, WORD_BITS)
         bits = np.zeros(len(words), dtype=np.uint64)
@@ -145,5 +145,5 @@ def _copy_bits(words: UInt64s, into: UInt64s, source: int, target: int, length: 
 
 
 def words_of(queries: int) -> int:
-    """Return the words that a set of so many queries takes; one at least."""
+    """Return the number of words in a set of some number of queries, at least one."""
     return max(1, -(-queries // WORD_BITS))

@@ -6,8 +6,8 @@
 
     CHAIN ── encode ──> report ──> RouteDictionary ── encode ──> batch_routes ── numbers_having ──> reader
 
-A route's number derives from its set alone (``operators.lineage.routes``), so it never stands for
-another. Bits become numbers in one place: ``numbers_having`` gives a reader the routes of its query.
+A route's number is derived from its set only (``operators.lineage.routes``), so it never means another set.
+One function translates bits to numbers: ``numbers_having`` gives a reader the routes of its query.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from catalog.errors import InvariantBroken
 from catalog.values.routes.arrow_stream import decode_batch, encode_batch
 from catalog.values.routes.query_sets import WORD_BITS, Bools, Int64s, QuerySets, UInt64s
 
-# Handing columns to Arrow's threads takes longer than they do: a small table is read in 10 instead of 50 µs,
+# Without Arrow's threads, whose use costs more than the work: a small table is read in 10 instead of 50 µs,
 # 20,000 routes of 300 queries in 38 instead of 92 µs (CPU time).
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RouteTable:
-    """Routes.
+    """A table of routes.
 
     Attributes:
         numbers: int64[n], route numbers.
-        sets: The set of queries of each.
+        sets: The set of queries of each route.
     """
 
     numbers: Int64s
@@ -40,7 +40,7 @@ class RouteTable:
 
     @classmethod
     def of(cls, routes: Mapping[int, Sequence[int]]) -> RouteTable:
-        """Return the table of routes that are given as query ids by number.
+        """Return the table of routes from the query ids of each number.
 
         >>> RouteTable.of({2417: (3,), 8801: (3, 9)}).numbers
         array([2417, 8801])
@@ -72,7 +72,7 @@ class RouteTable:
 
     @classmethod
     def decode(cls, data: bytes) -> RouteTable:
-        """Return the table that was encoded."""
+        """Return the table that ``encode`` encoded."""
         queries, batch = _read(data)
         numbers, *words = (column.to_numpy() for column in batch.columns)
         return cls(numbers, QuerySets(tuple(queries.tolist()), np.stack(words, axis=1)))
@@ -80,10 +80,10 @@ class RouteTable:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BatchRoutes:
-    """Routes that a batch brings.
+    """Routes that a batch adds.
 
     Attributes:
-        table: Routes in its files that no batch of their generation had before
+        table: Routes in its files that no earlier batch of their generation had
             (``catalog.store.repositories.routes``).
         since: First batch of the generation.
     """
@@ -93,7 +93,7 @@ class BatchRoutes:
 
 
 def numbers_having(encoded: bytes, query_id: int) -> Int64s:
-    """Return the numbers of the routes of an encoded table that a query is in.
+    """Return the numbers of the routes of an encoded table that include a query.
 
     >>> numbers_having(RouteTable.of({2417: (3,), 8801: (3, 9)}).encode(), 9)
     array([8801])
@@ -135,10 +135,10 @@ def merged(tables: Sequence[RouteTable]) -> RouteTable:
 
 
 def check_equal(numbers: Int64s, known: QuerySets, now: QuerySets) -> None:
-    """Refuse routes whose sets of queries, of the same queries in the same order, have changed.
+    """Refuse routes whose sets have changed; both sets are over the same queries in the same order.
 
     Raises:
-        InvariantBroken: A number stands for another set than before.
+        InvariantBroken: The set of a number differs from before.
     """
     differ = np.flatnonzero((known.words != now.words).any(axis=1))
     if len(differ):
@@ -151,7 +151,7 @@ def check_equal(numbers: Int64s, known: QuerySets, now: QuerySets) -> None:
 
 
 def combined(tables: Sequence[RouteTable]) -> RouteTable:
-    """Return the routes of several tables as one of all their queries, each once.
+    """Return the routes of several tables as one table over all their queries, each route once.
 
     Args:
         tables: At least one; their queries may differ.

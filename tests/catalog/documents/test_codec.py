@@ -97,7 +97,7 @@ def test_a_document_with_a_field_of_a_later_version_decodes() -> None:
 
 @pytest.mark.parametrize("document", [b"", b"{", b"[]", b'{"name":"k"}', b'{"name":1,"type":"int"}'])
 def test_what_is_no_such_value_is_corrupt(document: bytes) -> None:
-    with pytest.raises(CorruptDocument, match='stored document is no "Column"'):
+    with pytest.raises(CorruptDocument, match='stored document is not a valid "Column"'):
         decode(Column, document)
 
 

@@ -305,7 +305,7 @@ def test_a_sink_that_cannot_be_read_is_refused(
         ((), "there is no CQL text"),
         (("SELECT 1", "--file", "q.cql"), "the CQL text is given twice"),
         (("--file", "missing.cql"), 'file "missing.cql" cannot be read'),
-        (("-f", "latin.cql"), 'file "latin.cql" is no UTF-8 text'),
+        (("-f", "latin.cql"), 'file "latin.cql" is not UTF-8 text'),
     ],
 )
 def test_a_text_that_is_not_there_is_refused(
