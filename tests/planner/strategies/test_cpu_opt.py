@@ -15,7 +15,6 @@ from catalog.values.calibration import Calibration
 from catalog.values.plan import FamilyPlan, JoinPlan
 from catalog.values.query import UNBOUNDED_US, Query
 from planner.build.build_plan import build_plan
-from planner.build.explicit_chain import explicit_chain
 from planner.build.objective import Objective
 from planner.costs.calibrated import CONSTANTS, CalibratedModel
 from planner.costs.cost import CostModel, SliceLoad, Terms
@@ -23,6 +22,7 @@ from planner.costs.family_cost import family_cost
 from planner.costs.loads import chain_loads, slice_loads
 from planner.costs.paper_model import PaperModel
 from planner.costs.rates import FamilyRates
+from planner.explain.explicit_chain import explicit_chain
 from planner.families.families import SIDES, Family, SideName, side_chain, side_window_us
 from planner.strategies.strategies import STRATEGIES
 from tests.builders import SECOND_US, a_query_s
