@@ -29,13 +29,12 @@ from planner.build.retained_boundaries import kept_families
 from planner.costs.cost import CostModelName
 from planner.costs.rates import with_orders
 from planner.explain.explain import FamilyReport
-from planner.explain.given_statistics import GivenStatistics, given_profile
 from planner.explain.preview import HeldRows, Preview, explain_plan, preview
 from planner.families.families import families
 from planner.families.family_names import by_family
 from planner.trees.choice import OrderChoice, RankedOrders
 from service.config.buckets import stored_buckets
-from service.documents.statistics_document import ChainDocument
+from service.documents.statistics_document import ChainDocument, StatisticsDocument
 from service.documents.stream_document import check_name
 from service.errors import UnknownQuery
 from service.inputs.sample import SampleSource
@@ -79,7 +78,7 @@ class PreviewRequest:
     remove: tuple[str, ...] = ()
     strategy: Strategy | None = None
     family_strategies: Mapping[str, Strategy] = field(default_factory=dict)
-    statistics: GivenStatistics = field(default_factory=GivenStatistics)
+    statistics: StatisticsDocument = field(default_factory=StatisticsDocument)
     cost_model: CostModelName | None = None
     c_sys: float | None = None
     chain: ChainDocument | None = None
@@ -88,7 +87,7 @@ class PreviewRequest:
     def reprices(self) -> bool:
         """Return whether strategies are to weigh other prices or statistics than those of the service."""
         priced = (self.cost_model, self.c_sys) != (None, None)
-        return priced or self.statistics != GivenStatistics()
+        return priced or self.statistics != StatisticsDocument()
 
 
 @dataclass(slots=True)
@@ -235,7 +234,7 @@ def preview_queries(
     with error_path("family_strategies"):
         by_family(request.family_strategies, queries)
     with error_path("statistics"):
-        given = given_profile(request.statistics, queries, known)
+        given = request.statistics.to_profile(queries, known)
     wanted, replanned = objective.with_strategies(
         queries, strategy=request.strategy, family_strategies=request.family_strategies
     )
