@@ -17,8 +17,8 @@ import numpy as np
 
 from catalog.values.plan import FamilyPlan, JoinPlan, PlannedQuery
 from catalog.values.query import UNBOUNDED_US
-from planner.costs.rates import FamilyRates
-from planner.costs.row_classes import Bits, Floats, RowClass, row_classes_of
+from planner.costs.rates import FamilyRates, Floats
+from planner.costs.row_classes import Bits, RowClass, row_classes_of
 from planner.costs.segments import ChainStorage, chain_storage
 from planner.families.families import (
     SIDES,

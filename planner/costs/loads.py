@@ -25,8 +25,8 @@ from catalog.values.plan import SHARED_JOIN, FamilyPlan, JoinPlan, PlannedQuery,
 from planner.costs.chain_rows import Ints, SearchLoads, chain_rows, unlike
 from planner.costs.cost import JoinInput, SliceLoad
 from planner.costs.pair_selectivity import pair_selectivities
-from planner.costs.rates import FamilyRates
-from planner.costs.row_classes import Floats, RowClass
+from planner.costs.rates import FamilyRates, Floats
+from planner.costs.row_classes import RowClass
 from planner.costs.segments import ChainStorage
 from planner.families.families import (
     SIDES,
