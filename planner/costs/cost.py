@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import astuple, dataclass
 from typing import Literal, Protocol
 
+from planner.costs.rates import Floats
 from planner.families.families import SideName
 
 CostModelName = Literal["paper", "calibrated"]
@@ -110,6 +111,25 @@ class SliceLoad:
     stored_segments_per_s: float = 0.0
     stored_bytes_per_s: float = 0.0
     result_columns: int = 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SearchLoads:
+    """Expected work of searching the slices of one side, per second of event time (``SliceLoad``).
+
+    Attributes:
+        males_per_s: Opposite rows that probe each slice, float64.
+        segments: Segments of each slice that one bucket holds.
+        candidates_per_s: Males times rows held.
+        matches_per_s: Candidates of equal key.
+        inserted_per_s: Rows that enter the first slice.
+    """
+
+    males_per_s: Floats
+    segments: Floats
+    candidates_per_s: Floats
+    matches_per_s: Floats
+    inserted_per_s: float
 
 
 @dataclass(frozen=True, slots=True)
