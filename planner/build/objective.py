@@ -20,9 +20,8 @@ from catalog.values.policies.probe import AskedProbe
 from catalog.values.policies.punctuation_policy import PunctuationPolicy
 from catalog.values.query import Query
 from planner.build.retained_boundaries import NO_BOUNDARIES, ByFamily, kept_families, retained_boundaries
-from planner.costs.calibrated import CalibratedModel
-from planner.costs.cost import CostModelName, CostModels
-from planner.costs.paper_model import PaperModel
+from planner.costs.cost import CostModelName
+from planner.costs.cost_models import CostModels
 from planner.families.families import families
 from planner.families.family_names import by_family
 
@@ -217,7 +216,7 @@ class Objective:
         Args:
             calibration: Constants of this machine.
         """
-        return CostModels(PaperModel(self.c_sys), CalibratedModel(calibration), self.cost_model)
+        return CostModels.of(self.cost_model, self.c_sys, calibration)
 
 
 def _set(present: Mapping[str, T], changes: Mapping[str, T | None], queries: Sequence[Query]) -> dict[str, T]:

@@ -214,23 +214,3 @@ class Cost:
     memory_bytes: float
     comparisons: Terms
     cpu_s: Terms
-
-
-@dataclass(frozen=True, slots=True)
-class CostModels:
-    """The models that price a plan.
-
-    Attributes:
-        paper: Comparisons per second.
-        calibrated: CPU seconds per second on this machine.
-        objective: The one that decides.
-    """
-
-    paper: CostModel
-    calibrated: CostModel
-    objective: CostModelName = "paper"
-
-    @property
-    def deciding(self) -> CostModel:
-        """The model that decides."""
-        return self.paper if self.objective == "paper" else self.calibrated
