@@ -187,10 +187,14 @@ class Objective:
         found = retained_boundaries(previous, queries)
         return {family: ends for family, ends in found.items() if family not in clean}
 
+    @property
+    def chooses_memory(self) -> bool:
+        """Whether the planner chooses where rows wait."""
+        return self.oblivious_memory == "auto" and self.oblivious_memory_mb is not None
+
     def weighs_costs(self) -> bool:
         """Return whether any plan can depend on statistics of costs."""
-        limited = self.oblivious_memory == "auto" and self.oblivious_memory_mb is not None
-        return limited or "cpu-opt" in (self.strategy, *self.family_strategies.values())
+        return self.chooses_memory or "cpu-opt" in (self.strategy, *self.family_strategies.values())
 
     def weighs_keys(
         self, previous: Plan | None, queries: Iterable[Query], replanned: Collection[str] = ()
