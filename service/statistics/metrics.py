@@ -68,35 +68,45 @@ class ExpectedCost:
     cpu_s: float
 
 
-def metrics_text(
-    store: Store,
-    engine_state: str | None,
-    ingest: IngestFigures | None,
-    faults: Mapping[str, int] | None = None,
-    expected: Mapping[str, ExpectedCost] | None = None,
-    results_us: int | None = None,
-    bound: SeriesBound | None = None,
-) -> bytes:
-    """Return metrics in Prometheus' text format.
-
-    Metrics from the catalog are reported by the process of the active engine alone, so that sums over
-    processes are correct. A stand-by reports only that it is one.
+class Metrics:
+    """Metrics of one process, which remembers the sums of the series that it does not name.
 
     Args:
-        store: The catalog.
-        engine_state: One of ``ENGINE_STATES``; None where the process has no engine.
-        ingest: Back-pressure; None where the process takes no events.
-        faults: Number of unexpected failures per part of the process's background work.
-        expected: Costs of the plan, and of the same queries ``unshared``.
-        results_us: How long results are kept whether or not a sink lacks them, µs; None without end.
-        bound: Bound of the process's series; None for one that has seen nothing.
+        most_series: Most named series of a metric.
     """
-    registry = CollectorRegistry(auto_describe=False)
-    collector = _StoreCollector(
-        store, engine_state, ingest, faults or {}, expected or {}, results_us, bound or SeriesBound()
-    )
-    registry.register(collector)
-    return generate_latest(registry)
+
+    def __init__(self, most_series: int = 100) -> None:
+        self._bound = SeriesBound(most_series)
+
+    def text(
+        self,
+        store: Store,
+        engine_state: str | None,
+        ingest: IngestFigures | None,
+        faults: Mapping[str, int] | None = None,
+        expected: Mapping[str, ExpectedCost] | None = None,
+        results_us: int | None = None,
+    ) -> bytes:
+        """Return metrics in Prometheus' text format.
+
+        Metrics from the catalog are reported by the process of the active engine alone, so that sums over
+        processes are correct. A stand-by reports only that it is one.
+
+        Args:
+            store: The catalog.
+            engine_state: One of ``ENGINE_STATES``; None where the process has no engine.
+            ingest: Back-pressure; None where the process takes no events.
+            faults: Number of unexpected failures per part of the process's background work.
+            expected: Costs of the plan, and of the same queries ``unshared``.
+            results_us: How long results are kept whether or not a sink lacks them, µs; None without end.
+        """
+        registry = CollectorRegistry(auto_describe=False)
+        registry.register(
+            _StoreCollector(
+                store, engine_state, ingest, faults or {}, expected or {}, results_us, self._bound
+            )
+        )
+        return generate_latest(registry)
 
 
 class _StoreCollector(Collector):
