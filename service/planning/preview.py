@@ -41,7 +41,7 @@ from service.inputs.sample import SampleSource
 from service.statistics.profile import merge_profiles, profile_of
 
 if TYPE_CHECKING:
-    from service.statistics.sample_answers import SampleCache
+    from service.statistics.sampling import SampleCache
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,8 +126,7 @@ class Statistician:
         sampled = Profile()
         if samples or not _covers(merge_profiles(given, measured, sampled), queries):
             # Loaded with the first sample: the API answers without numba and pandas (``engine.engine``).
-            from service.statistics.sample_answers import SampleCache
-            from service.statistics.sampling import sample_profile
+            from service.statistics.sampling import SampleCache, sample_profile
 
             if self.cache is None:
                 self.cache = SampleCache()
