@@ -121,7 +121,15 @@ class StorageSettings(SettingGroup):
     @property
     def apart(self) -> Storage | None:
         """Storage apart from the data directory; raises `InvalidSetting` for a URL of no storage."""
-        return storage_of(self.url, self.cache_dir, self.cache_mb)
+        return self.apart_at(self.url)
+
+    def apart_at(self, url: str | None) -> Storage | None:
+        """Return the storage at a URL, with the cache of these settings; None: the data directory.
+
+        Raises:
+            InvalidSetting: Nothing can be kept at that URL.
+        """
+        return storage_of(url, self.cache_dir, self.cache_mb)
 
     def find_data_dir(self) -> DataDir:
         """Return the data directory, whether it is there or not.
