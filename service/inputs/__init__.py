@@ -8,11 +8,10 @@
     disk_space   when input waits for space on the disk                  (driver side, main process)
     read         the rows of one partition                                          (workers)
     partitions   the values that travel between them
-    retention    input that no batch can read again is dropped                     (main process)
     voided       batches that were voided by a decision, and their rows
 
 A position counts files, event offsets or chunks of one stream; it only grows. A row's own position,
 ``_pos``, is unique in its stream and ascends in source order.
 
-Doors: disk_space, inputs, partitions, read, retention, sample, source_roots, validate, voided.
+Doors: disk_space, inputs, partitions, read, sample, source_roots, validate, voided.
 """

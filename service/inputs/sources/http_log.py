@@ -8,7 +8,7 @@ Invariant: the blobs of a stream cover the offsets from its oldest event up to i
 overlaps, for blob and head are written in one transaction, synced to disk before ``append`` returns. So is
 the receipt of a request that may be sent again: it is appended once, also where a crash lost its answer. The
 oldest event is the first one ever, until events that no batch can read again are dropped
-(``inputs.retention``).
+(``service.workspace.input_retention``).
 
 The database is SQLite's ``events.db`` in the data directory, or PostgreSQL beside the catalog, where workers
 on other machines read it, too.
