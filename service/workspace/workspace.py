@@ -25,7 +25,6 @@ from catalog.store.repositories.batches import BatchRepository
 from catalog.store.repositories.idempotency import IdempotencyRepository
 from catalog.store.store import Store
 from service.access.api_keys import KeyVerifier
-from service.commit.commits import Commits
 from service.config.data_dir import DataDir
 from service.config.settings import Settings
 from service.engine.engine_control import EngineControl, EngineState
@@ -48,7 +47,7 @@ from service.sinks.webhook_targets import WebhookTargets
 from service.statistics.metrics import Metrics
 from service.statistics.statistics import Statistics, read_statistics
 from service.workspace.back_pressure import BackPressure
-from service.workspace.commit_watch import CommitWatch
+from service.workspace.commit_watch import Commits, CommitWatch
 from service.workspace.engine_part import EnginePart, EngineParts
 from service.workspace.plans import WorkspacePlans
 from service.workspace.queries import WorkspaceQueries
