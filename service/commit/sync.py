@@ -1,4 +1,4 @@
-"""Syncing: files are on disk before the catalog names them.
+"""Syncing: files are on disk before the catalog names them; what was not synced, a reboot may lose.
 
 One call syncs a whole file system, whoever wrote to it: a batch writes tens of files in several processes,
 and for each of them ext4 would commit its journal once (docs/reliability.md has the figures).
@@ -15,6 +15,14 @@ from typing import Any
 
 from operators.storage.folder import Folder
 from operators.storage.object_folder import ObjectFolder
+
+
+def boot_id() -> str:
+    """Return the id of the machine's boot, empty where the system has none."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:  # not Linux
+        return ""
 
 
 def sync_file(path: Path) -> None:
