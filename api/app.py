@@ -134,9 +134,7 @@ def create_app(
             if "api" in parts:
                 workspace.watch_commits()
                 if app.state.traces is not None:
-                    following = asyncio.create_task(
-                        app.state.traces.follow(workspace.commits, workspace.batches)
-                    )
+                    following = asyncio.create_task(app.state.traces.follow(workspace))
             if "engine" in parts:
                 app.state.engine = workspace.new_engine_part(jvm, replaced)
                 start = partial(app.state.engine.start, stand_by="api" not in parts)

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from api.timestamps import timestamp, timestamp_or_none
-from catalog.steps import stream_names
 from catalog.values.migration import MigrationOutcome, SliceRows
 from catalog.values.plan import Strategy
 from catalog.values.policies.memory import AskedMemory
-from planner.explain.cost_document import cost_document
-from planner.explain.explain import FamilyReport
-from planner.explain.primitive_document import primitive_documents
-from planner.families.display import family_text
+from planner.explain.preview_document import dry_run_document
 from planner.probes.asked_probe import probe_text
 from service.documents.migration_document import MigrationDocument
 from service.planning.migrating.migrations import MigrationDryRun, MigrationStatus, Policy
@@ -177,14 +172,6 @@ class CostOut(BaseModel):
         description="The same by family, with the terms of both models."
     )
 
-    @classmethod
-    def of(cls, reports: Iterable[FamilyReport], streams: dict[int, str]) -> Self:
-        """Return the costs of some families in the form of an answer."""
-        found = {family_text(r.family, streams).title: cost_document(r.cost) for r in reports}
-        names = ("memory_rows", "memory_bytes", "cpu_comparisons_per_s", "cpu_s_per_s")
-        totals = {name: sum(cost[name] for cost in found.values()) for name in names}
-        return cls(**totals, families=found)
-
 
 class DryRunCostOut(BaseModel):
     """Cost of the plan before and after the migration."""
@@ -212,20 +199,7 @@ class DryRunOut(BaseModel):
     @classmethod
     def of(cls, found: MigrationDryRun) -> Self:
         """Return a dry run in the form of an answer."""
-        preview = found.preview
-        streams = stream_names(preview.plan)
-        if preview.previous is not None:
-            streams |= stream_names(preview.previous)
-        return cls(
-            plan_version=preview.plan.version,
-            previous_version=0 if preview.previous is None else preview.previous.version,
-            primitives=primitive_documents(preview.previous, preview.plan, preview.primitives),
-            rows_to_move=_rounded(preview.rows_moved),
-            bytes_to_move=_rounded(preview.bytes_moved),
-            cost=DryRunCostOut(
-                before=CostOut.of(found.before, streams), after=CostOut.of(preview.reports, streams)
-            ),
-        )
+        return cls.model_validate(dry_run_document(found.preview, found.before))
 
 
 class AfterOut(BaseModel):
@@ -275,7 +249,3 @@ class PolicyOut(BaseModel):
             on_leave=AfterOut(after_s=leave.after_us / 1e6) if leave.policy == "after" else leave.policy,
             cleanup_due_at=timestamp_or_none(policy.cleanup_due_us),
         )
-
-
-def _rounded(number: float | None) -> int | None:
-    return None if number is None else round(number)

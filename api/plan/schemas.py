@@ -98,7 +98,7 @@ class PreviewIn(BaseModel):
             remove=tuple(self.remove),
             strategy=self.strategy,
             family_strategies=self.family_strategies,
-            statistics=self.statistics.to_given(),
+            statistics=self.statistics,
             cost_model=self.cost_model,
             c_sys=self.c_sys,
             chain=self.chain,

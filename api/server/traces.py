@@ -23,8 +23,8 @@ import anyio
 from catalog.errors import CatalogDown
 from catalog.store.repositories.batches import BatchRepository
 from catalog.values.batch import BatchManifest
-from service.commit.commits import Commits
 from service.errors import InvalidSetting
+from service.workspace.workspace import Workspace
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context
@@ -115,14 +115,14 @@ class Traces:
             with self._lock:
                 self._waiting = [*self._waiting[-_MOST_WAITING + 1 :], posted]
 
-    async def follow(self, commits: Commits, batches: BatchRepository) -> None:
+    async def follow(self, workspace: Workspace) -> None:
         """Make the spans of batches as they are committed, until cancelled."""
-        with commits.heard() as heard:
+        with workspace.commits.heard() as heard:
             while True:
                 await heard.wait()
                 heard.clear()
                 if self._waiting:
-                    await anyio.to_thread.run_sync(self.look, batches)
+                    await anyio.to_thread.run_sync(self.look, workspace.batches)
 
     def look(self, batches: BatchRepository) -> None:
         """Make the spans of batches that have read posted events."""

@@ -1,5 +1,5 @@
-"""Segments: immutable, key-sorted runs of rows, their stored form, and views and patches of them.
+"""Segments: immutable, key-sorted runs of rows, their stored form, the names of their views, and patches.
 
-Doors: cell_index, layout, merge, patch, row_codec, row_kinds, segment, segment_files, view_names, views,
+Doors: cell_index, layout, merge, patch, row_codec, row_kinds, segment, segment_files, view_names,
 waiting_rows.
 """

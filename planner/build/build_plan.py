@@ -41,7 +41,7 @@ from catalog.values.statistics import Profile
 from catalog.values.stream import Stream
 from catalog.wording import listed
 from planner.build.check_plan import check_plan
-from planner.build.choose_memory import choose_memory, chooses_memory, may_sort
+from planner.build.choose_memory import choose_memory, may_sort
 from planner.build.objective import Objective
 from planner.build.replication import (
     HASHED,
@@ -185,7 +185,7 @@ def build_plan(
                 else _probe(old, asked_here, own_probes, rates, calibration, again)
             )
             chosen_memory = choose_memory(old, objective, rates)
-            memory = old.memory if chooses_memory(objective) else chosen_memory
+            memory = old.memory if objective.chooses_memory else chosen_memory
             changed = replace(
                 old,
                 replication=replication,

@@ -46,14 +46,9 @@ def choose_memory(family: FamilyPlan, objective: Objective, rates: FamilyRates) 
     return next(fitting, _CHOICES[-1])
 
 
-def chooses_memory(objective: Objective) -> bool:
-    """Return whether the planner chooses where rows wait."""
-    return objective.oblivious_memory == "auto" and objective.oblivious_memory_mb is not None
-
-
 def may_sort(objective: Objective, former: FamilyPlan | None) -> bool:
     """Return whether rows of a family may wait for their place in the order, now or in the version before."""
-    sorting = chooses_memory(objective) or objective.oblivious_memory in ("msf", "hybrid")
+    sorting = objective.chooses_memory or objective.oblivious_memory in ("msf", "hybrid")
     return sorting or (former is not None and former.memory.sorts)
 
 

@@ -20,9 +20,8 @@ from catalog.values.policies.probe import AskedProbe
 from catalog.values.policies.punctuation_policy import PunctuationPolicy
 from catalog.values.query import Query
 from planner.build.retained_boundaries import NO_BOUNDARIES, ByFamily, kept_families, retained_boundaries
-from planner.costs.calibrated import CalibratedModel
-from planner.costs.cost import CostModelName, CostModels
-from planner.costs.paper_model import PaperModel
+from planner.costs.cost import CostModelName
+from planner.costs.cost_models import CostModels
 from planner.families.families import families
 from planner.families.family_names import by_family
 
@@ -188,10 +187,14 @@ class Objective:
         found = retained_boundaries(previous, queries)
         return {family: ends for family, ends in found.items() if family not in clean}
 
+    @property
+    def chooses_memory(self) -> bool:
+        """Whether the planner chooses where rows wait."""
+        return self.oblivious_memory == "auto" and self.oblivious_memory_mb is not None
+
     def weighs_costs(self) -> bool:
         """Return whether any plan can depend on statistics of costs."""
-        limited = self.oblivious_memory == "auto" and self.oblivious_memory_mb is not None
-        return limited or "cpu-opt" in (self.strategy, *self.family_strategies.values())
+        return self.chooses_memory or "cpu-opt" in (self.strategy, *self.family_strategies.values())
 
     def weighs_keys(
         self, previous: Plan | None, queries: Iterable[Query], replanned: Collection[str] = ()
@@ -217,7 +220,7 @@ class Objective:
         Args:
             calibration: Constants of this machine.
         """
-        return CostModels(PaperModel(self.c_sys), CalibratedModel(calibration), self.cost_model)
+        return CostModels.of(self.cost_model, self.c_sys, calibration)
 
 
 def _set(present: Mapping[str, T], changes: Mapping[str, T | None], queries: Sequence[Query]) -> dict[str, T]:

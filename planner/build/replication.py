@@ -29,7 +29,7 @@ import numpy as np
 from catalog.steps import is_exchanged, is_intermediate, makers
 from catalog.values.plan import ALL_BUCKETS, FamilyPlan, Partitioning, Plan, Replication
 from catalog.values.stream import Stream
-from planner.costs.rates import FamilyRates
+from planner.costs.rates import FamilyRates, Floats
 from planner.costs.shipped import SHIPPED
 from planner.errors import UnsupportedCql
 from planner.families.families import SIDES, Family, family_streams, is_theta, side_window_us
@@ -47,7 +47,6 @@ _ROW_S = SHIPPED.per_inserted_row
 _COPY_S = SHIPPED.per_packed_row
 _PAIR_S = SHIPPED.per_match + SHIPPED.per_result + 3 * SHIPPED.per_result_value
 
-_Floats = np.ndarray[tuple[int], np.dtype[np.float64]]
 _Ints = np.ndarray[tuple[int], np.dtype[np.int64]]
 
 
@@ -117,8 +116,8 @@ class KeyWork:
 
     rest_s: float
     home: _Ints
-    shared: _Floats
-    copies: _Floats
+    shared: Floats
+    copies: Floats
     buckets: int
 
     @classmethod
@@ -141,7 +140,7 @@ class KeyWork:
             buckets=rates.buckets,
         )
 
-    def loads(self, fragments: _Ints) -> _Floats:
+    def loads(self, fragments: _Ints) -> Floats:
         """Return the work of each bucket, float64[buckets].
 
         Args:

@@ -1,4 +1,4 @@
 """Costs: rates, row classes and loads of a chain, priced by the paper's model or the calibrated one.
 
-Doors: calibrated, chain_rows, cost, family_cost, loads, paper_model, rates, row_classes, shipped.
+Doors: calibrated, cost, cost_models, loads, rates, shipped.
 """

@@ -17,8 +17,9 @@ import numpy as np
 
 from catalog.values.plan import FamilyPlan, JoinPlan, PlannedQuery
 from catalog.values.query import UNBOUNDED_US
-from planner.costs.rates import FamilyRates
-from planner.costs.row_classes import Bits, Floats, RowClass, row_classes_of
+from planner.costs.cost import SearchLoads
+from planner.costs.rates import FamilyRates, Floats
+from planner.costs.row_classes import Bits, RowClass, row_classes_of
 from planner.costs.segments import ChainStorage, chain_storage
 from planner.families.families import (
     SIDES,
@@ -95,25 +96,6 @@ class ChainRows:
             matches_per_s=candidates * selectivity,
             inserted_per_s=float(coming[0] * self.left[0]),
         )
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class SearchLoads:
-    """Expected work of searching the slices of one side, per second of event time (``costs.cost.SliceLoad``).
-
-    Attributes:
-        males_per_s: Opposite rows that probe each slice, float64.
-        segments: Segments of each slice that one bucket holds.
-        candidates_per_s: Males times rows held.
-        matches_per_s: Candidates of equal key.
-        inserted_per_s: Rows that enter the first slice.
-    """
-
-    males_per_s: Floats
-    segments: Floats
-    candidates_per_s: Floats
-    matches_per_s: Floats
-    inserted_per_s: float
 
 
 def unlike(queries: Sequence[PlannedQuery]) -> Sequence[PlannedQuery]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import astuple, dataclass
 from typing import Literal, Protocol
 
+from planner.costs.rates import Floats
 from planner.families.families import SideName
 
 CostModelName = Literal["paper", "calibrated"]
@@ -111,6 +112,25 @@ class SliceLoad:
     result_columns: int = 0
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class SearchLoads:
+    """Expected work of searching the slices of one side, per second of event time (``SliceLoad``).
+
+    Attributes:
+        males_per_s: Opposite rows that probe each slice, float64.
+        segments: Segments of each slice that one bucket holds.
+        candidates_per_s: Males times rows held.
+        matches_per_s: Candidates of equal key.
+        inserted_per_s: Rows that enter the first slice.
+    """
+
+    males_per_s: Floats
+    segments: Floats
+    candidates_per_s: Floats
+    matches_per_s: Floats
+    inserted_per_s: float
+
+
 @dataclass(frozen=True, slots=True)
 class JoinInput:
     """Expected input of the joins of a family before any slice; once per family.
@@ -193,23 +213,3 @@ class Cost:
     memory_bytes: float
     comparisons: Terms
     cpu_s: Terms
-
-
-@dataclass(frozen=True, slots=True)
-class CostModels:
-    """The models that price a plan.
-
-    Attributes:
-        paper: Comparisons per second.
-        calibrated: CPU seconds per second on this machine.
-        objective: The model that decides.
-    """
-
-    paper: CostModel
-    calibrated: CostModel
-    objective: CostModelName = "paper"
-
-    @property
-    def deciding(self) -> CostModel:
-        """The model that decides."""
-        return self.paper if self.objective == "paper" else self.calibrated

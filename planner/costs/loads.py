@@ -22,11 +22,11 @@ from typing import Any
 import numpy as np
 
 from catalog.values.plan import SHARED_JOIN, FamilyPlan, JoinPlan, PlannedQuery, queries_of
-from planner.costs.chain_rows import Ints, SearchLoads, chain_rows, unlike
-from planner.costs.cost import JoinInput, SliceLoad
+from planner.costs.chain_rows import Ints, chain_rows, unlike
+from planner.costs.cost import JoinInput, SearchLoads, SliceLoad
 from planner.costs.pair_selectivity import pair_selectivities
-from planner.costs.rates import FamilyRates
-from planner.costs.row_classes import Floats, RowClass
+from planner.costs.rates import FamilyRates, Floats
+from planner.costs.row_classes import RowClass
 from planner.costs.segments import ChainStorage
 from planner.families.families import (
     SIDES,

@@ -16,7 +16,8 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from catalog.values.plan import PlannedQuery
-from planner.costs.row_classes import Bits, Floats, RowClass
+from planner.costs.rates import Floats
+from planner.costs.row_classes import Bits, RowClass
 from planner.families.families import SideName, other_side, side_filter, side_window_us
 
 #: Most filters of a side whose rows are divided into kinds: 2^6 kinds.

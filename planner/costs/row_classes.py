@@ -16,11 +16,9 @@ from functools import cache
 import numpy as np
 
 from catalog.values.plan import FamilyPlan, JoinPlan, queries_of
-from planner.costs.rates import FamilyRates, SideRates
+from planner.costs.rates import FamilyRates, Floats, SideRates
 from planner.families.families import Family, SideName, side_filter
 from planner.families.filters import keep_bits
-
-Floats = np.ndarray[tuple[int], np.dtype[np.float64]]
 
 #: Filters of queries; None stands for a query without a filter.
 Bits = frozenset[int | None]

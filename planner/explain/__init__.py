@@ -1,5 +1,4 @@
 """Explaining: plans, costs and changes as documents, graphs and text.
 
-Doors: cost_document, explain, given_statistics, plan_report, preview, preview_document, primitive_document,
-render.
+Doors: explain, plan_report, preview, preview_document, primitive_document, render.
 """

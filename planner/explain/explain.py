@@ -14,8 +14,8 @@ from typing import Literal
 from catalog.values.plan import FamilyPlan, JoinPlan, Strategy
 from catalog.values.statistics import Profile
 from planner.build.replication import HASHED, predicted_imbalance
-from planner.costs.cost import Cost, CostModelName, CostModels, SliceLoad, Terms
-from planner.costs.family_cost import family_cost
+from planner.costs.cost import Cost, CostModelName, SliceLoad, Terms
+from planner.costs.cost_models import CostModels
 from planner.costs.loads import slice_loads
 from planner.costs.rates import FamilyRates, family_rates
 from planner.families.families import SIDES, Family, SideName, side_chain
@@ -152,7 +152,7 @@ def explain_family(
 
     def costed(name: str, joins: Sequence[JoinPlan]) -> Alternative:
         planned = replace(family, joins=tuple(joins))
-        return Alternative(name, tuple(joins), family_cost(planned, rates, models.paper, models.calibrated))
+        return Alternative(name, tuple(joins), models.family_cost(planned, rates))
 
     unplanned = Family(family.id, family.queries, family.filters_a, family.filters_b)
     alternatives = tuple(

@@ -21,12 +21,12 @@ from catalog.values.statistics import Profile
 from catalog.values.stream import Stream
 from planner.build.build_plan import build_plan
 from planner.build.diff import JoinKey, Shape, diff, rows_moved, shapes
-from planner.build.explicit_chain import explicit_chain
 from planner.build.objective import Objective
 from planner.build.retained_boundaries import NO_BOUNDARIES, ByFamily
-from planner.costs.cost import CostModels
+from planner.costs.cost_models import CostModels
 from planner.costs.rates import with_plan
 from planner.explain.explain import FamilyReport, explain_family
+from planner.explain.explicit_chain import explicit_chain
 from planner.families.display import family_text
 from planner.families.families import SIDES, SideName
 from planner.trees.choice import RankedOrders

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from catalog.steps import stream_names
 from catalog.values.statistics import Measure
-from planner.explain.cost_document import rounded
+from planner.explain.cost_document import cost_document, rounded
+from planner.explain.explain import FamilyReport
 from planner.explain.preview import Preview
 from planner.explain.primitive_document import primitive_documents
 from planner.explain.render import plan_document
@@ -36,6 +38,37 @@ def preview_document(preview: Preview, *, now_us: int) -> dict[str, Any]:
         "statistics": statistics_document(preview, now_us=now_us),
         "orders": {name: orders_document(ranked) for name, ranked in sorted(preview.orders.items())},
     }
+
+
+def dry_run_document(preview: Preview, before: Iterable[FamilyReport]) -> dict[str, Any]:
+    """Return the preview of a migration as the JSON document of its dry run.
+
+    Args:
+        preview: The preview.
+        before: Costs of the families as they are now.
+
+    Returns:
+        ``plan_version``, ``previous_version``, ``primitives``, ``rows_to_move``, ``bytes_to_move``; ``cost``
+        ``before`` and ``after``, in total and by family.
+    """
+    streams = stream_names(preview.plan)
+    if preview.previous is not None:
+        streams |= stream_names(preview.previous)
+    return {
+        "plan_version": preview.plan.version,
+        "previous_version": 0 if preview.previous is None else preview.previous.version,
+        "primitives": primitive_documents(preview.previous, preview.plan, preview.primitives),
+        "rows_to_move": None if preview.rows_moved is None else round(preview.rows_moved),
+        "bytes_to_move": None if preview.bytes_moved is None else round(preview.bytes_moved),
+        "cost": {"before": _costs(before, streams), "after": _costs(preview.reports, streams)},
+    }
+
+
+def _costs(reports: Iterable[FamilyReport], streams: Mapping[int, str]) -> dict[str, Any]:
+    """Return the costs of some families, in total and by family."""
+    found = {family_text(r.family, streams).title: cost_document(r.cost) for r in reports}
+    names = ("memory_rows", "memory_bytes", "cpu_comparisons_per_s", "cpu_s_per_s")
+    return {name: sum(cost[name] for cost in found.values()) for name in names} | {"families": found}
 
 
 def orders_document(ranked: RankedOrders) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
 """Predicates: conditions as values, their normal form, their text, and which implies which.
 
-Doors: conditions, constants, implication, limits, read_condition, simplify, threshold.
+Doors: conditions, constants, implication, limits, read_condition, simplify.
 """

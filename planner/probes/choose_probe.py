@@ -14,7 +14,7 @@ import numpy as np
 from catalog.values.calibration import Calibration
 from catalog.values.plan import FamilyPlan
 from catalog.values.policies.probe import MOST_CELLS, Probe
-from planner.costs.chain_rows import SearchLoads
+from planner.costs.cost import SearchLoads
 from planner.costs.loads import search_loads
 from planner.costs.rates import FamilyRates
 

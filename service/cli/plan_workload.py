@@ -28,9 +28,9 @@ from planner.explain.preview_document import orders_document, statistics_documen
 from planner.explain.render import plan_document, render_dot, render_mermaid
 from planner.trees.choice import OrderChoice, RankedOrders
 from service.config.settings import Settings
-from service.documents.document_errors import locating
 from service.documents.statistics_document import ChainDocument, read_statistics_file
 from service.documents.workload import bind_workload, load_workload
+from service.documents.yaml_document import locating
 from service.inputs.sample import WorkloadRows
 from service.planning.objective import objective_of
 from service.planning.preview import PreviewRequest, bounded_batches, preview_queries

@@ -1,4 +1,4 @@
-"""Syncs files to disk before the catalog names them.
+"""Syncs files to disk before the catalog names them; a reboot may lose files that were not synced.
 
 One call syncs a whole file system with the writes of all processes. A batch writes tens of files in several
 processes, and ext4 would commit its journal once for each of them (docs/reliability.md has the figures).
@@ -15,6 +15,14 @@ from typing import Any
 
 from operators.storage.folder import Folder
 from operators.storage.object_folder import ObjectFolder
+
+
+def boot_id() -> str:
+    """Return the id of the machine's boot, empty where the system has none."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:  # not Linux
+        return ""
 
 
 def sync_file(path: Path) -> None:

@@ -1,5 +1,4 @@
 """Configuration: settings, the data directory, durations, logging and places for crash tests.
 
-Doors: access_settings, batch_size, boot, buckets, calibration, data_dir, failpoints, kafka_client, log,
-settings, storage.
+Doors: access_settings, batch_size, buckets, calibration, data_dir, failpoints, kafka_client, log, settings.
 """

@@ -121,7 +121,15 @@ class StorageSettings(SettingGroup):
     @property
     def apart(self) -> Storage | None:
         """Storage outside of the data directory; raises `InvalidSetting` if the URL names no storage."""
-        return storage_of(self.url, self.cache_dir, self.cache_mb)
+        return self.apart_at(self.url)
+
+    def apart_at(self, url: str | None) -> Storage | None:
+        """Return the storage at a URL, with the cache of these settings; None for the data directory.
+
+        Raises:
+            InvalidSetting: The URL names no storage.
+        """
+        return storage_of(url, self.cache_dir, self.cache_mb)
 
     def find_data_dir(self) -> DataDir:
         """Return the data directory, which need not exist.

@@ -1,34 +1,12 @@
-"""Errors in a YAML or JSON file in Sluice's words, each with file, line and column."""
+"""First mistake in a YAML or JSON file in Sluice's words, with file, line and column."""
 
 from __future__ import annotations
-
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 from pydantic import ValidationError
 
 from catalog.errors import InvalidInput
 from catalog.mistakes import KnownNames, mistake
-from service.documents.yaml_document import ItemPath, YamlDocument
-
-
-@contextmanager
-def locating(document: YamlDocument, path: ItemPath, *, text_at: ItemPath | None = None) -> Iterator[None]:
-    """Add the place in the document to errors raised inside; their class does not change.
-
-    Args:
-        document: The file.
-        path: Item of the document that is being checked.
-        text_at: Scalar that the error's own location refers to.
-    """
-    try:
-        yield
-    except InvalidInput as error:
-        if error.location is not None and error.location.file is None and text_at is not None:
-            error.location = document.inside_scalar(text_at, error.location)
-        elif error.location is None:
-            error.location = document.location((*path, *error.path))
-        raise
+from service.documents.yaml_document import YamlDocument
 
 
 def first_mistake(

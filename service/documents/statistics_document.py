@@ -8,18 +8,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from catalog.errors import InvalidInput
+from catalog.steps import stream_sides
 from catalog.values.query import UNBOUNDED_US, Query
+from catalog.values.statistics import FamilyProfile, FilterProfile, Measure, Profile, StreamProfile
+from catalog.values.stream import Stream
 from catalog.wording import nearest_or_known
-from planner.errors import InvalidChain
-from planner.explain.given_statistics import GivenStatistics, StreamNumbers
+from planner.bind.canonical import canonical_filter
+from planner.costs.rates import ASSUMED_RATE_PER_S
+from planner.errors import InvalidChain, UnknownStatistic
 from planner.explain.preview import GivenChains
+from planner.families.display import predicate_text
 from planner.families.families import SideName, families
 from planner.families.family_names import family_named, family_titles
 from service.documents.document_errors import first_mistake
@@ -65,14 +70,75 @@ class StatisticsDocument(_StatisticsDocument):
         default=None, description="Event time that a micro-batch covers, seconds."
     )
 
-    def to_given(self) -> GivenStatistics:
-        """Return the statistics as the planner accepts them."""
-        return GivenStatistics(
-            streams={name: StreamNumbers(s.rate, s.row_bytes) for name, s in self.streams.items()},
-            filters=self.filters,
-            join_selectivity=self.join_selectivity,
-            batch_s=self.batch_s,
+    def to_profile(self, queries: Iterable[Query], streams: Iterable[Stream]) -> Profile:
+        """Return the statistics as a profile.
+
+        A filter is bound like a query's condition, so that filters are compared by meaning, not by text.
+
+        Args:
+            queries: Queries that are planned; only their filters can be given.
+            streams: Registered streams.
+
+        Returns:
+            A profile of only these statistics; if a row width is given without a rate, the rate is assumed.
+
+        Raises:
+            UnknownStatistic: A stream is not registered, or no query has the filter.
+            InvalidInput: A filter is not a condition on one stream (``bind.canonical.canonical_filter``). The
+                ``path`` of every error starts at the document.
+        """
+        by_name = {s.name.casefold(): s for s in streams}
+        members = tuple(queries)
+        return Profile(
+            streams=tuple(
+                sorted((_stream(n, v, by_name) for n, v in self.streams.items()), key=lambda s: s.stream_id)
+            ),
+            filters=tuple(
+                FilterProfile(*_filter(text, members, by_name), Measure(value))
+                for text, value in self.filters.items()
+            ),
+            families=()
+            if self.join_selectivity is None
+            else tuple(FamilyProfile(family, Measure(self.join_selectivity)) for family in families(members)),
+            batch_s=Profile().batch_s if self.batch_s is None else Measure(self.batch_s),
         )
+
+
+def _stream(name: str, numbers: StreamNumbersDocument, by_name: Mapping[str, Stream]) -> StreamProfile:
+    stream = by_name.get(name.casefold())
+    if stream is None:
+        raise UnknownStatistic(
+            f'stream "{name}" does not exist',
+            hint=nearest_or_known(name, [s.name for s in by_name.values()], "stream"),
+            path=("streams", name),
+        )
+    return StreamProfile(
+        stream.id,
+        ASSUMED_RATE_PER_S if numbers.rate is None else Measure(numbers.rate),
+        None if numbers.row_bytes is None else Measure(numbers.row_bytes),
+    )
+
+
+def _filter(text: str, queries: tuple[Query, ...], by_name: Mapping[str, Stream]) -> tuple[int, str]:
+    """Return the stream and the canonical predicate of a condition."""
+    path = ("filters", text)
+    known = {
+        (s.stream_id, s.filter): s.stream for q in queries for s in stream_sides(q) if s.filter is not None
+    }
+    try:
+        found = canonical_filter(text, {s.name: s for s in by_name.values()})
+    except InvalidInput as error:
+        error.path = path
+        raise
+    if found not in known:
+        written = [predicate_text(sql or "", stream) for (_, sql), stream in known.items()]
+        raise UnknownStatistic(
+            f'no query has the filter "{text}"',
+            detail="All conditions of a query on one stream together are one filter.",
+            hint=nearest_or_known(text, written, "filter"),
+            path=path,
+        )
+    return found
 
 
 def _by_stream(value: Any) -> Any:
@@ -161,7 +227,7 @@ class ChainDocument(_StatisticsDocument):
         return next(iter(titles))
 
 
-def read_statistics_file(path: Path) -> tuple[GivenStatistics, YamlDocument]:
+def read_statistics_file(path: Path) -> tuple[StatisticsDocument, YamlDocument]:
     """Read statistics from a YAML or JSON file.
 
     Args:
@@ -179,7 +245,7 @@ def read_statistics_file(path: Path) -> tuple[GivenStatistics, YamlDocument]:
         model = StatisticsDocument.model_validate(document.value)
     except ValidationError as error:
         raise first_mistake(error, document, InvalidStatistics, _known_names) from error
-    return model.to_given(), document
+    return model, document
 
 
 def _known_names(path: ItemPath) -> list[str]:

@@ -29,7 +29,7 @@ from catalog.values.query import Backfill, Query
 from catalog.values.stream import FilesSource, Stream
 from catalog.wording import nearest_or_known
 from planner.probes.asked_probe import asked_probe
-from service.documents.document_errors import first_mistake, locating
+from service.documents.document_errors import first_mistake
 from service.documents.migration_document import (
     MigrationDocument,
     MigrationRequest,
@@ -45,7 +45,7 @@ from service.documents.stream_document import (
     StreamDocument,
     check_name,
 )
-from service.documents.yaml_document import ItemPath, YamlDocument, read_yaml
+from service.documents.yaml_document import ItemPath, YamlDocument, locating, read_yaml
 from service.errors import InvalidWorkload
 from service.inputs.validate import resolve_source, validate_source
 

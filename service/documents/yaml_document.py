@@ -6,13 +6,14 @@ a key given twice is an error, and a document that contains itself is an error, 
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
 
-from catalog.errors import Location
+from catalog.errors import InvalidInput, Location
 from service.errors import InvalidYaml
 
 ItemPath = tuple[str | int, ...]
@@ -82,6 +83,25 @@ class YamlDocument:
                 outer.line, outer.column + quote + inner.column - 1, self.text, inner.length, self.file
             )
         return outer
+
+
+@contextmanager
+def locating(document: YamlDocument, path: ItemPath, *, text_at: ItemPath | None = None) -> Iterator[None]:
+    """Add the place in the document to errors raised inside; their class does not change.
+
+    Args:
+        document: The file.
+        path: Item of the document that is being checked.
+        text_at: Scalar that the error's own location refers to.
+    """
+    try:
+        yield
+    except InvalidInput as error:
+        if error.location is not None and error.location.file is None and text_at is not None:
+            error.location = document.inside_scalar(text_at, error.location)
+        elif error.location is None:
+            error.location = document.location((*path, *error.path))
+        raise
 
 
 def read_yaml(path: Path) -> YamlDocument:

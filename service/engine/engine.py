@@ -44,7 +44,6 @@ from service.engine.spark_failure import is_of_state, reason_of, spark_errors, t
 from service.errors import CheckpointDamaged, EngineFailed, FileRefused, OtherLife, find_corrupt_input
 from service.faults import Faults
 from service.jvm.jvm import Jvm, launch
-from service.jvm.spark_configuration import spark_configuration
 from service.recovery.checkpoint import check_checkpoint, check_state, mark_checkpoint
 
 if TYPE_CHECKING:
@@ -141,7 +140,7 @@ class Engine:
         assert self.jvm is not None
         self.jvm.start_fork_server()
         try:
-            self._session = _start_session(self.settings, self.jvm)
+            self._session = _start_session(self.jvm)
         except spark_errors() as error:
             raise EngineFailed("Spark did not start", detail=f"{error}.") from error
         gc.freeze()
@@ -437,10 +436,10 @@ class Engine:
             log=SparkLog(self.data_dir.checkpoint),
         )
         commit.sweep()
-        reports = self._reports = self._take_reports(len(keys), commit)
+        reports = self._reports = self._take_reports(self.jvm, len(keys), commit)
         SegmentFiles(self.data_dir.segments, fence).sweep(checkpoint_id)
         if self._session is None:
-            self._session = start_session(self.settings.spark, self.jvm)
+            self._session = start_session(self.jvm)
         session = self._session
         self._lock.name_jvm(jvm_pid(session))
         self._spark_ui = session.sparkContext.uiWebUrl
@@ -465,13 +464,12 @@ class Engine:
             self._set_state("running")
         log.info("engine running", extra={"run_id": self._run_id, "epoch": self._epoch})
 
-    def _take_reports(self, buckets: int, commit: BatchCommitter) -> Reports:
+    def _take_reports(self, jvm: Jvm, buckets: int, commit: BatchCommitter) -> Reports:
         """Listen for workers' reports: on this machine, or for a cluster at the driver's address."""
         if self.settings.spark.one_machine:
             return Reports(buckets, commit, unknown=commit.unknown_routes)
-        spark = spark_configuration(self.settings.spark)
-        bind = (spark["spark.driver.bindAddress"], self.settings.spark.reports_port)
-        host = spark["spark.driver.host"]
+        bind = (jvm.configuration["spark.driver.bindAddress"], self.settings.spark.reports_port)
+        host = jvm.configuration["spark.driver.host"]
         return Reports(buckets, commit, unknown=commit.unknown_routes, host=host, bind=bind)
 
     def _lease_lost(self, reason: str) -> None:
@@ -500,11 +498,11 @@ class Engine:
         self.changed()
 
 
-def _start_session(settings: Settings, jvm: Jvm) -> SparkSession:
+def _start_session(jvm: Jvm) -> SparkSession:
     """Start Spark and import the modules that a start of the job needs, half of a service's imports."""
     import service.commit.commit
     import service.engine.query_end
     import service.job.job_options  # noqa: F401
     from service.job.job import start_session
 
-    return start_session(settings.spark, jvm)
+    return start_session(jvm)

@@ -26,7 +26,7 @@ def manifest_reader(settings: SparkSettings, spark_log: Path) -> ReadManifests:
         # Always local, whatever Spark's master is: the driver alone reads.
         spark = settings.model_copy(update={"master": "local[1]"})
         with launched(spark, spark_log) as jvm:
-            session = start_session(spark, jvm)
+            session = start_session(jvm)
             try:
                 return _stored(session, checkpoint, number)
             except spark_errors() as error:

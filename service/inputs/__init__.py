@@ -8,11 +8,10 @@
     disk_space   makes input wait for space on the disk                  (driver side, main process)
     read         the rows of one partition                                          (workers)
     partitions   the values passed between these modules
-    retention    drops input that no batch can read again                          (main process)
     voided       input that an operator has voided for a batch, and its rows
 
 A position counts files, event offsets or chunks of one stream; it only grows. A row's own position,
 ``_pos``, is unique in its stream and ascends in source order.
 
-Doors: disk_space, inputs, partitions, read, retention, sample, source_roots, validate, voided.
+Doors: disk_space, inputs, partitions, read, sample, source_roots, validate, voided.
 """

@@ -48,8 +48,8 @@ from operators.bucket.state.manifest import (
     stored_plan_version,
 )
 from operators.bucket.state.store_segments import SegmentIds, store_segments
+from operators.cache.segment_cache import SegmentCache
 from operators.join.compiled_family import CompiledFamily
-from operators.join.segment_cache import SegmentCache
 from operators.lazy.lazy_segment import SegmentReader
 from operators.pack.payload import Payload
 from operators.segments.segment import ArrivedFile, Segment

@@ -20,11 +20,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from service.commit.reports import ReportAddress
-from service.config.settings import SparkSettings
 from service.job.chain_processor import OUTPUT_SCHEMA, ChainOperator, ChainOptions
 from service.job.source import FORMAT_NAME, SluiceSource
 from service.jvm.jvm import Jvm
-from service.jvm.spark_configuration import spark_configuration
 
 log = logging.getLogger(__name__)
 
@@ -52,18 +50,14 @@ class JobOptions:
     bounded: bool
 
 
-def start_session(spark: SparkSettings, jvm: Jvm) -> SparkSession:
+def start_session(jvm: Jvm) -> SparkSession:
     """Start Spark in a JVM.
-
-    Args:
-        spark: Master, cores and memory.
-        jvm: JVM that was started with the same settings.
 
     Raises:
         ConnectionError: The JVM has ended.
     """
     conf = SparkConf()
-    conf.setAll(list(spark_configuration(spark).items()))
+    conf.setAll(list(jvm.configuration.items()))
     session = SparkSession(SparkContext(conf=conf, gateway=connect(jvm)))
     session.sparkContext.setLogLevel("WARN")
     _tell_no_end_of_jvm(session.sparkContext)

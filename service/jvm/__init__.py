@@ -1,4 +1,4 @@
 """Spark's JVM: which Java, how it is started and configured.
 
-Doors: java, jvm, python_launcher, spark_configuration.
+Doors: java, jvm, python_launcher.
 """

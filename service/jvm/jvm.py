@@ -23,7 +23,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from service.config.settings import SparkSettings
@@ -48,12 +48,14 @@ class Jvm:
 
     Attributes:
         process: Its process.
+        configuration: Spark's configuration, which may contain passwords.
         directory: Directory of the file with its address and of the fork server's socket.
         log_file: File for the output of the JVM and the fork server.
         fork_server: The process from which its Python processes are forked; None until it is started.
     """
 
     process: subprocess.Popen[bytes]
+    configuration: Mapping[str, str] = field(repr=False)
     directory: Path
     log_file: Path
     fork_server: subprocess.Popen[bytes] | None = None
@@ -136,9 +138,10 @@ def launch(spark: SparkSettings, log_file: Path) -> Jvm:
     java_home, home = use_java(), spark_home()
     archive = archive_options(archive_file(java_home, home), spark)
     options = {DEFAULT_OPTIONS: archive} if archive else {}
+    configuration = spark_configuration(spark)
     directory = Path(tempfile.mkdtemp(prefix="sluice-jvm-"))
     properties = directory / "spark.properties"
-    properties.write_text(properties_text(options | spark_configuration(spark)), encoding="ascii")
+    properties.write_text(properties_text(options | configuration), encoding="ascii")
     command = [str(home / "bin" / "spark-submit"), "--properties-file", str(properties)]
     command.append("--load-spark-defaults")  # else the properties file would replace Spark's defaults
     command += shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"))
@@ -163,7 +166,7 @@ def launch(spark: SparkSettings, log_file: Path) -> Jvm:
             env=environment,
             preexec_fn=_ignore_interrupt,
         )
-    return Jvm(process, directory, log_file)
+    return Jvm(process, configuration, directory, log_file)
 
 
 def properties_text(properties: Mapping[str, str]) -> str:

@@ -10,7 +10,6 @@ from typing import Any
 
 from service.config.data_dir import DataDir
 from service.config.settings import Settings
-from service.config.storage import storage_of
 from service.engine.manifest_reader import manifest_reader
 from service.engine.ownership.catalog_lease import CatalogLease
 from service.engine.ownership.engine_lock import EngineLock
@@ -53,8 +52,7 @@ def move_command(
     """
     storage = settings.storage
     source = Place(DataDir(storage.data_dir.absolute(), storage=storage.apart), storage.catalog_url)
-    apart = storage_of(to, storage.cache_dir, storage.cache_mb)
-    target = Place(DataDir(directory.absolute(), storage=apart), catalog_url)
+    target = Place(DataDir(directory.absolute(), storage=storage.apart_at(to)), catalog_url)
     file = sqlite_file(storage.effective_catalog_url)
     if not source.data_dir.root.is_dir() or (file is not None and not file.exists()):
         raise NoDataDir(

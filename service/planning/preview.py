@@ -29,20 +29,19 @@ from planner.build.retained_boundaries import kept_families
 from planner.costs.cost import CostModelName
 from planner.costs.rates import with_orders
 from planner.explain.explain import FamilyReport
-from planner.explain.given_statistics import GivenStatistics, given_profile
 from planner.explain.preview import HeldRows, Preview, explain_plan, preview
 from planner.families.families import families
 from planner.families.family_names import by_family
 from planner.trees.choice import OrderChoice, RankedOrders
 from service.config.buckets import stored_buckets
-from service.documents.statistics_document import ChainDocument
+from service.documents.statistics_document import ChainDocument, StatisticsDocument
 from service.documents.stream_document import check_name
 from service.errors import UnknownQuery
 from service.inputs.sample import SampleSource
 from service.statistics.profile import merge_profiles, profile_of
 
 if TYPE_CHECKING:
-    from service.statistics.sample_answers import SampleCache
+    from service.statistics.sampling import SampleCache
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +78,7 @@ class PreviewRequest:
     remove: tuple[str, ...] = ()
     strategy: Strategy | None = None
     family_strategies: Mapping[str, Strategy] = field(default_factory=dict)
-    statistics: GivenStatistics = field(default_factory=GivenStatistics)
+    statistics: StatisticsDocument = field(default_factory=StatisticsDocument)
     cost_model: CostModelName | None = None
     c_sys: float | None = None
     chain: ChainDocument | None = None
@@ -88,7 +87,7 @@ class PreviewRequest:
     def reprices(self) -> bool:
         """Return whether the request overrides the service's prices or statistics."""
         priced = (self.cost_model, self.c_sys) != (None, None)
-        return priced or self.statistics != GivenStatistics()
+        return priced or self.statistics != StatisticsDocument()
 
 
 @dataclass(slots=True)
@@ -127,8 +126,7 @@ class Statistician:
         sampled = Profile()
         if samples or not _covers(merge_profiles(given, measured, sampled), queries):
             # Imported with the first sample: the API answers without numba and pandas (``engine.engine``).
-            from service.statistics.sample_answers import SampleCache
-            from service.statistics.sampling import sample_profile
+            from service.statistics.sampling import SampleCache, sample_profile
 
             if self.cache is None:
                 self.cache = SampleCache()
@@ -235,7 +233,7 @@ def preview_queries(
     with error_path("family_strategies"):
         by_family(request.family_strategies, queries)
     with error_path("statistics"):
-        given = given_profile(request.statistics, queries, known)
+        given = request.statistics.to_profile(queries, known)
     wanted, replanned = objective.with_strategies(
         queries, strategy=request.strategy, family_strategies=request.family_strategies
     )

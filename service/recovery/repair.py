@@ -164,7 +164,7 @@ def _cannot_repeat(store: Store, events_url: str, found: Standing) -> str | None
 
 
 def _dropped_input(store: Store, events_url: str, stream_ids: Iterable[int]) -> str | None:
-    """Describe the first stream whose oldest input was dropped (``inputs.retention``); None if all exists."""
+    """Describe the first stream whose oldest input was dropped (``input_retention``); None if all exists."""
     for stream in map(store.streams.by_id, sorted(stream_ids)):
         if isinstance(stream.source, FilesSource):
             first = store.source_files.page(stream.id, stream.initial_position, 1)

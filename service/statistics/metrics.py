@@ -67,36 +67,46 @@ class ExpectedCost:
     cpu_s: float
 
 
-def metrics_text(
-    store: Store,
-    engine_state: str | None,
-    ingest: IngestFigures | None,
-    faults: Mapping[str, int] | None = None,
-    expected: Mapping[str, ExpectedCost] | None = None,
-    results_us: int | None = None,
-    bound: SeriesBound | None = None,
-) -> bytes:
-    """Return metrics in Prometheus' text format.
-
-    Only the process of the active engine reports metrics from the catalog, so that sums over processes are
-    correct. A stand-by reports only that it is a stand-by.
+class Metrics:
+    """Metrics of one process; sums of series beyond the named ones are kept between calls.
 
     Args:
-        store: The catalog.
-        engine_state: One of ``ENGINE_STATES``; None if the process has no engine.
-        ingest: Back-pressure; None if the process takes no events.
-        faults: Number of unexpected failures per part of the process's background work.
-        expected: Expected costs by strategy: of the plan, and of the same queries ``unshared``.
-        results_us: Time for which all results are kept, whether or not a sink still needs them, µs; None if
-            results are never removed.
-        bound: Bound of the process's series; None for a new bound.
+        most_series: Most named series of a metric.
     """
-    registry = CollectorRegistry(auto_describe=False)
-    collector = _StoreCollector(
-        store, engine_state, ingest, faults or {}, expected or {}, results_us, bound or SeriesBound()
-    )
-    registry.register(collector)
-    return generate_latest(registry)
+
+    def __init__(self, most_series: int = 100) -> None:
+        self._bound = SeriesBound(most_series)
+
+    def text(
+        self,
+        store: Store,
+        engine_state: str | None,
+        ingest: IngestFigures | None,
+        faults: Mapping[str, int] | None = None,
+        expected: Mapping[str, ExpectedCost] | None = None,
+        results_us: int | None = None,
+    ) -> bytes:
+        """Return metrics in Prometheus' text format.
+
+        Only the process of the active engine reports metrics from the catalog, so that sums over processes
+        are correct. A stand-by reports only that it is a stand-by.
+
+        Args:
+            store: The catalog.
+            engine_state: One of ``ENGINE_STATES``; None if the process has no engine.
+            ingest: Back-pressure; None if the process takes no events.
+            faults: Number of unexpected failures per part of the process's background work.
+            expected: Expected costs by strategy: of the plan, and of the same queries ``unshared``.
+            results_us: Time for which all results are kept, whether or not a sink still needs them, µs; None
+                if results are never removed.
+        """
+        registry = CollectorRegistry(auto_describe=False)
+        registry.register(
+            _StoreCollector(
+                store, engine_state, ingest, faults or {}, expected or {}, results_us, self._bound
+            )
+        )
+        return generate_latest(registry)
 
 
 class _StoreCollector(Collector):

@@ -6,10 +6,8 @@ FilterAsked('"v" < 0.2')  ──> Answer(0.2)  ──> kept until the stream has
 from __future__ import annotations
 
 import math
-import threading
-from collections import OrderedDict
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -24,11 +22,6 @@ from operators.segments.row_codec import KEY, POS, TS
 from operators.segments.segment import COLUMN, LINEAGE, Segment
 from service.inputs.sample import RowSample
 
-#: Factor by which a stream grows before it is sampled again.
-GROWTH: Final = 1.25
-#: Most answers kept for all streams, usually a number each, and most keys kept in all answers, 16 bytes each.
-MAX_KEPT: Final = 256
-MAX_KEPT_KEYS: Final = 4_000_000
 #: Keys examined one by one; if more are equally frequent, a hash spreads them well enough.
 MAX_FREQUENT: Final = 256
 #: Rows of a key in a sample that suffice to estimate its share, to about a quarter.
@@ -130,32 +123,6 @@ class SampledKeys:
         return float(pairs / (self.rows.sum(dtype=np.float64) * other.rows.sum()))
 
 
-@dataclass(slots=True)
-class SampleCache:
-    """Keeps answers from samples until their stream has grown by a quarter; threads may share it."""
-
-    _kept: OrderedDict[tuple[int, int, Question], Answer] = field(default_factory=OrderedDict)
-    _lock: threading.Lock = field(default_factory=threading.Lock)
-
-    def find(self, stream_id: int, amount: int, question: Question) -> Answer | None:
-        """Return the answer to a question about a stream with this amount of input, or None."""
-        with self._lock:
-            found = self._kept.get((stream_id, _level(amount), question))
-            if found is not None:
-                self._kept.move_to_end((stream_id, _level(amount), question))
-            return found
-
-    def keep(self, stream_id: int, amount: int, question: Question, answer: Answer) -> None:
-        """Keep an answer, and drop the least recently used ones."""
-        with self._lock:
-            self._kept[stream_id, _level(amount), question] = answer
-            while len(self._kept) > MAX_KEPT or self._kept_keys() > MAX_KEPT_KEYS:
-                self._kept.popitem(last=False)
-
-    def _kept_keys(self) -> int:
-        return sum(len(answer.keys.distinct) for answer in self._kept.values() if answer.keys is not None)
-
-
 def columns_asked(question: Question) -> tuple[str, ...]:
     """Return the columns of a sample that a question needs."""
     match question:
@@ -226,12 +193,3 @@ def _row_bytes(table: pa.Table, question: WidthAsked, stream: Stream) -> float:
         arrays[COLUMN + name] = head.column(name).combine_chunks().take(pa.array(index))
     batch = pa.table(arrays).combine_chunks().to_batches()[0]
     return len(Segment(batch, 1, ()).encode()) / rows
-
-
-def _level(amount: int) -> int:
-    """Return the number of the interval between powers of ``GROWTH`` in which an amount lies.
-
-    >>> _level(0), _level(1000) == _level(1001), _level(1000) < _level(1300)
-    (0, True, True)
-    """
-    return int(math.log(amount, GROWTH)) + 1 if amount > 0 else 0

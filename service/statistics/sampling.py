@@ -12,7 +12,11 @@ the job measures the selectivity inside windows.
 
 from __future__ import annotations
 
+import math
+import threading
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final, cast
 
 import numpy as np
@@ -45,13 +49,44 @@ from service.statistics.sample_answers import (
     Question,
     RatesAsked,
     RowsAsked,
-    SampleCache,
     WidthAsked,
     answered,
     columns_asked,
 )
 
+#: Factor by which a stream grows before it is sampled again.
+GROWTH: Final = 1.25
+#: Most answers kept for all streams, usually a number each, and most keys kept in all answers, 16 bytes each.
+MAX_KEPT: Final = 256
+MAX_KEPT_KEYS: Final = 4_000_000
+
 _LINEAGE_BITS: Final = 64
+
+
+@dataclass(slots=True)
+class SampleCache:
+    """Keeps what samples told until their stream has grown by a quarter; threads may share it."""
+
+    _kept: OrderedDict[tuple[int, int, Question], Answer] = field(default_factory=OrderedDict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def find(self, stream_id: int, amount: int, question: Question) -> Answer | None:
+        """Return the answer to a question about a stream with this much input."""
+        with self._lock:
+            found = self._kept.get((stream_id, _level(amount), question))
+            if found is not None:
+                self._kept.move_to_end((stream_id, _level(amount), question))
+            return found
+
+    def keep(self, stream_id: int, amount: int, question: Question, answer: Answer) -> None:
+        """Keep an answer, and drop the ones that were not needed for longest."""
+        with self._lock:
+            self._kept[stream_id, _level(amount), question] = answer
+            while len(self._kept) > MAX_KEPT or self._kept_keys() > MAX_KEPT_KEYS:
+                self._kept.popitem(last=False)
+
+    def _kept_keys(self) -> int:
+        return sum(len(answer.keys.distinct) for answer in self._kept.values() if answer.keys is not None)
 
 
 def sample_profile(
@@ -301,3 +336,12 @@ def _input(streams: Mapping[int, Stream], answers: Mapping[int, Mapping[Question
             return None
         spans.append(rates.files * rates.file_s)
     return max(spans, default=None)
+
+
+def _level(amount: int) -> int:
+    """Number the powers of ``GROWTH`` that an amount lies between.
+
+    >>> _level(0), _level(1000) == _level(1001), _level(1000) < _level(1300)
+    (0, True, True)
+    """
+    return int(math.log(amount, GROWTH)) + 1 if amount > 0 else 0

@@ -27,8 +27,8 @@ from catalog.values.calibration import Calibration
 from catalog.values.counters.family_counters import SliceCounters
 from catalog.values.plan import FamilyPlan, JoinPlan, Plan
 from catalog.values.statistics import Profile
-from planner.costs.cost import CostModelName, CostModels
-from planner.costs.family_cost import family_cost
+from planner.costs.cost import CostModelName
+from planner.costs.cost_models import CostModels
 from planner.costs.rates import FamilyRates, family_rates, with_plan
 from planner.explain.explain import terms
 from planner.families.families import Family
@@ -134,7 +134,7 @@ class Prices:
 
     def cost_per_s(self, family: FamilyPlan, rates: FamilyRates) -> float:
         """Return the cost of a family with its present joins, by the deciding model."""
-        cost = family_cost(family, rates, self.models.paper, self.models.calibrated)
+        cost = self.models.family_cost(family, rates)
         return terms(cost, self.models.objective).total
 
 

@@ -46,7 +46,7 @@ from service.planning.preview import Statistician
 from service.planning.versions import Versions
 from service.recovery.opening import open_catalog
 from service.results.export import export_query, export_shared
-from service.statistics.sample_answers import SampleCache
+from service.statistics.sampling import SampleCache
 
 log = logging.getLogger(__name__)
 

@@ -1,19 +1,25 @@
 """Watches for commits of the engine, perhaps in another process, and wakes requests that wait for results.
 
+    engine, any process   commit ──> catalog
+    thread "commits"                    └── look ── tell ──┐
+    event loop                            heard ── wait ───┴── look for results
+
 The files of a catalog in SQLite show writes (``service.job.commit_signal``); a catalog on a server is polled.
 Either has a cost only while there are waiting requests.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from catalog.errors import CatalogDown
 from catalog.store.store import Store
-from service.commit.commits import Commits
 from service.faults import Faults
 from service.job.commit_signal import CommitSignal, Signs
 
@@ -25,6 +31,41 @@ POLL_S = 0.04
 WAIT_S = 0.5
 #: Longest time from the change of a file until its commit is visible: SQLite writes, syncs, then commits.
 SETTLE_S = 0.25
+
+
+class Commits:
+    """Listeners for commits; safe to use from many threads and event loops.
+
+    Attributes:
+        listened: Set while somebody listens.
+    """
+
+    def __init__(self) -> None:
+        self.listened = threading.Event()
+        self._lock = threading.Lock()
+        self._listening: dict[asyncio.Event, asyncio.AbstractEventLoop] = {}
+
+    def tell(self) -> None:
+        """Set the events of all that listen."""
+        # A loop closes after its coroutines have left ``heard``, so none of these is closed.
+        with self._lock:
+            for event, loop in self._listening.items():
+                loop.call_soon_threadsafe(event.set)
+
+    @contextmanager
+    def heard(self) -> Iterator[asyncio.Event]:
+        """Listen; the event is set by every commit from now on and cleared by whoever waits for it."""
+        event = asyncio.Event()
+        with self._lock:
+            self._listening[event] = asyncio.get_running_loop()
+            self.listened.set()
+        try:
+            yield event
+        finally:
+            with self._lock:
+                del self._listening[event]
+                if not self._listening:
+                    self.listened.clear()
 
 
 @dataclass(slots=True)

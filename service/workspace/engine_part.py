@@ -31,7 +31,6 @@ from service.engine.engine import Engine
 from service.engine.engine_control import EngineStatus, report, wish_of
 from service.faults import Faults
 from service.inputs.inputs import Inputs
-from service.inputs.retention import InputRetention
 from service.inputs.sources.http_log import EventLog
 from service.jvm.jvm import Jvm
 from service.planning.migrating.migrations import Migrations
@@ -44,6 +43,7 @@ from service.sinks.deliverer import Deliverer, KeptForSinks
 from service.sinks.delivery import Delivery
 from service.workspace.adaptive import Adaptive
 from service.workspace.failing_queries import pause_failing
+from service.workspace.input_retention import InputRetention
 from service.workspace.plans import PlanPricing, WorkspacePlans
 from service.workspace.watcher import Watcher
 

@@ -26,7 +26,6 @@ from catalog.store.repositories.batches import BatchRepository
 from catalog.store.repositories.idempotency import IdempotencyRepository
 from catalog.store.store import Store
 from service.access.api_keys import KeyVerifier
-from service.commit.commits import Commits
 from service.config.data_dir import DataDir
 from service.config.settings import Settings
 from service.engine.engine_control import EngineControl, EngineState
@@ -46,11 +45,10 @@ from service.recovery.opening import open_catalog
 from service.results.pages.runs import Runs
 from service.results.results import ResultReader
 from service.sinks.webhook_targets import WebhookTargets
-from service.statistics.metrics import metrics_text
-from service.statistics.series_bound import SeriesBound
+from service.statistics.metrics import Metrics
 from service.statistics.statistics import Statistics, read_statistics
 from service.workspace.back_pressure import BackPressure
-from service.workspace.commit_watch import CommitWatch
+from service.workspace.commit_watch import Commits, CommitWatch
 from service.workspace.engine_part import EnginePart, EngineParts
 from service.workspace.plans import WorkspacePlans
 from service.workspace.queries import WorkspaceQueries
@@ -102,7 +100,7 @@ class Workspace:
     _store: Store = field(init=False)
     _events: EventLog = field(init=False)
     _pressure: BackPressure = field(init=False)
-    _series: SeriesBound = field(init=False)
+    _metrics: Metrics = field(init=False)
     _watch: CommitWatch | None = field(init=False, default=None)
 
     def open(self) -> None:
@@ -127,7 +125,7 @@ class Workspace:
         self.engine = EngineControl(store)
         self.answers = store.idempotency
         self.keys = KeyVerifier(store.api_keys)
-        self._series = SeriesBound(self.settings.server.metric_series)
+        self._metrics = Metrics(self.settings.server.metric_series)
         self.audit = store.audit_log
 
     def watch_commits(self) -> None:
@@ -201,14 +199,13 @@ class Workspace:
         figures = self._pressure.figures() if ingest else None
         running = engine_state not in (None, "standby")
         expected = self.plans.expected_costs() if running else None
-        return metrics_text(
+        return self._metrics.text(
             self._store,
             engine_state,
             figures,
             self.faults.counts(),
             expected,
             self.settings.results.retention_us,
-            self._series,
         )
 
     def input_held(self) -> str | None:

@@ -13,8 +13,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from catalog.store.pruning import REPLAYED_BATCHES
-from service.inputs.retention import InputRetention
 from service.workspace.back_pressure import RETRY_S
+from service.workspace.input_retention import InputRetention
 from tests.api.without_engine import Service
 from tests.builders import stream_document
 from tests.catalog.examples import commit, manifest

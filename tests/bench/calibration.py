@@ -25,7 +25,7 @@ from catalog.values.plan import JoinPlan, Plan, Strategy
 from planner.build.build_plan import build_plan
 from planner.build.objective import Objective
 from planner.costs.calibrated import CalibratedModel
-from planner.costs.family_cost import family_cost
+from planner.costs.cost_models import CostModels
 from planner.costs.paper_model import PaperModel
 from planner.costs.rates import family_rates
 from planner.strategies.strategies import STRATEGIES
@@ -134,7 +134,7 @@ def _row(
     """Return a row of the CSV file; times and comparisons are per second of event time."""
     (family,) = plan.families
     rates = family_rates(family, family.stream_a, family.stream_b, workload.profile)
-    cost = family_cost(family, rates, PaperModel(), model)
+    cost = CostModels(PaperModel(), model).family_cost(family, rates)
     return {
         "workload": workload.name,
         "strategy": strategy,

@@ -15,8 +15,8 @@ import pyarrow as pa
 from catalog.arrow_types import POSITION_COLUMN, arrow_type
 from catalog.values.plan import PlannedFilter
 from catalog.values.stream import Stream
+from planner.families.threshold import threshold
 from planner.predicates.read_condition import read_condition
-from planner.predicates.threshold import threshold
 
 Values = Mapping[str, object]
 

@@ -22,7 +22,7 @@ from service.inputs.sample import WorkloadRows
 from service.planning.plan_record import record_in
 from service.planning.preview import Statistician
 from service.planning.versions import Versions
-from service.statistics.sample_answers import SampleCache
+from service.statistics.sampling import SampleCache
 from service.workspace.bounded_run import _set_up
 from tests.operators.harness import Runner
 from tests.sluice_run import finish, start

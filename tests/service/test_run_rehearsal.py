@@ -23,7 +23,7 @@ from service.inputs.sample import WorkloadRows
 from service.planning import changes
 from service.planning.preview import Statistician
 from service.planning.versions import Versions
-from service.statistics.sample_answers import SampleCache
+from service.statistics.sampling import SampleCache
 from service.workspace.bounded_run import _progress, _rows_there, _set_up, rehearse, run_workload
 from tests.sluice_run import Command
 

@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 
 from catalog.values.plan import FamilyPlan, Plan
 from planner.build.objective import Objective
-from planner.explain.given_statistics import GivenStatistics
 from planner.families.families import side_chain
 from service.config.calibration import calibration_of
+from service.documents.statistics_document import StatisticsDocument
 from service.planning.preview import NewQuery, PreviewRequest, preview_change
 from tests.examples import examples
 from tests.service.migrating import SECOND_US, Desk, desk, request
@@ -123,7 +123,7 @@ def test_a_preview_with_a_strategy_or_numbers_of_its_own_plans_anew(two: Desk) -
     assert previewed(two) == {"B": CUT, "C": CUT}
     assert previewed(two, family_strategies={"A.k = B.k": "cpu-opt"}) == {"B": MERGED, "C": CUT}
     assert previewed(two, strategy="cpu-opt") == {"B": MERGED, "C": MERGED}
-    assert previewed(two, statistics=GivenStatistics(batch_s=1.0)) == {"B": MERGED, "C": MERGED}
+    assert previewed(two, statistics=StatisticsDocument(batch_s=1.0)) == {"B": MERGED, "C": MERGED}
     assert previewed(two, c_sys=DEAR) == {"B": MERGED, "C": MERGED}
 
 

@@ -18,11 +18,11 @@ from service.config.settings import load_settings
 from service.config.storage import Storage
 from service.errors import DataDirMoved
 from service.inputs.inputs import Inputs
-from service.inputs.retention import InputRetention
 from service.recovery.moving.move import Place, move
 from service.recovery.opening import open_catalog
 from service.results.results import ResultReader
 from service.sinks.delivery import Delivery
+from service.workspace.input_retention import InputRetention
 from service.workspace.watcher import Watcher
 from service.workspace.workspace import Workspace
 from tests.simulation.death import Death, Died

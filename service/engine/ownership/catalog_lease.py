@@ -30,7 +30,7 @@ import psutil
 from catalog.errors import CatalogDown, FencedOut
 from catalog.store.lease import Holder, Lease
 from catalog.store.store import Store
-from service.config.boot import boot_id
+from service.commit.sync import boot_id
 from service.errors import CatalogInUse
 from service.faults import Faults
 

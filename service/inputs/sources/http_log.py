@@ -8,7 +8,7 @@ Invariant: the blobs of a stream cover the offsets from its oldest event up to i
 overlaps, because blob and head are written in one transaction, synced to disk before ``append`` returns. The
 same transaction writes the receipt of a request that may be sent again, so the request is appended once even
 if a crash lost its answer. The oldest event is the first one posted, until events that no batch can read
-again are dropped (``inputs.retention``).
+again are dropped (``service.workspace.input_retention``).
 
 The database is SQLite's ``events.db`` in the data directory, or the PostgreSQL database of the catalog, which
 workers on other machines can read, too.

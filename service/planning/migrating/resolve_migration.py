@@ -18,7 +18,6 @@ from catalog.store.store import Store
 from catalog.values.migration import ExplicitStep
 from catalog.values.plan import Boundaries, Plan
 from catalog.values.query import Query
-from planner.build.choose_memory import chooses_memory
 from planner.build.objective import Objective
 from planner.build.retained_boundaries import NO_BOUNDARIES, ByFamily, boundaries_of, given_families
 from planner.errors import UnknownFamily
@@ -96,7 +95,7 @@ def resolve_migration(
         objective = replace(objective, oblivious_memory=request.oblivious_memory)
         # The planner makes its own choices together with that of the chain.
         chosen = {family for family, members in families(queries).items() if members[0].ordered}
-        again = frozenset(chosen) if chooses_memory(objective) else frozenset()
+        again = frozenset(chosen) if objective.chooses_memory else frozenset()
         return Wanted(objective, objective.left(previous, queries), replanned | again)
     objective, concerned = objective.with_strategies(
         queries, strategy=request.strategy, family_strategies=request.family_strategies

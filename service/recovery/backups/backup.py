@@ -29,7 +29,7 @@ from catalog.store.store import Store
 from operators.segments.segment_files import SegmentFiles
 from operators.storage.folder import directory_here, names
 from service.commit.spark_log import SparkLog
-from service.config.boot import boot_id
+from service.commit.sync import boot_id
 from service.config.buckets import CHECKPOINT_SETTING
 from service.config.data_dir import DataDir
 from service.errors import BackupNotMade, BackupRefused, CorruptResults

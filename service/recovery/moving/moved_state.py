@@ -29,8 +29,8 @@ from operators.bucket.state.manifest import (
     stored_plan_version,
 )
 from operators.bucket.state.store_segments import SegmentIds, store_segments
+from operators.cache.segment_cache import SegmentCache
 from operators.join.compiled_family import CompiledFamily
-from operators.join.segment_cache import SegmentCache
 from operators.segments.segment import ArrivedFile, Segment
 from operators.segments.segment_files import SegmentFiles
 from operators.steps.exchange import ExchangedRows, decode_exchange, encode_exchange, rehashed_exchange

@@ -20,8 +20,8 @@ from catalog.values.query import Backfill, Query
 from catalog.values.statistics import FamilyProfile, FilterProfile, Measure, Profile, StreamProfile
 from planner.build.build_plan import build_plan
 from planner.build.check_plan import check_plan
-from planner.build.explicit_chain import explicit_chain
 from planner.build.objective import Objective
+from planner.explain.explicit_chain import explicit_chain
 from planner.families.families import side_chain
 from service.config.data_dir import open_data_dir
 from service.config.settings import load_settings

@@ -15,8 +15,8 @@ from catalog.values.plan import Threshold
 from operators.filters.expressions import evaluate_filters
 from operators.pack.lineage_words import evaluate_lineage
 from operators.pack.threshold_filters import thresholds
+from planner.families.threshold import threshold
 from planner.predicates.read_condition import read_condition
-from planner.predicates.threshold import threshold
 from tests.examples import examples
 from tests.operators.queries import planned
 from tests.operators.segment_builders import lineage_words, words_of

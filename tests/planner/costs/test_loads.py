@@ -12,10 +12,10 @@ import pytest
 from catalog.values.plan import FamilyPlan, JoinPlan, PlannedQuery, Slice, Strategy
 from catalog.values.query import Query
 from planner.build.build_plan import build_plan
-from planner.build.explicit_chain import explicit_chain
 from planner.build.objective import Objective
 from planner.costs.loads import join_input, search_loads, slice_loads
 from planner.costs.rates import FamilyRates
+from planner.explain.explicit_chain import explicit_chain
 from planner.families.families import (
     SIDES,
     Family,

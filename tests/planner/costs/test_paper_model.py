@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from catalog.values.plan import FamilyPlan, Strategy
 from catalog.values.query import Query
 from planner.build.build_plan import build_plan
-from planner.build.explicit_chain import explicit_chain
 from planner.build.objective import Objective
 from planner.costs.cost import Cost
-from planner.costs.family_cost import family_cost
+from planner.costs.cost_models import CostModels
 from planner.costs.paper_model import PaperModel
 from planner.costs.rates import FamilyRates
+from planner.explain.explicit_chain import explicit_chain
 from planner.families.families import Family
 from tests.builders import SECOND_US, a_query_s
 from tests.planner.costs.paper import (
@@ -56,7 +56,7 @@ def unplanned(family: FamilyPlan) -> Family:
 
 
 def cost(family: FamilyPlan, rates: FamilyRates, model: PaperModel = PAPER) -> Cost:
-    return family_cost(family, rates, model, model)
+    return CostModels(model, model).family_cost(family, rates)
 
 
 def as_paper_cost(cost: Cost) -> PaperCost:

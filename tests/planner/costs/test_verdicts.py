@@ -14,7 +14,7 @@ from catalog.values.statistics import FamilyProfile, Measure
 from planner.bind.bind import bind
 from planner.build.build_plan import build_plan
 from planner.build.objective import Objective
-from planner.costs.family_cost import family_cost
+from planner.costs.cost_models import CostModels
 from planner.costs.paper_model import PaperModel
 from planner.costs.rates import FamilyRates, SideRates, Unmatched, family_rates
 from planner.costs.verdicts import VerdictLoad, verdict_load
@@ -62,7 +62,7 @@ def planned_and_run(join: str, directory: Path) -> tuple[FamilyRates, VerdictLoa
     family = plan.families[0]
     known = replace(rows.profile, families=(FamilyProfile(family.id, Measure(1 / KEYS)),))
     rates = family_rates(family, family.stream_a, family.stream_b, known)
-    cost = family_cost(family, rates, PaperModel(), PaperModel())
+    cost = CostModels(PaperModel(), PaperModel()).family_cost(family, rates)
     fill = rows.batches_to_fill + 2
     pipeline = Pipeline(plan, rows.buckets, directory)
     made = next(rows.batches(directory, at_once=fill + 10))

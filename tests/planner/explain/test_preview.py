@@ -19,7 +19,7 @@ from planner.errors import InvalidChain
 from planner.explain.cost_table import cost_table, decision_text, statistics_text
 from planner.explain.explain import decisive
 from planner.explain.preview import Preview, preview
-from planner.explain.preview_document import preview_document
+from planner.explain.preview_document import dry_run_document, preview_document
 from planner.families.display import family_text
 from tests.builders import SECOND_US, a_query_s
 from tests.planner.costs.paper import TwoQueries, pullup_cost, pushdown_cost, state_slice_cost
@@ -92,6 +92,19 @@ def test_slices_carry_their_terms_and_what_they_hold() -> None:
     assert sum(s["cost"]["memory_rows"] for s in slices) == pytest.approx(family["cost"]["memory_rows"])
     assert slices[0]["cost"]["comparisons_per_s"]["probe"] == pytest.approx(50 * 50 * 10)
     assert set(slices[0]["cost"]["cpu_s_per_s"]) == {"probe", "purge", "route", "union", "filter", "system"}
+
+
+def test_a_dry_run_sets_the_costs_before_beside_those_after() -> None:
+    before = previewed(QUERIES[:1])
+    after = previewed(previous=before.plan, held={})
+    document = dry_run_document(after, before.reports)
+    assert (document["previous_version"], document["plan_version"]) == (1, 2)
+    assert [document["rows_to_move"], document["bytes_to_move"]] == [0, None]
+    for when, found in (("before", before), ("after", after)):
+        (report,) = found.reports
+        (of_family,) = document["cost"][when]["families"].values()
+        assert of_family["memory_rows"] == pytest.approx(report.cost.memory_rows), when
+        assert document["cost"][when]["cpu_s_per_s"] == pytest.approx(report.cost.cpu_s.total), when
 
 
 def test_rows_decide_for_mem_opt_and_a_term_for_cpu_opt() -> None:

@@ -19,10 +19,10 @@ import planner.families
 import planner.predicates
 from planner.errors import TypeMismatch
 from planner.expressions.expressions import bare, compile_condition
+from planner.families.threshold import threshold
 from planner.predicates.condition_text import render, written
 from planner.predicates.conditions import columns_read
 from planner.predicates.read_condition import column_name, read_condition, with_columns
-from planner.predicates.threshold import threshold
 from planner.sql.scope import ResolvedColumn
 from planner.sql.statement import parse_condition
 from tests.examples import examples

@@ -15,14 +15,14 @@ from catalog.values.calibration import Calibration
 from catalog.values.plan import FamilyPlan, JoinPlan
 from catalog.values.query import UNBOUNDED_US, Query
 from planner.build.build_plan import build_plan
-from planner.build.explicit_chain import explicit_chain
 from planner.build.objective import Objective
 from planner.costs.calibrated import CONSTANTS, CalibratedModel
 from planner.costs.cost import CostModel, SliceLoad, Terms
-from planner.costs.family_cost import family_cost
+from planner.costs.cost_models import CostModels
 from planner.costs.loads import chain_loads, slice_loads
 from planner.costs.paper_model import PaperModel
 from planner.costs.rates import FamilyRates
+from planner.explain.explicit_chain import explicit_chain
 from planner.families.families import SIDES, Family, SideName, side_chain, side_window_us
 from planner.strategies.strategies import STRATEGIES
 from tests.builders import SECOND_US, a_query_s
@@ -99,7 +99,7 @@ def cpu_opt(family: FamilyPlan, rates: FamilyRates, model: CostModel) -> FamilyP
 
 def total(family: FamilyPlan, rates: FamilyRates, model: CostModel) -> float:
     """Cost of the family."""
-    return family_cost(family, rates, model, model).comparisons.total
+    return CostModels(model, model).family_cost(family, rates).comparisons.total
 
 
 def side_total(family: FamilyPlan, side: SideName, rates: FamilyRates, model: CostModel) -> float:
@@ -118,9 +118,7 @@ def test_no_chain_of_both_sides_costs_less(case: tuple[FamilyPlan, FamilyRates, 
     windows = {side: [side_window_us(q, side) for q in family.queries] for side in SIDES}
     pairs = itertools.product(chains(windows["a"]), chains(windows["b"]))
     costs = [
-        family_cost(
-            replace(family, joins=explicit_chain(family, a, b)), rates, model, model
-        ).comparisons.total
+        total(replace(family, joins=explicit_chain(family, a, b)), rates, model)
         for a, b in itertools.islice(pairs, 256)
     ]
     assert best <= min(costs) * (1 + 1e-9)

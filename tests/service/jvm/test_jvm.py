@@ -10,7 +10,8 @@ from service.jvm.jvm import Jvm
 def started(command: list[str], directory: Path) -> Jvm:
     directory.mkdir()
     server = subprocess.Popen(["cat"], stdin=subprocess.PIPE)
-    return Jvm(subprocess.Popen(command, stdin=subprocess.PIPE), directory, directory / "log", server)
+    process = subprocess.Popen(command, stdin=subprocess.PIPE)
+    return Jvm(process, {}, directory, directory / "log", server)
 
 
 def test_a_jvm_says_where_it_is(tmp_path: Path) -> None:

@@ -20,11 +20,10 @@ from planner.bind.bind import bind
 from planner.build.build_plan import build_plan
 from planner.build.objective import Objective
 from planner.costs.shipped import SHIPPED
-from planner.explain.given_statistics import GivenStatistics, StreamNumbers
 from planner.explain.preview import Preview
 from planner.explain.preview_document import statistics_document
 from service.config.settings import PlanningSettings
-from service.documents.statistics_document import ChainDocument
+from service.documents.statistics_document import ChainDocument, StatisticsDocument, StreamNumbersDocument
 from service.inputs.sample import CatalogRows
 from service.inputs.sources.files import list_files
 from service.planning.objective import objective_of
@@ -93,7 +92,12 @@ def test_statistics_are_sampled_where_nothing_is_measured_and_given_ones_rule(st
     assert found["filters"]["A.v < 0.25"]["value"] == pytest.approx(0.25)
     assert found["join_selectivity"]["A.k = B.k"]["value"] == pytest.approx(0.1, rel=0.05)
     assert found["buckets"] == 3
-    given = GivenStatistics({"A": StreamNumbers(50, 48)}, {"0.25 > A.v": 0.5}, 0.025, 2.0)
+    given = StatisticsDocument(
+        streams={"A": StreamNumbersDocument(rate=50, row_bytes=48)},
+        filters={"0.25 > A.v": 0.5},
+        join_selectivity=0.025,
+        batch_s=2.0,
+    )
     found = statistics_document(previewed(store, statistics=given), now_us=0)
     assert found["streams"]["A"] == {
         "rate": {"value": 50.0, "origin": "given", "age_s": None},
@@ -228,19 +232,19 @@ def test_a_plan_version_is_explained_by_what_is_known_now(store: Store) -> None:
             ("family_strategies", "A.k = B.v"),
         ),
         (
-            {"statistics": GivenStatistics(streams={"C": StreamNumbers(1)})},
+            {"statistics": StatisticsDocument(streams={"C": StreamNumbersDocument(rate=1)})},
             InvalidInput,
             'stream "C" does not exist',
             ("statistics", "streams", "C"),
         ),
         (
-            {"statistics": GivenStatistics(filters={"A.v <": 0.5})},
+            {"statistics": StatisticsDocument(filters={"A.v <": 0.5})},
             InvalidInput,
             "the query ends too early",
             ("statistics", "filters", "A.v <"),
         ),
         (
-            {"statistics": GivenStatistics(filters={"A.v < 0.3": 0.5})},
+            {"statistics": StatisticsDocument(filters={"A.v < 0.3": 0.5})},
             InvalidInput,
             'no query has the filter "A.v < 0.3"',
             ("statistics", "filters", "A.v < 0.3"),

@@ -15,7 +15,7 @@ from catalog.values.counters.family_counters import AbsenceCounters, SliceCounte
 from catalog.values.query import Output
 from catalog.values.sink import FilesSink
 from service.inputs.sources.backlog import Backlog
-from service.statistics.metrics import IngestFigures, metrics_text
+from service.statistics.metrics import IngestFigures, Metrics
 from service.statistics.series_bound import SeriesBound
 from tests.builders import EMPTY_BATCH
 from tests.service.pairs import Batches, add_query, open_store
@@ -32,7 +32,7 @@ def samples(text: bytes) -> Samples:
 
 def test_an_empty_catalog_has_metrics_too(tmp_path: Path) -> None:
     with open_store(tmp_path) as store:
-        found = samples(metrics_text(store, "starting", CALM))
+        found = samples(Metrics().text(store, "starting", CALM))
     assert found["sluice_engine_state", (("state", "starting"),)] == 1
     assert found["sluice_engine_state", (("state", "running"),)] == 0
     assert found["sluice_batches_total", ()] == 0
@@ -60,7 +60,7 @@ def test_counters_are_the_manifests_totals(tmp_path: Path) -> None:
                     cpu=CpuCounters(250_000, 125_000),
                 )
             )
-        found = samples(metrics_text(store, "running", CALM))
+        found = samples(Metrics().text(store, "running", CALM))
     of_a = (("stream", "A"),)
     assert found["sluice_input_rows_total", of_a] == 20
     assert found["sluice_late_rows_total", of_a] == 4
@@ -93,10 +93,10 @@ def test_sinks_have_lag_and_totals(tmp_path: Path) -> None:
         batches.commit([{"route": 1, "t": 1, "pos": (9, 0), "a_k": 1, "b_k": 1}] * 2)
         (record,) = store.sinks.pending()
         store.sinks.lose(record, 2)
-        found = samples(metrics_text(store, "running", CALM))
+        found = samples(Metrics().text(store, "running", CALM))
         (record,) = store.sinks.pending()
         store.sinks.lose(record, 4)
-        later = samples(metrics_text(store, "running", CALM))
+        later = samples(Metrics().text(store, "running", CALM))
     of = (("query", "q1"), ("type", "files"))
     assert found["sluice_sink_lag_batches", of] == 2
     assert found["sluice_sink_rows_total", of] == 1
@@ -127,7 +127,7 @@ def test_files_that_are_kept_for_a_sink_alone_have_a_size(
         sizes = [path.stat().st_size for path in sorted((tmp_path / "results").iterdir())]
         of = (("query", "q1"), ("type", "files"))
         kept, held_by_readers = (
-            samples(metrics_text(store, "running", CALM, results_us=us))["sluice_sink_kept_bytes", of]
+            samples(Metrics().text(store, "running", CALM, results_us=us))["sluice_sink_kept_bytes", of]
             for us in (0, None)
         )
     assert kept == sum(sizes[1:3]), "it has the first, and the newest is there anyway"
@@ -137,7 +137,7 @@ def test_files_that_are_kept_for_a_sink_alone_have_a_size(
 def test_back_pressure_is_told_by_stream_and_by_limit(tmp_path: Path) -> None:
     figures = IngestFigures({"A": Backlog(7, 700)}, {"disk": 2}, free_bytes=3, least_bytes=8, held=True)
     with open_store(tmp_path) as store:
-        found = samples(metrics_text(store, "running", figures))
+        found = samples(Metrics().text(store, "running", figures))
     assert found["sluice_backlog_rows", (("stream", "A"),)] == 7
     assert found["sluice_backlog_bytes", (("stream", "A"),)] == 700
     refused = {
@@ -150,7 +150,7 @@ def test_back_pressure_is_told_by_stream_and_by_limit(tmp_path: Path) -> None:
 
 
 def test_a_thousand_queries_make_a_bounded_number_of_series(tmp_path: Path) -> None:
-    bound = SeriesBound(3)
+    metrics = Metrics(3)
     with open_store(tmp_path) as store:
         ids = [add_query(store, f"q{n:02}", [Output("k", 'a."k"', "bigint")]).id for n in range(20)]
         for query_id in ids:
@@ -172,7 +172,7 @@ def test_a_thousand_queries_make_a_bounded_number_of_series(tmp_path: Path) -> N
                     committed_at_us=1_500_000,
                 )
             )
-            return samples(metrics_text(store, "running", CALM, bound=bound))
+            return samples(metrics.text(store, "running", CALM))
 
         def results(found: Samples) -> dict[str, float]:
             return {

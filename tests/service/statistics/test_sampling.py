@@ -40,8 +40,8 @@ from service.inputs.sample import (
 )
 from service.inputs.sources.files import list_files
 from service.inputs.sources.http_log import EventLog
-from service.statistics.sample_answers import GROWTH, LEAST_ROWS, MAX_FREQUENT, SampleCache
-from service.statistics.sampling import sample_profile
+from service.statistics.sample_answers import LEAST_ROWS, MAX_FREQUENT
+from service.statistics.sampling import GROWTH, SampleCache, sample_profile
 from tests.builders import a_query, a_stream
 from tests.empty_catalog import prepared
 from tests.examples import examples

@@ -17,7 +17,8 @@ from catalog.values.statistics import FamilyProfile, FilterProfile, Measure, Pro
 from planner.build.build_plan import build_plan
 from planner.build.objective import Objective
 from planner.costs.calibrated import CalibratedModel
-from planner.costs.cost import CostModelName, CostModels
+from planner.costs.cost import CostModelName
+from planner.costs.cost_models import CostModels
 from planner.costs.loads import slice_loads
 from planner.costs.paper_model import PaperModel
 from planner.costs.rates import family_rates

@@ -16,7 +16,7 @@ from planner.errors import (
     UnknownStream,
     UnsupportedCql,
 )
-from planner.explain.given_statistics import GivenStatistics, StreamNumbers, given_profile
+from service.documents.statistics_document import StatisticsDocument, StreamNumbersDocument
 from tests.builders import a_query_s
 from tests.planner.values import STREAMS
 
@@ -25,7 +25,7 @@ QUERIES = [a_query_s(1, filter_a=LOW), a_query_s(2, filter_b='"v" > 0.9')]
 
 
 def filters(texts: dict[str, float], queries: list[Query] | None = None) -> list[tuple[int, str, float]]:
-    found = given_profile(GivenStatistics(filters=texts), queries or QUERIES, STREAMS.values())
+    found = StatisticsDocument(filters=texts).to_profile(queries or QUERIES, STREAMS.values())
     return [(f.stream_id, f.sql, f.selectivity.value) for f in found.filters]
 
 
@@ -43,12 +43,12 @@ def test_a_filter_of_a_self_join_is_one_of_its_stream() -> None:
 
 
 def test_numbers_of_streams_and_joins_are_given() -> None:
-    given = GivenStatistics(
-        streams={"a": StreamNumbers(rate_per_s=50), "B": StreamNumbers(row_bytes=48)},
+    given = StatisticsDocument(
+        streams={"a": StreamNumbersDocument(rate=50), "B": StreamNumbersDocument(row_bytes=48)},
         join_selectivity=0.025,
         batch_s=2,
     )
-    found = given_profile(given, QUERIES, STREAMS.values())
+    found = given.to_profile(QUERIES, STREAMS.values())
     a, b = found.streams
     assert (a.stream_id, a.rate_per_s, a.row_bytes) == (1, Measure(50), None)
     assert (b.stream_id, b.rate_per_s.origin, b.row_bytes) == (2, "assumed", Measure(48))
@@ -82,6 +82,8 @@ def test_what_is_no_filter_of_a_query_is_refused(text: str, kind: type[InvalidIn
 
 def test_a_stream_that_does_not_exist_is_named_with_the_nearest() -> None:
     with pytest.raises(UnknownStatistic) as caught:
-        given_profile(GivenStatistics(streams={"AA": StreamNumbers(1)}), QUERIES, STREAMS.values())
+        StatisticsDocument(streams={"AA": StreamNumbersDocument(rate=1)}).to_profile(
+            QUERIES, STREAMS.values()
+        )
     assert caught.value.path == ("streams", "AA")
     assert caught.value.hint == 'Did you mean "A"?'

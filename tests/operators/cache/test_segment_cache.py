@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from operators.join.segment_cache import SegmentCache
+from operators.cache.segment_cache import SegmentCache
 from operators.segments.segment import Segment
 from tests.operators.segment_builders import a_segment
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 
-from service.commit.commits import Commits
+from service.workspace.commit_watch import Commits
 
 
 def test_a_commit_wakes_all_that_listen_on_their_own_loops() -> None:

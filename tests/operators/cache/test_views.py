@@ -19,8 +19,8 @@ from operators.bucket.counters import slice_counters
 from operators.bucket.state.load_bucket import load_bucket
 from operators.bucket.state.manifest import encode_manifest, segment_ids
 from operators.bucket.state.store_segments import MOST_STEPS, SegmentIds, store_segments
+from operators.cache.segment_cache import SegmentCache
 from operators.errors import CorruptSegment
-from operators.join.segment_cache import SegmentCache
 from operators.segments.merge import concat, mergeable
 from operators.segments.segment import ArrivedFile, Segment
 from operators.segments.view_names import KEPT, steps, stored_id

@@ -5,8 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from catalog.values.plan import Slice
-from planner.build.explicit_chain import explicit_chain
 from planner.errors import InvalidChain
+from planner.explain.explicit_chain import explicit_chain
 from planner.strategies.strategies import STRATEGIES
 from tests.builders import SECOND_US, a_query_s
 from tests.planner.values import PAPER, family_of, rates_of
