@@ -245,7 +245,7 @@ async def resume_query(
     ),
 )
 async def propagate_punctuations(name: str, workspace: WorkspaceDep, once: OnceDep) -> QueryOut:
-    """Propagate the result punctuations that are due, under any propagation policy of the query's family.
+    """Propagate the result punctuations that are due now, whatever the policy of the query's family.
 
     They are among the results of the next batch, for all queries of the family. `POST /migrations`
     (`family_punctuations`) sets the policy.

@@ -216,7 +216,7 @@ class SemiClasses:
     def first_matches(
         self, ahead: Int64s, behind: Int64s, known_ahead: Int64s, known_behind: Int64s
     ) -> tuple[tuple[Int64s, RouteTable], tuple[Int64s, RouteTable]]:
-        """Return the queries that get rows in a batch, by the nearest matches of the rows.
+        """Return the queries for which rows have their first match in a batch.
 
         Args:
             ahead: int64[n], distance of the nearest match ahead in this batch, µs.

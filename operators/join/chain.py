@@ -464,7 +464,8 @@ class Chain:
 def _safe_limit(watermark_us: int | None, males: Sequence[Segment]) -> int | None:
     """Return how far the opposite side may purge before males of this batch probe.
 
-    No male of the batch is older than its oldest row; no later male is older than the watermark at its end.
+    No male of the batch is older than the batch's oldest row, and no later male is older than the watermark
+    at the end of the batch.
     """
     if watermark_us is None:
         return None

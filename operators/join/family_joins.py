@@ -262,7 +262,7 @@ class FamilyJoins:
         return pairs
 
     def opposite_reached(self, watermarks: Mapping[str, int | None]) -> Mapping[str, int | None]:
-        """Return the opposite watermark of each side, on the clock of that side.
+        """Return for each side the watermark of the other side, converted to the clock of the first.
 
         Args:
             watermarks: Watermark per side.

@@ -71,7 +71,7 @@ class RowNeeds:
     Attributes:
         keeps_us: A row is needed until the opposite watermark has passed it by this, µs, matched or not.
         until_us: Longest window, µs: the slices end there, and rows leave them anyway.
-        groups: Needs that end with a match.
+        groups: Needs that end with the first match of the row.
     """
 
     keeps_us: int

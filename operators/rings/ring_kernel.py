@@ -67,7 +67,7 @@ def remove_expired(
         offsets: int64[cells + 1], begin and end of each cell.
         heads: int64[cells], updated.
         cells: int64[m], ring of each arriving row.
-        limits: int64[m], time up to which rows have expired when it arrives.
+        limits: int64[m], time up to which rows have expired when each of the m rows arrives.
         every: Whether each row empties all rings; otherwise it empties its own.
         looked: bool[m], or bool[m * cells] if ``every``: whether the head of the ring was found; updated.
         first: int64[m], filled with the head of the row's ring when the row arrives.

@@ -111,7 +111,7 @@ class SegmentFiles:
         """Write a value; a replayed batch writes the same value again.
 
         Raises:
-            OSError: It cannot be written; then the value does not exist.
+            OSError: The value cannot be written; no file of it is left.
         """
         with self._whole(stored_id) as partial, partial.open("wb") as file:
             file.write(data)
@@ -203,7 +203,7 @@ class SegmentFiles:
         return {name: size - _SEAL.size for name, size in found if not name.startswith(_ARRIVING)}
 
     def sweep(self, checkpoint_id: str) -> None:
-        """Remove values that crashed writers left half written or in transit, while no process writes.
+        """Remove values that crashed writers left incomplete; call it only while no process writes.
 
         Values of abandoned checkpoints, which no manifest names any more, are removed, too.
 

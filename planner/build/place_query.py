@@ -7,7 +7,7 @@ families is chosen:
     absence of one side       with ``partitioning: replicate``, the buckets of a key share the judged rows
     absence                   shares slices with other outer, semi and anti joins; every key has one bucket
 
-The first family is chosen if the keys of the inner joins have one bucket each anyway. A query never changes
+A query enters the family beside inner joins if each key has one bucket there anyway. A query never changes
 its family, so the family is chosen when the query enters.
 """
 

@@ -32,7 +32,7 @@ class Constant:
 
     @classmethod
     def decimal(cls, text: str) -> Constant | None:
-        """Return a number that is written without an exponent; None if it is a fraction of over 15 digits.
+        """Return the constant of a literal without an exponent; None for a fraction of more than 15 digits.
 
         Longer fractions can differ as decimals but be equal as doubles.
 

@@ -173,7 +173,7 @@ def question(text: str, where: exp.Expr, alias: str) -> Question | None:
 
 
 def _under(alias: str, node: exp.Expr) -> str:
-    """Return an expression as text, a plain column with a name before it."""
+    """Return an expression as text; a column without a qualifier gets the alias."""
     plain = isinstance(node, exp.Column) and not node.args.get("table")
     return f"{alias}.{node.sql()}" if plain else node.sql()
 

@@ -12,7 +12,7 @@ from planner.families.families import Family
 def shared_join(
     family: Family | FamilyPlan, chain_a: tuple[Slice, ...], chain_b: tuple[Slice, ...]
 ) -> tuple[JoinPlan, ...]:
-    """Return the joins of a family that has one join with these chains.
+    """Return the only join of a family whose queries share these chains.
 
     Args:
         family: The family.

@@ -25,7 +25,7 @@ Signs = tuple[tuple[int, int], ...]
 
 @dataclass(frozen=True, slots=True)
 class CommitSignal:
-    """Signals commits by changes of files.
+    """Signals commits by changing files.
 
     Attributes:
         files: Files that every commit, or the engine's stop, changes.

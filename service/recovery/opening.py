@@ -180,7 +180,7 @@ def _identity(store: Store, data_dir: DataDir) -> Identity:
 
 
 def _mark(store: Store, data_dir: DataDir, identity: Identity, events_url: str) -> None:
-    """Check that the parts have the identity; if it is not settled, give it to parts without one."""
+    """Check that the parts have the identity; write an unsettled identity to parts without one."""
     for path in (data_dir.identity, data_dir.checkpoint_identity):
         found = read_mark(path)
         if not found and path == data_dir.checkpoint_identity and identity.settled:

@@ -294,7 +294,7 @@ class _StoreCollector(Collector):
             metric: The metric.
             values: Values by labels.
             named: Labels with a series of their own.
-            kept: Number of last labels that the sums keep.
+            kept: Number of trailing labels by which the sums are still grouped.
         """
         shown = {labels: values[labels] for labels in named}
         for labels, value in (shown | self._bound.others(metric.name, values, set(named), kept)).items():

@@ -253,7 +253,7 @@ class Client(_Operations):
         return Results(self, *self._read(query, after, on=True))
 
     def run(self, flow: Flow[T]) -> T:
-        """Return the value of a flow."""
+        """Run a flow (a generator of requests) to its end and return its value."""
         outcome: Outcome = None
         while True:
             try:
@@ -330,7 +330,7 @@ class AsyncClient(_Operations):
         return AsyncResults(self, *self._read(query, after, on=True))
 
     async def run(self, flow: Flow[T]) -> T:
-        """Return the value of a flow."""
+        """Run a flow (a generator of requests) to its end and return its value."""
         outcome: Outcome = None
         while True:
             try:

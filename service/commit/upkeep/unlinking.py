@@ -1,6 +1,6 @@
 """Delayed removal of files that the catalog no longer names.
 
-The delay gives a page or an export that looked the names up before time to open its files. After a crash
+Because of the delay, a page or an export that has looked up the names can still open its files. After a crash
 during the delay, the sweep at the next start removes them.
 """
 

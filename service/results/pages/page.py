@@ -95,7 +95,7 @@ class ResultExport:
     Attributes:
         schema: Schema of the tables.
         rows: Number of results.
-        next_cursor: Cursor after the last result; None before the first result of all.
+        next_cursor: Cursor after the last result; None if the query has had no result yet.
         dropped: Number of results dropped before the first kept one; 0 if the page follows a cursor.
         tables: The results in order, read lazily.
     """
