@@ -128,10 +128,10 @@ def merged(tables: Sequence[RouteTable]) -> RouteTable:
     numbers = np.concatenate([table.numbers for table in tables])
     words = np.concatenate([table.sets.words for table in tables])
     distinct, first, place = np.unique(numbers, return_index=True, return_inverse=True)
-    queries = tables[0].sets.queries
-    known, now = QuerySets(queries, words[first][place]), QuerySets(queries, words)
-    check_equal(numbers, known, now)
-    return RouteTable(distinct, QuerySets(queries, words[first]))
+    sets = QuerySets(tables[0].sets.queries, words)
+    again = np.flatnonzero(first[place] != np.arange(len(numbers)))
+    check_equal(numbers[again], sets.take(first[place[again]]), sets.take(again))
+    return RouteTable(distinct, sets.take(first))
 
 
 def check_equal(numbers: Int64s, known: QuerySets, now: QuerySets) -> None:
