@@ -28,7 +28,7 @@ from catalog.values.plan import FamilyPlan, PlannedQuery
 from catalog.values.query import is_rank
 from catalog.values.routes.query_sets import WORD_BITS, QuerySets, UInt64s, words_of
 from catalog.values.routes.route_table import RouteTable, combined
-from operators.kernels.keys import INT64S, INT64S_READ, SETS_READ, Bools, Int64s
+from operators.kernels.keys import INT64S, INT64S_READ, SETS_READ, Bools, Codes, Int64s
 from operators.lineage.lineage import RowClasses, query_set
 
 #: Largest table of (distance, class, class) combinations that is indexed directly.
@@ -245,13 +245,18 @@ class Router:
             within: Sets of queries.
             parts: Classes of n objects that belong to the pairs, such as their rows.
         """
-        sets = list(within)
-        for classes in parts:
-            if classes.codes is not None:
-                codes, sets = _compact(codes * len(classes.masks) + classes.codes, sets, classes.masks)
+        windows = list(within)
+        tables: list[tuple[Codes, Sequence[int]]] = []
+        for part in parts:
+            if part.codes is not None:
+                tables.append((part.codes, part.masks))
             else:
-                sets = [s & classes.masks[0] for s in sets]
-        return codes, sets
+                windows = [s & part.masks[0] for s in windows]
+        # Small tables first: with 2,000 windows and 20 classes per side, only the last step has many sets.
+        (found, sets), *others = sorted([(codes, windows), *tables], key=lambda table: len(table[1]))
+        for more, masks in others:
+            found, sets = _compact(found.astype(np.int64, copy=False) * len(masks) + more, sets, masks)
+        return found.astype(np.int64, copy=False), list(sets)
 
     def distance_classes(self, distance: Int64s) -> Int64s:
         """Return the distance class of pairs, int64[n]: the place in ``within``."""
