@@ -195,7 +195,7 @@ class Pruning(Repository):
         return None if oldest is None else decode(BatchManifest, oldest.document)
 
     def _is_due(self, connection: Connection, base: int, grace_us: int) -> bool:
-        """Tell without a lock whether there may be something to prune; a few heartbeats do not count."""
+        """Return whether there is enough to prune to be worth a lock; a few heartbeats are not."""
         behind = connection.execute(
             select(func.count()).select_from(tables.plans).where(_p.version < base)
         ).scalar_one()

@@ -21,7 +21,7 @@ from catalog.values.stream import Stream
 
 Strategy = Literal["unshared", "pullup", "pushdown", "mem-opt", "cpu-opt"]
 
-#: Who chooses the number of buckets that share the rows of a key: the planner, or the user for every key.
+#: Buckets of a key's rows: one (``hash``), all (``replicate``), or the planner's choice (``auto``).
 Partitioning = Literal["auto", "hash", "replicate"]
 
 #: Id of the one join of a family whose queries share it.
@@ -205,7 +205,7 @@ class JoinPlan:
         queries: Ids of the queries that its pairs can serve, ascending.
         chain_a: Slices of a, contiguous from 0.
         chain_b: Slices of b, contiguous from 0.
-        partition: Rows that the join receives; None for every row that can serve one of ``queries``.
+        partition: Part of one side's rows that the join receives; None: all that can serve one of ``queries``.
         pulled_up: Every row with a key enters, whether or not a query can use it: selections are applied to
             joined pairs alone (selection pull-up, State-Slice §3.1).
     """
@@ -435,7 +435,7 @@ class FamilyPlan:
         return frozenset(side for q in self.queries if q.kind in ("outer", "anti") for side in q.preserved)
 
     def lazy_ends(self, join: JoinPlan, side: Literal["a", "b"]) -> tuple[bool, ...]:
-        """Tell which slices of a side have a lazy end, at which the filters stop neither rows nor males.
+        """Return for each slice of a side whether its end is lazy: filters stop neither rows nor males there.
 
         Rows may then stay in the slice beyond its interval, since cutting them off would save nothing. The
         end of a chain is never lazy, because rows leave there. Filters that stop rows of an intermediate are

@@ -84,7 +84,7 @@ class Aggregate:
 
 @dataclass(frozen=True, slots=True)
 class Grouping:
-    """How a query groups its pairs.
+    """Groups, aggregates and HAVING of a query with GROUP BY.
 
     Attributes:
         tumble_us: Length of the intervals of event time, µs; they begin at multiples of it since 1970. None:

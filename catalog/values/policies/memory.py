@@ -11,7 +11,7 @@ MemoryStrategy = Literal["plain", "msf", "dbf", "hybrid"]
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """How a family that follows the order of its streams saves memory (WO-Join, §4).
+    """Memory policy of a family of joins in the order of their streams, without windows (WO-Join, §4).
 
     Attributes:
         strategy: ``plain``: every row is in memory and is joined in the batch in which it arrives. ``msf``,

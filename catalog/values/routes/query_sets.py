@@ -75,7 +75,7 @@ class QuerySets:
         return [tuple(members[start:end]) for start, end in zip([0, *ends], ends, strict=False)]
 
     def subsets_of(self, query_ids: Collection[int]) -> Bools:
-        """Tell which sets have only these queries, bool[n]."""
+        """Return which sets contain no other queries than these, bool[n]."""
         allowed = sum(1 << place for place, q in enumerate(self.queries) if q in query_ids)
         return np.asarray(~(self.words & ~QuerySets.of(self.queries, [allowed]).words).any(axis=1))
 
