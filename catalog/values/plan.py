@@ -205,7 +205,7 @@ class JoinPlan:
         queries: Ids of the queries that its pairs can serve, ascending.
         chain_a: Slices of a, contiguous from 0.
         chain_b: Slices of b, contiguous from 0.
-        partition: Part of one side's rows that the join receives; None: all that can serve one of ``queries``.
+        partition: Part of a side that the join receives; None: all rows that can serve one of ``queries``.
         pulled_up: Every row with a key enters, whether or not a query can use it: selections are applied to
             joined pairs alone (selection pull-up, State-Slice §3.1).
     """
