@@ -2,7 +2,8 @@
 
 Merging has a small cost for each male and segment, however many rows the segment has. Rings have about the
 same cost, plus a cost for each scanned row and for sorting each segment. So merging is cheapest unless its
-constants are high. Costs that all ways have in common (pairs, results, stored rows) are left out.
+constants are high. Costs that all ways have in common (males that visit slices, pairs, results, stored rows)
+are left out.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ def choose_probe(family: FamilyPlan, rates: FamilyRates, constants: Calibration)
 
 
 def search_s(loads: Sequence[SearchLoads], buckets: int, constants: Calibration, probe: Probe) -> float:
-    """Return the CPU seconds per second for the search alone, without pairs and results.
+    """Return the CPU seconds per second in which the ways to search differ.
 
     Args:
         loads: Work of the slices of each side of a family's joins.
@@ -61,8 +62,7 @@ def search_s(loads: Sequence[SearchLoads], buckets: int, constants: Calibration,
     for load in loads:
         looks = load.males_per_s * load.segments
         if not probe.has_rings:
-            slices_s = constants.per_male * load.males_per_s + constants.per_male_segment * looks
-            total += float(slices_s.sum())
+            total += constants.per_male_segment * float(looks.sum())
             continue
         # Rows of a bucket are in its own rings.
         scanned = load.candidates_per_s / probe.cells / max(buckets, 1)

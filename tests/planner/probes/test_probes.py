@@ -135,3 +135,11 @@ def test_rings_are_taken_where_they_are_cheap() -> None:
     rates = family_rates(family, 1, 2, Profile(families=(known(family, 1e-3),)))
     assert choose_probe(family, rates, prices(1e-6, 1e-9, 1e-9)).method == "hash"
     assert choose_probe(family, rates, SHIPPED) == Probe()
+
+
+def test_many_windows_are_no_reason_for_rings() -> None:
+    """A male visits every slice, empty ones too, whichever way they are searched."""
+    queries = [a_query(number, number * 0.015) for number in range(1, 1001)]
+    (family,) = build_plan(queries, STREAMS).families
+    assert len(family.joins[0].chain_a) == 1000
+    assert family.probe == Probe()
