@@ -47,7 +47,7 @@ class BatchOutput:
             parts = [pa.Table.from_batches([each]) for each in (self.results[family], rows)]
             whole = pa.concat_tables(parts, promote_options="default").combine_chunks()
             (rows,) = whole.to_batches()
-            routes = add_up(routes.table.sets.queries, [self.routes[family], routes])
+            routes = add_up(routes.queries, [self.routes[family], routes])
         self.results[family], self.routes[family] = rows, routes
 
     def exchanged_rows(self) -> Counter[str]:

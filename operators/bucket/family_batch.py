@@ -157,7 +157,7 @@ class FamilyBatch:
         if groups is None:
             return []
         if table is not None:
-            groups.add(table, pairs.routes().table)
+            groups.add(table, pairs.routes().table())
         if self.groups_wait:
             groups.given = 0
             return []

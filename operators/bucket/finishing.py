@@ -138,7 +138,7 @@ def result_punctuations(
     order_of = np.argsort(numbers)
     counts = np.bincount(codes, minlength=len(sets))
     routes = RouteTable(numbers[order_of], members_of.take(order_of))
-    return table.combine_chunks().to_batches()[0], RouteCounts(routes, counts[order_of])
+    return table.combine_chunks().to_batches()[0], RouteCounts.of(routes, counts[order_of])
 
 
 def _single(joins: FamilyJoins, closings: pa.RecordBatch, place: tuple[int, int]) -> pa.RecordBatch:

@@ -204,7 +204,7 @@ def group_results(
     columns |= {name: groups.column(name) for name in groups.column_names if name.startswith("g_")}
     sets = QuerySets.of(tuple(ids.tolist()), [1 << number for number in range(len(ids))])
     batches = pa.table(columns).combine_chunks().to_batches()
-    return batches[0], RouteCounts(RouteTable(numbers, sets), counts)
+    return batches[0], RouteCounts.of(RouteTable(numbers, sets), counts)
 
 
 def _numbers(segment: Segment, name: str) -> Int64s:

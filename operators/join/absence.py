@@ -418,7 +418,7 @@ class Absence:
         ]
         counts = np.bincount(codes, minlength=len(routes))
         taken = np.flatnonzero(counts)
-        return PairChunk(arrays, _NOTHING, _NOTHING, RouteCounts(routes.take(taken), counts[taken]))
+        return PairChunk(arrays, _NOTHING, _NOTHING, RouteCounts.of(routes.take(taken), counts[taken]))
 
 
 def _nearest_of_all(found: GroupMarks) -> tuple[Int64s, Int64s, Bools]:

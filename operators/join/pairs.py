@@ -13,12 +13,11 @@ import pyarrow.compute as pc
 from catalog.steps import TIME
 from catalog.values.plan import FamilyPlan
 from catalog.values.query import OLDEST, RANK
-from catalog.values.routes.route_table import RouteTable
 from operators.filters.expressions import evaluate_residuals
 from operators.join.marks import BatchMatches
 from operators.kernels.keys import Bools, Int64s, verify_equal
 from operators.lineage.lineage import RowClasses, query_set
-from operators.lineage.routes import RouteCounts, Router, TimeBounds, add_up
+from operators.lineage.routes import CountedPairs, RouteCounts, Router, TimeBounds, add_up
 from operators.ranks.clocked_rows import cross_clock, own_clock, rows_before, rows_up_to
 from operators.segments.layout import SideLayout
 from operators.segments.segment import Segment, timestamps
@@ -98,7 +97,17 @@ class PairBuilder:
         ]
         if (entered := self._entered(a, b)) is not None:
             near.append(entered)
-        codes, sets = self.router.masks_of(codes, within, *near, *in_rows, a.classes(), b.classes())
+        parts = (*near, *in_rows, a.classes(), b.classes())
+        # The sets themselves are only needed to change them.
+        nested = None
+        sets: list[int] = []
+        if one_way is None and matches is None and not self.residuals and not self.handing:
+            codes, nested = self.router.nested(codes, *parts)
+            numbers = nested.numbers(self.router.keys)
+            serving = numbers != 0
+        else:
+            codes, sets = self.router.masks_of(codes, within, *parts)
+            serving = _serving(sets)
         event_time = np.maximum(ts_a, ts_b) if self.layout_a.timed else self._event_time(a, b)
         chosen = np.arange(len(codes))
 
@@ -107,8 +116,10 @@ class PairBuilder:
             a, b, codes = a.select(keep), b.select(keep), codes[keep]
             event_time, chosen = event_time[keep], chosen[keep]
 
-        if not all(sets):
-            choose(_serving(sets)[codes])
+        if not serving.all():
+            keep = serving[codes]
+            if not keep.all():
+                choose(keep)
         if len(codes) and not self.layout_a.exact:
             choose(
                 verify_equal(
@@ -157,10 +168,14 @@ class PairBuilder:
             }
             handed = self._handed(a.key(), clock, oldest, ranks, codes, sets, arrays)
             codes, sets, arrays = self._results(codes, sets, arrays)
-        numbers, known = self.router.numbered(sets)
-        counts = np.bincount(codes, minlength=len(sets))
+        counts = np.bincount(codes, minlength=len(sets) if nested is None else len(nested))
         taken = np.flatnonzero(counts)
-        routes = RouteCounts(RouteTable(numbers[taken], known.take(taken)), counts[taken])
+        if nested is None:
+            numbers, known = self.router.numbered(sets)
+            routed = CountedPairs(numbers[taken], known.take(taken), counts[taken])
+        else:
+            routed = CountedPairs(numbers[taken], nested.some(taken), counts[taken])
+        routes = RouteCounts(self.router.query_ids, (routed,))
         apart = distances if len(chosen) == len(distances) else distances[chosen]
         per_class = np.bincount(apart, minlength=len(self.router.within))
         return PairChunk([pa.array(numbers[codes]), *arrays], chosen, per_class, routes, handed)

@@ -17,9 +17,11 @@ set as text takes a second.
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Final
 
 import numba
 import numpy as np
@@ -30,9 +32,13 @@ from catalog.values.routes.query_sets import WORD_BITS, QuerySets, UInt64s, word
 from catalog.values.routes.route_table import RouteTable, combined
 from operators.kernels.keys import INT64S, INT64S_READ, SETS_READ, Bools, Codes, Int64s
 from operators.lineage.lineage import RowClasses, query_set
+from operators.lineage.nested_sets import NestedSets, Windows, reaches_of
 
 #: Largest table of (distance, class, class) combinations that is indexed directly.
 MAX_DIRECT_COMBINATIONS = 1 << 20
+#: Up to this many combinations all have a set; finding those that occur would take longer.
+FEW_COMBINATIONS = 1 << 12
+_NONE: Final = np.zeros(0, dtype=np.int64)
 
 
 # Every plan version needs them again, for almost the same queries.
@@ -106,45 +112,106 @@ def _sums_of_members(sets: UInt64s, rows: Int64s) -> Int64s:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class CountedPairs:
+    """Pairs of one probe, counted by their sets of queries.
+
+    Attributes:
+        numbers: int64[n], route number of each set; a number may occur twice.
+        sets: The sets.
+        pairs: int64[n], number of pairs of each set, at least one.
+    """
+
+    numbers: Int64s
+    sets: QuerySets | NestedSets
+    pairs: Int64s
+
+    def table(self, among: Int64s | None) -> RouteTable:
+        """Return the routes, or only those with some numbers; a route may occur twice."""
+        if among is None:
+            return RouteTable(self.numbers, self.sets.take(np.arange(len(self.numbers))))
+        wanted = np.flatnonzero(np.isin(self.numbers, among))
+        return RouteTable(self.numbers[wanted], self.sets.take(wanted))
+
+    def rows(self) -> Int64s:
+        """Return the pairs of each query, int64[queries]."""
+        if isinstance(self.sets, NestedSets):
+            return self.sets.rows_per_query(self.pairs)
+        return rows_per_query(self.sets, self.pairs)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class RouteCounts:
     """Routes of pairs of one family, counted.
 
     Attributes:
-        table: The routes.
-        pairs: int64[n], number of pairs of each route, at least one.
+        queries: Queries of the routes; used only if there are no pairs.
+        parts: Pairs of each probe; the queries of parts may differ.
     """
 
-    table: RouteTable
-    pairs: Int64s
+    queries: tuple[int, ...]
+    parts: tuple[CountedPairs, ...]
+
+    @classmethod
+    def of(cls, routes: RouteTable, pairs: Int64s) -> RouteCounts:
+        """Return counts of routes, int64[n] pairs of each."""
+        return cls(routes.sets.queries, (CountedPairs(routes.numbers, routes.sets, pairs),))
+
+    @property
+    def numbers(self) -> Int64s:
+        """Numbers of the routes, ascending, each once."""
+        return np.unique(np.concatenate([_NONE, *(part.numbers for part in self.parts)]))
+
+    def among(self, numbers: Int64s) -> RouteTable:
+        """Return the routes that have some numbers, ascending by number, each once.
+
+        Raises:
+            InvariantBroken: Two sets of queries have the same number.
+        """
+        return self._table(numbers)
+
+    def table(self) -> RouteTable:
+        """Return the routes, ascending by number, each once.
+
+        Raises:
+            InvariantBroken: Two sets of queries have the same number.
+        """
+        return self._table(None)
+
+    def _table(self, among: Int64s | None) -> RouteTable:
+        if not self.parts:
+            return RouteTable(_NONE, QuerySets.of(self.queries, []))
+        return combined([part.table(among) for part in self.parts])
 
     def query_rows(self) -> dict[int, int]:
         """Return pairs by query id; queries without pairs are missing."""
-        rows = rows_per_query(self.table.sets, self.pairs).tolist()
-        return {query_id: n for query_id, n in zip(self.table.sets.queries, rows, strict=True) if n}
+        sums: dict[tuple[int, ...], Int64s] = {}
+        for part in self.parts:
+            rows = part.rows()
+            sums[part.sets.queries] = sums[part.sets.queries] + rows if part.sets.queries in sums else rows
+        found = Counter[int]()
+        for queries, rows in sums.items():
+            taken = np.flatnonzero(rows)
+            counts = zip(taken.tolist(), rows[taken].tolist(), strict=True)
+            found.update({queries[place]: count for place, count in counts})
+        return dict(found)
 
     def totals(self) -> dict[int, int]:
         """Return the pairs of each route by its number."""
-        return dict(zip(self.table.numbers.tolist(), self.pairs.tolist(), strict=True))
+        found = Counter[int]()
+        for part in self.parts:
+            for number, pairs in zip(part.numbers.tolist(), part.pairs.tolist(), strict=True):
+                found[number] += pairs
+        return dict(found)
 
 
 def add_up(queries: tuple[int, ...], parts: Sequence[RouteCounts]) -> RouteCounts:
-    """Return the routes of several sets of pairs, each route once, sorted by number.
+    """Return the routes of several sets of pairs.
 
     Args:
         queries: Queries of the routes; used only if there are no parts.
         parts: Routes of each set of pairs; the queries of parts may differ.
-
-    Raises:
-        InvariantBroken: Two sets of queries have the same number.
     """
-    if not parts:
-        none = np.zeros(0, dtype=np.int64)
-        return RouteCounts(RouteTable(none, QuerySets.of(queries, [])), none)
-    table = combined([part.table for part in parts])
-    sums = np.zeros(len(table), dtype=np.int64)
-    for part in parts:
-        np.add.at(sums, np.searchsorted(table.numbers, part.table.numbers), part.pairs)
-    return RouteCounts(table, sums)
+    return RouteCounts(queries, tuple(pairs for part in parts for pairs in part.parts))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -197,8 +264,8 @@ class Router:
         bounds_a: Distinct windows of the join's queries on a, and ends of slices below the largest,
             ascending, int64.
         bounds_b: The same for b.
-        within: Queries whose window covers a distance class: first ``len(bounds_a) + 1`` classes for d >= 0,
-            then ``len(bounds_b) + 1`` for d < 0.
+        windows: Queries whose window covers a distance class: first ``len(bounds_a) + 1`` classes for
+            d >= 0, then ``len(bounds_b) + 1`` for d < 0.
         expiries: Bounds on rows of an intermediate, by the column of a that has the event time.
         expiries_b: The same by the column of b, for how much later a's row is.
         ranks: The same by the column of a that has the rank of a row: how many rows of its stream may arrive
@@ -211,12 +278,17 @@ class Router:
     keys: Int64s
     bounds_a: Int64s
     bounds_b: Int64s
-    within: tuple[int, ...]
+    windows: Windows
     expiries: tuple[tuple[str, TimeBounds], ...] = ()
     ranks: tuple[tuple[str, TimeBounds], ...] = ()
     expiries_b: tuple[tuple[str, TimeBounds], ...] = ()
     ranks_b: tuple[tuple[str, TimeBounds], ...] = ()
     activations: Activations | None = None
+
+    @property
+    def within(self) -> tuple[int, ...]:
+        """Queries whose window covers each distance class."""
+        return self.windows.within
 
     def numbered(self, sets: Sequence[int]) -> tuple[Int64s, QuerySets]:
         """Return the routes of sets of queries, int64[n], 0 for the empty set, and the sets as arrays."""
@@ -245,18 +317,32 @@ class Router:
             within: Sets of queries.
             parts: Classes of n objects that belong to the pairs, such as their rows.
         """
-        windows = list(within)
-        tables: list[tuple[Codes, Sequence[int]]] = []
-        for part in parts:
-            if part.codes is not None:
-                tables.append((part.codes, part.masks))
-            else:
-                windows = [s & part.masks[0] for s in windows]
-        # Small tables first: with 2,000 windows and 20 classes per side, only the last step has many sets.
-        (found, sets), *others = sorted([(codes, windows), *tables], key=lambda table: len(table[1]))
-        for more, masks in others:
-            found, sets = _compact(found.astype(np.int64, copy=False) * len(masks) + more, sets, masks)
-        return found.astype(np.int64, copy=False), list(sets)
+        return _intersected([RowClasses(codes, tuple(within)), *parts], len(codes))
+
+    def nested(self, distances: Int64s, *parts: RowClasses) -> tuple[Int64s, NestedSets]:
+        """Find the queries of n candidate pairs, without a set of each.
+
+        Args:
+            distances: int64[n], distance classes.
+            parts: Classes of n objects that belong to the pairs, such as their rows.
+
+        Returns:
+            Place in the sets of each pair, int64[n], and the sets.
+        """
+        of_mask, masks = _intersected(parts, len(distances))
+        classes = len(self.within)
+        combinations = len(masks) * classes
+        codes = distances if len(masks) == 1 else of_mask * classes + distances
+        if combinations <= FEW_COMBINATIONS:
+            present = np.arange(combinations)
+        elif combinations <= max(MAX_DIRECT_COMBINATIONS, len(codes)):
+            present = np.flatnonzero(np.bincount(codes, minlength=combinations))
+            table = np.zeros(combinations, dtype=np.int64)
+            table[present] = np.arange(len(present))
+            codes = table[codes]
+        else:
+            present, codes = np.unique(codes, return_inverse=True)
+        return codes, NestedSets(QuerySets.of(self.query_ids, masks), self.windows, present)
 
     def distance_classes(self, distance: Int64s) -> Int64s:
         """Return the distance class of pairs, int64[n]: the place in ``within``."""
@@ -316,17 +402,21 @@ def router(
     queries = [(number, family.queries[number]) for number in members]
     bounds_a = _bounds([q.w_a_us for _, q in queries], ends_us[0])
     bounds_b = _bounds([q.w_b_us for _, q in queries], ends_us[1])
-    within = [
-        *_covering([(n, q.w_a_us) for n, q in queries], bounds_a),
-        *_covering([(n, q.w_b_us) for n, q in queries], bounds_b),
-    ]
+    of_a, of_b = [(n, q.w_a_us) for n, q in queries], [(n, q.w_b_us) for n, q in queries]
+    bits = words_of(len(query_ids)) * WORD_BITS
+    arrays = [np.array(bounds, dtype=np.int64) for bounds in (bounds_a, bounds_b)]
+    windows = Windows(
+        within=(*_covering(of_a, bounds_a), *_covering(of_b, bounds_b)),
+        behind=len(bounds_a) + 1,
+        reaches=np.stack([reaches_of(*each, bits) for each in zip((of_a, of_b), arrays, strict=True)]),
+    )
     expiries, expiries_b = _expiries(queries, "a"), _expiries(queries, "b")
     return Router(
         query_ids=query_ids,
         keys=query_keys(query_ids) if keys is None else keys,
-        bounds_a=np.array(bounds_a, dtype=np.int64),
-        bounds_b=np.array(bounds_b, dtype=np.int64),
-        within=tuple(within),
+        bounds_a=arrays[0],
+        bounds_b=arrays[1],
+        windows=windows,
         expiries=tuple(each for each in expiries if not is_rank(each[0])),
         ranks=tuple(each for each in expiries if is_rank(each[0])),
         expiries_b=tuple(each for each in expiries_b if not is_rank(each[0])),
@@ -387,6 +477,25 @@ def _covering(windows_us: Sequence[tuple[int, int]], bounds_us: Sequence[int]) -
     for bound_us in reversed(bounds_us):
         covering.append(covering[-1] | of_window[bound_us])
     return covering[::-1]
+
+
+def _intersected(parts: Sequence[RowClasses], count: int) -> tuple[Int64s, list[int]]:
+    """Return the sets of ``count`` pairs in which all parts agree: the code of each pair, and the sets."""
+    always = -1
+    tables: list[tuple[Codes, Sequence[int]]] = []
+    for part in parts:
+        if part.codes is None:
+            always &= part.masks[0]
+        else:
+            tables.append((part.codes, part.masks))
+    if not tables:
+        return np.zeros(count, dtype=np.int64), [always]
+    # Small tables first: with 2,000 windows and 20 classes per side, only the last step has many sets.
+    (found, sets), *others = sorted(tables, key=lambda table: len(table[1]))
+    sets = [s & always for s in sets] if always != -1 else sets
+    for more, masks in others:
+        found, sets = _compact(found.astype(np.int64, copy=False) * len(masks) + more, sets, masks)
+    return found.astype(np.int64, copy=False), list(sets)
 
 
 def _compact(codes: Int64s, sets: Sequence[int], masks: Sequence[int]) -> tuple[Int64s, list[int]]:

@@ -10,10 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
-import numpy as np
 
 from catalog.values.batch import ResultFile
 from catalog.values.counters.batch_counters import CpuCounters, HeldTimes, StreamCounters, StreamPunctuations
@@ -96,15 +95,26 @@ _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(BucketReport)
 
 
-def telling(report: BucketReport, tables: Iterable[RouteTable], wanted: Int64s) -> BucketReport:
+class Routes(Protocol):
+    """Routes of a family that occur in a batch: a ``RouteTable``, or the counted routes of its pairs."""
+
+    @property
+    def numbers(self) -> Int64s:
+        """Numbers of the routes."""
+
+    def among(self, numbers: Int64s) -> RouteTable:
+        """Return the routes that have some numbers."""
+
+
+def telling(report: BucketReport, routes: Iterable[Routes], wanted: Int64s) -> BucketReport:
     """Return a report with the routes that the engine asked for.
 
     Args:
         report: The report.
-        tables: Routes that occur.
+        routes: Routes that occur.
         wanted: int64[n], numbers of the routes that the engine asked for.
     """
-    taken = (table.take(np.isin(table.numbers, wanted)) for table in tables)
+    taken = (each.among(wanted) for each in routes)
     return replace(report, routes=tuple(table.encode() for table in taken if len(table)))
 
 

@@ -35,10 +35,10 @@ import numpy as np
 
 from catalog.errors import InvariantBroken, Unavailable
 from catalog.values.routes.query_sets import Int64s
-from service.commit.bucket_report import BucketReport, decode_report, encode_report, telling
+from service.commit.bucket_report import BucketReport, Routes, decode_report, encode_report, telling
 
 if TYPE_CHECKING:
-    from catalog.values.routes.route_table import RouteTable  # not at run time: it loads Arrow
+    pass  # not at run time: it loads Arrow
 
 log = logging.getLogger(__name__)
 
@@ -86,7 +86,7 @@ class ReportAddress:
 _open: tuple[ReportAddress, Connection] | None = None
 
 
-def send_report(address: ReportAddress, report: BucketReport, routes: Sequence[RouteTable] = ()) -> None:
+def send_report(address: ReportAddress, report: BucketReport, routes: Sequence[Routes] = ()) -> None:
     """Send the report of a bucket on a batch, and return once the engine has accepted it.
 
     Args:
@@ -109,8 +109,8 @@ def send_report(address: ReportAddress, report: BucketReport, routes: Sequence[R
         raise
 
 
-def _sent(connection: Connection, report: BucketReport, routes: Sequence[RouteTable]) -> None:
-    numbers = np.concatenate([np.empty(0, dtype=np.int64), *(table.numbers for table in routes)])
+def _sent(connection: Connection, report: BucketReport, routes: Sequence[Routes]) -> None:
+    numbers = np.concatenate([np.empty(0, dtype=np.int64), *(each.numbers for each in routes)])
     connection.send_bytes(numbers.tobytes())
     wanted = np.frombuffer(connection.recv_bytes(), dtype=np.int64)
     connection.send_bytes(encode_report(telling(report, routes, wanted)))

@@ -24,7 +24,6 @@ from catalog.values.batch import ResultFile
 from catalog.values.counters.batch_counters import CpuCounters, StreamCounters
 from catalog.values.counters.family_counters import ExchangeCounters
 from catalog.values.plan import Plan
-from catalog.values.routes.route_table import RouteTable
 from operators.bucket.batch_output import BatchOutput
 from operators.bucket.bucket import Bucket
 from operators.bucket.counters import (
@@ -51,6 +50,7 @@ from operators.bucket.state.store_segments import SegmentIds, store_segments
 from operators.cache.segment_cache import SegmentCache
 from operators.join.compiled_family import CompiledFamily
 from operators.lazy.lazy_segment import SegmentReader
+from operators.lineage.routes import RouteCounts
 from operators.pack.payload import Payload
 from operators.segments.segment import ArrivedFile, Segment
 from operators.segments.segment_files import Fence, SegmentFiles
@@ -161,7 +161,7 @@ class ChainProcessor:
         self._files = SegmentFiles(options.segments_dir, options.fence, options.sealed)
         self._manifest = manifest
 
-    def process(self, key: int, rows: Iterator[pd.DataFrame]) -> tuple[BucketReport, tuple[RouteTable, ...]]:
+    def process(self, key: int, rows: Iterator[pd.DataFrame]) -> tuple[BucketReport, tuple[RouteCounts, ...]]:
         """Process the payloads of one batch for one bucket; return its report and the routes that occur.
 
         Args:
@@ -190,8 +190,8 @@ class ChainProcessor:
         report = bucket_report(bucket, output, number=number, batch=batch)
         chain_us = round((time.process_time() - started_s) * 1_000_000)
         cpu = CpuCounters(pack_us=output.pack_us, chain_us=chain_us)
-        routes = tuple(counted.table for counted in output.routes.values())
-        return replace(report, files=files, late_files=late_files, etags=etags, cpu=cpu), routes
+        report = replace(report, files=files, late_files=late_files, etags=etags, cpu=cpu)
+        return report, tuple(output.routes.values())
 
     def _write(
         self, output: BatchOutput, batch: int

@@ -250,7 +250,7 @@ def check_values(
     """Every column that a query needs of a result must be its source row's, or NULL where it is absent."""
     by_id, batch = {q.id: q for q in oracle.queries}, oracle.batch - 1
     for family, table in output.results.items():
-        ids = output.routes[family].table.ids()
+        ids = output.routes[family].table().ids()
         table = table.set_column(3, "_event_time", table.column("_event_time").cast(pa.int64()))
         for found in table.to_pylist():
             if found["_event_time"] is None:

@@ -112,7 +112,7 @@ def _assert_same_output(one: BatchOutput, other: BatchOutput) -> None:
     assert one.routes.keys() == other.routes.keys()
     for family, routes in one.routes.items():
         twin = other.routes[family]
-        assert (routes.table.ids(), routes.totals()) == (twin.table.ids(), twin.totals())
+        assert (routes.table().ids(), routes.totals()) == (twin.table().ids(), twin.totals())
     sent, again = (
         [(p.family, p.members, p.bucket, repr(p.rows.to_pydict())) for p in output.exchanged]
         for output in (one, other)

@@ -214,7 +214,7 @@ class Runner:
 
     def _count(self, output: BatchOutput) -> None:
         for family, table in output.results.items():
-            members = output.routes[family].table.ids()
+            members = output.routes[family].table().ids()
             routes = table.column("_route").to_pylist()
             assert self.plan is not None
             keys = {f.id: [f"a_{a}" for a, _ in f.key] for f in self.plan.families}

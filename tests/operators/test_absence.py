@@ -154,7 +154,7 @@ def test_semi_joins_that_get_a_row_at_one_time_share_its_result() -> None:
         (output,) = runner.step(rows, [plan] if runner.batch == 0 else [])
         found = []
         for family, table in output.results.items():
-            routes = output.routes[family].table.ids()
+            routes = output.routes[family].table().ids()
             columns = (table.column(n).cast("int64").to_pylist() for n in ("_pos_a", "_event_time", "_route"))
             found += [(pos, time_us, routes[route]) for pos, time_us, route in zip(*columns, strict=True)]
         return sorted(found)

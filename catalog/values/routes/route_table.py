@@ -57,6 +57,10 @@ class RouteTable:
         """Return the routes at some places."""
         return RouteTable(self.numbers[places], self.sets.take(places))
 
+    def among(self, numbers: Int64s) -> RouteTable:
+        """Return the routes that have some numbers."""
+        return self.take(np.isin(self.numbers, numbers))
+
     def ids(self) -> dict[int, tuple[int, ...]]:
         """Return the query ids of each route, ascending, by its number."""
         return dict(zip(self.numbers.tolist(), self.sets.ids(), strict=True))

@@ -112,7 +112,7 @@ def outputs_of(output: BatchOutput) -> list[dict[str, Any]]:
     """Return the groups of a bucket's output, each with the id of its query."""
     found = []
     for family, table in output.results.items():
-        ids = output.routes[family].table.ids()
+        ids = output.routes[family].table().ids()
         for row in table.to_pylist():
             (query_id,) = ids[row["_route"]]
             found.append({**row, "query": query_id})

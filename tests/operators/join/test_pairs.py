@@ -47,7 +47,7 @@ def every(rows: Segment) -> Int64s:
 
 def sets_of(chunk: PairChunk) -> dict[int, tuple[int, ...]]:
     """Return the query ids of each pair, by position of a's row."""
-    routes = chunk.routes.table.ids()
+    routes = chunk.routes.table().ids()
     return {
         pos: routes[route]
         for route, pos in zip(chunk.arrays[0].to_pylist(), chunk.arrays[2].to_pylist(), strict=True)

@@ -20,7 +20,7 @@ def counts(pairs: dict[int, int], numbers: dict[int, int] | None = None) -> Rout
     given = route_numbers(sets, query_keys(IDS))
     if numbers is not None:
         given = np.array([numbers[one] for one in pairs], dtype=np.int64)
-    return RouteCounts(RouteTable(given, sets), np.array(list(pairs.values()), dtype=np.int64))
+    return RouteCounts.of(RouteTable(given, sets), np.array(list(pairs.values()), dtype=np.int64))
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -36,17 +36,21 @@ def test_lots_of_pairs_add_up(seed: int) -> None:
         rows.update({query_id: pairs for place, query_id in enumerate(IDS) if one >> place & 1})
     found = add_up(IDS, [counts(lot) for lot in lots])
     expected = counts(dict(total))
-    assert len(found.table) == len(total)
+    assert len(found.table()) == len(total)
     assert found.totals() == expected.totals()
-    assert found.table.ids() == expected.table.ids()
+    assert found.table().ids() == expected.table().ids()
     assert found.query_rows() == rows
 
 
 def test_no_pairs_take_no_route() -> None:
     none = add_up(IDS, [])
-    assert (len(none.table), none.totals(), none.table.ids(), none.query_rows()) == (0, {}, {}, {})
+    assert (len(none.table()), none.totals(), none.table().ids(), none.query_rows()) == (0, {}, {}, {})
 
 
 def test_two_sets_cannot_share_a_number() -> None:
+    twice = add_up(IDS, [counts({0b01: 2, 0b10: 3}, {0b01: 8, 0b10: 7}), counts({0b11: 1}, {0b11: 8})])
     with pytest.raises(InvariantBroken, match="route 8 stands for other queries already"):
-        add_up(IDS, [counts({0b01: 2, 0b10: 3}, {0b01: 8, 0b10: 7}), counts({0b11: 1}, {0b11: 8})])
+        twice.table()
+    with pytest.raises(InvariantBroken, match="route 8 stands for other queries already"):
+        twice.among(np.array([8]))
+    assert twice.among(np.array([7])).ids() == {7: (1,)}

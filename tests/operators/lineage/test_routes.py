@@ -2,12 +2,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from catalog.values.plan import FamilyPlan
 from catalog.values.query import UNBOUNDED_US
 from operators.lineage import routes
 from operators.lineage.lineage import RowClasses
-from operators.lineage.routes import Router, query_key, router
+from operators.lineage.routes import Router, query_key, router, rows_per_query
 from tests.builders import a_query
 from tests.operators.segment_builders import a_family
 
@@ -92,3 +94,43 @@ def test_route_numbers_are_the_same_in_every_version() -> None:
 
 
 ROUTES = [8898586205396736955, 4149683294348667661]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_nested_sets_are_the_sets_of_the_same_pairs(data: st.DataObject) -> None:
+    """Numbers, rows per query and members are those of a set for each pair."""
+    count = data.draw(st.integers(1, 70))
+    windows = [(data.draw(st.integers(1, 40)), data.draw(st.integers(1, 40))) for _ in range(count)]
+    family = a_family(*(a_query(n, a, b) for n, (a, b) in enumerate(windows, 1)))
+    members = sorted(data.draw(st.sets(st.integers(0, count - 1), min_size=1)))
+    compiled = router(family, members, ends_us=((3, 7, 50), (5, 50)))
+    rng = np.random.default_rng(data.draw(st.integers(0, 99)))
+    pairs = data.draw(st.integers(0, 200))
+    distances = rng.integers(-45, 45, pairs)
+
+    def classes() -> RowClasses:
+        masks = tuple(rng.integers(0, 2**62, 5).tolist())
+        masks = (*(mask | mask << 60 for mask in masks), (1 << count) - 1)
+        if rng.random() < 0.3:
+            return RowClasses(None, masks[-1:])
+        return RowClasses(rng.integers(0, len(masks), pairs), tuple(m & (1 << count) - 1 for m in masks))
+
+    a, b = classes(), classes()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(routes, "MAX_DIRECT_COMBINATIONS", data.draw(st.sampled_from([1, 1 << 20])))
+        patch.setattr(routes, "FEW_COMBINATIONS", data.draw(st.sampled_from([1, 1 << 12])))
+        codes, sets = compiled.masks(distances, a, b)
+        places, nested = compiled.nested(compiled.distance_classes(distances), a, b)
+    numbers, listed = compiled.numbered(sets)
+    own = nested.numbers(compiled.keys)
+    assert np.array_equal(own[places], numbers[codes])
+    every = nested.take(np.arange(len(nested)))
+    assert np.array_equal(every.words[places], listed.words[codes])
+    rows = np.bincount(places, minlength=len(nested))
+    assert np.array_equal(
+        nested.rows_per_query(rows), rows_per_query(listed, np.bincount(codes, minlength=len(sets)))
+    )
+    some = np.flatnonzero(rng.random(len(nested)) < 0.5)
+    assert np.array_equal(nested.some(some).numbers(compiled.keys), own[some])
+    assert np.array_equal(nested.some(some).take(np.arange(len(some))).words, every.words[some])

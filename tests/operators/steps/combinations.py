@@ -141,7 +141,7 @@ class Recorder(Runner):
         """Return the results of a query."""
         family = family_of(query)
         made = [output for output in self.outputs if family in output.results]
-        members = [output.routes[family].table.ids() for output in made]
+        members = [output.routes[family].table().ids() for output in made]
         routes = {str(route) for each in members for route, ids in each.items() if query.id in ids}
         if not routes:
             return Counter()

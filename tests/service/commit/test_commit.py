@@ -61,7 +61,7 @@ def reports_of_a_batch() -> list[BucketReport]:
     reports = []
     for number, (bucket, output) in enumerate(zip(runner.state, outputs, strict=True), 1):
         report = bucket_report(bucket, output, number=number, batch=0)
-        routes = tuple(counted.table.encode() for counted in output.routes.values())
+        routes = tuple(counted.table().encode() for counted in output.routes.values())
         began_us = None if number == 1 else 1_000 * number
         reports.append(
             replace(report, began_us=began_us, routes=routes, cpu=CpuCounters(number, 10 * number))
