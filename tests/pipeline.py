@@ -23,6 +23,7 @@ import pyarrow as pa
 
 from catalog.values.counters.family_counters import SliceCounters
 from catalog.values.plan import Plan
+from catalog.values.routes.query_rows import summed_rows
 from catalog.values.stream import GeneratorSource, Stream
 from operators.pack.pack import packer
 from service.commit.bucket_report import BucketReport
@@ -75,7 +76,7 @@ class Ran:
     @cached_property
     def slices(self) -> tuple[SliceCounters, ...]:
         """Counters of every slice of every bucket."""
-        return tuple(counters for report in self.reports for counters in report.slices)
+        return tuple(counters for report in self.reports for counters in report.slices.counters())
 
     @property
     def state_rows(self) -> int:
@@ -100,11 +101,7 @@ class Ran:
     @cached_property
     def results(self) -> Counter[int]:
         """Results per query id."""
-        found: Counter[int] = Counter()
-        for report in self.reports:
-            for query, rows in report.query_rows:
-                found[query] += rows
-        return found
+        return Counter(dict(summed_rows([rows for report in self.reports for rows in report.query_rows])))
 
     @cached_property
     def input_rows(self) -> dict[int, int]:

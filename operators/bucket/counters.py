@@ -6,8 +6,9 @@ counts rows per filter as it evaluates them, and keys are counted on rows that a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, fields, replace
+from operator import attrgetter
 
 import numpy as np
 
@@ -19,9 +20,9 @@ from catalog.values.counters.family_counters import (
     MemoryCounters,
     ProbeCounters,
     PunctuationCounters,
-    SliceCounters,
     UnmatchedCounters,
 )
+from catalog.values.counters.slice_table import NUMBERS, SliceChain, SliceTable
 from catalog.values.plan import FamilyPlan
 from catalog.values.stream import Stream
 from operators.join.family_joins import FamilyJoins
@@ -29,69 +30,67 @@ from operators.kernels.keys import Bools, Int64s
 from operators.lazy.lazy_segment import LazySegment, SegmentFacts
 from operators.segments.layout import SIDES
 from operators.segments.segment import Segment
+from operators.slices.sliced_join import SliceCounts, SliceState
 
 #: Parts into which the event times of held rows are divided: more parts, fewer rows evicted too early.
 _PARTS = 64
 #: Approximate maximum of rows of a stream in one bucket that are read for the event times.
 _SAMPLE = 8192
 
+_WORK_NAMES = tuple(field.name for field in fields(SliceCounts))
+_WORK = attrgetter(*_WORK_NAMES)
+_HELD_NAMES = ("bytes", "segments", "own_bytes", "lying", "lazy_segments", "read_segments", "read_rows")
+
 #: Returns the progress of each side of a family on its clock.
 Clocks = Callable[[FamilyPlan], Mapping[str, int | None]]
 
 
-def slice_counters(families: Mapping[str, FamilyJoins], clocks: Clocks) -> Iterator[SliceCounters]:
-    """Yield the rows that every slice of a bucket holds, and its work in the last batch.
+def slice_table(families: Mapping[str, FamilyJoins], clocks: Clocks) -> SliceTable:
+    """Return the rows that every slice of a bucket holds, and its work in the last batch.
 
     Args:
         families: Joins per family id, as a bucket has them.
         clocks: Returns the progress of each side of a family at the end of the batch.
     """
     rows_of = _rows_of_values(families)
+    chains: list[SliceChain] = []
+    counts: list[Int64s] = []
     for family_id, joins in families.items():
         opposite = joins.opposite_reached(clocks(joins.family.plan))
-        rows = {
-            (join_id, side): chain.rows_per_slice(side, opposite[side])
-            for join_id, chain in joins.chains.items()
-            for side in SIDES
-        }
         dead = {
             side: iter(joins.closed[other].dead_per_slice)
             for side, other in (("a", "b"), ("b", "a"))
             if other in joins.closed
         }
-        for join_id, side, index, state in joins.slices():
-            counts = state.counts
-            read = [s.rows_read for s in state.segments if isinstance(s, LazySegment) and s.rows_read]
-            yield SliceCounters(
-                family=family_id,
-                side=side,
-                slice=index + 1,
-                rows=rows[join_id, side][index],
-                bytes=_bytes(state.segments, rows_of) if state.segments else 0,
-                segments=len(state.segments),
-                touched=counts.touched,
-                males=counts.males,
-                inserted=counts.inserted,
-                moved_in=counts.moved_in,
-                filtered=counts.filtered,
-                purged=counts.purged,
-                results=counts.results,
-                product=counts.product,
-                join=join_id,
-                own_bytes=sum(segment.stored_bytes for segment in state.segments) if state.segments else 0,
-                lying=state.rows if state.segments else 0,
-                made=counts.made,
-                left=counts.left,
-                lazy_end=joins.chains[join_id].join.lazy_ends[side][index],
-                discarded=counts.discarded,
-                closed=counts.closed,
-                dead=next(dead[side], 0) if side in dead else 0,
-                again=counts.again,
-                partials=counts.partials,
-                lazy_segments=sum(segment.bloom is not None for segment in state.segments),
-                read_segments=len(read),
-                read_rows=sum(read),
-            )
+        for join_id, chain in joins.chains.items():
+            for side in SIDES:
+                slices = chain.slices[side]
+                columns: dict[str, Sequence[int] | Int64s] = _held(slices, rows_of)
+                columns["lazy_end"] = chain.join.lazy_ends[side]
+                columns["rows"] = chain.rows_per_slice(side, opposite[side])
+                columns["dead"] = [next(dead[side], 0) for _ in slices] if side in dead else [0] * len(slices)
+                worked = np.array([_WORK(state.counts) for state in slices], dtype=np.int64)
+                columns.update(zip(_WORK_NAMES, worked.T, strict=True))
+                chains.append((family_id, join_id, side, len(slices)))
+                counts.append(np.array([columns[name] for name in NUMBERS], dtype="<i8").T)
+    return SliceTable(tuple(chains), b"".join(table.tobytes() for table in counts))
+
+
+def _held(slices: Sequence[SliceState], rows_of: Mapping[str, int]) -> dict[str, Sequence[int] | Int64s]:
+    """Return what slices hold, int64[slices] by name; of a thousand slices most are empty."""
+    held = {name: np.zeros(len(slices), dtype=np.int64) for name in _HELD_NAMES}
+    for number, state in enumerate(slices):
+        if not state.segments:
+            continue
+        read = [s.rows_read for s in state.segments if isinstance(s, LazySegment) and s.rows_read]
+        held["bytes"][number] = _bytes(state.segments, rows_of)
+        held["segments"][number] = len(state.segments)
+        held["own_bytes"][number] = sum(segment.stored_bytes for segment in state.segments)
+        held["lying"][number] = state.rows
+        held["lazy_segments"][number] = sum(segment.bloom is not None for segment in state.segments)
+        held["read_segments"][number] = len(read)
+        held["read_rows"][number] = sum(read)
+    return dict(held)
 
 
 def absence_counters(families: Mapping[str, FamilyJoins], clocks: Clocks) -> Iterator[AbsenceCounters]:

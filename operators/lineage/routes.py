@@ -28,6 +28,7 @@ import numpy as np
 
 from catalog.values.plan import FamilyPlan, PlannedQuery
 from catalog.values.query import is_rank
+from catalog.values.routes.query_rows import QueryRows
 from catalog.values.routes.query_sets import WORD_BITS, QuerySets, UInt64s, words_of
 from catalog.values.routes.route_table import RouteTable, combined
 from operators.kernels.keys import INT64S, INT64S_READ, SETS_READ, Bools, Codes, Int64s
@@ -182,18 +183,18 @@ class RouteCounts:
             return RouteTable(_NONE, QuerySets.of(self.queries, []))
         return combined([part.table(among) for part in self.parts])
 
-    def query_rows(self) -> dict[int, int]:
-        """Return pairs by query id; queries without pairs are missing."""
+    def query_rows(self) -> QueryRows:
+        """Return the pairs of each query that has any."""
         sums: dict[tuple[int, ...], Int64s] = {}
         for part in self.parts:
             rows = part.rows()
             sums[part.sets.queries] = sums[part.sets.queries] + rows if part.sets.queries in sums else rows
-        found = Counter[int]()
+        ids, counts = [_NONE], [_NONE]
         for queries, rows in sums.items():
             taken = np.flatnonzero(rows)
-            counts = zip(taken.tolist(), rows[taken].tolist(), strict=True)
-            found.update({queries[place]: count for place, count in counts})
-        return dict(found)
+            ids.append(np.array(queries, dtype=np.int64)[taken])
+            counts.append(rows[taken])
+        return QueryRows.of(np.concatenate(ids), np.concatenate(counts))
 
     def totals(self) -> dict[int, int]:
         """Return the pairs of each route by its number."""

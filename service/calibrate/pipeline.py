@@ -69,7 +69,7 @@ class Measured:
     def count(self, reports: list[BucketReport]) -> None:
         """Add the counters of a batch's reports."""
         for report in reports:
-            for counters in report.slices:
+            for counters in report.slices.counters():
                 key = counters.join, counters.side, counters.slice
                 known = self.slices.get(key)
                 self.slices[key] = counters if known is None else _sum(known, counters)

@@ -25,9 +25,10 @@ from catalog.values.counters.family_counters import (
     MemoryCounters,
     ProbeCounters,
     PunctuationCounters,
-    SliceCounters,
     UnmatchedCounters,
 )
+from catalog.values.counters.slice_table import SliceTable
+from catalog.values.routes.query_rows import QueryRows
 from catalog.values.routes.query_sets import Int64s
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ class BucketReport:
         absence: Counters of the families that judge rows for absence.
         unmatched: Counters of outer joins.
         cpu: CPU time of packing the bucket's input, and of the chain.
-        query_rows: Pairs by query id, in no order; queries may come more than once.
+        query_rows: Pairs of each query that has any, by family; a query may be in several families.
         punctuations: Counters of the family sides whose stream has a contract.
         received: Counts of received punctuations; each input partition reports to one bucket.
         exchanged: Pairs that the bucket sends to all buckets.
@@ -74,12 +75,12 @@ class BucketReport:
     late_files: tuple[ResultFile, ...] = ()
     etags: dict[str, str] = field(default_factory=dict)
     streams: tuple[StreamCounters, ...] = ()
-    slices: tuple[SliceCounters, ...] = ()
+    slices: SliceTable = field(default_factory=SliceTable)
     filters: tuple[FilterCounters, ...] = ()
     keys: tuple[KeyCounters, ...] = ()
     absence: tuple[AbsenceCounters, ...] = ()
     cpu: CpuCounters = field(default_factory=CpuCounters)
-    query_rows: tuple[tuple[int, int], ...] = ()
+    query_rows: tuple[QueryRows, ...] = ()
     routes: tuple[bytes, ...] = ()
     punctuations: tuple[PunctuationCounters, ...] = ()
     received: tuple[StreamPunctuations, ...] = ()

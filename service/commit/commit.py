@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -33,9 +32,10 @@ from catalog.values.counters.family_counters import (
     MemoryCounters,
     ProbeCounters,
     PunctuationCounters,
-    SliceCounters,
     UnmatchedCounters,
 )
+from catalog.values.counters.slice_table import add_up_slices
+from catalog.values.routes.query_rows import summed_rows
 from catalog.values.routes.query_sets import Int64s
 from catalog.values.routes.route_table import RouteTable
 from operators.storage.folder import Folder, place_of, remove, stored
@@ -147,8 +147,8 @@ class BatchCommitter:
             files=_by_place(file for report in reports for file in report.files),
             late_files=self._late_files(reports),
             streams=_stream_counters(reports, batch),
-            slices=add_up((c for report in reports for c in report.slices), SliceCounters.KEY),
-            query_rows=_query_rows(reports),
+            slices=add_up_slices([report.slices for report in reports]),
+            query_rows=summed_rows([rows for report in reports for rows in report.query_rows]),
             started_at_us=min(began_us, now_us),  # clocks of workers elsewhere may be ahead
             committed_at_us=now_us,
             filters=add_up((c for report in reports for c in report.filters), FilterCounters.KEY),
@@ -234,15 +234,6 @@ def _by_place(files: Iterable[ResultFile]) -> tuple[ResultFile, ...]:
     return tuple(sorted(files, key=lambda file: (file.family, file.path)))
 
 
-def _query_rows(reports: Sequence[BucketReport]) -> tuple[tuple[int, int], ...]:
-    """Add up the pairs of each query that has any."""
-    sums: dict[int, int] = defaultdict(int)
-    for report in reports:
-        for query_id, rows in report.query_rows:
-            sums[query_id] += rows
-    return tuple(sorted(sums.items()))
-
-
 def _stream_counters(reports: Sequence[BucketReport], batch: int) -> tuple[StreamCounters, ...]:
     """Check that the buckets agree, and add up late rows, which are counted in one bucket each."""
     counters = []
@@ -259,7 +250,7 @@ def _stream_id(counters: StreamCounters) -> int:
 
 def _bucket_counters(reports: Sequence[BucketReport]) -> BucketCounters:
     work = [
-        sum(keys.copies for keys in report.keys) + sum(piece.results for piece in report.slices)
+        sum(keys.copies for keys in report.keys) + int(report.slices.column("results").sum())
         for report in reports
     ]
     hottest_us = max(report.cpu.chain_us for report in reports)

@@ -33,7 +33,7 @@ from operators.bucket.counters import (
     memory_counters,
     probe_counters,
     punctuation_counters,
-    slice_counters,
+    slice_table,
     unmatched_counters,
 )
 from operators.bucket.state.load_bucket import load_bucket
@@ -347,7 +347,7 @@ def bucket_report(bucket: Bucket, output: BatchOutput, *, number: int, batch: in
             )
             for stream_id, s in bucket.streams.items()
         ),
-        slices=tuple(slice_counters(bucket.families, bucket.clocks)),
+        slices=slice_table(bucket.families, bucket.clocks),
         filters=tuple(output.filters),
         keys=tuple(output.keys),
         absence=tuple(absence_counters(bucket.families, bucket.clocks)),
@@ -362,5 +362,5 @@ def bucket_report(bucket: Bucket, output: BatchOutput, *, number: int, batch: in
         probes=tuple(probe_counters(bucket.families, bucket.clocks)),
         held=tuple(held_times(bucket.families, bucket.plan.streams if bucket.plan is not None else ())),
         memory=tuple(memory_counters(bucket.families)),
-        query_rows=tuple(rows for counted in output.routes.values() for rows in counted.query_rows().items()),
+        query_rows=tuple(counted.query_rows() for counted in output.routes.values()),
     )

@@ -17,7 +17,7 @@ from catalog.values.plan import Plan
 from catalog.values.stream import Stream
 from operators.bucket.batch_output import BatchOutput
 from operators.bucket.bucket import Bucket
-from operators.bucket.counters import slice_counters
+from operators.bucket.counters import slice_table
 from operators.bucket.state.load_bucket import load_bucket
 from operators.bucket.state.manifest import decode_plan, encode_manifest, encode_plan, segment_ids
 from operators.bucket.state.store_segments import SegmentIds, store_segments
@@ -103,7 +103,7 @@ class Runner:
         if plans:
             self.done = {}
         for bucket in self.state:
-            for counters in slice_counters(bucket.families, bucket.clocks):
+            for counters in slice_table(bucket.families, bucket.clocks).counters():
                 name = (counters.family, counters.join, counters.side, counters.slice)
                 self.done.setdefault(name, Counter()).update(_deeds(counters))
         if self.stored:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from operators.bucket.bucket import Bucket
-from operators.bucket.counters import slice_counters
+from operators.bucket.counters import slice_table
 
 
 def check_reloaded(bucket: Bucket, loaded: Bucket, values: Mapping[str, bytes]) -> None:
@@ -28,7 +28,7 @@ def check_reloaded(bucket: Bucket, loaded: Bucket, values: Mapping[str, bytes]) 
             assert (mine.t_min, mine.t_max) == (its.t_min, its.t_max)
             assert (mine.epoch_min, mine.epoch_max) == (its.epoch_min, its.epoch_max)
             assert all(len(values[stored]) == length for stored, length in mine.values)
-    counters = list(slice_counters(bucket.families, bucket.clocks))
+    counters = list(slice_table(bucket.families, bucket.clocks).counters())
     # Each slice rounds its share; other state rests in no slice.
     slices = {id(state) for joins in bucket.families.values() for _, _, _, state in joins.slices()}
     apart = {

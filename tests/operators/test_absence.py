@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from catalog.values.counters.family_counters import AbsenceCounters
 from catalog.values.plan import Strategy
 from catalog.values.query import JoinKind, Query
-from operators.bucket.counters import absence_counters, slice_counters, unmatched_counters
+from operators.bucket.counters import absence_counters, slice_table, unmatched_counters
 from planner.build.build_plan import build_plan
 from planner.build.objective import Objective
 from tests.builders import QueryFacts, a_query, a_stream
@@ -225,7 +225,7 @@ def test_semi_and_anti_joins_hold_and_touch_fewer_rows_than_inner_ones() -> None
         query = a_query(1, 8, kind=kind, preserved=() if kind == "inner" else ("a",))
 
         def look(runner: Runner, _oracle: NestedLoops, kind: str = kind) -> None:
-            slices = [c for b in runner.state for c in slice_counters(b.families, b.clocks)]
+            slices = [c for b in runner.state for c in slice_table(b.families, b.clocks).counters()]
             rested[kind] = sum(c.lying for c in slices)
             touched[kind] += sum(c.touched for c in slices)
             gone[kind] += sum(c.left for c in slices)

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from catalog.values.counters.family_counters import SliceCounters
 from catalog.values.plan import Plan, Strategy
 from catalog.values.query import Query
-from operators.bucket.counters import slice_counters
+from operators.bucket.counters import slice_table
 from operators.segments.layout import SIDES
 from planner.build.build_plan import build_plan
 from planner.build.objective import Objective
@@ -220,7 +220,7 @@ def test_rows_and_results_count_in_the_slice_in_whose_interval_they_lie(
             times["a" if stream_id == 1 else "b"][row.pos] = row.ts
         runner.step({i: a_table(STREAMS[i], came) for i, came in rows.items()})
         (bucket,) = runner.state
-        counted = list(slice_counters(bucket.families, bucket.clocks))
+        counted = list(slice_table(bucket.families, bucket.clocks).counters())
         for side, other in (("a", "b"), ("b", "a")):
             lying = runner.state_rows(family.id, side)
             expected = Counter[int]()
@@ -272,7 +272,7 @@ def test_a_boundary_that_takes_rows_is_cut_even_where_it_takes_none_of_a_segment
 
 def _of_side(runner: Runner, side: str) -> list[SliceCounters]:
     (bucket,) = runner.state
-    return [c for c in slice_counters(bucket.families, bucket.clocks) if c.side == side]
+    return [c for c in slice_table(bucket.families, bucket.clocks).counters() if c.side == side]
 
 
 def test_what_is_counted_is_counted_of_one_batch() -> None:
@@ -280,7 +280,7 @@ def test_what_is_counted_is_counted_of_one_batch() -> None:
     runner.step({1: a_table(STREAMS[1], [a_row(0, 10, v=0)])}, [build_plan([a_query(1, 20)], STREAMS)])
     for inserted in (1, 0):
         bucket = runner.state[0]
-        counted = slice_counters(bucket.families, bucket.clocks)
+        counted = slice_table(bucket.families, bucket.clocks).counters()
         found = [c.inserted for c in counted if c.side == "a"]
         assert found == [inserted]
         runner.step({})

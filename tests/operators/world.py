@@ -23,7 +23,7 @@ from catalog.values.plan import FamilyPlan, JoinPlan, Plan
 from catalog.values.query import UNBOUNDED_US, Query
 from catalog.values.stream import Stream
 from operators.bucket.batch_output import BatchOutput
-from operators.bucket.counters import slice_counters
+from operators.bucket.counters import slice_table
 from operators.join.compiled_family import SLACK_DIVISOR
 from operators.segments.layout import SIDES
 from tests.operators.cases import check_values
@@ -196,7 +196,7 @@ class World:
     def _check_counters(self, outputs: Sequence[BatchOutput], before: Mapping[SliceName, int] | None) -> None:
         counted: dict[SliceName, Counter[str]] = {}
         for bucket in self.runner.state:
-            for c in slice_counters(bucket.families, bucket.clocks):
+            for c in slice_table(bucket.families, bucket.clocks).counters():
                 counted.setdefault(_name(c), Counter()).update(
                     {
                         name: getattr(c, name)
@@ -234,6 +234,6 @@ def _held_counts(runner: DurableRunner) -> dict[SliceName, int]:
     """Return the rows that each slice holds over all buckets."""
     held: Counter[SliceName] = Counter()
     for bucket in runner.state:
-        for c in slice_counters(bucket.families, bucket.clocks):
+        for c in slice_table(bucket.families, bucket.clocks).counters():
             held[_name(c)] += c.lying
     return dict(held)

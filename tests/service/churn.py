@@ -29,9 +29,10 @@ from catalog.store import tables
 from catalog.store.store import Store
 from catalog.values.counters.batch_counters import StreamCounters
 from catalog.values.query import Backfill, Query
+from catalog.values.routes.query_rows import summed_rows
 from catalog.values.stream import Column, HttpSource, Stream
 from operators.bucket.batch_output import BatchOutput
-from operators.bucket.counters import slice_counters
+from operators.bucket.counters import slice_table
 from operators.bucket.state.manifest import encode_manifest
 from planner.bind.bind import bind
 from planner.build.objective import Objective
@@ -234,14 +235,16 @@ class ChurningService:
         query_rows: Counter[int] = Counter()
         for output in outputs:
             for found in output.routes.values():
-                query_rows.update(found.query_rows())
+                query_rows.update(dict(summed_rows([found.query_rows()])))
         routes = [found.table for output in outputs for found in output.routes.values()]
         self.results += query_rows
         streams = tuple(
             StreamCounters(i, s.rows, 0, 0, s.watermark.value_us, s.watermark.max_event_time_us)
             for i, s in sorted(self.runner.state[0].streams.items())
         )
-        slices = [c for bucket in self.runner.state for c in slice_counters(bucket.families, bucket.clocks)]
+        slices = [
+            c for bucket in self.runner.state for c in slice_table(bucket.families, bucket.clocks).counters()
+        ]
         manifest = replace(
             EMPTY_BATCH,
             batch=number,

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from operators.bucket.bucket import Bucket
-from operators.bucket.counters import slice_counters
+from operators.bucket.counters import slice_table
 from operators.bucket.state.load_bucket import load_bucket
 from operators.bucket.state.manifest import encode_manifest, segment_ids
 from operators.bucket.state.store_segments import MOST_STEPS, SegmentIds, store_segments
@@ -312,7 +312,7 @@ def test_how_wide_rows_are_does_not_depend_on_who_has_them_or_what_is_dead() -> 
     def widths() -> list[float]:
         return [
             c.own_bytes / c.lying
-            for c in slice_counters(stored.bucket.families, stored.bucket.clocks)
+            for c in slice_table(stored.bucket.families, stored.bucket.clocks).counters()
             if c.lying
         ]
 

@@ -9,7 +9,7 @@ import pytest
 
 from catalog.values.policies.punctuation_policy import PunctuationPolicy
 from catalog.values.query import UNBOUNDED_US, Query
-from operators.bucket.counters import punctuation_counters, slice_counters
+from operators.bucket.counters import punctuation_counters, slice_table
 from tests.builders import a_query
 from tests.operators.closings.scenes import Scene
 
@@ -29,7 +29,7 @@ def purged(scene: Scene) -> tuple[int, list[int]]:
     """Return the rows of a that the last batch purged because their key is closed, in all and per slice."""
     (bucket,) = scene.runner.state
     (counted,) = punctuation_counters(bucket.families)
-    slices = [c.closed for c in slice_counters(bucket.families, bucket.clocks) if c.side == "a"]
+    slices = [c.closed for c in slice_table(bucket.families, bucket.clocks).counters() if c.side == "a"]
     return counted.purged, slices
 
 

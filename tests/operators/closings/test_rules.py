@@ -16,7 +16,7 @@ from catalog.values.control import Heartbeat
 from catalog.values.counters.batch_counters import StreamPunctuations
 from catalog.values.query import UNBOUNDED_US
 from catalog.values.stream import Punctuations
-from operators.bucket.counters import punctuation_counters, slice_counters
+from operators.bucket.counters import punctuation_counters, slice_table
 from operators.bucket.rehash import rehashed
 from operators.bucket.state.manifest import encode_manifest
 from operators.bucket.state.store_segments import SegmentIds, store_segments
@@ -203,7 +203,7 @@ def test_each_slice_counts_its_rows_of_closed_keys() -> None:
     counters = [
         counters
         for bucket in scene.runner.state
-        for counters in slice_counters(bucket.families, bucket.clocks)
+        for counters in slice_table(bucket.families, bucket.clocks).counters()
         if counters.side == "a"
     ]
     assert [(c.slice, c.lying, c.discarded, c.dead) for c in counters] == [(1, 41, 1, 5), (2, 10, 0, 0)]

@@ -13,7 +13,7 @@ from catalog.values.plan import Plan
 from catalog.values.policies.memory import Memory
 from catalog.values.statistics import Measure, Profile, StreamProfile
 from catalog.values.stream import Order
-from operators.bucket.counters import memory_counters, punctuation_counters, slice_counters
+from operators.bucket.counters import memory_counters, punctuation_counters, slice_table
 from planner.bind.bind import bind
 from planner.build.build_plan import build_plan
 from planner.build.objective import Objective
@@ -57,7 +57,7 @@ def run(memory: Memory = Memory()) -> tuple[Plan, list[BatchManifest], dict[int,
             for n, s in bucket.streams.items()
             if s.order is not None
         )
-        slices = tuple(slice_counters(bucket.families, bucket.clocks))
+        slices = tuple(slice_table(bucket.families, bucket.clocks).counters())
         promises = tuple(punctuation_counters(bucket.families))
         saved = tuple(memory_counters(bucket.families))
         batches.append(manifest(batch, streams=counted, slices=slices, punctuations=promises, memory=saved))
