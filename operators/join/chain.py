@@ -255,7 +255,7 @@ class Chain:
                     # No row rests deeper than it belongs, so all rows of the segment belong to this slice.
                     rows[index] += len(segment)
                     continue
-                for place, count in enumerate(count_per_slice(ends_us, watermark_us - segment.ts)):
+                for place, count in enumerate(count_per_slice(ends_us, segment, watermark_us)):
                     rows[place] += count
         if self.rings is not None:
             rows[-1] -= sum(self.rings[side].removed(segment) for segment in self.slices[side][-1].segments)

@@ -42,7 +42,7 @@ _PARTS: Final = 16
 _SAMPLE: Final = 4096
 
 #: Attributes of a segment for which its rows are read.
-_OF_ROWS: Final = ("rows", "key", "ts", "times", "pos", "alike", "cells")
+_OF_ROWS: Final = ("rows", "key", "ts", "times", "pos", "alike", "cells", "by_clock")
 #: Attributes that the facts contain.
 _OF_FACTS: Final = (
     "filters",

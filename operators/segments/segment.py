@@ -104,6 +104,7 @@ class Segment:
         arrived: File that already has exactly these rows; None if there is none, and once it is stored.
         alike: Kinds of the rows, as far as they were needed.
         cells: Indexes of the rows by cell, by the number of cells, as far as they were needed.
+        by_clock: ``ts`` ascending, once it was needed; otherwise empty.
     """
 
     rows: pa.RecordBatch
@@ -116,6 +117,7 @@ class Segment:
     arrived: ArrivedFile | None = None
     alike: RowKinds = field(default_factory=RowKinds, repr=False)
     cells: dict[int, CellIndex] = field(default_factory=dict, repr=False)
+    by_clock: list[Int64s] = field(default_factory=list, repr=False)
     key: Int64s = field(init=False)
     ts: Int64s = field(init=False)
     times: Int64s = field(init=False)
@@ -217,6 +219,13 @@ class Segment:
         found = self.cells.get(cells)
         if found is None:
             found = self.cells[cells] = CellIndex.of(self.key, self.ts, cells)
+        return found
+
+    def behind(self, limits: Int64s) -> Int64s:
+        """Return how many rows have ``ts`` up to each limit, int64[limits]; the sorted times are kept."""
+        if not self.by_clock:
+            self.by_clock.append(np.sort(self.ts))
+        found: Int64s = np.searchsorted(self.by_clock[0], limits, side="right")
         return found
 
     def column(self, name: str) -> pa.Array | None:

@@ -28,14 +28,13 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from catalog.values.query import UNBOUNDED_US
-from operators.kernels.keys import Int64s
 from operators.segments.merge import concat, mergeable
 from operators.segments.segment import Segment
 
 #: A run of neighbouring segments of this length is merged if no member holds most of its rows, so that
 #: every row is rewritten about log_4(rows / rows of a batch) times.
 COMPACTION_FANIN = 4
-#: Distances are compared with up to this many boundaries one by one; for more, sorting the distances pays.
+#: Rows are compared with up to this many boundaries one by one; for more, sorting their times pays.
 FEW_BOUNDARIES = 16
 #: A segment of this many rows is not merged any more: it is stored as one value.
 MAX_MERGED_ROWS = 1_000_000
@@ -104,8 +103,8 @@ def purge(
         drop: Whether leaving rows are discarded. Usually most of a segment leaves at once, and is then not
             copied.
 
-    Segments whose rows all satisfy T + w_end <= watermark; empty if ``drop``.
-        Segments whose rows all satisfy T + w_end <= watermark; none to ``drop``.
+    Returns:
+        Segments whose rows all satisfy T + w_end <= watermark; empty if ``drop``.
     """
     limit = watermark_us - state.w_end_us
     staying, leaving = [], []
@@ -126,31 +125,29 @@ def purge(
     return [] if drop else leaving
 
 
-def count_per_slice(ends_us: Sequence[int], distance: Int64s) -> list[int]:
-    """Count distances by the slices whose interval contains them; the last slice also counts greater ones.
+def count_per_slice(ends_us: Sequence[int], segment: Segment, watermark_us: int) -> list[int]:
+    """Count the rows of a segment by the slices whose interval contains their distance behind a watermark.
 
     Args:
-        ends_us: Ends of the slices, ascending.
-        distance: int64[n], n > 0; a distance below 0 counts in the first slice.
-
-    >>> count_per_slice([10, 30], np.array([-5, 9, 10, 29, 30]))
-    [2, 3]
+        ends_us: Ends of the slices, ascending; the last slice also counts rows beyond its end, and the first
+            one rows ahead of the watermark.
+        segment: The rows.
+        watermark_us: Opposite watermark.
     """
     counts = [0] * len(ends_us)
-    if len(ends_us) == 1:
-        return [len(distance)]
     inner = ends_us[:-1]
-    first, last = bisect_right(inner, int(distance.min())), bisect_right(inner, int(distance.max()))
+    first = bisect_right(inner, watermark_us - segment.t_max)
+    last = bisect_right(inner, watermark_us - segment.t_min)
     if last - first > FEW_BOUNDARIES:
-        nearer = np.searchsorted(np.sort(distance), np.array(inner[first:last]))
-        counts[first : last + 1] = np.diff(nearer, prepend=0, append=len(distance)).tolist()
+        passed = segment.behind(watermark_us - np.array(inner[first:last]))
+        counts[first : last + 1] = np.diff(len(segment) - passed, prepend=0, append=len(segment)).tolist()
         return counts
     below = 0
     for number in range(first, last):
-        so_far = int(np.count_nonzero(distance < inner[number]))
+        so_far = int(np.count_nonzero(segment.ts > watermark_us - inner[number]))
         counts[number] = so_far - below
         below = so_far
-    counts[last] = len(distance) - below
+    counts[last] = len(segment) - below
     return counts
 
 

@@ -225,8 +225,9 @@ def merging(batches: int) -> tuple[float, float]:
     Args:
         batches: Batches that fit into the slack, at least ``COMPACTION_FANIN``.
 
-    Mean number of segments per slack, well behind the watermark, which rises until enough
-    leftovers make another merge and then falls. And how often a stored row is written again.
+    Returns:
+        Mean number of segments per slack, well behind the watermark, and how often a stored row is rewritten.
+        The number of segments rises until enough leftovers make another merge, and then falls.
 
     >>> [round(merging(n)[0], 1) for n in (4, 5, 6, 8)]
     [1.2, 1.9, 2.8, 1.2]

@@ -4,11 +4,13 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from catalog.values.query import UNBOUNDED_US
 from operators.segments.segment import Segment
 from operators.slices import sliced_join
-from operators.slices.sliced_join import COMPACTION_FANIN, SliceState, compact, purge
+from operators.slices.sliced_join import COMPACTION_FANIN, SliceState, compact, count_per_slice, purge
 from tests.operators.segment_builders import a_segment
 
 
@@ -126,3 +128,19 @@ def test_compaction_leaves_full_segments_alone(monkeypatch: pytest.MonkeyPatch) 
     state = a_slice(*full, *small)
     compact(state, 10)
     assert [len(s) for s in sorted(state.segments, key=len)] == [3, 3, 3, 3, 4]
+
+
+@given(
+    st.lists(st.integers(0, 60), min_size=1, max_size=30),
+    st.integers(0, 90),
+    st.sets(st.integers(1, 70), min_size=1, max_size=40),
+)
+def test_rows_are_counted_by_the_slices_of_their_distance(
+    rows: list[int], watermark: int, ends: set[int]
+) -> None:
+    segment, ascending = a_segment([(key, t) for key, t in enumerate(rows)]), sorted(ends)
+    expected = [0] * len(ascending)
+    for t in rows:
+        beyond = sum(watermark - t >= end for end in ascending)
+        expected[min(beyond, len(ascending) - 1)] += 1
+    assert count_per_slice(ascending, segment, watermark) == expected
