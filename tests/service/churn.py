@@ -236,7 +236,7 @@ class ChurningService:
         for output in outputs:
             for found in output.routes.values():
                 query_rows.update(dict(summed_rows([found.query_rows()])))
-        routes = [found.table for output in outputs for found in output.routes.values()]
+        routes = [found.table() for output in outputs for found in output.routes.values()]
         self.results += query_rows
         streams = tuple(
             StreamCounters(i, s.rows, 0, 0, s.watermark.value_us, s.watermark.max_event_time_us)
