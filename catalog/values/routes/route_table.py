@@ -129,6 +129,8 @@ def merged(tables: Sequence[RouteTable]) -> RouteTable:
     Raises:
         InvariantBroken: Two sets of queries have the same number.
     """
+    if len(tables) == 1 and (np.diff(tables[0].numbers) > 0).all():
+        return tables[0]
     numbers = np.concatenate([table.numbers for table in tables])
     words = np.concatenate([table.sets.words for table in tables])
     distinct, first, place = np.unique(numbers, return_index=True, return_inverse=True)
