@@ -156,7 +156,10 @@ class QueryRepository(Repository):
                 if not 0 < new.query.id <= (reserved or 0):
                     raise InvariantBroken(f"query id {new.query.id} was not reserved")
             if records:
-                connection.execute(insert(tables.queries), [_row_of(record) for record in records])
+                rows = [_row_of(record) for record in records]
+                connection.execute(insert(tables.queries), rows)
+                # The next plan is made from all running queries; these need not be decoded again.
+                self._running |= {_as_read(row): each for row, each in zip(rows, records, strict=True)}
         return records
 
     def running(self) -> tuple[QueryRecord, ...]:
@@ -395,6 +398,11 @@ def _row_of(record: QueryRecord) -> dict[str, Any]:
         "series": record.series,
         "missing": json.dumps(record.missing),
     }
+
+
+def _as_read(row: dict[str, Any]) -> tuple[Any, ...]:
+    """Return the row of an added query as ``_ALL`` reads it."""
+    return tuple(row.get(column.name) for column in _ALL.selected_columns)
 
 
 def _record_of(

@@ -54,6 +54,19 @@ def test_a_look_at_the_running_queries_decodes_only_those_that_are_new(
     assert store.queries.by_id(first.query.id).removed_version == 2
 
 
+def test_an_added_query_is_known_without_decoding_it(
+    store: Store, sides: tuple[Stream, Stream], url: str
+) -> None:
+    one = add_query(store, "q1", *sides)
+    lacking = query("q2", *sides, store.queries.reserve_ids(1)[0])
+    other = store.queries.add(lacking, 1, missing=("v",))
+    found = store.queries.running()
+    assert found[0] is one
+    assert found[1] is other
+    with Store.open(url, migrate=False) as reader:
+        assert reader.queries.running() == found
+
+
 def test_a_removed_query_is_found_by_id_and_as_the_newest_of_its_name(
     store: Store, sides: tuple[Stream, Stream]
 ) -> None:
