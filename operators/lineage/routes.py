@@ -31,14 +31,11 @@ from catalog.values.query import is_rank
 from catalog.values.routes.query_rows import QueryRows
 from catalog.values.routes.query_sets import WORD_BITS, QuerySets, UInt64s, words_of
 from catalog.values.routes.route_table import RouteTable, combined
-from operators.kernels.keys import INT64S, INT64S_READ, SETS_READ, Bools, Codes, Int64s
+from operators.kernels.keys import INT64S, INT64S_READ, SETS_READ, Bools, Int64s
+from operators.lineage.intersections import FEW_COMBINATIONS, intersected, renumbered
 from operators.lineage.lineage import RowClasses, query_set
 from operators.lineage.nested_sets import NestedSets, Windows, reaches_of
 
-#: Largest table of (distance, class, class) combinations that is indexed directly.
-MAX_DIRECT_COMBINATIONS = 1 << 20
-#: Up to this many combinations all have a set; finding those that occur would take longer.
-FEW_COMBINATIONS = 1 << 12
 _NONE: Final = np.zeros(0, dtype=np.int64)
 
 
@@ -318,7 +315,7 @@ class Router:
             within: Sets of queries.
             parts: Classes of n objects that belong to the pairs, such as their rows.
         """
-        return _intersected([RowClasses(codes, tuple(within)), *parts], len(codes))
+        return intersected([RowClasses(codes, tuple(within)), *parts], len(codes))
 
     def nested(self, distances: Int64s, *parts: RowClasses) -> tuple[Int64s, NestedSets]:
         """Find the queries of n candidate pairs, without a set of each.
@@ -330,19 +327,15 @@ class Router:
         Returns:
             Place in the sets of each pair, int64[n], and the sets.
         """
-        of_mask, masks = _intersected(parts, len(distances))
+        of_mask, masks = intersected(parts, len(distances))
         classes = len(self.within)
-        combinations = len(masks) * classes
-        codes = distances if len(masks) == 1 else of_mask * classes + distances
-        if combinations <= FEW_COMBINATIONS:
-            present = np.arange(combinations)
-        elif combinations <= max(MAX_DIRECT_COMBINATIONS, len(codes)):
-            present = np.flatnonzero(np.bincount(codes, minlength=combinations))
-            table = np.zeros(combinations, dtype=np.int64)
-            table[present] = np.arange(len(present))
-            codes = table[codes]
+        codes, combinations = distances, len(masks) * classes
+        if len(masks) > 1:
+            codes = of_mask * classes + distances
+        if combinations > FEW_COMBINATIONS:
+            present, codes = renumbered(codes, combinations)
         else:
-            present, codes = np.unique(codes, return_inverse=True)
+            present = np.arange(combinations)
         return codes, NestedSets(QuerySets.of(self.query_ids, masks), self.windows, present)
 
     def distance_classes(self, distance: Int64s) -> Int64s:
@@ -478,50 +471,3 @@ def _covering(windows_us: Sequence[tuple[int, int]], bounds_us: Sequence[int]) -
     for bound_us in reversed(bounds_us):
         covering.append(covering[-1] | of_window[bound_us])
     return covering[::-1]
-
-
-def _intersected(parts: Sequence[RowClasses], count: int) -> tuple[Int64s, list[int]]:
-    """Return the sets of ``count`` pairs in which all parts agree: the code of each pair, and the sets."""
-    always = -1
-    tables: list[tuple[Codes, Sequence[int]]] = []
-    for part in parts:
-        if part.codes is None:
-            always &= part.masks[0]
-        else:
-            tables.append((part.codes, part.masks))
-    if not tables:
-        return np.zeros(count, dtype=np.int64), [always]
-    # Small tables first: with 2,000 windows and 20 classes per side, only the last step has many sets.
-    (found, sets), *others = sorted(tables, key=lambda table: len(table[1]))
-    sets = [s & always for s in sets] if always != -1 else sets
-    for more, masks in others:
-        found, sets = _compact(found.astype(np.int64, copy=False) * len(masks) + more, sets, masks)
-    return found.astype(np.int64, copy=False), list(sets)
-
-
-def _compact(codes: Int64s, sets: Sequence[int], masks: Sequence[int]) -> tuple[Int64s, list[int]]:
-    """Number the distinct sets that remain after masking; equal sets have the same number.
-
-    Args:
-        codes: int64[n], place of the set times the number of masks, plus place of the mask.
-        sets: Sets of queries.
-        masks: Queries that may remain of a set.
-    """
-    combinations = len(sets) * len(masks)
-    direct = combinations <= MAX_DIRECT_COMBINATIONS
-    present = np.flatnonzero(np.bincount(codes, minlength=combinations)) if direct else np.unique(codes)
-    # Few combinations occur, of many: 1,000 distances, 20 classes of a and 20 of b make 400,000.
-    of_set, of_mask = (places.tolist() for places in np.divmod(present, len(masks)))
-    numbering: dict[int, int] = {}
-    new = np.array(
-        [
-            numbering.setdefault(sets[i] & masks[j], len(numbering))
-            for i, j in zip(of_set, of_mask, strict=True)
-        ],
-        dtype=np.int64,
-    )
-    if direct:
-        table = np.zeros(combinations, dtype=np.int64)
-        table[present] = new
-        return table[codes], list(numbering)
-    return new[np.searchsorted(present, codes)] if len(present) else codes, list(numbering)

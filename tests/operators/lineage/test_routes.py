@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from catalog.values.plan import FamilyPlan
 from catalog.values.query import UNBOUNDED_US
-from operators.lineage import routes
+from operators.lineage import intersections, routes
 from operators.lineage.lineage import RowClasses
 from operators.lineage.routes import Router, query_key, router, rows_per_query
 from tests.builders import a_query
@@ -55,7 +55,7 @@ def test_both_rows_must_serve_the_query() -> None:
 
 @pytest.mark.parametrize("limit", [1, 1 << 20])
 def test_large_tables_of_combinations_give_the_same_sets(limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(routes, "MAX_DIRECT_COMBINATIONS", limit)
+    monkeypatch.setattr(intersections, "MAX_DIRECT_COMBINATIONS", limit)
     family = router_of(a_family(*(a_query(n, 10 * n) for n in range(1, 6))))
     random = np.random.default_rng(3)
     masks = tuple(range(32))
@@ -118,7 +118,7 @@ def test_nested_sets_are_the_sets_of_the_same_pairs(data: st.DataObject) -> None
 
     a, b = classes(), classes()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(routes, "MAX_DIRECT_COMBINATIONS", data.draw(st.sampled_from([1, 1 << 20])))
+        patch.setattr(intersections, "MAX_DIRECT_COMBINATIONS", data.draw(st.sampled_from([1, 1 << 20])))
         patch.setattr(routes, "FEW_COMBINATIONS", data.draw(st.sampled_from([1, 1 << 12])))
         codes, sets = compiled.masks(distances, a, b)
         places, nested = compiled.nested(compiled.distance_classes(distances), a, b)

@@ -1,0 +1,88 @@
+"""Intersections of sets of queries: a pair may serve those that the classes of both of its rows may serve.
+
+With 20 classes per side there are 400 combinations of classes. Few of them occur, and some have the same set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from operators.kernels.keys import Codes, Int64s
+from operators.lineage.lineage import RowClasses
+
+#: Most combinations whose occurrence is found in a table with a place for each, unless there are more codes.
+MAX_DIRECT_COMBINATIONS = 1 << 20
+#: Up to this many combinations are not renumbered: processing all is faster than finding those that occur.
+FEW_COMBINATIONS = 1 << 12
+
+
+def intersected(parts: Sequence[RowClasses], count: int) -> tuple[Int64s, list[int]]:
+    """Return the queries that all classes of each pair may serve.
+
+    Args:
+        parts: Classes of ``count`` objects that belong to the pairs, such as their rows.
+        count: Number of pairs.
+
+    Returns:
+        codes: int64[count], index into the sets.
+        sets: Sets of queries.
+    """
+    always = -1
+    tables: list[tuple[Codes, Sequence[int]]] = []
+    for part in parts:
+        if part.codes is None:
+            always &= part.masks[0]
+        else:
+            tables.append((part.codes, part.masks))
+    if not tables:
+        return np.zeros(count, dtype=np.int64), [always]
+    # Small tables first: with 2,000 windows and 20 classes per side, only the last step has many sets.
+    (codes, masks), *others = sorted(tables, key=lambda table: len(table[1]))
+    sets = [mask & always for mask in masks]
+    for more, masks in others:
+        codes, sets = _compact(codes.astype(np.int64, copy=False) * len(masks) + more, sets, masks)
+    return codes.astype(np.int64, copy=False), sets
+
+
+def renumbered(codes: Int64s, combinations: int) -> tuple[Int64s, Int64s]:
+    """Number the codes that occur, ascending.
+
+    Args:
+        codes: int64[n], each below ``combinations``.
+        combinations: Number of possible codes.
+
+    Returns:
+        present: Codes that occur, ascending.
+        places: int64[n], place of each code in ``present``.
+    """
+    if combinations > max(MAX_DIRECT_COMBINATIONS, len(codes)):
+        present, places = np.unique(codes, return_inverse=True)
+        return present, places
+    present = np.flatnonzero(np.bincount(codes, minlength=combinations))
+    table = np.zeros(combinations, dtype=np.int64)
+    table[present] = np.arange(len(present))
+    return present, table[codes]
+
+
+def _compact(codes: Int64s, sets: Sequence[int], masks: Sequence[int]) -> tuple[Int64s, list[int]]:
+    """Number the distinct sets that remain after masking; equal sets have the same number.
+
+    Args:
+        codes: int64[n], place of the set times the number of masks, plus place of the mask.
+        sets: Sets of queries.
+        masks: Queries that may remain of a set.
+    """
+    # Few combinations occur, of many: 1,000 distances, 20 classes of a and 20 of b make 400,000.
+    present, places = renumbered(codes, len(sets) * len(masks))
+    of_set, of_mask = (numbers.tolist() for numbers in np.divmod(present, len(masks)))
+    numbering: dict[int, int] = {}
+    new = np.array(
+        [
+            numbering.setdefault(sets[i] & masks[j], len(numbering))
+            for i, j in zip(of_set, of_mask, strict=True)
+        ],
+        dtype=np.int64,
+    )
+    return new[places], list(numbering)
