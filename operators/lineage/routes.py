@@ -17,7 +17,6 @@ set as text takes a second.
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -192,14 +191,6 @@ class RouteCounts:
             ids.append(np.array(queries, dtype=np.int64)[taken])
             counts.append(rows[taken])
         return QueryRows.of(np.concatenate(ids), np.concatenate(counts))
-
-    def totals(self) -> dict[int, int]:
-        """Return the pairs of each route by its number."""
-        found = Counter[int]()
-        for part in self.parts:
-            for number, pairs in zip(part.numbers.tolist(), part.pairs.tolist(), strict=True):
-                found[number] += pairs
-        return dict(found)
 
 
 def add_up(queries: tuple[int, ...], parts: Sequence[RouteCounts]) -> RouteCounts:

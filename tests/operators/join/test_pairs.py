@@ -13,6 +13,7 @@ from operators.kernels.keys import Int64s
 from operators.segments.segment import Segment
 from operators.slices.candidates import CandidateSide, SegmentRun
 from tests.builders import a_query
+from tests.operators.route_totals import route_totals
 from tests.operators.segment_builders import STREAMS, a_family, a_segment
 
 V_LESS, W_EQUAL = 'a."v" < b."v"', 'a."w" = b."w"'
@@ -67,7 +68,7 @@ def test_each_residual_binds_its_own_queries_only() -> None:
     assert chunk is not None
     assert sets_of(chunk) == {0: (1, 2, 3, 4), 1: (2, 3), 2: (3,)}
     assert chunk.chosen.tolist() == [0, 1, 2]
-    assert sum(chunk.routes.totals().values()) == len(chunk.chosen) == 3
+    assert route_totals(chunk.routes).total() == len(chunk.chosen) == 3
 
 
 def test_a_pair_carries_what_outputs_read_though_residuals_and_filters_read_more() -> None:
