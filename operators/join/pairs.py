@@ -168,13 +168,9 @@ class PairBuilder:
             }
             handed = self._handed(a.key(), clock, oldest, ranks, codes, sets, arrays)
             codes, sets, arrays = self._results(codes, sets, arrays)
-        counts = np.bincount(codes, minlength=len(sets) if nested is None else len(nested))
-        taken = np.flatnonzero(counts)
         if nested is None:
-            numbers, known = self.router.numbered(sets)
-            routed = CountedPairs(numbers[taken], known.take(taken), counts[taken])
-        else:
-            routed = CountedPairs(numbers[taken], nested.some(taken), counts[taken])
+            numbers, listed = self.router.numbered(sets)
+        routed = CountedPairs.of(codes, numbers, listed if nested is None else nested)
         routes = RouteCounts(self.router.query_ids, (routed,))
         apart = distances if len(chosen) == len(distances) else distances[chosen]
         per_class = np.bincount(apart, minlength=len(self.router.within))

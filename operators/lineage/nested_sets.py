@@ -5,10 +5,10 @@
     mask 0b1011        x   x       x
     within class 1         x   x   x        ->  q1 and q3
 
-Windows nest: the queries within a distance class are also within all smaller distances. So what is wanted of
-all sets of one mask is found in one pass over the queries and one over the distance classes. Of 10,000
-queries over 2,000 windows a batch has 50,000 sets: as words these are 60 MB, and the sets that the engine
-asks for are the only ones that are written down.
+Windows nest: a query within a distance class is also within all smaller ones of the same direction. So the
+route numbers of all sets of a mask need one pass over the queries and one over the distance classes, and so
+do the rows per query. 10,000 queries over 2,000 windows have 50,000 sets in a batch, which take 60 MB with a
+bit for each query: only sets that the engine asks for are listed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import numpy as np
 from numba import types
 
 from catalog.values.routes.query_sets import QuerySets, UInt64s
-from operators.kernels.keys import INT64, INT64S, INT64S_READ, SETS_READ, Bools, Int64s
+from operators.kernels.keys import INT64, INT64S, INT64S_READ, SETS_READ, Int64s
 
 _REACHES = types.Array(types.int64, 2, "C", readonly=True)
 _Reaches = np.ndarray[tuple[int, int], np.dtype[np.int64]]
@@ -66,7 +66,7 @@ class NestedSets:
         """Query ids, each once."""
         return self.masks.queries
 
-    def some(self, places: Int64s) -> NestedSets:
+    def take(self, places: Int64s) -> NestedSets:
         """Return the sets at some places, which ascend."""
         return NestedSets(self.masks, self.windows, self.places[places])
 
@@ -86,9 +86,9 @@ class NestedSets:
         )
         return sums[: len(self.queries)]
 
-    def take(self, places: Int64s | Bools) -> QuerySets:
-        """Return the sets at some places as words."""
-        of_mask, of_class = np.divmod(self.places[places], len(self.windows.within))
+    def listed(self) -> QuerySets:
+        """Return the sets with a bit for each query."""
+        of_mask, of_class = np.divmod(self.places, len(self.windows.within))
         classes, of_class = np.unique(of_class, return_inverse=True)
         within = QuerySets.of(self.queries, [self.windows.within[number] for number in classes.tolist()])
         return QuerySets(self.queries, self.masks.words[of_mask] & within.words[of_class])

@@ -122,12 +122,20 @@ class CountedPairs:
     sets: QuerySets | NestedSets
     pairs: Int64s
 
+    @classmethod
+    def of(cls, codes: Int64s, numbers: Int64s, sets: QuerySets | NestedSets) -> CountedPairs:
+        """Count pairs by the place of their set, int64[pairs]; sets without pairs are left out."""
+        counts = np.bincount(codes, minlength=len(sets))
+        taken = np.flatnonzero(counts)
+        return cls(numbers[taken], sets.take(taken), counts[taken])
+
     def table(self, among: Int64s | None) -> RouteTable:
         """Return the routes, or only those with some numbers; a route may occur twice."""
-        if among is None:
-            return RouteTable(self.numbers, self.sets.take(np.arange(len(self.numbers))))
-        wanted = np.flatnonzero(np.isin(self.numbers, among))
-        return RouteTable(self.numbers[wanted], self.sets.take(wanted))
+        numbers, sets = self.numbers, self.sets
+        if among is not None:
+            wanted = np.flatnonzero(np.isin(numbers, among))
+            numbers, sets = numbers[wanted], sets.take(wanted)
+        return RouteTable(numbers, sets.listed() if isinstance(sets, NestedSets) else sets)
 
     def rows(self) -> Int64s:
         """Return the pairs of each query, int64[queries]."""
