@@ -100,7 +100,7 @@ class CompiledGroups:
             routes: Their routes.
         """
         rows = self._evaluated(pairs)
-        place, ids = routes.sets.members()
+        place, ids = routes.sets.listed().members()
         width = np.array([self.queries[i].width_us for i in ids.tolist()], dtype=np.int64)
         of_route = np.unique(np.stack([routes.numbers[place], width]), axis=1)
         widths = pa.table({"route": of_route[0], "width": of_route[1]})
@@ -174,7 +174,7 @@ class CompiledGroups:
             Columns ``query``, ``_ts`` (end of the interval, or newest event time, µs), ``_pos``, and
             ``g_<name>`` for each value.
         """
-        place, ids = routes.sets.members()
+        place, ids = routes.sets.listed().members()
         known = np.isin(ids, np.array(list(self.queries), dtype=np.int64))
         place, ids = place[known], ids[known]
         width = np.array([self.queries[i].width_us for i in ids.tolist()], dtype=np.int64)

@@ -20,6 +20,7 @@ import numba
 import numpy as np
 from numba import types
 
+from catalog.values.routes.intersections import Intersections
 from catalog.values.routes.query_sets import QuerySets, UInt64s
 from operators.kernels.keys import INT64, INT64S, INT64S_READ, SETS_READ, Int64s
 
@@ -86,12 +87,12 @@ class NestedSets:
         )
         return sums[: len(self.queries)]
 
-    def listed(self) -> QuerySets:
-        """Return the sets with a bit for each query."""
+    def intersections(self) -> Intersections:
+        """Return the sets without their windows."""
         of_mask, of_class = np.divmod(self.places, len(self.windows.within))
         classes, of_class = np.unique(of_class, return_inverse=True)
         within = QuerySets.of(self.queries, [self.windows.within[number] for number in classes.tolist()])
-        return QuerySets(self.queries, self.masks.words[of_mask] & within.words[of_class])
+        return Intersections(self.masks, within, of_mask, of_class)
 
 
 def reaches_of(windows_us: Sequence[tuple[int, int]], bounds_us: Int64s, bits: int) -> Int64s:

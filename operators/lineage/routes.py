@@ -135,7 +135,7 @@ class CountedPairs:
         if among is not None:
             wanted = np.flatnonzero(np.isin(numbers, among))
             numbers, sets = numbers[wanted], sets.take(wanted)
-        return RouteTable(numbers, sets.listed() if isinstance(sets, NestedSets) else sets)
+        return RouteTable(numbers, sets.intersections().compact() if isinstance(sets, NestedSets) else sets)
 
     def rows(self) -> Int64s:
         """Return the pairs of each query, int64[queries]."""
@@ -159,7 +159,7 @@ class RouteCounts:
     @classmethod
     def of(cls, routes: RouteTable, pairs: Int64s) -> RouteCounts:
         """Return counts of routes, int64[n] pairs of each."""
-        return cls(routes.sets.queries, (CountedPairs(routes.numbers, routes.sets, pairs),))
+        return cls(routes.sets.queries, (CountedPairs(routes.numbers, routes.sets.listed(), pairs),))
 
     @property
     def numbers(self) -> Int64s:
@@ -175,12 +175,13 @@ class RouteCounts:
         return self._table(numbers)
 
     def table(self) -> RouteTable:
-        """Return the routes, ascending by number, each once.
+        """Return the routes with listed sets, ascending by number, each once.
 
         Raises:
             InvariantBroken: Two sets of queries have the same number.
         """
-        return self._table(None)
+        table = self._table(None)
+        return RouteTable(table.numbers, table.sets.listed())
 
     def _table(self, among: Int64s | None) -> RouteTable:
         if not self.parts:

@@ -86,7 +86,8 @@ class BatchCommitter:
         """
         manifest = self._manifest(reports)
         occurring = (RouteTable.decode(data) for report in reports for data in report.routes)
-        routes = self._routes.new_routes(manifest, occurring, self.store.control_log.plan)
+        plan_version, generation = self.store.control_log.plan, self.store.routes.generation
+        routes = self._routes.new_routes(manifest, occurring, plan_version, generation)
         batch = manifest.batch
         reached("before-result-commit", batch, self.engine_lock)
         etags = {path: etag for report in reports for path, etag in report.etags.items()}

@@ -238,7 +238,7 @@ def _write_routes(path: Path, store: Store, queries: Mapping[int, Query]) -> Non
             at_once = max(_ROUTE_ROWS // len(routes.sets.queries), 1)
             for start in range(0, len(routes), at_once):
                 some = routes.take(np.arange(start, min(start + at_once, len(routes))))
-                places, query_ids = some.sets.members()
+                places, query_ids = some.sets.listed().members()
                 named = np.searchsorted(ids, query_ids)
                 if not np.array_equal(np.take(ids, named, mode="clip"), query_ids):
                     raise InvariantBroken("a route serves a query that the catalog does not have")

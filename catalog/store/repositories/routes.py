@@ -36,6 +36,7 @@ _ARRAY_BYTES = 256
 _KEPT_S = 60.0
 
 _ALL = select(_r.plan_version, _r.routes).order_by(_r.batch)
+_GENERATION = select(_r.routes).where(_r.since == bindparam("since")).order_by(_r.batch)
 _ROWS = select(_r.batch, _r.routes).where(_r.batch.in_(bindparam("rows", expanding=True)))
 _ROWS_OF_BATCHES = select(_r.batch).where(
     _r.since >= select(func.max(_r.since)).where(_r.since <= bindparam("first")).scalar_subquery(),
@@ -68,6 +69,12 @@ class RouteRepository(Repository):
                 table = table.take(np.isin(table.numbers, seen, invert=True))
                 seen = np.concatenate([seen, table.numbers])
                 yield row.plan_version, table
+
+    def generation(self, since: int) -> Iterator[RouteTable]:
+        """Yield the routes of the generation that a batch began, as tables; a route may be in two of them."""
+        with self._database.read() as connection:
+            for encoded in connection.execute(_GENERATION, {"since": since}).scalars():
+                yield RouteTable.decode(encoded)
 
     def of_query(self, query_id: int, batches: Collection[int]) -> Int64s:
         """Return the routes whose pairs belong to a query.

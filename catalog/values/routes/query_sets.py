@@ -51,6 +51,17 @@ class QuerySets:
         """Return the sets at some places."""
         return QuerySets(self.queries, self.words[places])
 
+    def listed(self) -> QuerySets:
+        """Return the sets themselves; those of ``catalog.values.routes.intersections`` are not listed."""
+        return self
+
+    def having(self, query_id: int) -> Bools:
+        """Return which sets contain a query, bool[n]."""
+        if query_id not in self.queries:
+            return np.zeros(len(self), dtype=np.bool_)
+        word, bit = divmod(self.queries.index(query_id), WORD_BITS)
+        return np.asarray(self.words[:, word] & np.uint64(1 << bit) != 0)
+
     def members(self) -> tuple[Int64s, Int64s]:
         """Return all memberships, int64[m] each: the place of the set, ascending, and the query id.
 
@@ -79,15 +90,8 @@ class QuerySets:
         allowed = sum(1 << place for place, q in enumerate(self.queries) if q in query_ids)
         return np.asarray(~(self.words & ~QuerySets.of(self.queries, [allowed]).words).any(axis=1))
 
-    def among(self, queries: tuple[int, ...]) -> tuple[QuerySets, Bools]:
-        """Return the sets over other queries, or over the same queries in another order.
-
-        Args:
-            queries: The queries.
-
-        Returns:
-            The sets without unnamed queries, and which of the sets are complete, bool[n].
-        """
+    def among(self, queries: tuple[int, ...]) -> QuerySets:
+        """Return the sets over other queries, or in another order, without queries that are not named."""
         places = {query_id: place for place, query_id in enumerate(self.queries)}
         # An additional empty column for queries that no set here can have.
         columns = np.array([places.get(query_id, len(places)) for query_id in queries], dtype=np.int64)
@@ -99,14 +103,14 @@ class QuerySets:
                 some = slice(start, start + _SPREAD_AT_ONCE)
                 for source, target, length in runs:
                     _copy_bits(self.words[some], words[some], source, target, length)
-            return QuerySets(queries, words), self.subsets_of(set(queries))
+            return QuerySets(queries, words)
         start = 0
         for bits in self._spread():
             wider = np.concatenate([bits, np.zeros((len(bits), 1), dtype=np.uint8)], axis=1)
             packed = np.packbits(wider[:, columns], axis=1, bitorder="little")
             words.view(np.uint8)[start : start + len(bits), : packed.shape[1]] = packed
             start += len(bits)
-        return QuerySets(queries, words), self.subsets_of(set(queries))
+        return QuerySets(queries, words)
 
     def _spread(self) -> Iterator[NDArray[np.uint8]]:
         """Yield the sets, some at a time, with a byte for each query."""

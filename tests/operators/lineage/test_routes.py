@@ -125,7 +125,7 @@ def test_nested_sets_are_the_sets_of_the_same_pairs(data: st.DataObject) -> None
     numbers, listed = compiled.numbered(sets)
     own = nested.numbers(compiled.keys)
     assert np.array_equal(own[places], numbers[codes])
-    every = nested.listed()
+    every = nested.intersections().listed()
     assert np.array_equal(every.words[places], listed.words[codes])
     rows = np.bincount(places, minlength=len(nested))
     assert np.array_equal(
@@ -133,4 +133,4 @@ def test_nested_sets_are_the_sets_of_the_same_pairs(data: st.DataObject) -> None
     )
     some = np.flatnonzero(rng.random(len(nested)) < 0.5)
     assert np.array_equal(nested.take(some).numbers(compiled.keys), own[some])
-    assert np.array_equal(nested.take(some).listed().words, every.words[some])
+    assert np.array_equal(nested.take(some).intersections().listed().words, every.words[some])

@@ -28,6 +28,16 @@ def _plan(version: int, queries: int) -> Plan:
     return plan(version, queries=queries)
 
 
+def _without_query_2(version: int) -> Plan:
+    """A version with queries 1, 3 and 4."""
+    whole = _plan(version, 4)
+    families = [
+        dataclasses.replace(family, queries=tuple(query for query in family.queries if query.id != 2))
+        for family in whole.families
+    ]
+    return dataclasses.replace(whole, families=tuple(families))
+
+
 def _bare(batch: int, epoch: int, version: int) -> BatchManifest:
     return dataclasses.replace(manifest(batch, epoch), plan_version=version)
 
@@ -69,15 +79,16 @@ def test_every_batch_finds_its_routes(seed: int, tmp_path: Path, monkeypatch: py
             planned = partial(_plan, queries=queries)
             reported = _reported(occurring, order)
             bare = _bare(batch, epoch, version)
-            made = known.new_routes(bare, reported, planned)
+            made = known.new_routes(bare, reported, planned, store.routes.generation)
             assert all(sets[ids] == number for number, ids in _ids(made).items())
             written += len(_ids(made))
             assert store.batches.commit(bare, made)
             if rng.random() < 0.15:
                 # The engine is killed behind the commit; the next one replays the batch in vain.
                 epoch, known = store.epochs.begin("engine"), RouteDictionary()
-                again = known.new_routes(_bare(batch, epoch, version), reported, planned)
-                assert not store.batches.commit(_bare(batch, epoch, version), again)
+                replayed = _bare(batch, epoch, version)
+                again = known.new_routes(replayed, reported, planned, store.routes.generation)
+                assert not store.batches.commit(replayed, again)
             else:
                 known.committed(bare, made)
             if rng.random() < 0.2:
@@ -101,7 +112,7 @@ def test_versions_without_new_routes_add_nothing(tmp_path: Path) -> None:
             routes = {7: (1,), 8: (1, 2)} if batch % 2 else {8: (1, 2)}
             reported = _reported(routes, (1, 2) if batch % 3 else (2, 1))
             bare = _bare(batch, epoch, batch + 1)
-            made = known.new_routes(bare, reported, partial(_plan, queries=2))
+            made = known.new_routes(bare, reported, partial(_plan, queries=2), store.routes.generation)
             assert store.batches.commit(bare, made)
             known.committed(bare, made)
             assert len(_ids(made)) == {0: 1, 1: 1}.get(batch, 0)
@@ -109,32 +120,28 @@ def test_versions_without_new_routes_add_nothing(tmp_path: Path) -> None:
         assert store.routes.of_query(2, (29,)).tolist() == [8]
 
 
-@pytest.mark.parametrize("order", [(1, 2), (2, 1), (2,), (2, 3)])
-def test_a_route_never_changes_its_queries(order: tuple[int, ...]) -> None:
-    known = RouteDictionary()
-    first = known.new_routes(_bare(0, 1, 1), _reported({5: (1,)}, (1, 2)), partial(_plan, queries=2))
-    known.committed(_bare(0, 1, 1), first)
-    with pytest.raises(InvariantBroken, match="route 5 stands for other queries already") as broken:
-        known.new_routes(_bare(1, 1, 1), _reported({5: (2,)}, order), partial(_plan, queries=3))
-    assert broken.value.detail == "Known: [1]; now: [2]."
+def _empty(since: int) -> list[RouteTable]:
+    """A catalog without routes."""
+    return []
 
 
 def test_buckets_agree_what_a_route_stands_for() -> None:
     reported = _reported({5: (1,)}, (1, 2)) + _reported({5: (1, 2)}, (1, 2))
-    with pytest.raises(InvariantBroken, match="route 5 stands for other queries already"):
-        RouteDictionary().new_routes(_bare(0, 1, 1), reported, partial(_plan, queries=2))
+    with pytest.raises(InvariantBroken, match="route 5 stands for other queries already") as broken:
+        RouteDictionary().new_routes(_bare(0, 1, 1), reported, partial(_plan, queries=2), _empty)
+    assert broken.value.detail == "Known: [1]; now: [1, 2]."
 
 
 def test_a_batch_that_was_not_committed_teaches_nothing() -> None:
     known = RouteDictionary()
     planned = partial(_plan, queries=2)
     for _ in range(2):
-        made = known.new_routes(_bare(0, 1, 1), _reported({5: (1,)}, (1, 2)), planned)
+        made = known.new_routes(_bare(0, 1, 1), _reported({5: (1,)}, (1, 2)), planned, _empty)
         assert _ids(made) == {5: (1,)}
         assert len(known) == 0
     known.committed(_bare(0, 1, 1), made)
     assert len(known) == 1
-    again = known.new_routes(_bare(1, 1, 1), _reported({5: (1,), 6: (1, 2)}, (2, 1)), planned)
+    again = known.new_routes(_bare(1, 1, 1), _reported({5: (1,), 6: (1, 2)}, (2, 1)), planned, _empty)
     assert _ids(again) == {6: (1, 2)}
 
 
@@ -142,6 +149,23 @@ def test_families_of_different_queries_share_a_row(tmp_path: Path) -> None:
     reported = _reported({5: (1,), 6: (2, 1)}, (2, 1)) + _reported({7: (9, 4), 8: (3,)}, (9, 3, 4))
     with Store.open(prepared(f"sqlite:///{tmp_path / 'catalog.db'}")) as store:
         bare, known = _bare(0, store.epochs.begin("engine"), 1), RouteDictionary()
-        made = known.new_routes(bare, reported, partial(_plan, queries=9))
+        made = known.new_routes(bare, reported, partial(_plan, queries=9), _empty)
         assert store.batches.commit(bare, made)
         assert stored_routes(store) == [(5, 1, (1,)), (6, 1, (1, 2)), (7, 1, (4, 9)), (8, 1, (3,))]
+
+
+def test_a_new_generation_has_the_possible_routes_of_the_one_before(tmp_path: Path) -> None:
+    with Store.open(prepared(f"sqlite:///{tmp_path / 'catalog.db'}")) as store:
+        epoch, known = store.epochs.begin("engine"), RouteDictionary()
+        for batch, (version, routes) in enumerate(
+            [(1, {5: (1,), 6: (1, 2), 7: (2,)}), (2, {8: (3,), 9: (1, 3)}), (3, {10: (3, 4), 11: (4,)})]
+        ):
+            bare = _bare(batch, epoch, version)
+            running = _without_query_2 if version == 3 else partial(_plan, queries=4)
+            order = tuple(sorted({query_id for ids in routes.values() for query_id in ids}))
+            made = known.new_routes(bare, _reported(routes, order), running, store.routes.generation)
+            assert store.batches.commit(bare, made)
+            known.committed(bare, made)
+        assert made is not None
+        assert made.since == 2
+        assert made.table.ids() == {5: (1,), 8: (3,), 9: (1, 3), 10: (3, 4), 11: (4,)}

@@ -1,0 +1,135 @@
+"""Many sets of queries as intersections of few: those of two rows' filters with those of a window.
+
+    left   {3, 7, 9}  {9, 12}          a set        left  right
+    right  {7, 9, 12}  {9}             {7, 9}          0      0
+                                       {9, 12}         1      0
+
+10,000 queries over 2,000 windows have 50,000 sets in a batch. They take 60 MB with a bit for each query, but
+are intersections of some hundred sets with 4,000 others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from catalog.values.routes.query_sets import WORD_BITS, Bools, Int64s, QuerySets, UInt64s
+
+#: Sets that are written out together, to be compared: some MB with 10,000 queries.
+_AT_ONCE = 1 << 12
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Intersections:
+    """Sets of queries, each the intersection of a set on the left and a set on the right.
+
+    Attributes:
+        left: Sets over some queries.
+        right: Sets over the same queries in the same order.
+        of_left: int64[n], place of the left set of each set.
+        of_right: int64[n], place of the right set of each set.
+    """
+
+    left: QuerySets
+    right: QuerySets
+    of_left: Int64s
+    of_right: Int64s
+
+    @classmethod
+    def of(cls, sets: QuerySets | Intersections) -> Intersections:
+        """Return sets as intersections: a listed set is its own intersection with the set of all queries."""
+        if isinstance(sets, Intersections):
+            return sets
+        everyone = QuerySets.of(sets.queries, [(1 << len(sets.queries)) - 1])
+        return cls(sets, everyone, np.arange(len(sets)), np.zeros(len(sets), dtype=np.int64))
+
+    def __len__(self) -> int:
+        return len(self.of_left)
+
+    @property
+    def queries(self) -> tuple[int, ...]:
+        """Query ids, each once."""
+        return self.left.queries
+
+    def take(self, places: Int64s | Bools) -> Intersections:
+        """Return the sets at some places."""
+        return Intersections(self.left, self.right, self.of_left[places], self.of_right[places])
+
+    def compact(self) -> QuerySets | Intersections:
+        """Return the sets without unused left and right ones, or listed if that is no longer."""
+        lefts, of_left = np.unique(self.of_left, return_inverse=True)
+        rights, of_right = np.unique(self.of_right, return_inverse=True)
+        if len(self) <= len(lefts) + len(rights):
+            return self.listed()
+        return Intersections(self.left.take(lefts), self.right.take(rights), of_left, of_right)
+
+    def listed(self) -> QuerySets:
+        """Return the sets with a bit for each query."""
+        return QuerySets(self.queries, self.left.words[self.of_left] & self.right.words[self.of_right])
+
+    def having(self, query_id: int) -> Bools:
+        """Return which sets contain a query, bool[n]."""
+        return self.left.having(query_id)[self.of_left] & self.right.having(query_id)[self.of_right]
+
+    def subsets_of(self, query_ids: Collection[int]) -> Bools:
+        """Return which sets contain no other queries than these, bool[n]."""
+        others = sum(1 << place for place, q in enumerate(self.queries) if q not in query_ids)
+        outside = QuerySets.of(self.queries, [others]).words[0]
+        # Few words have a bit of another query: those that have left.
+        words = np.flatnonzero(outside)
+        left, right = self.left.words[:, words] & outside[words], self.right.words[:, words]
+        found = np.ones(len(self), dtype=np.bool_)
+        for start in range(0, len(self), _AT_ONCE):
+            some = slice(start, start + _AT_ONCE)
+            found[some] = ~(left[self.of_left[some]] & right[self.of_right[some]]).any(axis=1)
+        return found
+
+    def among(self, queries: tuple[int, ...]) -> Intersections:
+        """Return the sets over other queries, or in another order, without queries that are not named."""
+        return Intersections(self.left.among(queries), self.right.among(queries), self.of_left, self.of_right)
+
+
+def joined(parts: Sequence[QuerySets | Intersections]) -> QuerySets | Intersections:
+    """Return several sets of sets, over the same queries in the same order, as one.
+
+    Args:
+        parts: At least one.
+    """
+    if len(parts) == 1:
+        return parts[0]
+    listed = [part for part in parts if isinstance(part, QuerySets)]
+    if len(listed) == len(parts):
+        return QuerySets(listed[0].queries, np.concatenate([part.words for part in listed]))
+    every = [Intersections.of(part) for part in parts]
+    left, of_left = _joined([(part.left, part.of_left) for part in every])
+    right, of_right = _joined([(part.right, part.of_right) for part in every])
+    return Intersections(left, right, of_left, of_right)
+
+
+def _joined(parts: Sequence[tuple[QuerySets, Int64s]]) -> tuple[QuerySets, Int64s]:
+    """Return the distinct sets of several parts, and the places in them that the parts' places become."""
+    words = np.concatenate([sets.words for sets, _ in parts])
+    numbering: dict[bytes, int] = {}
+    rows = words.view(f"V{words.shape[1] * WORD_BITS // 8}").ravel().tolist()
+    number = np.array([numbering.setdefault(row, len(numbering)) for row in rows], dtype=np.int64)
+    distinct: UInt64s = np.frombuffer(b"".join(numbering), dtype=np.uint64).reshape(-1, words.shape[1])
+    starts = np.cumsum([0, *(len(sets) for sets, _ in parts)]).tolist()
+    places = [number[start + of_set] for start, (_, of_set) in zip(starts, parts, strict=False)]
+    return QuerySets(parts[0][0].queries, distinct), np.concatenate(places)
+
+
+def first_difference(one: QuerySets | Intersections, other: QuerySets | Intersections) -> int | None:
+    """Return the first place at which two sequences of sets over the same queries differ, None if nowhere."""
+    suspects = np.arange(len(one))
+    of_one, of_other = Intersections.of(one), Intersections.of(other)
+    if of_one.left is of_other.left and of_one.right is of_other.right:
+        unlike = (of_one.of_left != of_other.of_left) | (of_one.of_right != of_other.of_right)
+        suspects = np.flatnonzero(unlike)
+    for start in range(0, len(suspects), _AT_ONCE):
+        some = suspects[start : start + _AT_ONCE]
+        differ = (one.take(some).listed().words != other.take(some).listed().words).any(axis=1)
+        if differ.any():
+            return int(some[np.argmax(differ)])
+    return None
