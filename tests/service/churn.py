@@ -256,7 +256,8 @@ class ChurningService:
             started_at_us=number,
             committed_at_us=number,
         )
-        brought = self.routes.new_routes(manifest, routes, self.store.control_log.plan)
+        plan_version, generation = self.store.control_log.plan, self.store.routes.generation
+        brought = self.routes.new_routes(manifest, routes, plan_version, generation)
         assert self.store.batches.commit(manifest, brought)
         self.routes.committed(manifest, brought)
 
