@@ -16,6 +16,7 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
+from typing import Any, Final
 
 import duckdb
 import numpy as np
@@ -50,6 +51,15 @@ _SORT_MEMORY = "512MB"
 
 #: Most rows of the routes table made at a time; there is one for each query of each route.
 _ROUTE_ROWS = 1 << 22
+
+#: Query ids ascend within a route, and nobody needs statistics of names: so a million rows are written in 33
+#: instead of 119 ms of CPU time, and take 2.1 instead of 3.5 MB.
+_ROUTES_WRITTEN: Final[Mapping[str, Any]] = {
+    "compression": "zstd",
+    "use_dictionary": ["query", "route", "plan_version"],
+    "column_encoding": {"query_id": "DELTA_BINARY_PACKED"},
+    "write_statistics": ["route"],
+}
 
 #: Names are passed as a dictionary; the file has plain strings.
 _ROUTES_SCHEMA = pa.schema(
@@ -233,20 +243,23 @@ def _write_routes(path: Path, store: Store, queries: Mapping[int, Query]) -> Non
     """
     ids = np.array(sorted(queries), dtype=np.int64)
     names = pa.array([queries[query_id].name for query_id in ids.tolist()], pa.string())
-    with pq.ParquetWriter(path, _ROUTES_SCHEMA, compression="zstd", store_schema=False) as writer:
+    # Place of each query id in them; -1 for ids without a query, among them the last one.
+    place_of = np.full(int(ids.max(initial=0)) + 2, -1, dtype=np.int32)
+    place_of[ids] = np.arange(len(ids))
+    with pq.ParquetWriter(path, _ROUTES_SCHEMA, store_schema=False, **_ROUTES_WRITTEN) as writer:
         for version, routes in store.routes.all():
             at_once = max(_ROUTE_ROWS // len(routes.sets.queries), 1)
             for start in range(0, len(routes), at_once):
                 some = routes.take(np.arange(start, min(start + at_once, len(routes))))
                 places, query_ids = some.sets.listed().members()
-                named = np.searchsorted(ids, query_ids)
-                if not np.array_equal(np.take(ids, named, mode="clip"), query_ids):
+                named = place_of[np.minimum(query_ids, len(place_of) - 1)]
+                if (named < 0).any():
                     raise InvariantBroken("a route serves a query that the catalog does not have")
                 columns = [
                     some.numbers[places],
                     np.full(len(places), version, dtype=np.int32),
                     query_ids,
-                    pa.DictionaryArray.from_arrays(pa.array(named, pa.int32()), names),
+                    pa.DictionaryArray.from_arrays(pa.array(named), names),
                 ]
                 writer.write_table(pa.table(columns, schema=_ROUTES_SCHEMA), row_group_size=_ROUTE_ROWS)
 
