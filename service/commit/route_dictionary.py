@@ -14,6 +14,7 @@ import numpy as np
 
 from catalog.values.batch import BatchManifest
 from catalog.values.plan import Plan
+from catalog.values.routes.intersections import Intersections
 from catalog.values.routes.query_sets import Int64s
 from catalog.values.routes.route_table import BatchRoutes, RouteTable, combined
 
@@ -75,11 +76,10 @@ class RouteDictionary:
             return BatchRoutes(new, self.since)
         known = generation(self.since) if self.version else ()
         families = plan_version(manifest.plan_version).families
-        running = {query.id for family in families for query in family.queries}
-        possible = (table.take(table.sets.subsets_of(running)) for table in known)
-        return BatchRoutes(
-            combined([*(table for table in possible if len(table)), occurring]), manifest.batch
-        )
+        running = tuple(dict.fromkeys(query.id for family in families for query in family.queries))
+        possible = (_possible(table, running) for table in known)
+        table = combined([*(table for table in possible if len(table)), occurring])
+        return BatchRoutes(table, manifest.batch)
 
     def committed(self, manifest: BatchManifest, routes: BatchRoutes | None) -> None:
         """Add the routes that ``new_routes`` returned last: the catalog has them now."""
@@ -89,3 +89,9 @@ class RouteDictionary:
             self.version, self.since, self.at_first = manifest.plan_version, manifest.batch, len(routes.table)
             self._numbers = np.empty(0, dtype=np.int64)
         self._numbers = np.sort(np.concatenate([self._numbers, routes.table.numbers]), kind="stable")
+
+
+def _possible(table: RouteTable, running: tuple[int, ...]) -> RouteTable:
+    """Return the routes without other queries, and without places for those that have left."""
+    some = table.take(table.sets.subsets_of(set(running)))
+    return RouteTable(some.numbers, Intersections.of(some.sets).among(running).compact())

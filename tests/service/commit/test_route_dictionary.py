@@ -168,4 +168,5 @@ def test_a_new_generation_has_the_possible_routes_of_the_one_before(tmp_path: Pa
             known.committed(bare, made)
         assert made is not None
         assert made.since == 2
+        assert sorted(made.table.sets.queries) == [1, 3, 4]
         assert made.table.ids() == {5: (1,), 8: (3,), 9: (1, 3), 10: (3, 4), 11: (4,)}
