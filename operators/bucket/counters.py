@@ -46,7 +46,7 @@ Clocks = Callable[[FamilyPlan], Mapping[str, int | None]]
 
 
 def slice_table(families: Mapping[str, FamilyJoins], clocks: Clocks) -> SliceTable:
-    """Return the rows that every slice of a bucket holds, and its work in the last batch.
+    """Count the rows that each slice of a bucket holds, and its work in the last batch.
 
     Args:
         families: Joins per family id, as a bucket has them.
@@ -77,7 +77,7 @@ def slice_table(families: Mapping[str, FamilyJoins], clocks: Clocks) -> SliceTab
 
 
 def _held(slices: Sequence[SliceState], rows_of: Mapping[str, int]) -> dict[str, Sequence[int] | Int64s]:
-    """Return what slices hold, int64[slices] by name; of a thousand slices most are empty."""
+    """Count what slices hold, int64[slices] per counter; of a thousand slices most are empty."""
     held = {name: np.zeros(len(slices), dtype=np.int64) for name in _HELD_NAMES}
     for number, state in enumerate(slices):
         if not state.segments:

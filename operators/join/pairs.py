@@ -98,7 +98,7 @@ class PairBuilder:
         if (entered := self._entered(a, b)) is not None:
             near.append(entered)
         parts = (*near, *in_rows, a.classes(), b.classes())
-        # The sets themselves are only needed to change them.
+        # Sets are built only where something changes them; elsewhere their numbers suffice.
         nested = None
         sets: list[int] = []
         if one_way is None and matches is None and not self.residuals and not self.handing:

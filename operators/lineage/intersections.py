@@ -1,6 +1,7 @@
-"""Intersections of sets of queries: a pair may serve those that the classes of both of its rows may serve.
+"""Intersections of sets of queries.
 
-With 20 classes per side there are 400 combinations of classes. Few of them occur, and some have the same set.
+A pair may serve the queries that the classes of both of its rows may serve. With 20 classes per side there
+are 400 combinations of classes. Few of them occur, and some have the same set.
 """
 
 from __future__ import annotations
@@ -12,17 +13,18 @@ import numpy as np
 from operators.kernels.keys import Codes, Int64s
 from operators.lineage.lineage import RowClasses
 
-#: Most combinations whose occurrence is found in a table with a place for each, unless there are more codes.
+#: Up to this many combinations, or as many as there are codes, a table with an entry for each combination
+#: tells which ones occur; beyond, ``np.unique`` does.
 MAX_DIRECT_COMBINATIONS = 1 << 20
 #: Up to this many combinations are not renumbered: processing all is faster than finding those that occur.
 FEW_COMBINATIONS = 1 << 12
 
 
 def intersected(parts: Sequence[RowClasses], count: int) -> tuple[Int64s, list[int]]:
-    """Return the queries that all classes of each pair may serve.
+    """Return, for each pair, the queries that all of its classes may serve.
 
     Args:
-        parts: Classes of ``count`` objects that belong to the pairs, such as their rows.
+        parts: Classifications of the pairs, for example by a's row and by b's row.
         count: Number of pairs.
 
     Returns:
@@ -72,9 +74,9 @@ def _compact(codes: Int64s, sets: Sequence[int], masks: Sequence[int]) -> tuple[
     Args:
         codes: int64[n], place of the set times the number of masks, plus place of the mask.
         sets: Sets of queries.
-        masks: Queries that may remain of a set.
+        masks: Sets of queries that may remain.
     """
-    # Few combinations occur, of many: 1,000 distances, 20 classes of a and 20 of b make 400,000.
+    # Few of the possible combinations occur: 1,000 distances, 20 classes of a and 20 of b make 400,000.
     present, places = renumbered(codes, len(sets) * len(masks))
     of_set, of_mask = (numbers.tolist() for numbers in np.divmod(present, len(masks)))
     numbering: dict[int, int] = {}

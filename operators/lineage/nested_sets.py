@@ -1,14 +1,16 @@
-"""Sets of queries of pairs, as a window around each pair and the classes of its rows give them.
+"""Sets of queries of pairs, derived from each pair's distance and the classes of its rows.
 
-    queries           q0  q1  q2  q3        a set is the intersection of a mask and a distance class
-    window, classes    1   3   1   2        q0 is within class 0; q1 is within classes 0, 1 and 2
+    queries           q0  q1  q2  q3        a set: queries of a mask that cover a distance class
+    classes covered    1   3   2   2        q0 covers class 0; q1 covers classes 0, 1 and 2
     mask 0b1011        x   x       x
-    within class 1         x   x   x        ->  q1 and q3
+    cover class 1          x   x   x        ->  q1 and q3
 
-Windows nest: a query within a distance class is also within all smaller ones of the same direction. So the
-route numbers of all sets of a mask need one pass over the queries and one over the distance classes, and so
-do the rows per query. 10,000 queries over 2,000 windows have 50,000 sets in a batch, which take 60 MB with a
-bit for each query: only sets that the engine asks for are listed.
+A mask is the set of queries that the classes of a pair's rows allow. A query covers a distance class if
+its window contains the pairs of that class. Windows nest: a query that covers a distance class also covers
+all smaller ones of the same direction. So one pass over the queries and one over the distance classes give
+the route numbers of all sets of a mask; the rows per query take two such passes, too. With 10,000 queries
+over 2,000 windows, a batch has 50,000 sets, which would take 60 MB with a bit for each query. Only the sets
+that the engine asks for are built.
 """
 
 from __future__ import annotations
@@ -30,13 +32,14 @@ _Reaches = np.ndarray[tuple[int, int], np.dtype[np.int64]]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Windows:
-    """Windows of the queries of a join, as distance classes.
+    """Windows of a join's queries, expressed in distance classes.
 
     Attributes:
-        within: Queries within each distance class: first those for d >= 0, ascending, then those for d < 0.
+        within: Queries that cover each distance class: first the classes for d >= 0, ascending, then those
+            for d < 0.
         behind: Number of the first class for d < 0.
-        reaches: int64[2, bits], for each bit of a set how many classes of either direction are within the
-            window of the query; 0 for queries that are not in the join.
+        reaches: int64[2, bits], number of classes that a query covers, for each direction and each bit of a
+            set; 0 for queries that are not in the join.
     """
 
     within: tuple[int, ...]
@@ -46,13 +49,13 @@ class Windows:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NestedSets:
-    """Sets of queries, each the intersection of a mask and the queries within a distance class.
+    """Sets of queries, each the intersection of a mask and the queries that cover a distance class.
 
     Attributes:
-        masks: Masks.
+        masks: The masks.
         windows: The windows.
-        places: int64[n], ascending: number of the mask times the number of distance classes, plus the
-            distance class of each set.
+        places: int64[n], ascending. The place of a set is the number of its mask times the number of distance
+            classes, plus its distance class.
     """
 
     masks: QuerySets
@@ -68,7 +71,7 @@ class NestedSets:
         return self.masks.queries
 
     def take(self, places: Int64s) -> NestedSets:
-        """Return the sets at some places, which ascend."""
+        """Return the sets at the given places, which must ascend."""
         return NestedSets(self.masks, self.windows, self.places[places])
 
     def numbers(self, keys: Int64s) -> Int64s:
@@ -80,7 +83,7 @@ class NestedSets:
         return numbers
 
     def rows_per_query(self, rows: Int64s) -> Int64s:
-        """Return the rows of each query, int64[queries]; ``rows`` are those of each set, int64[n]."""
+        """Add up the rows of each query, int64[queries], from the rows of each set, int64[n]."""
         own = self.windows
         sums: Int64s = _sums_of_nested(
             self.masks.words, own.reaches, own.behind, len(own.within), self.places, rows
@@ -88,7 +91,7 @@ class NestedSets:
         return sums[: len(self.queries)]
 
     def intersections(self) -> Intersections:
-        """Return the sets without their windows."""
+        """Return the sets as intersections of masks and the queries that cover a distance class."""
         of_mask, of_class = np.divmod(self.places, len(self.windows.within))
         classes, of_class = np.unique(of_class, return_inverse=True)
         within = QuerySets.of(self.queries, [self.windows.within[number] for number in classes.tolist()])
@@ -96,11 +99,11 @@ class NestedSets:
 
 
 def reaches_of(windows_us: Sequence[tuple[int, int]], bounds_us: Int64s, bits: int) -> Int64s:
-    """Return how many distance classes are within the window of each query, int64[bits].
+    """Return how many distance classes each query covers, int64[bits].
 
     Args:
         windows_us: Number of each query, and its window.
-        bounds_us: All windows, ascending; class 0 ends at the first one.
+        bounds_us: Ends of the distance classes, ascending, all windows among them; class 0 ends at the first.
         bits: Number of bits of a set.
 
     >>> reaches_of([(0, 10), (1, 30), (3, 10)], np.array([10, 30]), 4)
@@ -126,7 +129,8 @@ def _xor_of_nested(
             bits, bit = masks[mask, word], word * 64
             while bits:
                 if bits & np.uint64(1):
-                    # The last class of each direction that is within the window; the class before is none.
+                    # In each direction, only the last class that the query covers gets its key; the loops
+                    # below pass it on to the smaller ones. A query that covers no class has a reach of 0.
                     if reaches[0, bit]:
                         xors[reaches[0, bit] - 1] ^= keys[bit]
                     if reaches[1, bit]:
@@ -148,7 +152,7 @@ def _sums_of_nested(
     masks: UInt64s, reaches: _Reaches, behind: int, classes: int, places: Int64s, rows: Int64s
 ) -> Int64s:
     sums = np.zeros(masks.shape[1] * 64, dtype=np.int64)
-    # Rows up to each class of its direction, and 0 before the first one.
+    # Running totals of rows by class, one for each direction. Each begins with a 0: no class is covered.
     upto = np.empty(classes + 2, dtype=np.int64)
     place = 0
     while place < len(places):

@@ -110,7 +110,7 @@ def _sums_of_members(sets: UInt64s, rows: Int64s) -> Int64s:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CountedPairs:
-    """Pairs of one probe, counted by their sets of queries.
+    """Pairs of one probe, counted by their set of queries.
 
     Attributes:
         numbers: int64[n], route number of each set; a number may occur twice.
@@ -124,13 +124,13 @@ class CountedPairs:
 
     @classmethod
     def of(cls, codes: Int64s, numbers: Int64s, sets: QuerySets | NestedSets) -> CountedPairs:
-        """Count pairs by the place of their set, int64[pairs]; sets without pairs are left out."""
+        """Count pairs by the place of their set (``codes``, int64[pairs]); leave out sets without pairs."""
         counts = np.bincount(codes, minlength=len(sets))
         taken = np.flatnonzero(counts)
         return cls(numbers[taken], sets.take(taken), counts[taken])
 
     def table(self, among: Int64s | None) -> RouteTable:
-        """Return the routes, or only those with some numbers; a route may occur twice."""
+        """Return all routes, or only those with the given numbers; a route may occur twice."""
         numbers, sets = self.numbers, self.sets
         if among is not None:
             wanted = np.flatnonzero(np.isin(numbers, among))
@@ -138,7 +138,7 @@ class CountedPairs:
         return RouteTable(numbers, sets.intersections().compact() if isinstance(sets, NestedSets) else sets)
 
     def rows(self) -> Int64s:
-        """Return the pairs of each query, int64[queries]."""
+        """Return the number of pairs of each query, int64[queries]."""
         if isinstance(self.sets, NestedSets):
             return self.sets.rows_per_query(self.pairs)
         return rows_per_query(self.sets, self.pairs)
@@ -146,11 +146,11 @@ class CountedPairs:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RouteCounts:
-    """Routes of pairs of one family, counted.
+    """Pairs of one family, counted by route.
 
     Attributes:
         queries: Queries of the routes; used only if there are no pairs.
-        parts: Pairs of each probe; the queries of parts may differ.
+        parts: Counted pairs of each probe; the queries of parts may differ.
     """
 
     queries: tuple[int, ...]
@@ -158,7 +158,7 @@ class RouteCounts:
 
     @classmethod
     def of(cls, routes: RouteTable, pairs: Int64s) -> RouteCounts:
-        """Return counts of routes, int64[n] pairs of each."""
+        """Return the counts of a table of routes, given the number of pairs of each, int64[n]."""
         return cls(routes.sets.queries, (CountedPairs(routes.numbers, routes.sets.listed(), pairs),))
 
     @property
@@ -167,7 +167,7 @@ class RouteCounts:
         return np.unique(np.concatenate([_NONE, *(part.numbers for part in self.parts)]))
 
     def among(self, numbers: Int64s) -> RouteTable:
-        """Return the routes that have some numbers, ascending by number, each once.
+        """Return the routes with the given numbers, ascending, each once.
 
         Raises:
             InvariantBroken: Two sets of queries have the same number.
@@ -175,7 +175,7 @@ class RouteCounts:
         return self._table(numbers)
 
     def table(self) -> RouteTable:
-        """Return the routes with listed sets, ascending by number, each once.
+        """Return all routes, ascending by number, each once; their sets have a bit for each query.
 
         Raises:
             InvariantBroken: Two sets of queries have the same number.
@@ -189,7 +189,7 @@ class RouteCounts:
         return combined([part.table(among) for part in self.parts])
 
     def query_rows(self) -> QueryRows:
-        """Return the pairs of each query that has any."""
+        """Return the number of pairs of each query that has any."""
         sums: dict[tuple[int, ...], Int64s] = {}
         for part in self.parts:
             rows = part.rows()
@@ -203,11 +203,11 @@ class RouteCounts:
 
 
 def add_up(queries: tuple[int, ...], parts: Sequence[RouteCounts]) -> RouteCounts:
-    """Return the routes of several sets of pairs.
+    """Combine the counts of several sets of pairs.
 
     Args:
         queries: Queries of the routes; used only if there are no parts.
-        parts: Routes of each set of pairs; the queries of parts may differ.
+        parts: Counts of each set of pairs; the queries of parts may differ.
     """
     return RouteCounts(queries, tuple(pairs for part in parts for pairs in part.parts))
 
@@ -262,8 +262,8 @@ class Router:
         bounds_a: Distinct windows of the join's queries on a, and ends of slices below the largest,
             ascending, int64.
         bounds_b: The same for b.
-        windows: Queries whose window covers a distance class: first ``len(bounds_a) + 1`` classes for
-            d >= 0, then ``len(bounds_b) + 1`` for d < 0.
+        windows: Windows of the join's queries, as distance classes: ``len(bounds_a) + 1`` classes for d >= 0,
+            then ``len(bounds_b) + 1`` for d < 0.
         expiries: Bounds on rows of an intermediate, by the column of a that has the event time.
         expiries_b: The same by the column of b, for how much later a's row is.
         ranks: The same by the column of a that has the rank of a row: how many rows of its stream may arrive
@@ -285,7 +285,7 @@ class Router:
 
     @property
     def within(self) -> tuple[int, ...]:
-        """Queries whose window covers each distance class."""
+        """For each distance class, the queries whose window covers it."""
         return self.windows.within
 
     def numbered(self, sets: Sequence[int]) -> tuple[Int64s, QuerySets]:
@@ -313,19 +313,19 @@ class Router:
         Args:
             codes: int64[n].
             within: Sets of queries.
-            parts: Classes of n objects that belong to the pairs, such as their rows.
+            parts: Classifications of the pairs, for example by a's row and by b's row.
         """
         return intersected([RowClasses(codes, tuple(within)), *parts], len(codes))
 
     def nested(self, distances: Int64s, *parts: RowClasses) -> tuple[Int64s, NestedSets]:
-        """Find the queries of n candidate pairs, without a set of each.
+        """Find the queries of n candidate pairs without building their sets.
 
         Args:
             distances: int64[n], distance classes.
-            parts: Classes of n objects that belong to the pairs, such as their rows.
+            parts: Classifications of the pairs, for example by a's row and by b's row.
 
         Returns:
-            Place in the sets of each pair, int64[n], and the sets.
+            Place of the set of each pair, int64[n], and the sets.
         """
         of_mask, masks = intersected(parts, len(distances))
         classes = len(self.within)

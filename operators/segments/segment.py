@@ -104,7 +104,7 @@ class Segment:
         arrived: File that already has exactly these rows; None if there is none, and once it is stored.
         alike: Kinds of the rows, as far as they were needed.
         cells: Indexes of the rows by cell, by the number of cells, as far as they were needed.
-        by_clock: ``ts`` ascending, once it was needed; otherwise empty.
+        by_clock: ``ts`` sorted ascending; empty until it is first needed.
     """
 
     rows: pa.RecordBatch
@@ -222,7 +222,7 @@ class Segment:
         return found
 
     def behind(self, limits: Int64s) -> Int64s:
-        """Return how many rows have ``ts`` up to each limit, int64[limits]; the sorted times are kept."""
+        """Count the rows with ``ts`` up to each limit, int64[limits]; the sorted times are kept."""
         if not self.by_clock:
             self.by_clock.append(np.sort(self.ts))
         found: Int64s = np.searchsorted(self.by_clock[0], limits, side="right")

@@ -34,7 +34,7 @@ from operators.segments.segment import Segment
 #: A run of neighbouring segments of this length is merged if no member holds most of its rows, so that
 #: every row is rewritten about log_4(rows / rows of a batch) times.
 COMPACTION_FANIN = 4
-#: Rows are compared with up to this many boundaries one by one; for more, sorting their times pays.
+#: Up to this many boundaries, rows are compared with each; for more, sorting the times of rows is faster.
 FEW_BOUNDARIES = 16
 #: A segment of this many rows is not merged any more: it is stored as one value.
 MAX_MERGED_ROWS = 1_000_000
@@ -126,11 +126,11 @@ def purge(
 
 
 def count_per_slice(ends_us: Sequence[int], segment: Segment, watermark_us: int) -> list[int]:
-    """Count the rows of a segment by the slices whose interval contains their distance behind a watermark.
+    """Count the rows of a segment per slice, by their distance behind the opposite watermark.
 
     Args:
-        ends_us: Ends of the slices, ascending; the last slice also counts rows beyond its end, and the first
-            one rows ahead of the watermark.
+        ends_us: Ends of the slices, ascending. Rows beyond the last end count in the last slice, rows ahead
+            of the watermark in the first.
         segment: The rows.
         watermark_us: Opposite watermark.
     """

@@ -227,7 +227,8 @@ def merging(batches: int) -> tuple[float, float]:
 
     Returns:
         Mean number of segments per slack, well behind the watermark, and how often a stored row is rewritten.
-        The number of segments rises until enough leftovers make another merge, and then falls.
+        As ``batches`` grows, the number of segments rises until the leftovers suffice for another merge, and
+        then falls.
 
     >>> [round(merging(n)[0], 1) for n in (4, 5, 6, 8)]
     [1.2, 1.9, 2.8, 1.2]

@@ -56,7 +56,8 @@ class BucketReport:
         absence: Counters of the families that judge rows for absence.
         unmatched: Counters of outer joins.
         cpu: CPU time of packing the bucket's input, and of the chain.
-        query_rows: Pairs of each query that has any, by family; a query may be in several families.
+        query_rows: Pairs per query, one entry per family. Queries without pairs are left out; a query may
+            be in several families.
         punctuations: Counters of the family sides whose stream has a contract.
         received: Counts of received punctuations; each input partition reports to one bucket.
         exchanged: Pairs that the bucket sends to all buckets.
@@ -97,14 +98,14 @@ _decoder = msgspec.msgpack.Decoder(BucketReport)
 
 
 class Routes(Protocol):
-    """Routes of a family that occur in a batch: a ``RouteTable``, or the counted routes of its pairs."""
+    """Routes of a family that occur in a batch: a ``RouteTable``, or the ``RouteCounts`` of its pairs."""
 
     @property
     def numbers(self) -> Int64s:
         """Numbers of the routes."""
 
     def among(self, numbers: Int64s) -> RouteTable:
-        """Return the routes that have some numbers."""
+        """Return the routes with the given numbers."""
 
 
 def telling(report: BucketReport, routes: Iterable[Routes], wanted: Int64s) -> BucketReport:

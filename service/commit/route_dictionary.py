@@ -1,8 +1,8 @@
 """The routes that the engine knows; a batch reports only new ones.
 
 A route never changes its set of queries, and almost all routes of a batch occurred in the batch before. So
-buckets report the sets of new routes only (``commit.reports``), and the engine keeps only the numbers of the
-others: their sets are in the catalog.
+buckets report the sets of new routes only (``commit.reports``). The engine keeps only the numbers of known
+routes: their sets are in the catalog.
 """
 
 from __future__ import annotations
@@ -92,6 +92,6 @@ class RouteDictionary:
 
 
 def _possible(table: RouteTable, running: tuple[int, ...]) -> RouteTable:
-    """Return the routes without other queries, and without places for those that have left."""
+    """Return the routes whose queries are all running, with bits for running queries only."""
     some = table.take(table.sets.subsets_of(set(running)))
     return RouteTable(some.numbers, Intersections.of(some.sets).among(running).compact())

@@ -1,4 +1,4 @@
-"""Pairs of each route, which only tests need: a bucket reports the pairs of each query."""
+"""Number of pairs per route, for tests only: a bucket reports pairs per query."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from operators.lineage.routes import RouteCounts
 
 
 def route_totals(routes: RouteCounts) -> Counter[int]:
-    """Return the pairs of each route by its number."""
+    """Return the number of pairs of each route, by route number."""
     found = Counter[int]()
     for part in routes.parts:
         for number, pairs in zip(part.numbers.tolist(), part.pairs.tolist(), strict=True):

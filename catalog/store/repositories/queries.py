@@ -158,7 +158,7 @@ class QueryRepository(Repository):
             if records:
                 rows = [_row_of(record) for record in records]
                 connection.execute(insert(tables.queries), rows)
-                # The next plan is made from all running queries; these need not be decoded again.
+                # The next plan reads all running queries: the added ones are kept, not decoded again.
                 self._running |= {_as_read(row): each for row, each in zip(rows, records, strict=True)}
         return records
 
@@ -401,7 +401,7 @@ def _row_of(record: QueryRecord) -> dict[str, Any]:
 
 
 def _as_read(row: dict[str, Any]) -> tuple[Any, ...]:
-    """Return the row of an added query as ``_ALL`` reads it."""
+    """Return an added query's row with the columns that ``_ALL`` selects."""
     return tuple(row.get(column.name) for column in _ALL.selected_columns)
 
 

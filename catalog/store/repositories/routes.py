@@ -71,7 +71,7 @@ class RouteRepository(Repository):
                 yield row.plan_version, table
 
     def generation(self, since: int) -> Iterator[RouteTable]:
-        """Yield the routes of the generation that a batch began, as tables; a route may be in two of them."""
+        """Yield the tables of the generation that batch ``since`` began; a route may be in two of them."""
         with self._database.read() as connection:
             for encoded in connection.execute(_GENERATION, {"since": since}).scalars():
                 yield RouteTable.decode(encoded)

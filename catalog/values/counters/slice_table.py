@@ -1,10 +1,10 @@
-"""Counters of the slices of a bucket as a table: a plan may have thousands of slices.
+"""Slice counters of a bucket as a table, because a plan may have thousands of slices.
 
 chains    (family, join, side, slices)      ("s1s2", "shared", "a", 2), ("s1s2", "shared", "b", 3)
 counts    int64[slices, numbers]            2 rows of the first chain, then 3 rows of the second one
 
-Two buckets report 2,000 windows as 8,000 slices. The engine reads and adds them up as tables in two fifths of
-the CPU time that it takes for as many objects.
+With 2,000 windows, two buckets report 8,000 slices. Reading and adding up their counters as tables takes the
+engine two fifths of the CPU time that 8,000 objects take.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from catalog.values.counters.add_up import add_up
 from catalog.values.counters.family_counters import SliceCounters
 from catalog.values.routes.query_sets import Int64s
 
-#: Numbers of a slice in the order of the table's columns; whether the end is lazy is the first one.
+#: Fields of ``SliceCounters`` in the order of the columns of ``counts``; the first, ``lazy_end``, is 0 or 1.
 NUMBERS: Final = (
     "lazy_end",
     *(field.name for field in fields(SliceCounters) if field.name not in SliceCounters.KEY),
@@ -36,15 +36,15 @@ class SliceTable:
     """Counters of the slices of one bucket.
 
     Attributes:
-        chains: The chains.
-        counts: int64[slices, numbers] as bytes, little endian: ``NUMBERS`` of each slice of each chain.
+        chains: The chains, in the order of their rows in ``counts``.
+        counts: int64[slices, numbers] as bytes, little endian: ``NUMBERS`` of each slice, chain by chain.
     """
 
     chains: tuple[SliceChain, ...] = ()
     counts: bytes = b""
 
     def column(self, name: str) -> Int64s:
-        """Return one of ``NUMBERS`` of all slices, int64[slices]."""
+        """Return one of ``NUMBERS`` for all slices, int64[slices]."""
         column: Int64s = _array(self.counts)[:, NUMBERS.index(name)]
         return column
 
@@ -54,7 +54,7 @@ class SliceTable:
 
 
 def add_up_slices(tables: Sequence[SliceTable]) -> tuple[SliceCounters, ...]:
-    """Return the counters of several buckets added up, as ``add_up`` does."""
+    """Add up the slice counters of several buckets, as ``add_up`` does."""
     if not tables:
         return ()
     first, arrays = tables[0], [_array(table.counts) for table in tables]

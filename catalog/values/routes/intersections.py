@@ -1,11 +1,13 @@
-"""Many sets of queries as intersections of few: those of two rows' filters with those of a window.
+"""Many sets of queries, stored as intersections of few sets.
+
+A pair belongs to the queries that both of its rows may serve (left) and whose window contains it (right).
 
     left   {3, 7, 9}  {9, 12}          a set        left  right
     right  {7, 9, 12}  {9}             {7, 9}          0      0
                                        {9, 12}         1      0
 
-10,000 queries over 2,000 windows have 50,000 sets in a batch. They take 60 MB with a bit for each query, but
-are intersections of some hundred sets with 4,000 others.
+With 10,000 queries over 2,000 windows, a batch has 50,000 sets. They would take 60 MB with a bit for each
+query, but all are intersections of a few hundred left sets with 4,000 right sets.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ import numpy as np
 
 from catalog.values.routes.query_sets import WORD_BITS, Bools, Int64s, QuerySets, UInt64s
 
-#: Sets that are written out together, to be compared: some MB with 10,000 queries.
+#: Sets that are compared at a time, as bits: a few MB with 10,000 queries.
 _AT_ONCE = 1 << 12
 
 
@@ -26,10 +28,10 @@ class Intersections:
     """Sets of queries, each the intersection of a set on the left and a set on the right.
 
     Attributes:
-        left: Sets over some queries.
+        left: Sets of queries.
         right: Sets over the same queries in the same order.
-        of_left: int64[n], place of the left set of each set.
-        of_right: int64[n], place of the right set of each set.
+        of_left: int64[n], for each set the place of its left set in ``left``.
+        of_right: int64[n], for each set the place of its right set in ``right``.
     """
 
     left: QuerySets
@@ -39,7 +41,7 @@ class Intersections:
 
     @classmethod
     def of(cls, sets: QuerySets | Intersections) -> Intersections:
-        """Return sets as intersections: a listed set is its own intersection with the set of all queries."""
+        """Return sets as intersections; a set of ``QuerySets`` is intersected with that of all queries."""
         if isinstance(sets, Intersections):
             return sets
         everyone = QuerySets.of(sets.queries, [(1 << len(sets.queries)) - 1])
@@ -54,11 +56,11 @@ class Intersections:
         return self.left.queries
 
     def take(self, places: Int64s | Bools) -> Intersections:
-        """Return the sets at some places."""
+        """Return the sets at the given places."""
         return Intersections(self.left, self.right, self.of_left[places], self.of_right[places])
 
     def compact(self) -> QuerySets | Intersections:
-        """Return the sets without unused left and right ones, or listed if that is no longer."""
+        """Drop unused left and right sets; list the sets if they are no more than the left and right ones."""
         lefts, of_left = np.unique(self.of_left, return_inverse=True)
         rights, of_right = np.unique(self.of_right, return_inverse=True)
         if len(self) <= len(lefts) + len(rights):
@@ -66,7 +68,7 @@ class Intersections:
         return Intersections(self.left.take(lefts), self.right.take(rights), of_left, of_right)
 
     def listed(self) -> QuerySets:
-        """Return the sets with a bit for each query."""
+        """List the sets: return them with a bit for each query."""
         return QuerySets(self.queries, self.left.words[self.of_left] & self.right.words[self.of_right])
 
     def having(self, query_id: int) -> Bools:
@@ -77,7 +79,7 @@ class Intersections:
         """Return which sets contain no other queries than these, bool[n]."""
         others = sum(1 << place for place, q in enumerate(self.queries) if q not in query_ids)
         outside = QuerySets.of(self.queries, [others]).words[0]
-        # Few words have a bit of another query: those that have left.
+        # The other queries are those that have left: only few words have a bit of one.
         words = np.flatnonzero(outside)
         left, right = self.left.words[:, words] & outside[words], self.right.words[:, words]
         found = np.ones(len(self), dtype=np.bool_)
@@ -87,15 +89,15 @@ class Intersections:
         return found
 
     def among(self, queries: tuple[int, ...]) -> Intersections:
-        """Return the sets over other queries, or in another order, without queries that are not named."""
+        """Return the sets with a bit for each of ``queries``, in that order; other queries are left out."""
         return Intersections(self.left.among(queries), self.right.among(queries), self.of_left, self.of_right)
 
 
 def joined(parts: Sequence[QuerySets | Intersections]) -> QuerySets | Intersections:
-    """Return several sets of sets, over the same queries in the same order, as one.
+    """Concatenate sequences of sets over the same queries in the same order.
 
     Args:
-        parts: At least one.
+        parts: The sequences, at least one.
     """
     if len(parts) == 1:
         return parts[0]
@@ -109,7 +111,7 @@ def joined(parts: Sequence[QuerySets | Intersections]) -> QuerySets | Intersecti
 
 
 def _joined(parts: Sequence[tuple[QuerySets, Int64s]]) -> tuple[QuerySets, Int64s]:
-    """Return the distinct sets of several parts, and the places in them that the parts' places become."""
+    """Return the distinct sets of several parts, and the places of all parts renumbered to match."""
     words = np.concatenate([sets.words for sets, _ in parts])
     numbering: dict[bytes, int] = {}
     rows = words.view(f"V{words.shape[1] * WORD_BITS // 8}").ravel().tolist()

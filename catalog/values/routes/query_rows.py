@@ -1,4 +1,4 @@
-"""Rows per query as two columns, from the buckets to the engine: ten thousand queries may have rows."""
+"""Rows per query as two columns, which buckets report to the engine for up to ten thousand queries."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from catalog.values.routes.query_sets import Int64s
 
 @dataclass(frozen=True, slots=True)
 class QueryRows:
-    """Rows per query, in no order; a query may occur more than once.
+    """Rows per query, in any order; a query may occur more than once.
 
     Attributes:
         queries: Query ids, int64[n] as bytes, little endian.
-        rows: Rows of each, int64[n] as bytes, little endian.
+        rows: Rows of each query, int64[n] as bytes, little endian.
     """
 
     queries: bytes = b""
@@ -24,12 +24,12 @@ class QueryRows:
 
     @classmethod
     def of(cls, queries: Int64s, rows: Int64s) -> QueryRows:
-        """Return the rows of queries, int64[n] each."""
+        """Encode query ids and the rows of each, int64[n]."""
         return cls(queries.astype("<i8").tobytes(), rows.astype("<i8").tobytes())
 
 
 def summed_rows(some: Sequence[QueryRows]) -> tuple[tuple[int, int], ...]:
-    """Return (query id, rows) of each query, ascending.
+    """Add up the rows of each query; return (query id, rows), ascending by id.
 
     >>> one = QueryRows.of(np.array([7, 3]), np.array([1, 2]))
     >>> summed_rows([one, QueryRows.of(np.array([7]), np.array([4]))])

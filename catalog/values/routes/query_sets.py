@@ -52,7 +52,7 @@ class QuerySets:
         return QuerySets(self.queries, self.words[places])
 
     def listed(self) -> QuerySets:
-        """Return the sets themselves; those of ``catalog.values.routes.intersections`` are not listed."""
+        """Return the sets unchanged: unlike ``Intersections``, they already have a bit for each query."""
         return self
 
     def having(self, query_id: int) -> Bools:
@@ -91,7 +91,7 @@ class QuerySets:
         return np.asarray(~(self.words & ~QuerySets.of(self.queries, [allowed]).words).any(axis=1))
 
     def among(self, queries: tuple[int, ...]) -> QuerySets:
-        """Return the sets over other queries, or in another order, without queries that are not named."""
+        """Return the sets with a bit for each of ``queries``, in that order; other queries are left out."""
         places = {query_id: place for place, query_id in enumerate(self.queries)}
         # An additional empty column for queries that no set here can have.
         columns = np.array([places.get(query_id, len(places)) for query_id in queries], dtype=np.int64)

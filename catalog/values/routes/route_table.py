@@ -9,8 +9,8 @@
 A route's number is derived from its set only (``operators.lineage.routes``), so it never means another set.
 One function translates bits to numbers: ``numbers_having`` gives a reader the routes of its query.
 
-Encoded, listed sets are columns of words, which compress well. Intersections are two columns of places in
-tables of sets, which Arrow calls dictionaries.
+``QuerySets`` are encoded as columns of words, which compress well. ``Intersections`` are encoded as two
+Arrow dictionary columns: the dictionaries are the left and right sets, the indices are their places.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class RouteTable:
         return RouteTable(self.numbers[places], self.sets.take(places))
 
     def among(self, numbers: Int64s) -> RouteTable:
-        """Return the routes that have some numbers."""
+        """Return the routes with the given numbers."""
         return self.take(np.isin(self.numbers, numbers))
 
     def ids(self) -> dict[int, tuple[int, ...]]:

@@ -99,7 +99,7 @@ ROUTES = [8898586205396736955, 4149683294348667661]
 @settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_nested_sets_are_the_sets_of_the_same_pairs(data: st.DataObject) -> None:
-    """Numbers, rows per query and members are those of a set for each pair."""
+    """Numbers, rows per query and members are the same as with a set built for each pair."""
     count = data.draw(st.integers(1, 70))
     windows = [(data.draw(st.integers(1, 40)), data.draw(st.integers(1, 40))) for _ in range(count)]
     family = a_family(*(a_query(n, a, b) for n, (a, b) in enumerate(windows, 1)))

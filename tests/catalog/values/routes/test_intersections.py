@@ -1,4 +1,4 @@
-"""Intersections answer like the sets that they stand for."""
+"""Intersections give the same answers as the sets that they represent."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.catalog.values.routes.test_query_sets import SIZES, some_ids, some_se
 
 
 def some_intersections(rng: random.Random, ids: tuple[int, ...], count: int) -> Intersections:
-    """Return sets with few left and right ones, of which some are not used."""
+    """Return intersections of two left and two right sets; some of these may be unused."""
     left, right = (QuerySets.of(ids, rng.sample(some_sets(rng, len(ids), 3), 2)) for _ in "ab")
     places = np.array([[rng.randrange(2), rng.randrange(2)] for _ in range(count)], dtype=np.int64)
     return Intersections(left, right, *places.reshape(count, 2).T)
