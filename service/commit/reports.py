@@ -29,16 +29,13 @@ from dataclasses import dataclass, field
 from multiprocessing import AuthenticationError
 from multiprocessing.connection import Client, Connection, Listener, answer_challenge, deliver_challenge
 from threading import Lock, Thread
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from catalog.errors import InvariantBroken, Unavailable
 from catalog.values.routes.query_sets import Int64s
 from service.commit.bucket_report import BucketReport, Routes, decode_report, encode_report, telling
-
-if TYPE_CHECKING:
-    pass  # not at run time: it loads Arrow
 
 log = logging.getLogger(__name__)
 
