@@ -1,6 +1,6 @@
 """Canonical column types, their aliases, and the Arrow types that carry them.
 
-Timestamps are naive in Arrow and mean UTC; event times are thus int64 microseconds in every buffer.
+Arrow timestamps have no time zone and mean UTC, so event times are int64 microseconds in every buffer.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from catalog.wording import did_you_mean
 
 #: Column that ``service.inputs`` adds to rows: their source position, int64, unique in the stream.
 POSITION_COLUMN = "_pos"
-#: Column that readers add to streams with punctuations. In a punctuation it is a JSON array of the names of
-#: the fixed columns (``punctuation_marks``); in an ordinary row it is NULL.
+#: Column that readers add to streams with punctuations. In a punctuation, it holds a JSON array of the names
+#: of the fixed columns (``punctuation_marks``); in an ordinary row, it is NULL.
 PUNCTUATION_COLUMN = "_punctuation"
-#: Column of punctuations in control records: ends of ranges, exclusive. Ranges begin at the values of the
-#: row.
+#: Column of the punctuations in a control record: exclusive end of the range that a punctuation closes. The
+#: range begins at the value in the row.
 BELOW_COLUMN = "_below"
 
-#: decimal128 holds no more digits.
+#: Most digits that decimal128 can hold.
 MAX_DECIMAL_PRECISION = 38
 
 _ARROW: dict[str, pa.DataType] = {
@@ -48,7 +48,7 @@ _ALIASES = {
     )
     for alias in aliases.split()
 }
-# PostgreSQL's long spellings; the canonical type is UTC in either case.
+# Long spellings of PostgreSQL; both map to the canonical type, which is always in UTC.
 _ALIASES["timestamp_with_time_zone"] = _ALIASES["timestamp_without_time_zone"] = "timestamp"
 
 _PARAMETRISED = re.compile(r"([a-z_0-9]+)_?\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\)")
@@ -64,7 +64,7 @@ def canonical_type(text: str) -> str:
         text: Type as people write it, in any case, with the aliases of common SQL dialects.
 
     Raises:
-        UnknownType: It names no type, or a decimal without or beyond 38 digits.
+        UnknownType: The text names no type, or a decimal without digits or with more than 38 digits.
     """
     folded = "_".join(text.lower().split())
     folded = re.sub(r"_*([(,)])_*", r"\1", folded)

@@ -1,6 +1,6 @@
 """Lengths of time as people write them: ``5 MINUTES``, ``1 HOUR 30 MINUTES``, ``90s``, ``1.5 min``.
 
-Months and years are kept separate from microseconds, as their length is not fixed.
+Months and years have no fixed length, so they are kept separate from microseconds.
 """
 
 from __future__ import annotations
@@ -38,9 +38,10 @@ _PART = re.compile(r"\s*([+-]?\s*(?:\d+(?:\.\d*)?|\.\d+))\s*([A-Za-zµ]*)")
 
 #: Bound of all event times, which are int64 microseconds.
 _LIMIT_US = 2**62
-#: No window, lateness or timeout is longer, so that its sum with any event time stays far within int64.
+#: Longest window, lateness or timeout; added to any event time, it stays far within int64.
 MAX_DURATION_US = 365_250 * 86_400 * _SECOND_US
-#: Event times of the years 1 to 9999, µs UTC, which Python, DuckDB and ISO 8601 can all write.
+#: First and last possible event time, µs UTC: the years 1 to 9999, which Python, DuckDB and ISO 8601 can all
+#: write.
 MIN_TIME_US = -62_135_596_800_000_000
 MAX_TIME_US = 253_402_300_799_999_999
 
@@ -59,7 +60,7 @@ class Duration:
 
 
 def duration(words: Sequence[str]) -> Duration | str:
-    """Return the sum of the parts, or the fault in them.
+    """Return the sum of the parts, or a text that says what is wrong with them.
 
     >>> duration(["1", "HOUR", "30", "MINUTES"])
     Duration(months=0, us=5400000000)
@@ -96,13 +97,14 @@ def duration(words: Sequence[str]) -> Duration | str:
 
 
 def parse_duration_us(text: str | int | float) -> int:
-    """Return a length of time in µs; a bare number is seconds.
+    """Return a length of time in µs; a number without a unit counts seconds.
 
     >>> parse_duration_us("1.5 min"), parse_duration_us(5), parse_duration_us("0")
     (90000000, 5000000, 0)
 
     Raises:
-        InvalidDuration: Not numbers with units of fixed length, or negative, or more than 1,000 years.
+        InvalidDuration: The text is not a series of numbers with units of fixed length, is negative, or
+            exceeds 1,000 years.
     """
     written = f"{text} s" if _NUMBER.fullmatch(str(text)) else str(text)
     found = duration([written])
@@ -116,7 +118,7 @@ def parse_duration_us(text: str | int | float) -> int:
 
 
 def format_duration(micros: int) -> str:
-    """Return the shortest exact text in one unit.
+    """Format a length of time as the shortest exact text in a single unit.
 
     >>> format_duration(90_000_000), format_duration(7_200_000_000), format_duration(5)
     ('90s', '2h', '5us')

@@ -8,8 +8,9 @@
     * Unavailable      a part of the service is down                  HTTP 503
     * InternalError    Sluice has a bug, or its files are damaged     HTTP 500
 
-Wording: primary in lower case without full stop, naming kind and quoted name; detail and hint in
-sentences. Leaves live in each top-level package's ``errors.py``, with their facts as attributes.
+Wording: the primary text is in lower case without a full stop and names the kind of object and its quoted
+name; detail and hint are full sentences. The concrete error classes are in each top-level package's
+``errors.py`` and keep their facts as attributes.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import ClassVar
 
-#: Characters of a line that are shown around an error; a body may be one line of megabytes.
+#: Most characters of a line that are shown around an error; a request body may be a single line of megabytes.
 _MAX_SHOWN = 1_000
 
 
@@ -30,7 +31,7 @@ class Location:
     Attributes:
         line: 1-based line.
         column: 1-based column.
-        text: The whole text, of which the error shows a line.
+        text: The whole text; the error shows only one line of it.
         length: Characters to underline.
         file: File of the text, if any.
     """
@@ -100,7 +101,7 @@ class SluiceError(Exception):
 
 @contextmanager
 def error_path(*path: str | int) -> Iterator[None]:
-    """Prepend a path in the document to the path of an error that is raised inside."""
+    """Prepend a document path to the path of any error that is raised inside the block."""
     try:
         yield
     except SluiceError as error:
@@ -115,7 +116,7 @@ class InvalidInput(SluiceError):
 
 
 class NotFound(SluiceError):
-    """Nothing has the name in the path."""
+    """No resource has the name in the request path."""
 
     code = "not-found"
 
@@ -169,7 +170,7 @@ class StreamInUse(Conflict):
 
 
 class StalePlanVersion(Conflict):
-    """``If-Match`` names another plan version than the current one.
+    """``If-Match`` names a plan version that is not the current one.
 
     Attributes:
         plan_version: The current version, if known.
@@ -180,7 +181,7 @@ class StalePlanVersion(Conflict):
 
 
 class FencedOut(Unavailable):
-    """A newer engine owns the data directory; this one must not write."""
+    """A newer engine owns the data directory; the present engine must not write."""
 
     code = "fenced-out"
 
@@ -252,19 +253,19 @@ class CatalogDamaged(CatalogDown):
 
 
 class CatalogVersionMismatch(Unavailable):
-    """The catalog's schema is not the one of this version of Sluice."""
+    """The catalog's schema does not match this version of Sluice."""
 
     code = "catalog-version-mismatch"
 
 
 class InvariantBroken(InternalError):
-    """Something that must always hold does not."""
+    """An invariant is violated."""
 
     code = "invariant-broken"
 
 
 class CorruptDocument(InternalError):
-    """A stored document does not decode."""
+    """A stored document cannot be decoded."""
 
     code = "corrupt-document"
 

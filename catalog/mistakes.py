@@ -34,7 +34,7 @@ _MOST_SHOWN = 60
 
 _AN_OBJECT = "an object with keys and values"
 
-#: Descriptions of expected values, by pydantic's type of error, with fields of the error in braces.
+#: Descriptions of the expected value, by pydantic's error type; names in braces are fields of the error.
 _EXPECTED: Mapping[str, str] = {
     "model_type": _AN_OBJECT,
     "model_attributes_type": _AN_OBJECT,
@@ -73,7 +73,7 @@ class TextLike:
 
     Attributes:
         pattern: Regular expression; schemas show it.
-        like: Form in words, with an example.
+        like: Expected form in words, with an example.
     """
 
     pattern: str
@@ -101,7 +101,7 @@ class Mistake:
     """One error that a model finds.
 
     Attributes:
-        path: Keys and indexes of the place, from the top.
+        path: Keys and indexes that lead from the top of the document to the place.
         about: How the text relates to the place: it continues a sentence about the ``key``, it is about the
             ``value``, or it is a ``whole`` sentence.
         text: Text of the error, lower case, no full stop.
@@ -138,8 +138,8 @@ def mistake(error: Mapping[str, Any], path: Path, known_names: KnownNames | None
     Args:
         error: One item of ``ValidationError.errors()``.
         path: Place of the error.
-        known_names: Returns the keys that are allowed in place of the last key of a path, or the values that
-            the tag of a union may have; without it hints list no names.
+        known_names: Function of a path: returns the keys allowed in place of the path's last key, or the
+            allowed values of a union's tag. None: hints list no names.
 
     >>> mistake({"type": "less_than_equal", "input": 2, "ctx": {"le": 1.0}}, ("part",)).said_of("part")
     'part: expected at most 1, not 2'
@@ -172,7 +172,7 @@ def mistake(error: Mapping[str, Any], path: Path, known_names: KnownNames | None
     if kind in _EXPECTED:
         text = _EXPECTED[kind].format_map({fact: _plain(value) for fact, value in facts.items()})
         if found is not None and kind in _BOUNDS:
-            found = found.strip('"')  # a number in a query string or a variable
+            found = found.strip('"')  # quoted in a query string or a variable
         return Mistake(path, "value", f"expected {text}", found=found)
     message = str(error["msg"]).removeprefix("Value error, ")
     return Mistake(path, "value", f"{message[:1].lower()}{message[1:]}")

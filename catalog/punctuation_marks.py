@@ -17,10 +17,10 @@ import pyarrow.compute as pc
 from catalog.arrow_types import arrow_type
 from catalog.values.stream import Stream
 
-#: Separates the names from the end of a range, as text; in a range without an end it is the last character.
+#: Separates the column names from the end of a range; in a range without an end it is the last character.
 RANGE_MARK = "<"
-#: Types of ranges besides decimals: their values are whole numbers, or convert to whole numbers in the same
-#: order.
+#: Column types, besides decimals, whose values can form ranges: the values are integers or convert to
+#: integers in the same order.
 _RANGED = ("int", "bigint", "date", "timestamp")
 #: Most digits of a decimal that fits into a whole number of 64 bits.
 _MOST_DIGITS = 18
@@ -33,7 +33,8 @@ class Promise:
     Attributes:
         on: The columns.
         table: The values, with ``_pos``.
-        below: Ends of ranges, exclusive, NULL for a range without an end; None if they are not ranges.
+        below: Exclusive ends of the ranges, NULL for a range without an end; None if the punctuations are not
+            ranges.
     """
 
     on: frozenset[str]
@@ -45,7 +46,7 @@ class Promise:
 
 
 def has_ranges(kind: str) -> bool:
-    """Return whether ranges of a type can be closed.
+    """Return whether punctuations can close ranges of a column type.
 
     >>> has_ranges("bigint"), has_ranges("decimal(9,2)"), has_ranges("decimal(38,2)"), has_ranges("double")
     (True, True, False, False)

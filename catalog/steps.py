@@ -1,4 +1,4 @@
-"""Joins of three and more streams as steps: each step joins two sides, which may be earlier steps.
+"""Joins of three or more streams as steps; each side of a step is a stream or an earlier step.
 
     A, B, C on one key      step 1   A join B          family of A and B, shared with queries over A, B
                             step 2   (A, B) join C     side a is the intermediate of step 1
@@ -8,29 +8,30 @@
                             step 3   (A, B) join (C, D)   both sides are intermediates: the tree is *bushy*
 
 An *intermediate* is a stream that no source feeds: its rows are the pairs that queries of a family hand on.
-It has the columns ``a.<column>`` and ``b.<column>`` that these queries read. Its event time is the newer
-event time of the two rows. For each of these queries it has a boolean column that says whether the pair
-belongs to the query. So the next step takes a pair as one row, whatever the number of queries, and the
-boolean column of a query is the query's filter in the next step.
+An intermediate has the columns ``a.<column>`` and ``b.<column>`` that the queries of the next step read. The
+event time of a pair is the newer event time of its two rows. For each query that hands on pairs, the
+intermediate has a boolean column that says whether a pair belongs to the query. The next step therefore takes
+a pair as one row, however many queries share it, and uses a query's boolean column as the query's filter.
 
-After several steps, a pair combines one row of each joined stream, and its event time is the newest of
-theirs. A later row must be near enough to all of these rows. So an intermediate also has the column
-``oldest``, the oldest of their event times. If the windows of their streams are equally long, this time
-determines which later rows the pair meets and when it expires. Otherwise ``expires`` is the event time up to
-which some query can use it.
+After several steps, a pair combines one row of each joined stream; its event time is the newest of these
+rows' event times. A later row must be close enough in event time to all rows of the pair. So an intermediate
+also has the column ``oldest``, the oldest event time of the rows in a pair. If the windows of the joined
+streams are equally long, ``oldest`` determines which later rows the pair meets and when it expires. Otherwise
+the column ``expires`` gives the event time up to which some query can use the pair.
 
     A.k = B.k AND A.j = C.j     step 2 has another key: its rows of (A, B) come from other buckets
 
-If a step and the step before have the same key, the step finds the pairs in its own bucket and batch. If its
-key differs, the pairs are sent to the buckets of that key, where they arrive in the next batch. Such an
-intermediate is *exchanged*. Its id differs, because its rows arrive one batch later and a family may hand on
-its pairs in both ways.
+If a step and the step before have the same key, the step finds the pairs in its own bucket and batch. If a
+step has another key, the pairs are sent to the buckets of the new key and arrive there in the next batch.
+Such an intermediate is *exchanged*. An exchanged intermediate has a different id, because its rows arrive one
+batch later and a family may hand on its pairs in both ways.
 
     A, B, C on one key, (A, B) does not rest      a new row of C meets rows of A, and with these, rows of B
 
-The rows of an intermediate *rest* if they are stored. If the intermediate is not exchanged, they need not
-rest: they are then made again from the rows of A and B for each new row of C, as in an MJoin (Viglas,
-Naughton, Burger, VLDB 2003). Rows of A and B then leave only when no later row of C can meet them either.
+The rows of an intermediate *rest* if they are stored. The pairs of an intermediate that is not exchanged need
+not be stored. They can be made again from the rows of A and B for each new row of C, as in an MJoin (Viglas,
+Naughton, Burger, VLDB 2003).
+If pairs are made again, rows of A and B leave the state only when no later row of C can meet them either.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ MOST_STREAMS = 8
 #: Event-time column of an intermediate.
 TIME = "time"
 
-#: Column of an intermediate: latest event time of a row that it can meet under any query, µs UTC.
+#: Column of an intermediate: latest event time of a row that the pair can join under any query, µs UTC.
 EXPIRES = "expires"
 
 _ID_BYTES = 6
@@ -69,7 +70,7 @@ Key = tuple[tuple[str, str], ...]
 def intermediate_id(
     stream_a: int, stream_b: int, key: Key, clocks: tuple[Clock, Clock] = ("time", "time")
 ) -> int:
-    """Return the stream id of the pairs that inner joins hand on; unlike the id of a stream it is negative.
+    """Return the negative stream id of the pairs that inner joins of a family hand on.
 
     Args:
         stream_a: Stream id of side a of the joins' family.
@@ -108,10 +109,10 @@ def is_exchanged(stream_id: int) -> bool:
 
 
 def copied_side(family: FamilyPlan) -> Literal["a", "b"] | None:
-    """Return the side whose rows every bucket of their key stores, because rows of the other side never move.
+    """Return the side stored in all buckets of its key because the other side's rows never move.
 
-    The other side has pairs of a previous step, which stay in the bucket that made them, or rows that are
-    judged in one bucket. None if no rows are copied this way.
+    The rows of the other side are pairs of a previous step, which stay in the bucket that made them, or rows
+    that are judged (matched or absent) in one bucket each. None if no rows are copied this way.
     """
     if not family.replication.replicates:
         return None
@@ -139,7 +140,7 @@ def steps(query: Query) -> tuple[Query, ...]:
 
 
 def widest_sides(queries: Sequence[Query], registered: Callable[[int], Stream]) -> tuple[Stream, Stream]:
-    """Return the streams of both sides of queries of one family, with the columns that any of them reads."""
+    """Return the streams of both sides of a family's queries, with all columns that any query reads."""
     if queries[0].left is None:
         return side_streams(queries[0], registered)
     of_a, of_b = zip(*(side_streams(query, registered) for query in queries), strict=True)
@@ -164,7 +165,7 @@ def membership(query_id: int) -> str:
 
 
 def side_streams(query: Query, registered: Callable[[int], Stream]) -> tuple[Stream, Stream]:
-    """Return the streams of both sides of a query; those of a later step may be intermediates.
+    """Return the streams of both sides of a query; the sides of a later step may be intermediates.
 
     Args:
         query: The query.
@@ -180,7 +181,7 @@ def side_streams(query: Query, registered: Callable[[int], Stream]) -> tuple[Str
 
 
 def plan_streams(plan: Plan) -> dict[int, Stream]:
-    """Return the streams of a plan by id, and its intermediates."""
+    """Return the streams and the intermediates of a plan, by id."""
     streams = {stream.id: stream for stream in plan.streams}
     taken = taken_intermediates(plan.families)
     for family in in_order(plan.families) if taken else ():
@@ -190,17 +191,17 @@ def plan_streams(plan: Plan) -> dict[int, Stream]:
 
 
 def stream_names(plan: Plan) -> dict[int, str]:
-    """Return the names of the streams of a plan by id, and of its intermediates."""
+    """Return the names of the streams and of the intermediates of a plan, by id."""
     return {stream_id: stream.name for stream_id, stream in plan_streams(plan).items()}
 
 
 def taken_intermediates(families: Iterable[FamilyPlan]) -> frozenset[int]:
-    """Return the ids of the intermediates whose rows some family takes."""
+    """Return the ids of the intermediates that some family takes as input."""
     return frozenset(i for f in families for i in (f.stream_a, f.stream_b) if is_intermediate(i))
 
 
 def makers_again(families: Sequence[FamilyPlan]) -> dict[str, FamilyPlan]:
-    """Return, by id of each family whose rows of side a do not rest, the family that makes these rows."""
+    """Map each family that does not store the rows of its side a to the family that makes them."""
     takers = [family for family in families if not family.rests]
     made_in = makers(families) if takers else {}
     return {family.id: made_in[family.stream_a] for family in takers}
@@ -221,7 +222,7 @@ def made_by(family: FamilyPlan, taken: Collection[int]) -> tuple[int, ...]:
 
 
 def makers(families: Sequence[FamilyPlan]) -> dict[int, FamilyPlan]:
-    """Return the family that makes each intermediate that some family takes, by id of the intermediate."""
+    """Return the family that makes each intermediate in use, by id of the intermediate."""
     taken = taken_intermediates(families)
     return {made: family for family in families for made in made_by(family, taken)}
 

@@ -1,4 +1,4 @@
-"""Values as JSON documents, and plan versions as differences to the version before.
+"""Values as JSON documents, and plan versions as differences from the previous version.
 
 Doors: codec, plan_differences.
 """

@@ -1,8 +1,8 @@
 """Values as JSON: the form in which the catalog stores streams, queries, plans and manifests.
 
-The JSON is compact and its fields are in declared order, so the same value gives the same bytes. Decoding
-is strict about types, ignores unknown fields and fills missing fields with their defaults: a field with a
-default can be added to a value without a migration of the stored documents.
+The JSON is compact and its fields are in declared order, so the same value gives the same bytes. Decoding is
+strict about types, ignores unknown fields and gives missing fields their defaults. A field with a default can
+therefore be added to a value without migrating the stored documents.
 """
 
 from __future__ import annotations
@@ -18,14 +18,15 @@ from catalog.mistakes import mistake
 
 T = TypeVar("T")
 
-# pydantic accepts a configuration for a tuple but not for a plain dataclass, and its default turns NaN
-# and infinities into null, which does not decode. So a value is coded as a one-tuple without the brackets.
+# pydantic accepts a configuration for a tuple but not for a plain dataclass. Without a configuration it
+# encodes NaN and infinities as null, which cannot be decoded. A value is therefore encoded as a one-element
+# tuple, and the brackets are cut off.
 _CONFIG = ConfigDict(ser_json_inf_nan="constants")
 
 
 @cache
 def _adapter(type_: Any) -> TypeAdapter[tuple[Any]]:
-    """Adapter of a type; built once per process, since building one takes milliseconds."""
+    """Return the cached pydantic adapter of a type; building one takes milliseconds."""
     return TypeAdapter(tuple[type_], config=_CONFIG)
 
 
@@ -48,7 +49,7 @@ def encode(value: object) -> bytes:
 def encode_short(value: object) -> bytes:
     """Return the JSON document of a value, without the fields that have their default value.
 
-    ``decode`` returns the same value from it.
+    ``decode`` restores the same value from this document.
 
     >>> from catalog.values.counters.family_counters import SliceCounters
     >>> encode_short(SliceCounters("s1s2-52383a8d", "a", 1, rows=7))
@@ -86,7 +87,7 @@ def decode(type_: type[T], data: bytes | str) -> T:
         (value,) = _adapter(cast("Hashable", type_)).validate_json(b"[" + raw + b"]", strict=True)
     except ValidationError as error:
         first = error.errors()[0]
-        path = first["loc"][1:]  # the value is the only item of a list
+        path = first["loc"][1:]  # drops the index in the one-item list
         said = mistake(first, path).said_of(f'"{".".join(map(str, path))}"' if path else "it")
         raise CorruptDocument(
             f'stored document is not a valid "{type_.__name__}"',

@@ -1,11 +1,11 @@
-"""Plan versions stored as their difference to the version before.
+"""Plan versions stored as differences from the previous version.
 
     version 7    10,000 queries, 2,000 slices a side      stored whole: 5 MB
     version 8    + q10001, - q17, 1 slice                 stored as its difference to version 7: 1 kB
 
-Queries, filters, joins and slices are identified by ids and starts. All other changed parts of a family (its
-columns, its replication) are small and stored whole. Invariant: ``applied(old, difference(old, new))`` is
-``new``, and shares every unchanged query, filter and join with ``old``.
+Queries and joins are identified by id, filters by lineage bit, slices by start. All other changed parts of a
+family (its columns, its replication) are small and stored whole. Invariant: ``applied(old, difference(old,
+new))`` is ``new``, and shares every unchanged query, filter and join with ``old``.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ class JoinDifference:
     Attributes:
         join: The join without slices, and without queries if it serves all queries of the family.
         serves_all: Whether the join serves all queries of the family.
-        gone_a: Starts of the removed slices of a, µs.
+        gone_a: Starts of the removed slices of side a, µs.
         gone_b: The same for b.
-        slices_a: Added or changed slices of a.
+        slices_a: Added or changed slices of side a.
         slices_b: The same for b.
     """
 
@@ -51,9 +51,9 @@ class FamilyDifference:
         family: The family without queries, filters and joins.
         gone: Ids of the removed queries.
         queries: Added or changed queries.
-        gone_a: Bits of the removed filters of a.
+        gone_a: Lineage bits of the removed filters of side a.
         gone_b: The same for b.
-        filters_a: Added or changed filters of a.
+        filters_a: Added or changed filters of side a.
         filters_b: The same for b.
         gone_joins: Ids of the removed joins.
         joins: Added or changed joins.
@@ -89,16 +89,16 @@ class PlanDifference:
 
 @dataclass(frozen=True, slots=True)
 class BucketRecord:
-    """An entry of the control log in the form for buckets, which have the plan before.
+    """A control-log entry as sent to buckets, which already hold the previous plan.
 
     Attributes:
         seq: Position in the log.
-        plan: The version that takes effect, whole.
-        change: The version that takes effect, as its difference to the version before.
+        plan: The plan version that takes effect, complete.
+        change: The plan version that takes effect, as its difference from the previous version.
         heartbeat: The heartbeat.
         promises: Punctuations.
         pull: A request for result punctuations.
-        horizon: A horizon. Exactly one of the six is set.
+        horizon: A horizon. Exactly one of the six fields after ``seq`` is set.
     """
 
     seq: int
@@ -111,7 +111,7 @@ class BucketRecord:
 
 
 def bucket_records(before: Plan | None, records: Iterable[ControlRecord]) -> tuple[BucketRecord, ...]:
-    """Return entries of the control log in the form for buckets.
+    """Return entries of the control log in the form in which buckets receive them.
 
     Args:
         before: Plan in force before the first entry; None before the first version.
@@ -150,10 +150,10 @@ def difference(old: Plan, new: Plan) -> PlanDifference:
 
 
 def applied(old: Plan | None, change: PlanDifference) -> Plan:
-    """Return the new plan of a difference.
+    """Return the plan that results from applying a difference to the old plan.
 
     Args:
-        old: The old plan of the difference.
+        old: The plan that the difference starts from.
         change: The difference.
 
     Raises:
@@ -231,12 +231,12 @@ def _bit(planned: PlannedFilter) -> int:
 
 
 def _told(planned: PlannedFilter) -> object:
-    """Return a filter with the parts that its equality ignores."""
+    """Return a filter together with the field that its ``==`` ignores."""
     return planned, planned.threshold
 
 
 def _told_query(query: PlannedQuery) -> object:
-    """Return a query with the parts that the equality of its outputs ignores."""
+    """Return a query together with the field of its outputs that ``==`` ignores."""
     return query, tuple(output.columns for output in query.outputs)
 
 
@@ -269,7 +269,7 @@ def _updated(old: Iterable[T], gone: Iterable[K], came: Iterable[T], key: Callab
         del values[k]
     added = {key(each): each for each in came}
     if added.keys() <= values.keys():
-        values |= added  # in the places of the former
+        values |= added  # replaces values in place, so the order stays
         return tuple(values.values())
     values |= added
     return tuple(values[k] for k in sorted(values))

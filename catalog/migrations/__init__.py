@@ -2,8 +2,8 @@
 
 There is no ``alembic.ini``: a new migration is a module ``versions/<nnnn>_<what>.py`` written by hand, and
 its number is entered in ``catalog.store.tables.SCHEMA_REVISION``. ``tests/catalog/test_open.py`` compares the
-migrated tables with ``catalog.store.tables``. It also migrates older catalogs, which it makes by undoing
-migrations.
+migrated tables with ``catalog.store.tables``. The test also migrates older catalogs, which it creates by
+undoing migrations.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ def upgrade(connection: Connection) -> None:
     """Bring the tables to the newest revision, inside the connection's transaction.
 
     Args:
-        connection: In a locked write transaction, so that two processes cannot migrate at the same time.
+        connection: Connection inside a locked write transaction, so that two processes cannot migrate at the
+            same time.
     """
     config = configuration()
     config.attributes["connection"] = connection
@@ -36,7 +37,7 @@ def upgrade(connection: Connection) -> None:
 
 
 def differences(connection: Connection) -> list[str]:
-    """Return the differences to the tables of ``catalog.store.tables``, ignoring all other tables."""
+    """Return how the tables differ from ``catalog.store.tables``, ignoring all other tables."""
     return [
         f"{change[0]} {getattr(change[-1], 'name', change[-1])}"
         for found in compare_metadata(MigrationContext.configure(connection), metadata)

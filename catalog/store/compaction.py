@@ -4,9 +4,10 @@
     files       few, with many batches each      in the manifests  | newest batches: as they are
     counters    none                             per slice         |
 
-``merged_until`` only ever rises. When it passes a batch, the batch's files move from its manifest to the
-table ``merged_files``, merged or unchanged, and the manifest loses the counters that are only read for the
-last batches. Later, larger files replace files of the table. This module does not touch the files themselves.
+``merged_until`` only ever rises. When ``merged_until`` passes a batch, the batch's files, merged or
+unchanged, move from its manifest to the table ``merged_files``. The manifest also loses the counters that
+only the newest batches need. Later, even larger files replace several files of this table. This module does
+not touch the files themselves.
 """
 
 from __future__ import annotations
@@ -52,14 +53,14 @@ class Compaction(Repository):
     """Finds batches to merge, and records the merged files."""
 
     def old_batches(self, *, kept: int, count: int) -> OldBatches | None:
-        """Return the oldest batches whose files are in their manifests.
+        """Return the oldest batches whose files are still named in their manifests.
 
         Args:
             kept: Number of newest batches that stay as they are.
             count: Number of batches to return.
 
         Returns:
-            The batches; None while fewer are old enough.
+            The batches; None while fewer than ``count`` batches are old enough.
         """
         with self._database.read() as connection:
             standing = connection.execute(_STANDING).first()
@@ -89,7 +90,7 @@ class Compaction(Repository):
                 return False  # results were dropped
             rows = connection.execute(_DOCUMENTS, {"first": first, "end": end}).all()
             if tuple((row.batch, row.document) for row in rows) != old.documents:
-                return False  # a repetition wrote a file again
+                return False  # a repeated batch wrote a file again
             connection.execute(_THIN, thin)
             add_merged(connection, files)
             connection.execute(update(tables.batch_totals).values(merged_until=end))

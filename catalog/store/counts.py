@@ -1,13 +1,13 @@
-"""Results per query and batch in the catalog: a row per new batch, a row per many older ones, and totals.
+"""Results per query and batch: one row per new batch, one per group of old batches, and totals.
 
     query_counts   batches 0..63    added   x        query_totals   query 3: 812 results of batches 0..63
                    batch 64                 x                       (and what query 3 has in 64 and 65)
                    batch 65                 x
 
-A batch writes one value, whether one query has results in it or ten thousand. ``FOLDED`` such rows are then
-combined into one row, and its counts are added to the totals of the queries. So the totals lack the newest
-batches, whose counts a reader adds itself. Rows never change, so a reader caches the rows that it has
-decoded.
+A batch writes a single value, however many queries have results in it. After ``FOLDED`` such rows, they are
+combined into one row, and its counts are added to the totals of the queries. The totals therefore lack the
+newest batches, and a reader adds the counts of these itself. Rows never change, so a reader caches the rows
+that it has decoded.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from catalog.store.database import Database
 from catalog.store.repository import Repository
 from catalog.values.routes.query_counts import QueryCounts, summed
 
-#: Batches whose counts become one row. A batch that may replay is among the newest of them. Pruning and
-#: retention (``catalog.store.pruning``, ``catalog.store.retention``), which need complete totals, combine
-#: them first.
+#: Number of batches whose counts are combined into one row. Batches that may be replayed are among the newest
+#: of these. Pruning and retention (``catalog.store.pruning``, ``catalog.store.retention``) need complete
+#: totals, so they combine the rows first.
 FOLDED = 64
 #: Bytes of counts kept in memory: a reader that follows results reads the same rows with every batch.
 _KEPT_BYTES = 4 << 20
@@ -62,7 +62,7 @@ class CountRepository(Repository):
         self._lock = threading.Lock()
 
     def totals(self) -> dict[int, int]:
-        """Return results so far by query id; queries without any are missing."""
+        """Return the number of results so far, by query id; queries without results are left out."""
         with self._database.read() as connection:
             totals = {row.query_id: row.rows for row in connection.execute(_QUERY_TOTALS)}
             tail = [QueryCounts.decode(row.counts) for row in connection.execute(_TAIL)]
@@ -114,7 +114,8 @@ class CountRepository(Repository):
     ) -> tuple[tuple[int, int, int], ...]:
         """Return the batches in which a series has results, as (batch, id of the query, rows), in order.
 
-        Its queries follow each other at batch boundaries, so a batch has results of one of them.
+        The queries of a series replace each other at batch boundaries, so each batch has results of only one
+        of them.
 
         Args:
             series: The series.
@@ -126,7 +127,7 @@ class CountRepository(Repository):
         return self.of_queries(ids, from_batch, limit=limit)
 
     def of_batches(self, first: int, end: int) -> dict[int, int]:
-        """Return the results of all queries in the batches from ``first`` up to, but without ``end``."""
+        """Return the results of all queries in the batches ``first`` (inclusive) to ``end`` (exclusive)."""
         with self._database.read() as connection:
             counts = counts_between(connection, first, end)
         batches, places = np.unique(counts.batches, return_inverse=True)
@@ -135,7 +136,7 @@ class CountRepository(Repository):
         return dict(zip(batches.tolist(), sums.tolist(), strict=True))
 
     def _from(self, connection: Connection, first: int, end: int | None) -> Iterator[QueryCounts]:
-        """Yield the rows that cover some batches; rows in use stay decoded."""
+        """Yield the table rows that cover some batches; recently used rows stay decoded in memory."""
         for row in connection.execute(_FROM, {"batch": first}).all():
             if end is not None and row.first >= end:
                 return
@@ -172,7 +173,7 @@ def add_counts(connection: Connection, batch: int, counts: QueryCounts) -> None:
 
 
 def fold_counts(connection: Connection) -> None:
-    """Add missing counts to the totals and combine them into one row, inside a write transaction."""
+    """Add the newest counts to the totals and combine their rows, inside a write transaction."""
     tail = connection.execute(_TAIL).all()
     if not tail:
         return
@@ -194,7 +195,7 @@ def fold_counts(connection: Connection) -> None:
 
 
 def counts_between(connection: Connection, first: int, end: int) -> QueryCounts:
-    """Return the results of all queries in the batches from ``first`` up to, but without ``end``."""
+    """Return the results of all queries in the batches ``first`` (inclusive) to ``end`` (exclusive)."""
     encoded = connection.scalars(_OVERLAPPING, {"begin": first, "end": end})
     return QueryCounts.merged([QueryCounts.decode(data).between(first, end) for data in encoded])
 

@@ -7,10 +7,10 @@
     connection lost       -                              the next use detects it and connects again
     writer hangs          others wait                    its transaction is rolled back after 10 s
 
-Readers never wait for the writer. No other writer can change what a write transaction has read, and log
-numbers follow commit order: PostgreSQL makes a commit visible before it releases the lock. Writes are
-READ COMMITTED there, since a snapshot would be taken before the lock.
-Invariant: a thread has at most one write transaction; all calls inside it belong to it.
+Readers never wait for the writer. No other writer can change the rows that a write transaction has read, and
+log numbers follow commit order: PostgreSQL makes a commit visible before it releases the lock. Write
+transactions on PostgreSQL are READ COMMITTED, since a snapshot would be taken before the lock is held.
+Invariant: a thread has at most one write transaction, and all its calls belong to it while it is open.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from catalog.errors import (
     SluiceError,
 )
 
-#: How long a writer waits for another writer; far above any transaction here (measured: milliseconds).
+#: How long a writer waits for another writer, seconds; transactions here take milliseconds.
 BUSY_TIMEOUT_S = 30.0
 
 # Advisory lock of all writers of one PostgreSQL schema: "sluice" in ASCII.
@@ -72,9 +72,10 @@ _LIBPQ = {
     "keepalives_count": "3",
     "tcp_user_timeout": "10000",
 }
-#: How long the server lets a transaction idle, whose client hangs or is lost while it holds the lock of all
-#: writers: far above any pause between two statements here, and short enough for another engine to take over
-#: in time (``service.engine.ownership.catalog_lease``). Keepalives detect a lost machine sooner.
+#: How long, in seconds, the server lets a transaction idle if its client hangs or is lost while it holds the
+#: lock of all writers. This is far above any pause between two statements here, and short enough for another
+#: engine to take over in time (``service.engine.ownership.catalog_lease``). Keepalives detect a lost machine
+#: sooner.
 IDLE_TIMEOUT_S = 10.0
 _SERVER_KEEPALIVES = (
     "SET tcp_keepalives_idle = 2; SET tcp_keepalives_interval = 1; SET tcp_keepalives_count = 3"
@@ -105,11 +106,11 @@ def _configure_sqlite(engine: Engine) -> None:
 
 
 def _configure_postgresql(engine: Engine, busy_timeout_s: float) -> None:
-    """Limit a writer's wait, sync commits to disk, and accept texts with NUL, which PostgreSQL lacks."""
+    """Limit a writer's wait, sync commits to disk, and replace NUL, which PostgreSQL rejects."""
     from psycopg.types.string import StrDumper  # the driver is an extra
 
     class WithoutNul(StrDumper):
-        """Replaces NUL, which can be in texts from outside: damaged files, or the path of a request."""
+        """Replaces NUL, which may occur in external text such as damaged files or request paths."""
 
         def dump(self, obj: str) -> Any:  # Any: psycopg's buffers
             return super().dump(obj.translate(_NO_NUL) if "\0" in obj else obj)
@@ -133,7 +134,7 @@ def _checked_url(url: str) -> URL:
     try:
         parsed = make_url(url)
     except (exc.ArgumentError, ValueError):
-        # Without its cause, which may quote the URL, and so a password.
+        # Hide the cause: it may quote the URL, and with it a password.
         raise InvalidCatalogUrl("catalog URL cannot be read", hint=hint) from None
     backend = parsed.get_backend_name()
     if backend not in ("sqlite", "postgresql"):
@@ -153,7 +154,7 @@ class Database:
     Args:
         url: SQLAlchemy URL, SQLite in a file or PostgreSQL.
         busy_timeout_s: How long a writer waits for another writer.
-        lock: Advisory lock of its writers on PostgreSQL.
+        lock: Key of the advisory lock that its writers take on PostgreSQL.
 
     Raises:
         InvalidCatalogUrl: The URL names no database that can hold a catalog.
@@ -165,7 +166,7 @@ class Database:
         self._url = _checked_url(url)
         self._lock = lock
         self._busy_timeout_s = busy_timeout_s
-        # Without the part after "?", which may have a password for libpq, too.
+        # Hide the part after "?", which may also contain a password for libpq.
         self._shown = self._url.set(query={}).render_as_string(hide_password=True)
         self._pid = os.getpid()
         self._writer = threading.Lock()
@@ -205,9 +206,9 @@ class Database:
 
     @property
     def keeps_others_out(self) -> bool:
-        """Return whether a transaction that passed the guard is open and keeps other processes from writing.
+        """Return whether an open transaction passed the guard and keeps other processes from writing.
 
-        False on PostgreSQL, which ends the transaction of a client that hangs; SQLite does not.
+        Always False on PostgreSQL, which ends the transaction of a hanging client; SQLite does not end it.
         """
         return self.file is not None and self._passed_guard
 
@@ -217,7 +218,7 @@ class Database:
         return getattr(self._of_thread, "connection", None) is not None
 
     def use_wal(self) -> None:
-        """Put SQLite's file into WAL mode, which the file keeps; nothing on PostgreSQL.
+        """Switch SQLite's file to WAL mode permanently; do nothing on PostgreSQL.
 
         Raises:
             CatalogDown: The file cannot be opened, or its file system has no shared memory for WAL.
@@ -226,7 +227,7 @@ class Database:
             return
         deadline = time.monotonic() + self._busy_timeout_s
         with self._errors(), self._engine.connect() as connection:
-            # Bypass SQLAlchemy, which would begin a transaction, in which the mode cannot change.
+            # Bypass SQLAlchemy: it would begin a transaction, inside which the journal mode cannot change.
             driver = connection.connection.driver_connection
             assert driver is not None, "a checked-out connection has a driver's connection"
             while True:
@@ -234,7 +235,7 @@ class Database:
                     (mode,) = driver.execute("PRAGMA journal_mode = WAL").fetchone()
                     break
                 except sqlite3.OperationalError as error:
-                    # Of two processes that switch at once, SQLite fails one without waiting.
+                    # If two processes switch the mode at once, SQLite fails one of them without waiting.
                     if "locked" not in str(error) or time.monotonic() > deadline:
                         raise
                     time.sleep(0.01)
@@ -280,7 +281,7 @@ class Database:
 
     @contextmanager
     def write(self) -> Iterator[Connection]:
-        """Open the thread's write transaction, or a savepoint in it; an exception rolls either back.
+        """Open the thread's write transaction, or a savepoint inside it; an exception rolls it back.
 
         Yields:
             The connection.
@@ -299,7 +300,7 @@ class Database:
                 raise
             return
         self._check_process()
-        # SQLite's waiters poll; between threads of one process a lock hands over immediately.
+        # Processes that wait for SQLite poll; between threads of one process, a lock hands over immediately.
         if not self._writer.acquire(timeout=self._busy_timeout_s):
             raise CatalogBusy(
                 "catalog is busy",
@@ -330,7 +331,7 @@ class Database:
             for action in self._of_thread.after_commit:
                 action()
         except CatalogDown as error:
-            if committing and self.file is None:  # the server may have committed and not said so
+            if committing and self.file is None:  # the server may have committed without replying
                 raise CatalogDown(error.primary, detail=error.detail, hint=_OUTCOME_UNKNOWN) from error
             raise
         finally:
@@ -338,7 +339,7 @@ class Database:
             self._writer.release()
 
     def after_commit(self, action: Callable[[], None]) -> None:
-        """Call ``action`` once the thread's write transaction is committed; now, if there is none."""
+        """Call ``action`` once the thread's write transaction is committed; immediately if there is none."""
         if self.in_transaction:
             self._of_thread.after_commit.append(action)
         else:
@@ -349,7 +350,7 @@ class Database:
         self._engine.dispose(close=self._pid == os.getpid())
 
     def _check_process(self) -> None:
-        """Refuse connections that came through a fork: two processes would share file locks and sockets."""
+        """Refuse connections inherited through a fork: two processes would share file locks and sockets."""
         if self._pid != os.getpid():
             raise InvariantBroken(
                 "catalog was opened in another process", hint="Open the catalog in the process that uses it."
@@ -359,7 +360,7 @@ class Database:
         """Read all pages of a file.
 
         Raises:
-            CatalogDamaged: The pages do not fit together.
+            CatalogDamaged: The pages are inconsistent.
             CatalogDown: The file cannot be read.
         """
         if self.file is None:
@@ -379,7 +380,7 @@ class Database:
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
-        """Turn the database's errors into the catalog's."""
+        """Turn database errors into catalog errors."""
         try:
             yield
         except SluiceError:
@@ -388,7 +389,7 @@ class Database:
             raise InvariantBroken("catalog refused a write", detail=f"{error.orig}.") from error
         except (exc.DBAPIError, exc.TimeoutError, sqlite3.Error) as error:
             cause = error.orig if isinstance(error, exc.DBAPIError) else error
-            # An error of libpq has several lines; the indented ones are questions to the reader.
+            # An error of libpq has several lines; the indented ones ask the reader what may be wrong.
             lines = [line.strip() for line in str(cause).splitlines() if not line.startswith("\t")]
             said = "; ".join(filter(None, lines)).rstrip(".")
             if getattr(cause, "sqlite_errorcode", 0) & 0xFF in _DAMAGED:
@@ -397,19 +398,19 @@ class Database:
 
 
 def copy_tables(source: Database, target: Database, tables: Sequence[tuple[Table, Table]]) -> int:
-    """Replace the rows of tables of a database by those of another database, in one transaction.
+    """Replace the rows of some tables with those of another database, in one transaction.
 
     Args:
         source: Database that is read, in one snapshot.
         target: Database that is written, perhaps of another kind.
-        tables: Tables of both, in the order of their foreign keys.
+        tables: Pairs of source table and target table, in the order of their foreign keys.
 
     Returns:
         The number of rows.
 
     Raises:
         CatalogDown: One of the databases cannot be used.
-        InvariantBroken: The target has a different number of rows than were read.
+        InvariantBroken: The number of rows in the target differs from the number that was read.
     """
     total = 0
     with target.write() as written, source.read() as read:

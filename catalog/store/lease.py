@@ -31,11 +31,12 @@ class Holder:
 
     Attributes:
         host: Name of the machine, for people.
-        boot: Id of the machine's boot; processes of one boot see each other if their ``processes`` agree.
-        processes: Id of the name space that ``pid`` belongs to.
+        boot: Id of the machine's boot; two processes of one boot see each other if their ``processes`` are
+            equal.
+        processes: Id of the PID namespace that ``pid`` belongs to.
         pid: Process id.
-        started_s: When the process started, s since 1970 by its machine's clock. It only distinguishes the
-            process from a later one with the same id on the same machine.
+        started_s: When the process started, s since 1970 by its machine's clock. The start time only
+            distinguishes the process from a later process with the same id on the same machine.
         directory: Data directory of the engine, for people.
     """
 
@@ -51,12 +52,13 @@ class Holder:
 class Lease:
     """The lease as it is stored in the catalog.
 
-    It has no wall clock. It ends when its holder gives it back, when the holder is known to be dead, or when
-    a challenger has seen no renewal for ``expiry_ms`` by the challenger's monotonic clock.
+    It has no wall clock. A lease ends when its holder gives it back, when the holder is known to be dead, or
+    when a challenger has seen no renewal for ``expiry_ms`` on its own monotonic clock.
 
     Attributes:
-        epoch: Counts the holders: 1, 2, ...
-        token: Random text; the process that knows it holds the lease. Empty once the lease was given back.
+        epoch: Number of this holder: 1, 2, ... in the order in which holders took the lease.
+        token: Random text; the process that knows it holds the lease. The token is empty once the lease was
+            given back.
         holder: The engine's process.
         expiry_ms: Time without renewal after which others may take the lease.
         renewals: How often this holder has renewed it.
@@ -80,7 +82,7 @@ class LeaseRepository(Repository):
     def take(self, holder: Holder, expiry_ms: int, over: Lease | None) -> Lease | None:
         """Take the lease.
 
-        From then on every write transaction of this process renews the lease, or fails if it is lost.
+        From then on, every write transaction of this process renews the lease, or fails if the lease is lost.
 
         Args:
             holder: This process.

@@ -1,19 +1,20 @@
-"""Pruning: records are dropped that no batch can replay and no kept record refers to.
+"""Pruning: drop records that no batch can replay and that no kept record refers to.
 
     control log   --x--x--x--|base|--|--|--|          x: before the base, dropped
     plans          x     x    base    .   newest      base: in force at the oldest batch that may replay
 
-The *base* is the plan version in force ``REPLAYED_BATCHES`` batches before the last one. A batch that replays
-starts at the offset of the base's record or later, so it reads later records, and plans from the base on.
-The newest record and the newest plan always stay, so numbers continue from them without gaps.
+The *base* is the plan version in force ``REPLAYED_BATCHES`` batches before the last one. A replayed batch
+starts at the offset of the base's record or later, so it reads only later records, and only the base and
+later plans. The newest record and the newest plan always stay, so that new records and plans continue their
+numbers without gaps.
 
-A removed query is deleted completely once no result of its series is kept (``store.retention`` says how long
-that is). Records needed to read kept results (queries, totals, routes) stay with them. When former queries of
-an existing series are pruned, their totals are added to those of its first query. The history of plans is cut
-to its last ``HISTORY_ENTRIES``.
+A removed query is deleted completely once no result of its series is kept any more (see ``store.retention``).
+Records that are needed to read kept results (queries, totals, routes) stay as long as these results. When
+former queries of an existing series are pruned, their totals are added to those of the series' first query.
+The history of plans is cut to its last ``HISTORY_ENTRIES``.
 
-A removed stream is dropped, with its totals, once no query, no listed file and not the base names it: then no
-batch that replays reads the stream.
+A removed stream is dropped, with its totals, once neither a query nor a listed file nor the base names it,
+because no replayed batch can read it any more.
 """
 
 from __future__ import annotations
@@ -34,12 +35,13 @@ from catalog.store.repository import ASKED_AT_ONCE, Repository
 from catalog.values.batch import BatchManifest
 from catalog.values.query import Query
 
-#: Batches whose offsets Spark keeps (``spark.sql.streaming.minBatchesToRetain``). After a crash only the last
-#: one replays; the others can if a restored checkpoint is older than the catalog.
+#: Number of batches whose offsets Spark keeps (``spark.sql.streaming.minBatchesToRetain``). After a crash,
+#: only the last one is replayed; the others are replayed if a restored checkpoint is older than the catalog.
 REPLAYED_BATCHES = 10
-#: Entries of the history that are kept, a short record per change: a few megabytes at most.
+#: Number of history entries that are kept; each change adds one short record, so they take a few megabytes at
+#: most.
 HISTORY_ENTRIES = 10_000
-#: Heartbeats alone make pruning due only above this number: they are rows of a few bytes.
+#: Heartbeats alone start pruning only above this number, because each is a row of a few bytes.
 _HEARTBEATS_KEPT = 16
 
 _l = tables.control_log.c
@@ -54,7 +56,7 @@ _OLDEST_REPLAYED = select(_b.plan_version, _b.document).where(
 _NEWEST_RECORD = select(func.max(_l.seq)).scalar_subquery()
 _BEHIND = _l.seq < select(_p.seq).where(_p.version == bindparam("base")).scalar_subquery()
 _DROP_RECORDS = delete(tables.control_log).where(_BEHIND, _l.seq < _NEWEST_RECORD)
-# Heartbeats up to the watermark that the stream had at the base: replaying them would change nothing.
+# Drop heartbeats up to the watermark that the stream had at the base: replaying them would change nothing.
 _DROP_HEARTBEATS = delete(tables.control_log).where(
     _l.heartbeat_stream_id == bindparam("stream"),
     _l.heartbeat_watermark_us <= bindparam("watermark"),
@@ -189,13 +191,13 @@ class Pruning(Repository):
             )
 
     def oldest_replayed(self) -> BatchManifest | None:
-        """Return the manifest of the batch before the oldest one that may replay; None while all may."""
+        """Return the manifest of the batch before the oldest replayable one; None if all are replayable."""
         with self._database.read() as connection:
             oldest = connection.execute(_OLDEST_REPLAYED).first()
         return None if oldest is None else decode(BatchManifest, oldest.document)
 
     def _is_due(self, connection: Connection, base: int, grace_us: int) -> bool:
-        """Return whether there is enough to prune to be worth a lock; a few heartbeats are not."""
+        """Return whether there is enough to prune to justify a lock; a few heartbeats do not."""
         behind = connection.execute(
             select(func.count()).select_from(tables.plans).where(_p.version < base)
         ).scalar_one()
@@ -217,7 +219,7 @@ class Pruning(Repository):
         return list(connection.scalars(_FORGOTTEN, {"base": base, "until_us": until_us}))
 
     def _unnamed_streams(self, connection: Connection, base: int, grace_us: int) -> list[int]:
-        """Return ids of some removed streams that no query, no listed file and not the base names."""
+        """Return ids of some removed streams that neither a query nor a listed file nor the base names."""
         until_us = self._now_us() - grace_us
         found = list(connection.scalars(_GONE_STREAMS, {"until_us": until_us}))
         if not found:
@@ -231,7 +233,7 @@ class Pruning(Repository):
 
 
 def _drop_queries(connection: Connection, ids: Sequence[int]) -> int:
-    """Drop queries with their totals; a query of an existing series adds its totals to the first query's."""
+    """Drop queries; the totals of a query in an existing series are added to the series' first query."""
     # SQLite binds at most 32,766 parameters in one statement.
     for start in range(0, len(ids), 1000):
         some = ids[start : start + 1000]
@@ -242,7 +244,7 @@ def _drop_queries(connection: Connection, ids: Sequence[int]) -> int:
 
 
 def _keep_totals(connection: Connection, ids: Sequence[int], gone: Collection[int]) -> None:
-    """Add the totals of dropped queries to those of their series' first query, unless it is dropped, too."""
+    """Add the totals of dropped queries to their series' first query, unless that is dropped, too."""
     for row in connection.execute(_TOTALS_OF.where(_q.id.in_(ids), _totals.query_id.is_not(None))).all():
         if row.series in gone:
             continue

@@ -1,4 +1,4 @@
-"""Base of the repositories: one database and clock for all, and ids that are never reused."""
+"""Base class of the repositories, which share a database and a clock; ids are never reused."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from catalog.store.tables import counters
 
 T = TypeVar("T")
 
-#: Most names or ids in one statement: databases limit its parameters.
+#: Most names or ids in one statement, because databases limit the parameters of a statement.
 ASKED_AT_ONCE = 500
 
 _COUNTER = select(counters.c.value).where(counters.c.name == bindparam("counter"))

@@ -1,4 +1,4 @@
-"""Names of the files of results and late rows: in the manifest of a young batch, in a table for older ones.
+"""File names of results and late rows: in manifests for young batches, in a table for older ones.
 
     batch            0 .......... merged_until ............ newest
     files named by   merged_files              manifests
@@ -20,9 +20,10 @@ from catalog.store.repository import Repository
 from catalog.values.batch import MergedFile, ResultFile
 from catalog.values.routes.query_sets import Int64s
 
-#: No merged file spans more batches, so the files of a batch are found by their first batches.
+#: Most batches that a merged file spans; this bounds the search for the files of a batch by their first
+#: batches.
 MOST_BATCHES = 16_384
-#: Most batches that one statement names; databases limit its parameters.
+#: Most batches that one statement names, because databases limit the parameters of a statement.
 _BATCHES_AT_A_TIME = 500
 
 _b = tables.batches.c
@@ -87,7 +88,7 @@ class FileSizes:
         return int(self.sizes[np.searchsorted(self.lasts, batch) :].sum())
 
     def first_within(self, limit: int) -> int:
-        """Return the first batch such that the files from it on have at most ``limit`` bytes."""
+        """Return the first batch such that its files and all later ones have at most ``limit`` bytes."""
         too_many = np.flatnonzero(self.sizes[::-1].cumsum()[::-1] > limit)
         return int(self.lasts[too_many[-1]]) + 1 if too_many.size else 0
 
@@ -96,17 +97,17 @@ class ResultFileRepository(Repository):
     """Looks up files."""
 
     def merged_until(self) -> int:
-        """Return the first batch whose manifest names its files; the table has the files of earlier ones."""
+        """Return the first batch whose files are in its manifest; earlier batches' files are in a table."""
         with self._database.read() as connection:
             return _standing(connection)[0]
 
     def merged(self) -> tuple[MergedFile, ...]:
-        """Return the files of the table, by batch."""
+        """Return the files that the table ``merged_files`` names, by batch."""
         with self._database.read() as connection:
             return tuple(_merged_file(row) for row in connection.execute(_MERGED).mappings())
 
     def of_family(self, family: str, batches: Collection[int]) -> tuple[ResultFile, ...]:
-        """Return the result files with the rows of a family in some batches; they may have other rows, too.
+        """Return the result files that hold a family's rows of some batches, perhaps with other rows.
 
         Args:
             family: Family id.
@@ -125,12 +126,13 @@ class ResultFileRepository(Repository):
                 young = sorted(batch for batch in batches if batch >= until)
                 old = [batch for batch in batches if batch < until]
                 found = [*_in_table(connection, family, old), *_in_manifests(connection, family, young)]
-                # On PostgreSQL each statement sees what was committed before it.
+                # On PostgreSQL each statement sees what was committed before it, so the bounds may have moved
+                # meanwhile.
                 if _standing(connection) == standing:
                     return tuple(found)
 
     def sizes_before(self, end: int) -> FileSizes:
-        """Return the sizes of the files that have no rows of the batch ``end``, nor of a later one."""
+        """Return the sizes of the files whose rows all belong to batches before ``end``."""
         with self._database.read() as connection:
             sizes = [(int(last), int(size)) for last, size in connection.execute(_SIZES, {"end": end})]
             bounds = {"first": max(_standing(connection)), "end": end}
@@ -180,7 +182,7 @@ def add_merged(connection: Connection, files: Iterable[MergedFile]) -> None:
 
 
 def are_merged(connection: Connection, files: Iterable[MergedFile]) -> bool:
-    """Return whether all of some files are in the table."""
+    """Return whether the table has all of these files."""
     return all(connection.execute(_IS_THERE, _key(each)).first() is not None for each in files)
 
 
@@ -191,7 +193,7 @@ def drop_merged(connection: Connection, files: Iterable[MergedFile]) -> None:
 
 
 def merged_before(connection: Connection, batch: int) -> tuple[MergedFile, ...]:
-    """Return the files of the table that have no rows of a batch, nor of a later one."""
+    """Return the files of the table whose rows all belong to batches before ``batch``."""
     rows = connection.execute(_MERGED.where(_m.last < batch)).mappings()
     return tuple(_merged_file(row) for row in rows)
 

@@ -4,17 +4,18 @@
     manifest    x x x x x s x s s x x x x x x s s x x x | whole     |<- KEPT_BATCHES ->|
     results     none                                    | all
 
-Kept results begin at ``kept_from``, which only ever rises. Earlier batches have no result files, no late rows
-and no counts of results; ``query_totals`` counts the results that a query lost. Two questions about old
-batches must still be answered: when a plan version came into force, and which version was in force at an
-event time. So of each run of batches in which no query of the catalog was added or left, the manifests of the
-first (f) and of the last (l) batch stay, without files and most counters (s). All other manifests are dropped
-(x).
+Results are kept from batch ``kept_from`` on, a number that only rises. Earlier batches have no result files,
+no late rows and no counts of results; ``query_totals`` counts the results that a query lost. Two questions
+about old batches must still be answered: when a plan version came into force, and which version was in force
+at an event time. Therefore, two manifests stay of each run of batches in which no query of the catalog was
+added or left: the manifests of the first (f) and of the last (l) batch, without files and most counters (s).
+All other manifests are dropped (x).
 
-A file of many batches (``store.compaction``) is dropped with the last of them.
+A file with rows of many batches (``store.compaction``) is dropped together with the last of these batches.
 
-This module does not touch files: the caller that drops results unlinks them afterwards. No manifest names
-them any more, so after a crash in between the sweep at the next start removes them.
+This module does not touch files: the caller that drops results unlinks their files afterwards. No manifest
+names these files any more, so after a crash before they are unlinked, the sweep at the next start removes
+them.
 """
 
 from __future__ import annotations
@@ -37,8 +38,8 @@ from catalog.store.result_files import drop_merged, merged_before
 from catalog.values.batch import BatchManifest
 from catalog.values.routes.query_counts import QueryCounts
 
-#: Newest batches that keep everything, whatever their age: no batch that may replay is older
-#: (``catalog.store.pruning.REPLAYED_BATCHES``), and statistics use the last 50.
+#: Number of newest batches that keep everything, whatever their age: they include all batches that may be
+#: replayed (``catalog.store.pruning.REPLAYED_BATCHES``) and the last 50, which statistics use.
 KEPT_BATCHES = 64
 
 _b = tables.batches.c
@@ -98,7 +99,7 @@ class Dropped:
         batches: Number of batches that lost their results.
         results: Results that were dropped; a pair counts once for each query that it belonged to.
         files: Result files that no manifest names any more.
-        late_files: The same for files of late rows.
+        late_files: Files of late rows that no manifest names any more.
         kept_from: First batch whose results are kept.
     """
 
@@ -134,8 +135,8 @@ class Retention(Repository):
         """Return the batch at which the kept results begin.
 
         Returns:
-            The first batch whose results are kept, 0 if nothing was dropped, and the wall clock of its
-            commit, µs UTC; None before the first batch.
+            The first batch whose results are kept (0 if nothing was dropped), and the wall clock of its
+            commit, µs UTC (None before the first batch).
         """
         with self._database.read() as connection:
             row = connection.execute(_KEPT).first()
@@ -151,10 +152,10 @@ class Retention(Repository):
         return DroppedOfSeries(sum(row.dropped for row in rows), last.dropped_batch, last.dropped_of_batch)
 
     def horizon(self, until_us: int) -> int:
-        """Return the first batch that is kept even if no sink needs it, for its age or as one of the newest.
+        """Return the first batch that is kept because it is recent, even if no sink needs it.
 
         Args:
-            until_us: Batches committed after this wall clock are kept, µs UTC.
+            until_us: Wall clock, µs UTC; batches committed after it are kept.
         """
         with self._database.read() as connection:
             kept_from = connection.execute(_KEPT_FROM).scalar()
@@ -169,8 +170,9 @@ class Retention(Repository):
         locked only for the changes.
 
         Args:
-            until_us: The first batch committed after this wall clock and all later batches are kept, µs UTC.
-            before: First batch that a reader still needs: it and later ones are kept whatever their age.
+            until_us: Wall clock, µs UTC; the first batch committed after it and all later batches are kept.
+            before: First batch that a reader still needs; this batch and all later ones are kept whatever
+                their age.
             limit: Most batches that are dropped.
 
         Returns:
@@ -250,7 +252,7 @@ def _horizon(connection: Connection, kept_from: int, until_us: int, before: int 
 
 
 def _versions(connection: Connection, first: int, end: int) -> list[tuple[int, int]]:
-    """Return (batch, plan version) of a range and of its neighbours on both sides."""
+    """Return (batch, plan version) for a range of batches and for the batch on each side of it."""
     before = connection.execute(_BEFORE, {"batch": first}).first()
     rows = connection.execute(_VERSIONS, {"first": first, "last": end}).all()
     return [(int(row.batch), int(row.plan_version)) for row in ([before] if before else []) + list(rows)]
@@ -261,7 +263,8 @@ def _told_apart(connection: Connection, versions: Sequence[tuple[int, int]]) -> 
 
     Args:
         connection: Connection to read with.
-        versions: (batch, plan version) in order; the outermost ones are neighbours, or ends.
+        versions: (batch, plan version) in order; the first and the last one are neighbours of the range, or
+            its ends.
     """
     named: list[int] = []
     if versions and versions[0][1] < versions[-1][1]:
@@ -281,7 +284,7 @@ def _told_apart(connection: Connection, versions: Sequence[tuple[int, int]]) -> 
 
 
 def _lost(counts: QueryCounts) -> list[dict[str, int]]:
-    """Return each query's losses with dropped batches: results lost, the last batch, results in it."""
+    """Return each query's losses: number of results, last batch with losses, and results lost in it."""
     totals = counts.totals()
     # Counts ascend by query, then by batch: find the last count of each query.
     ends = np.flatnonzero(np.append(counts.queries[1:] != counts.queries[:-1], len(counts) > 0))

@@ -47,7 +47,7 @@ class Store:
     """The catalog of one data directory; threads may share it, each process opens its own.
 
     Args:
-        database: Database of the catalog, its tables up to date.
+        database: Database of the catalog, with up-to-date tables.
         now_us: Wall clock, µs UTC.
 
     Attributes:
@@ -195,13 +195,13 @@ class Store:
                 else "Run sluice catalog upgrade, or start a service of this version, which does the same.",
             )
         with database.write() as connection:
-            # Alembic costs a tenth of a second of imports, which most openings do not need.
+            # Importing Alembic takes a tenth of a second, and most openings do not need it.
             from catalog.migrations import upgrade
 
             upgrade(connection)
 
     def twin(self) -> Store:
-        """Return the same catalog for the engine of this process; only the engine's writes check the lease.
+        """Return this catalog for the process's engine; only the engine's writes check the lease.
 
         Both objects share connections, so their writers wait for each other as threads do. Close only the
         first.
@@ -217,8 +217,8 @@ class Store:
     def transaction(self) -> Iterator[None]:
         """Open a write transaction of this thread; an exception inside rolls it back.
 
-        Inside another transaction it is a savepoint: if its exception is caught, only its own changes are
-        undone. Keep it short: other writers wait.
+        Inside another transaction, it opens a savepoint: if the caller catches the exception, only the
+        changes since the savepoint are undone. Keep it short: other writers wait.
 
         Raises:
             CatalogDown: Another writer held the catalog too long.
@@ -256,7 +256,7 @@ class Store:
 
 
 def _require_file(database: Database) -> None:
-    """Refuse a file that does not exist, which opening would create."""
+    """Refuse a file that does not exist, because opening it would create it."""
     if database.file is not None and not database.file.exists():
         raise CatalogDown("catalog does not exist", detail=f"There is no file {database.file}.")
 

@@ -1,9 +1,9 @@
 """Tables of the catalog, as the migrations leave them.
 
-Times are int64 µs UTC. Values are JSON documents (``documents.codec``) in addition to the columns that are
-searched; routes and counts are Arrow tables (``catalog.values.routes``). Rows that other rows may name
-(streams, queries, plans, routes) are not deleted before these (``store.pruning``). Ids are taken from
-``counters`` and never reused.
+Times are int64 µs UTC. A value is stored as a JSON document (``documents.codec``), next to the columns by
+which it is searched. Routes and counts are stored as Arrow tables (``catalog.values.routes``). Rows that
+other rows may refer to (streams, queries, plans, routes) are deleted only after those other rows
+(``store.pruning``). Ids are taken from ``counters`` and never reused.
 """
 
 from __future__ import annotations
@@ -25,10 +25,11 @@ from sqlalchemy import (
     text,
 )
 
-#: Alembic revision that these tables describe; a test holds it equal to the newest migration.
+#: Alembic revision that these tables describe; a test checks that it is the newest migration.
 SCHEMA_REVISION = "0024"
 
-# SQLite makes only INTEGER (64 bits there) an alias of the row id; elsewhere INTEGER has 32 bits.
+# In SQLite, only an INTEGER column can be an alias of the row id, and it has 64 bits; in other databases
+# INTEGER has 32 bits.
 BIG = BigInteger().with_variant(Integer(), "sqlite")
 
 metadata = MetaData(
@@ -113,7 +114,7 @@ control_log = Table(
     Column("created_at_us", BIG, nullable=False),
     # Punctuations; heartbeat_stream_id has their stream.
     Column("promises", Text),
-    # Event time below which rows of the stream leave, µs UTC.
+    # Event time below which rows of the stream leave the state, µs UTC.
     Column("horizon_us", BIG),
     # Query whose result punctuations are requested; heartbeat_stream_id has its first stream.
     Column("pulled_query", BIG),
@@ -257,7 +258,7 @@ batch_routes = Table(
     Column("routes", LargeBinary, nullable=False),
 )
 
-# No foreign key to batches: a file outlives the first manifests of its batches.
+# No foreign key to batches: a file outlives the manifests of its first batches.
 merged_files = Table(
     "merged_files",
     metadata,

@@ -34,8 +34,8 @@ class ResultFile:
         path: Path relative to the results directory.
         family: Family id of joined pairs; stream name of late rows.
         rows: Number of rows.
-        bytes: Length of the file; None for files from before the length was kept.
-        crc32c: Checksum of the bytes; None for the same files.
+        bytes: Size of the file in bytes; None for files from before sizes were kept.
+        crc32c: CRC-32C checksum of the bytes; None for files from before checksums were kept.
     """
 
     path: str
@@ -75,7 +75,7 @@ class BatchProgress:
     Attributes:
         batch: Batch number.
         plan_version: Plan version in force in the batch.
-        streams: Counters per stream of that plan.
+        streams: Counters of each stream in that plan.
     """
 
     batch: int
@@ -85,12 +85,12 @@ class BatchProgress:
 
 @dataclass(frozen=True, slots=True)
 class BatchManifest:
-    """Everything that one transaction makes visible of a batch but routes (``catalog.values.routes``).
+    """Everything of a batch that its commit makes visible, except routes (``catalog.values.routes``).
 
     Attributes:
         batch: Batch number, from 0, without gaps.
         epoch: Fencing epoch of the engine that wrote it.
-        plan_version: Version in force while the batch was processed (0: none yet).
+        plan_version: Plan version in force while the batch was processed (0: none yet).
         files: Result files; empty once they are merged (``MergedFile``).
         late_files: Files of late rows, likewise.
         streams: Counters per stream.
@@ -101,20 +101,26 @@ class BatchManifest:
         committed_at_us: Wall clock at the commit, µs UTC.
         filters: Counters per distinct filter, likewise.
         keys: Counters per family side, likewise.
-        absence: Counters per family side whose rows are judged for absence, likewise.
+        absence: Counters per family side whose rows are judged for absence; empty in a manifest that was
+            thinned.
         unmatched: Counters per outer join, likewise.
-        punctuations: Counters per family side whose stream has a contract, likewise.
+        punctuations: Counters per family side whose stream has a contract; empty in a manifest that was
+            thinned.
         received: Punctuations per stream, likewise.
-        groups: Counters of each family whose results are groups, likewise.
-        probes: Counters per family side whose rows are in rings, likewise.
-        memory: Counters per family side whose rows wait outside the slices, likewise.
+        groups: Counters of each family whose results are groups; empty in a manifest that was thinned.
+        probes: Counters per family side whose rows are in rings; empty in a manifest that was thinned.
+        memory: Counters per family side whose rows wait outside the slices; empty in a manifest that was
+            thinned.
         cpu: CPU time.
         buckets: Distribution of the work over the buckets.
-        input_end: Spark's offset at the end of the batch, by key; empty in manifests from before it was kept.
-        digest: Digest of the input ranges and the row counts, equal whenever the batch is repeated; empty in
-            manifests from before it was kept.
-        exchanged: Pairs on their way to other buckets. The next batch reads the files of these buckets.
-        held: Event times of held rows per bucket and stream with a cap; empty in a manifest that was thinned.
+        input_end: Spark's offset at the end of the batch, by key; empty in manifests from before offsets were
+            kept.
+        digest: Digest of the input ranges and the row counts, the same for every repetition of the batch;
+            empty in manifests from before digests were kept.
+        exchanged: Pairs on their way to other buckets. The next batch reads these pairs from the files of the
+            sending buckets.
+        held: Event times of held rows, per bucket and per stream with a state cap; empty in a manifest that
+            was thinned.
     """
 
     batch: int
@@ -149,9 +155,9 @@ class BatchManifest:
         return BatchProgress(self.batch, self.plan_version, self.streams)
 
     def thinned(self) -> BatchManifest:
-        """Return it without files, and without the counters that are only read for the last batches.
+        """Return the manifest without files and without counters that are read only for recent batches.
 
-        ``exchanged`` stays, because a repeated batch reads the pairs that the batch before it has sent.
+        ``exchanged`` stays, because a repeated batch reads the pairs that the previous batch has sent.
         """
         return replace(
             self,

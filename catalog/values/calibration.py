@@ -10,15 +10,15 @@ class Calibration:
     """CPU seconds of the job's Python per unit of work (``planner.costs.calibrated.Work`` counts the units).
 
     Attributes:
-        per_batch: Per batch and bucket, even if both are empty.
-        per_partition: Per batch and side: its input is opened and packed, even if it has no rows.
-        per_filtered_side: Per batch and side with filters: the evaluator is started.
-        per_filter_text: Per batch and distinct filter: its text is compiled.
+        per_batch: Per batch and bucket, even if they have no rows.
+        per_partition: Per batch and side, to open and pack its input, even if the input has no rows.
+        per_filtered_side: Per batch and side with filters, to start the evaluator.
+        per_filter_text: Per batch and distinct filter, to compile its text.
         per_slice: Per batch, bucket and one-way slice: the system overhead C_sys.
-        per_segment: Per batch, bucket and segment held: found in the cache, probed, examined by purge and
-            compaction, named in the manifest.
-        per_build: Per segment in which males of a batch find partners: their pairs are routed and gathered.
-        per_build_column: Per segment with partners and result column.
+        per_segment: Per batch, bucket and held segment, to find it in the cache, probe it, examine it for
+            purge and compaction, and name it in the manifest.
+        per_build: Per segment in which males of a batch find partners, to route and gather their pairs.
+        per_build_column: Per result column and segment in which males of a batch find partners.
         per_packed_row: Per row read, hashed, sorted and encoded for one family side.
         per_filter: Per row and distinct filter evaluated.
         per_inserted_row: Per row that enters a chain.
@@ -26,13 +26,13 @@ class Calibration:
         per_male: Per male and one-way slice that it probes.
         per_male_segment: Per male and segment that it is merged with.
         per_match: Per candidate pair of equal key.
-        per_result: Per pair that serves a query: routed, gathered, written.
-        per_result_value: Per pair that serves a query and result column.
+        per_result: Per pair that serves a query, to route, gather and write it.
+        per_result_value: Per result column of a pair that serves a query.
         per_stored_segment: Per new segment, encoded and stored.
         per_stored_byte: Per byte of a new segment.
         fitted_at_us: Wall clock of the fit, µs UTC; 0 for the constants shipped with Sluice.
         median_error: Median relative error on the workloads of the fit.
-        per_ring_look: Per male and segment in rings: the head of its ring is found.
+        per_ring_look: Per male and segment in rings, to find the head of its ring.
         per_scanned_row: Per row that a male is compared with in its ring.
         per_ring_row: Per row that is sorted into rings, or probes them.
         per_searched_row: Per stored row whose key is looked up among the closed keys.

@@ -1,7 +1,7 @@
 """Changes of queries that a client requests, before they are checked.
 
-A list of changes becomes one plan version, or nothing. A list changes each name once, so the order of changes
-does not matter.
+A list of changes takes effect as one plan version, or not at all. A list may change each name only once, so
+the order of the changes does not matter.
 
     add      a query enters under a free name                          a new series
     update   its query leaves and another enters, at one boundary      the series continues
@@ -26,7 +26,7 @@ BOTH = "*"
 
 @dataclass(frozen=True, slots=True)
 class QueryParts:
-    """New parts of a query's text; parts that are left out stay.
+    """New parts of a query's text; parts that are not given stay unchanged.
 
     Attributes:
         windows: Window by alias or stream: a length (``30s``, ``5 MINUTES``), ``NOW`` or ``UNBOUNDED``;
@@ -45,10 +45,10 @@ class AddQuery:
     """A query is added.
 
     Attributes:
-        name: Its name; no query that runs or is paused has it.
+        name: Name of the new query; no running or paused query has this name.
         cql: Its text.
         backfill: Whether held rows take part.
-        sink: Additional destination of its results; None for none.
+        sink: Additional destination of the query's results; None if there is none.
     """
 
     name: str
@@ -64,8 +64,8 @@ class UpdateQuery:
     Attributes:
         name: Its name.
         cql: The whole text.
-        backfill: Whether held rows take part under the new text.
-        sink: Change of its sink: a new sink or none; None leaves the sink as it is.
+        backfill: Whether rows that are already in the state take part under the new text.
+        sink: Change of the query's sink, which sets or removes it; None leaves the sink unchanged.
         rebound: Whether even an unchanged text is bound again, because a stream has changed.
     """
 
@@ -83,8 +83,8 @@ class EditQuery:
     Attributes:
         name: Its name.
         parts: New parts of the text; None if only the sink changes.
-        backfill: Whether held rows take part under the new text.
-        sink: Change of its sink: a new sink or none; None leaves the sink as it is.
+        backfill: Whether rows that are already in the state take part under the new text.
+        sink: Change of the query's sink, which sets or removes it; None leaves the sink unchanged.
     """
 
     name: str
@@ -106,7 +106,7 @@ class PauseQuery:
 
     Attributes:
         name: Its name.
-        reason: Why the engine pauses it; None if a person does.
+        reason: Why the engine pauses the query; None if a person pauses it.
     """
 
     name: str
@@ -119,7 +119,7 @@ class ResumeQuery:
 
     Attributes:
         name: Its name.
-        backfill: Whether rows held at that moment take part.
+        backfill: Whether rows that are in the state at that moment take part.
     """
 
     name: str

@@ -9,10 +9,10 @@ from catalog.values.plan import Plan
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """An idle stream's watermark moves to ``watermark_us`` after the rows of its batch.
+    """Moves an idle stream's watermark to ``watermark_us`` after the rows of the record's batch.
 
-    None resets the watermark before the rows of its batch: from then on only these and later rows determine
-    it.
+    If ``watermark_us`` is None, the watermark is reset before the rows of the batch; from then on only these
+    and later rows determine it.
     """
 
     stream_id: int
@@ -36,7 +36,7 @@ class Promises:
 
 @dataclass(frozen=True, slots=True)
 class Pull:
-    """Request for the result punctuations that are due; the batch that reads it makes them.
+    """Request to make all result punctuations that are possible by now, in the batch that reads it.
 
     Attributes:
         query_id: A query of the family.
@@ -69,11 +69,11 @@ class ControlRecord:
     Attributes:
         seq: Position in the log: 1, 2, ... without gaps, in commit order.
         at_batch: First batch that may read the entry, if it is scripted; None lets the next batch read it.
-        plan: The version that takes effect, for a plan change.
+        plan: The plan version that takes effect, if the entry is a plan change.
         heartbeat: The heartbeat, for a heartbeat.
         promises: Punctuations.
         pull: A request for result punctuations.
-        horizon: A horizon. Exactly one of the five is set.
+        horizon: A horizon. Exactly one of the five payload fields is set.
     """
 
     seq: int

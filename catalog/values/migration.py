@@ -37,11 +37,11 @@ class MigrationOutcome:
         batch: First batch under its plan version, or under a later one that took effect at the same boundary.
         plan_version: Plan version of that batch.
         active_at_us: Wall clock of that batch's commit, µs UTC.
-        seconds: Duration of that batch, from its start to its commit.
-        median_seconds: Median duration of the batches before; None if there was none.
+        seconds: Duration of that batch from its start to its commit, seconds.
+        median_seconds: Median duration of the previous batches, seconds; None if there was no previous batch.
         batches: Number of batches in the median.
-        before: Slices of the changed families at the end of the batch before.
-        after: The same slices at the end of that batch.
+        before: Slices of the changed families at the end of the previous batch.
+        after: Slices of the changed families at the end of that batch.
     """
 
     batch: int
@@ -61,7 +61,7 @@ class Migration:
     Attributes:
         request: The request, as JSON values (hence ``Any``).
         cause: The request in words.
-        primitives: Steps from the version before, in the short form of the plan's history.
+        primitives: Steps from the previous plan version, in the short form of the plan's history.
         primitives_left_out: Number of further steps, which are not kept.
         families: Ids of the families that the steps change.
         rows_to_move: Upper bound of the stored rows that will change their slice; None if none were counted.
@@ -109,7 +109,7 @@ class ExplicitStep:
     Attributes:
         kind: ``split`` or ``merge``.
         at_us: Boundary that a split makes or a merge removes, µs.
-        side: Stream of the side, or ``a`` or ``b``; None for both sides.
+        side: Side, as the name of its stream or as ``a`` or ``b``; None for both sides.
         path: Path of the step in the request.
     """
 
@@ -121,7 +121,7 @@ class ExplicitStep:
 
 @dataclass(frozen=True, slots=True)
 class OnLeave:
-    """When a chain drops the boundaries and the length that only departed queries needed.
+    """Policy for dropping chain boundaries and chain length that only departed queries needed.
 
     Attributes:
         policy: ``auto``: in the version in which a query leaves. ``manual``: at a requested clean-up.

@@ -24,9 +24,9 @@ Strategy = Literal["unshared", "pullup", "pushdown", "mem-opt", "cpu-opt"]
 #: Buckets of a key's rows: one (``hash``), all (``replicate``), or the planner's choice (``auto``).
 Partitioning = Literal["auto", "hash", "replicate"]
 
-#: Id of the one join of a family whose queries share it.
+#: Id of the join that all queries of a family share, if they share one.
 SHARED_JOIN = "shared"
-#: Fragments of a key that all buckets share, however many there are.
+#: Number of fragments of a key whose rows all buckets share, however many buckets there are.
 ALL_BUCKETS = 2**31 - 1
 
 
@@ -55,8 +55,8 @@ class PlannedFilter:
             Each segment records the position at which it stores the bit.
         sql: Canonical predicate over the stream's columns.
         columns: Columns that the predicate reads.
-        threshold: The predicate as a comparison with a number; None if it is not one, or if the version that
-            stored the filter did not record it. Ignored by equality.
+        threshold: The predicate as a comparison with a number; None if the predicate is no such comparison,
+            or if an older version stored the filter without it. Ignored by equality.
     """
 
     bit: int
@@ -67,26 +67,28 @@ class PlannedFilter:
 
 @dataclass(frozen=True, slots=True)
 class PlannedQuery:
-    """A query as the chain sees it.
+    """A query in the form in which slice chains use it.
 
     Attributes:
         id: Immutable query id.
         name: Query name (for display only).
         w_a_us: Window on a: pairs with 0 <= T_b - T_a < w_a_us.
         w_b_us: Window on b: pairs with 0 <= T_a - T_b < w_b_us.
-        filter_a: Lineage bit of its filter on a, None if it takes every row.
+        filter_a: Lineage bit of the query's filter on side a, None if the query takes every row of the side.
         filter_b: The same for b.
         residual: Predicate over ``a."c"``, ``b."c"``, or None.
-        columns_a: Columns of a that the query reads from stored rows.
-        columns_b: Columns of b that the query reads from stored rows.
+        columns_a: Columns of side a that the query reads from stored rows.
+        columns_b: Columns of side b that the query reads from stored rows.
         outputs: Result columns.
         since_version: Plan version that activated the query.
         backfill: ``state`` joins rows that were already stored at the activation, too.
         kind: Kind of join (``catalog.values.query.Query``).
-        preserved: Sides of which the query decides for each row whether it has a match.
+        preserved: Sides whose rows the query judges: for each of these rows it decides whether the row has a
+            match.
         grouping: How pairs are grouped into results; None if the results are pairs.
-        hands_on: Whether its pairs are rows of its next step (``catalog.steps``) and not results.
-        expires_a: Times after which the query no longer needs a row of a (``catalog.values.query.Side``).
+        hands_on: Whether its pairs are input rows of its next step (``catalog.steps``) instead of results.
+        expires_a: Times after which the query no longer needs a row of side a
+            (``catalog.values.query.Side``).
         expires_b: The same for b.
     """
 
@@ -137,8 +139,8 @@ class PlannedQuery:
 class Slice:
     """One sliced window [w_start_us, w_end_us) of a side's chain (State-Slice, VLDB 2006, Def. 1).
 
-    ``FamilyPlan.slices_reached`` derives the queries of a slice from their windows. Listing the queries
-    here made a plan of 10,000 queries over 2,000 windows 102 MB large.
+    ``FamilyPlan.slices_reached`` derives the queries of a slice from their windows. With the queries listed
+    here, a plan of 10,000 queries over 2,000 windows took 102 MB.
 
     Attributes:
         w_start_us: Start, µs behind the opposite watermark, inclusive.
@@ -196,9 +198,9 @@ class Partition:
 class JoinPlan:
     """One window join of a family: a chain of slices per side, over some of the rows, for some queries.
 
-    A state-slice chain is one join for all queries of the family; so is selection pull-up. Without sharing
-    there is a join for each query; with stream partition there is one for each class of rows. The joins of a
-    family share its lineage, filters and stored columns, but no state.
+    A state-slice chain is one join for all queries of the family; with selection pull-up there is also one
+    join for all. Without sharing there is a join for each query; with stream partition there is one for each
+    class of rows. The joins of a family share its lineage, filters and stored columns, but no state.
 
     Attributes:
         id: Unique in the family and derived from content: ``shared``, ``q<query id>`` or ``p<number>``.
@@ -206,8 +208,8 @@ class JoinPlan:
         chain_a: Slices of a, contiguous from 0.
         chain_b: Slices of b, contiguous from 0.
         partition: Part of a side that the join receives; None: all rows that can serve one of ``queries``.
-        pulled_up: Every row with a key enters, whether or not a query can use it: selections are applied to
-            joined pairs alone (selection pull-up, State-Slice §3.1).
+        pulled_up: Whether every row with a key enters, even if no query can use it, because selections are
+            applied only to joined pairs (selection pull-up, State-Slice §3.1).
     """
 
     id: str
@@ -225,9 +227,9 @@ class Replication:
     A key with f fragments uses f buckets: each row is stored in one of them (its female copy) and probes
     all of them (its male copy). One fragment is hash partitioning; at most all buckets are used.
 
-    While a family exists, the number of fragments of a key can only grow. The buckets of fewer fragments are
-    a subset of the buckets of more, so stored rows stay where they are and all males still probe them. If
-    the number shrank, pairs would be lost.
+    While a family exists, the number of fragments of a key can only grow. The buckets for fewer fragments are
+    a subset of the buckets for more fragments, so stored rows stay where they are and all males still probe
+    them. If the number of fragments shrank, pairs would be lost.
 
     Attributes:
         every: Number of fragments of each key that is not heavy.
@@ -252,7 +254,7 @@ class Replication:
         return self.every > 1 or bool(self.heavy)
 
     def grown(self, other: Replication) -> Replication:
-        """Return the replication that gives every key the larger of both numbers of fragments.
+        """Return a replication that gives each key the larger of its two numbers of fragments.
 
         >>> Replication(1, ((7, 4), (9, 2))).grown(Replication(3))
         Replication(every=3, heavy=((7, 4),))
@@ -269,7 +271,7 @@ class Bound:
     """End of a band: the value of a column plus an offset.
 
     Attributes:
-        column: Column of the side opposite to the band's.
+        column: Column of the side opposite to the side of the band.
         offset: Added to its values.
     """
 
@@ -279,9 +281,10 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class Band:
-    """Range that every pair of a family without a key satisfies, whichever query it is for.
+    """Range that every pair of a family without a join key satisfies, for whichever query it is made.
 
-    Pairs outside the range are never examined. For pairs inside it, the residuals decide which are results.
+    Pairs outside the range are never examined. For pairs inside the range, the residual predicates decide
+    which pairs are results.
 
     Attributes:
         side: Side of the column that must be in the range, ``a`` or ``b``.
@@ -304,29 +307,30 @@ class FamilyPlan:
         id: Derived from streams and key; the same family has the same id in every version.
         stream_a: Stream id of side a.
         stream_b: Stream id of side b (equal to ``stream_a`` in a self-join).
-        key: Key columns as (of a, of b).
+        key: Key columns as pairs (column of a, column of b).
         key_types: Common type of each pair.
-        columns_a: Columns stored of a's rows: the union of the queries' ``columns_a``, sorted.
+        columns_a: Columns of stored rows of side a: the union of the queries' ``columns_a``, sorted.
         columns_b: The same for b.
-        filters_a: Distinct filters of a, by bit.
+        filters_a: Distinct filters of side a, by lineage bit.
         filters_b: The same for b.
         queries: Queries by id.
         strategy: Objective that chose the joins.
-        joins: Joins by id; together they answer every query, each of whose pairs exactly one join makes.
-        given: Whether the boundaries of its one chain were pinned, or left by departed queries, instead of
-            chosen by its strategy.
+        joins: Joins by id; together they answer every query, and exactly one join makes each pair of a query.
+        given: Whether the boundaries of its only join's chains were pinned, or left by departed queries,
+            instead of chosen by its strategy.
         replication: Keys whose rows several buckets share.
         result_columns_a: Columns of ``columns_a`` that joined pairs carry because an output reads them,
-            sorted; None means all, in a plan from a version that did not distinguish them.
+            sorted; None means all columns, in a plan from an older version that did not distinguish them.
         result_columns_b: The same for b.
         band: Range by which pairs are found without a key; None: all pairs are examined.
-        clock_a: Clock that measures the windows and slices of a.
+        clock_a: Clock that measures the windows and slices of side a.
         clock_b: The same for b.
         probe: How its slices are searched.
         punctuations: Policy that says when the family acts on closed keys.
         memory: Policy that says where rows wait; always plain unless the clock is the order of the streams.
         purge_prices: Prices that decide when rows of closed keys are removed, unless the policy decides it.
-        rests: Whether rows of side a are stored. Rows of an intermediate need not be (``catalog.steps``).
+        rests: Whether rows of side a are stored. Rows of an intermediate need not be stored
+            (``catalog.steps``).
         band_share: Fraction of the pairs of a sample that were in the band when the band was chosen; None if
             no other band was possible or no sample was taken.
     """
@@ -402,15 +406,15 @@ class FamilyPlan:
 
     @property
     def of_absence(self) -> bool:
-        """Return whether the family is for outer, semi and anti joins only; its id tells."""
+        """Return whether the family is for outer, semi and anti joins only, according to its id."""
         return "-absence" in self.id
 
     @property
     def spread_side(self) -> Literal["a", "b"] | None:
         """Side whose rows are each judged in one bucket; all buckets of the key store the other side's rows.
 
-        None if both sides, or neither, have each row in one bucket. The kind of a family never changes, so
-        its id tells.
+        None if the rows of both sides, or of neither side, are each in one bucket. The kind of a family never
+        changes, so the side can be read from the family's id.
         """
         sides: tuple[Literal["a", "b"], ...] = ("a", "b")
         return next((side for side in sides if self.id.endswith(f"-absence-{side}")), None)
@@ -431,7 +435,7 @@ class FamilyPlan:
 
     @property
     def keyless_sides(self) -> frozenset[str]:
-        """Sides whose rows can be results without a key: NULL equals nothing, so they have no match."""
+        """Sides whose rows without a key can be results: NULL equals nothing, so they have no match."""
         return frozenset(side for q in self.queries if q.kind in ("outer", "anti") for side in q.preserved)
 
     def lazy_ends(self, join: JoinPlan, side: Literal["a", "b"]) -> tuple[bool, ...]:
@@ -486,7 +490,7 @@ def queries_of(queries: Sequence[PlannedQuery], ids: Sequence[int]) -> Sequence[
 
     Args:
         queries: Queries by id.
-        ids: Ids of some of them, each once.
+        ids: Ids of some of these queries, each once.
     """
     if len(ids) == len(queries):
         return queries
@@ -506,9 +510,9 @@ class Plan:
         families: Families by id.
         next_bit: First lineage bit not assigned yet, per family and side: ``("<family>/a", 3)``; ``"*"`` has
             the largest of departed families, so that no bit is ever assigned twice.
-        departed: Replication of families without queries, by id. A family that returns continues with it:
-            if it returns at the boundary at which it left, its rows are still stored, since only the last
-            version of a boundary takes effect.
+        departed: Replication of families without queries, by id. A family that returns continues with its
+            former replication. If it returns at the same batch boundary at which it left, its rows are still
+            stored, since only the last plan version of a boundary takes effect.
     """
 
     version: int

@@ -5,8 +5,9 @@
 
 Splitting and merging are State-Slice's (VLDB 2006, §5.3); the other steps are ours.
 
-A step has the new filters and routes and, for its inverse, the old ones: those that it replaces, or the
-filter of a slice that it removes. An inverse does not restore rows that a truncated slice dropped.
+A step has the new filters and routes. For its inverse it also has the old ones, which are the filters and
+routes that it replaces, or the filter of a slice that it removes. An inverse does not restore rows that a
+truncated slice dropped.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class Split:
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """Merge the two slices that meet at ``at_us``, and their rows, under the filter of the first.
+    """Merge the two slices at ``at_us``, and their rows, under the filter of the first slice.
 
     ``keep`` was the filter of the later slice.
     """
@@ -115,9 +116,9 @@ Primitive = Split | Merge | Extend | Truncate | SetFilter | SetRoutes | OpenJoin
 
 
 def inverse(step: Primitive) -> Primitive | None:
-    """Return the step that leads back, None if there is none.
+    """Return the step that undoes a step; None if there is none.
 
-    A join that is closed cannot be opened with one step: its slices, filters and routes would be missing.
+    A closed join cannot be opened again in one step, because its slices, filters and routes would be missing.
 
     >>> inverse(Extend("f", "shared", "a", 10, 30))
     Truncate(family='f', join='shared', side='a', from_us=30, to_us=10, keep=None)

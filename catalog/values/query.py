@@ -5,8 +5,9 @@ smaller id is ``a``; a self-join keeps its written order. SQL texts are in the d
 evaluates the expressions: filters use bare quoted columns of their stream, residual and outputs use
 ``a."column"`` and ``b."column"``.
 
-A query never changes. Clients see a *series* as one query: the successive queries with one name since it was
-added, each with its own id. An update, a pause and a resume continue the series; removing ends it.
+A query never changes. A *series* is the succession of queries with one name since the name was added, each
+with its own id; clients see it as one query. An update, a pause and a resume continue the series; removing
+ends it.
 
     add "q"        update "q"        pause "q"       resume "q"       remove "q"
       |-- id 3 ---------|-- id 5 --------|               |-- id 8 ----------|        series 3
@@ -22,7 +23,7 @@ from catalog.values.groups.grouping import Grouping
 #: Window of ``[RANGE UNBOUNDED]``: greater than every event time, and its sum with an event time fits int64.
 UNBOUNDED_US = 2**61
 
-#: Column of an intermediate (``catalog.steps``): the oldest event time of its rows, µs UTC.
+#: Column of an intermediate (``catalog.steps``): oldest event time of the rows that a pair combines, µs UTC.
 OLDEST = "oldest"
 
 #: Name under which a family hands on the rank of a row whose stream has a window of rows; no stream can have
@@ -68,10 +69,10 @@ class Output:
     Attributes:
         name: Result column name, unique in the query.
         sql: Expression over ``a."column"`` and ``b."column"``, or over ``g."value"`` in a query with GROUP BY
-            (``catalog.values.groups.grouping``); fails to NULL, never raises.
+            (``catalog.values.groups.grouping``). It never raises: an evaluation error gives NULL.
         type: Canonical column type of the result (see ``catalog.values.stream``).
-        columns: Columns that ``sql`` reads as (side, column), sorted; None if the version that stored the
-            output did not record them. Ignored by equality.
+        columns: Columns that ``sql`` reads as (side, column), sorted; None if an older version stored the
+            output without them. Ignored by equality.
     """
 
     name: str
@@ -88,17 +89,17 @@ class Side:
         stream_id: The stream.
         stream: Its name.
         alias: Name under which the query refers to it.
-        window_us: W of this side, µs: a pair whose row of this side is older by d belongs to the
-            query iff 0 <= d < window_us. At least 1 (``[NOW]``). A number of rows if ``clock`` says so.
+        window_us: W of this side, µs: a pair whose row of this side is older by d belongs to the query iff 0
+            <= d < window_us. At least 1 (``[NOW]``). If ``clock`` counts rows, this is a number of rows.
         filter: Canonical predicate over this side's columns, or None.
         filter_columns: Columns the filter reads.
         columns: Columns that outputs, residual and filter read from stored rows.
         clock: Clock that measures the window. With ``rows`` the age of a row is the number of rows of its
             stream from the row to its partner; ``key rows`` counts only rows with its key.
-        expires: For rows of an intermediate, (column, µs) whose least sum is the expiry of a row: the row
-            meets no row of the other side with a later event time (``catalog.steps``). Ranks (``is_rank``)
-            are compared with the number of rows that their stream has up to that time. Empty if the window
-            alone decides.
+        expires: For rows of an intermediate, pairs (column, µs): a row expires at the least sum of a column's
+            value and its µs, and meets no row of the other side with a later event time (``catalog.steps``).
+            Rank columns (``is_rank``) are instead compared with the number of rows that their stream has up
+            to that time. Empty if the window alone decides when a row expires.
     """
 
     stream_id: int
@@ -127,25 +128,25 @@ class Query:
         residual: Predicate on both rows, or None.
         outputs: Result columns in select-list order.
         backfill: Whether rows that were stored before the activation take part.
-        kind: ``outer`` returns all matches and each absent row of ``preserved`` with the other side NULL,
-            ``semi`` each row with a match once, ``anti`` each absent row once. A row is absent if it passes
-            its side's filter and has no match.
-        preserved: Sides whose rows are judged, that is, matched or absent: one side, both for FULL (``outer``
-            and ``anti``), none for ``inner``.
+        kind: ``outer`` returns all matches, and each absent row of ``preserved`` with NULL for the other
+            side. ``semi`` returns each row with a match once; ``anti`` returns each absent row once. A row is
+            absent if it passes its side's filter and has no match.
+        preserved: Sides whose rows are judged as matched or absent: no side for ``inner``, both sides for
+            FULL (``outer`` or ``anti``), otherwise one side.
         grouping: How pairs are grouped into results; None if the results are pairs.
         left: Join whose pairs are the rows of side a, in a join of three and more streams
             (``catalog.steps``); None in a join of two.
         right: Join whose pairs are the rows of side b, if both sides of a step are pairs; None if side b is
             a stream.
-        hands_on: Whether its pairs are rows of a next step and not results.
-        rests: Whether the pairs of ``left`` are stored until they can meet no later row. If not, they are
-            made again for the later rows (``catalog.steps``).
-        spreads: Whether the buckets of a key share the rows of the one preserved side, while each of them
-            has all rows of the other side (``operators.kernels.fragments``). Such queries have their own
-            family.
+        hands_on: Whether its pairs are input rows of a next step instead of results.
+        rests: Whether the pairs of ``left`` are stored until they can meet no later row. If False, the pairs
+            are made again for each later row (``catalog.steps``).
+        spreads: Whether the buckets of a key share the rows of the one preserved side, while each of them has
+            all rows of the other side (``operators.kernels.fragments``). Queries that spread rows in this way
+            have their own family.
         beside_inner: Whether an outer, semi or anti join belongs to the family of the inner joins with its
-            key. It then shares their slices, and each key of the family has one bucket
-            (``planner.families.families``).
+            key. The query then shares the slices of the inner joins, and each key of the family has one
+            bucket (``planner.families.families``).
     """
 
     id: int
@@ -208,26 +209,27 @@ class Query:
 #: Why a query left the plan.
 LeftBy = Literal["remove", "pause", "update"]
 
-#: In place of missing columns: no row from before the activation takes part.
+#: Value of ``missing`` if no row from before the activation takes part.
 ALL_ROWS = "*"
 
 
 @dataclass(frozen=True, slots=True)
 class QueryRecord:
-    """A query that runs, ran, or waits paused.
+    """A query that runs, has run, or is paused.
 
     Attributes:
         query: The bound query.
         added_version: Plan version that activated it; 0 before one is set.
         removed_version: First plan version without it, or None while it runs. If the text of a paused query
-            is changed, its new record is added and removed at the same version: no plan has it.
+            is changed, its new record is added and removed at the same version, so no plan has the new query.
         created_at_us: Wall clock when it was added, µs UTC.
-        removed_at_us: Wall clock when it left, or was removed while it was paused, µs UTC, or None.
+        removed_at_us: Wall clock when the query left the plan, or was removed while it was paused, µs UTC;
+            None while it runs.
         series: Id of the first query of its series.
         left_by: Why it left; None while it runs.
         missing: Columns (``alias.column``) that the query reads and that rows stored before it lack, so that
             these rows cannot take part; ``ALL_ROWS`` alone if no earlier row takes part.
-        pause_reason: Why the engine paused it; None if a person did, or if it is not paused.
+        pause_reason: Why the engine paused the query; None if a person paused it, or if it is not paused.
     """
 
     query: Query
@@ -242,7 +244,7 @@ class QueryRecord:
 
     @property
     def running(self) -> bool:
-        """Return whether the query is desired to run."""
+        """Return whether the query should run."""
         return self.removed_version is None
 
     @property

@@ -1,6 +1,6 @@
 """Sinks: destinations that get the results of a query in addition to the shared result store.
 
-A query has at most one sink at a time. Over the life of its series sinks replace each other at batch
+A query has at most one sink at a time. Over the life of a query's series, sinks replace each other at batch
 boundaries: the old sink gets every batch before the boundary, the new one every batch from the boundary on.
 
     batch      0   1   2   3 | 4   5   6 | 7 ...
@@ -45,7 +45,7 @@ class FilesSink:
 
 @dataclass(frozen=True, slots=True)
 class WebhookSink:
-    """One or more requests per batch with results, in order, at least once.
+    """HTTP requests, one or more per batch with results, in order and at least once.
 
     Attributes:
         url: URL to which the requests are posted.
@@ -142,7 +142,7 @@ class SinkRecord:
         from_batch: First batch that the sink gets; None until ``from_version`` is in force.
         until_batch: First batch that the next sink of the series gets instead; None if there is no next sink.
         next_batch: First batch that has not been delivered.
-        next_row: Rows of that batch that have been delivered.
+        next_row: Number of rows of ``next_batch`` that have been delivered.
         file_end: Last batch of a file that was begun and that may not exist yet, or None.
         pending: Number of batches with results that wait to be delivered.
         waiting_from: First waiting batch; None if no batch waits.
@@ -152,15 +152,15 @@ class SinkRecord:
         failures: Attempts that failed.
         lost: Number of batches with results that the sink should have got and never will.
         lost_rows: Number of results that the sink should have got and never will.
-        lost_batch: Last of these batches, or None.
+        lost_batch: Last batch whose results the sink should have got and never will, or None.
         lost_at_us: When the sink last lost results, µs UTC, or None.
         last_batch: Last batch that was delivered whole, or None.
         error: Error of the last failed attempt, or None.
-        error_at_us: When that attempt failed, µs UTC.
+        error_at_us: When the last failed attempt took place, µs UTC, or None.
         delivered_at_us: When something was last delivered, µs UTC, or None.
         created_at_us: When the sink was requested, µs UTC.
-        ended_at_us: When another sink, or none, was requested in its place, or its query was removed, µs UTC;
-            None until then.
+        ended_at_us: When its query was removed, or when another sink or no sink was requested in its place,
+            µs UTC; None until then.
     """
 
     id: int

@@ -22,7 +22,7 @@ class Measure:
     Attributes:
         value: The number.
         origin: Where it comes from.
-        at_us: Wall clock to which the number refers, µs UTC; None if it is given or assumed.
+        at_us: Wall clock to which the number refers, µs UTC; None for a given or assumed number.
     """
 
     value: float
@@ -68,8 +68,9 @@ class FrequentKey:
 
     Attributes:
         key: The key as int64 (``operators.kernels.keys.join_key``).
-        hash: Its hash, 0 to 2^64 - 1; modulo the number of buckets it is the number of the key's home bucket.
-        share_a: Fraction of a's rows with this key.
+        hash: Hash of the key, 0 to 2^64 - 1; this hash modulo the number of buckets is the number of the
+            key's home bucket.
+        share_a: Fraction of side a's rows that have this key.
         share_b: The same for b.
     """
 
@@ -86,17 +87,18 @@ class FamilyProfile:
     Attributes:
         family: Family id.
         join_selectivity: Fraction of the pairs of rows that have equal keys (the paper's S_1), 0 to 1.
-        keys_a: Distinct keys among recent rows of a; None if unknown.
+        keys_a: Distinct keys among recent rows of side a; None if unknown.
         keys_b: The same for b.
-        skew_a: Self-join size of recent rows of a, divided by the size if each of their keys had equally many
-            rows; 1 means no skew.
+        skew_a: Self-join size of recent rows of side a, divided by the size that it would have with equally
+            frequent keys; 1 means no skew.
         skew_b: The same for b.
         frequent: Keys that many rows have, by key; all other keys have few rows.
-        lag_a: Rows by which a leads b in the order of both; None if unknown.
-        lag_b: Rows by which b leads a; None if unknown.
-        open_a_s: Mean seconds from a row of a until b closes its key; None if unknown, or if b closes no
-            keys.
-        open_b_s: The same for rows of b.
+        lag_a: Number of rows by which side a leads side b in the order of both streams; None if unknown.
+        lag_b: Number of rows by which side b leads side a; None if unknown.
+        open_a_s: Mean time, in seconds, from a row of side a until side b closes the row's key; None if
+            unknown, or if b closes no keys.
+        open_b_s: Mean time, in seconds, from a row of side b until side a closes the row's key; None if
+            unknown, or if a closes no keys.
     """
 
     family: str
@@ -138,7 +140,7 @@ class Profile:
         batch_s: Event time that one micro-batch covers, seconds.
         buckets: Buckets of the job.
         input_s: Event time that all input covers, seconds; None if it is unknown or the input has no end.
-        bands: Bands of families that have several.
+        bands: Statistics of bands, for families that have several possible bands.
     """
 
     streams: tuple[StreamProfile, ...] = ()

@@ -1,6 +1,6 @@
 """Streams: their columns, event time, sources and contracts.
 
-A stream's event time is one of its columns, int64 microseconds UTC inside Sluice. Its watermark is
+A stream's event time is one of its columns, and inside Sluice it is int64 microseconds UTC. Its watermark is
 ``max(event time seen) - lateness`` (design: Semantics), so a stream declares how far out of order it is.
 """
 
@@ -13,15 +13,16 @@ from urllib.parse import urlsplit
 
 NAME_PATTERN = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,62}")
 
-#: Only variables of this form can be named, lest a client make the service send others to the client's host.
+#: Form of the environment variables that can be named. Without this limit, a client could make the service
+#: send any variable to the client's host.
 SECRET_PATTERN: Final = re.compile(r"SLUICE_SECRET_[A-Z0-9_]{1,64}")
 
 KafkaMechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
 
-#: Units that numbers in timestamp columns may count since 1970 UTC.
+#: Units of numbers in timestamp columns, which count from 1970 UTC.
 TimeUnit = Literal["s", "ms", "us", "ns"]
 
-#: How a file that cannot be read as its stream is treated.
+#: Treatment of a file that cannot be read as rows of its stream.
 OnError = Literal["set-aside", "skip-rows", "stop"]
 
 #: Bytes of a megabyte, as caps on the state count them.
@@ -54,7 +55,7 @@ class Confinement:
     Attributes:
         root: The directory, without links.
         kept_out: The service's own directory, without links; its files are refused even if they are in
-            ``root``. It may contain ``root``, which is then the part that is left to sources.
+            ``root``. If this directory contains ``root``, files in ``root`` are allowed nevertheless.
     """
 
     root: str
@@ -94,7 +95,7 @@ class Dialect:
         date_format: Format of dates, likewise.
         timezone: IANA zone of times without an offset; None for UTC.
         decimal_point: Character before the fraction of a number.
-        thousands: Character between groups of digits; None for none.
+        thousands: Character between groups of digits; None if there is no such character.
         skip_rows: Lines to skip before the header.
     """
 
@@ -121,9 +122,9 @@ class FilesSource:
         path: Directory (or glob, or file) to read; absolute once the stream is registered.
         max_files_per_batch: Files admitted to one micro-batch; None aligns streams by event time.
         dialect: Dialect of its text files.
-        confinement: Directory that its files must be in; None for anywhere: a person ran its workload file,
-            or it was registered before there were source roots. Left out of the ``repr``, which identifies
-            the workload of a run.
+        confinement: Directory that its files must be in. None allows any directory, because a person ran the
+            workload file, or because the stream was registered before there were source roots. This field is
+            left out of the ``repr``, because the ``repr`` identifies the workload of a run.
     """
 
     format: Literal["parquet", "jsonl", "csv"]
@@ -157,9 +158,10 @@ class KafkaTls:
     """Encryption of connections to brokers.
 
     Attributes:
-        ca: Certificates in PEM of the authorities that sign the brokers' certificates; None: the system's.
-        certificate: Certificate of the client in PEM; None for none.
-        key: Private key of the client in PEM; None for none.
+        ca: Certificates in PEM of the authorities that sign the brokers' certificates; None: the certificates
+            of the system.
+        certificate: Certificate of the client in PEM; None if the client has none.
+        key: Private key of the client in PEM; None if the client has none.
     """
 
     ca: str | None = None
@@ -228,12 +230,13 @@ class KafkaSource:
         format: Format of the values of messages.
         on_bad: Treatment of a message that is not an event of the stream: ``reject`` stops the job before it,
             ``dead-letter`` writes it to the dead letters and continues.
-        key: Column that the key of a message fills, as text; None for none.
+        key: Column that is filled with the key of a message, as text; None if no column is.
         headers: (column, header) for each column that a header fills, as text.
-        registry: Registry of the schemas of ``avro``. It may move, so it is not in the ``repr`` either.
+        registry: Registry of the schemas of ``avro``. The registry may move, so this field is not in the
+            ``repr`` either.
         begins: (partition, offset) at which reading begins in a stream that starts with the latest event;
-            other partitions are read from their beginning. Left out of the ``repr``, which identifies the
-            workload of a run.
+            other partitions are read from their beginning. This field is left out of the ``repr``, because
+            the ``repr`` identifies the workload of a run.
     """
 
     cluster: KafkaCluster
@@ -335,7 +338,7 @@ class Constraints:
     ordered: tuple[tuple[str, int], ...] = ()
 
     def slack(self, key: frozenset[str]) -> int | None:
-        """Return the slack of the one column of a key; None if it is not ordered."""
+        """Return the slack of a key's only column; None if the key has several or the column no order."""
         return next((slack for name, slack in self.ordered if {name} == key), None)
 
     def close(self, key: frozenset[str]) -> bool:
@@ -386,9 +389,10 @@ class Stream:
             (``service.workspace.bounded_run``).
         constraints: Constraints on its rows.
         order: Order in which its rows arrive, for joins without windows; None if it has none.
-        retain_us: Longest window of time on its rows, µs; None: no limit. Left out of the ``repr``, too.
+        retain_us: Longest window of time on its rows, µs; None: no limit. This field is left out of the
+            ``repr``, too.
         state_cap_mb: Most space that its rows may take in the state, megabytes of 1,000,000 bytes; None: no
-            limit. Left out of the ``repr``, too.
+            limit. This field is left out of the ``repr``, too.
         at_cap: Treatment of the stream once its rows exceed the cap: ``stop`` pauses the queries with the
             longest window on it, ``evict`` drops its oldest rows.
     """

@@ -14,7 +14,7 @@ _BIG = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 
 
 def _big(name: str, *more: sa.ForeignKey, null: bool = False, key: bool = False) -> sa.Column[int]:
-    """64-bit column; Sluice assigns a key, never the database."""
+    """64-bit column; if it is a key, Sluice assigns its values, never the database."""
     if key:
         return sa.Column(name, _BIG, *more, primary_key=True, autoincrement=False)
     return sa.Column(name, _BIG, *more, nullable=null)
@@ -50,7 +50,7 @@ def upgrade() -> None:
 
 
 def _streams_and_queries() -> None:
-    """Streams and queries; a name is unique among those that are not removed."""
+    """Create the tables of streams and queries; a name is unique among those that are not removed."""
     op.create_table(
         "streams",
         _big("id", key=True),
@@ -95,7 +95,7 @@ def _streams_and_queries() -> None:
 
 
 def _control_log() -> None:
-    """Plans and the log that carries them."""
+    """Create the tables of plans and of the control log that carries them."""
     op.create_table(
         "plans",
         _big("version", key=True),
@@ -139,7 +139,7 @@ def _inputs() -> None:
 
 
 def _batches() -> None:
-    """Epochs, manifests, their totals and routes."""
+    """Create the tables of epochs, manifests, totals and routes."""
     op.create_table("epochs", _big("epoch", key=True), _text("owner"), _big("started_at_us"))
     op.create_table(
         "batches",

@@ -16,7 +16,7 @@ _plans = sa.table("plans", sa.column("version", sa.BigInteger), sa.column("docum
 
 
 def upgrade() -> None:
-    """Put the two chains of every family into one join, which they were implicitly."""
+    """Put the two chains of every family, which formed one join implicitly, into one explicit join."""
     connection = op.get_bind()
     for version, document in connection.execute(sa.select(_plans.c.version, _plans.c.document)).all():
         plan = json.loads(document)

@@ -14,14 +14,15 @@ _BIG = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 
 
 def upgrade() -> None:
-    """Give every query a series of its own and every plan an entry in the history."""
+    """Give every query its own series and every plan an entry in the history."""
     with op.batch_alter_table("queries") as queries:
         queries.add_column(sa.Column("series", _BIG, nullable=False, server_default="0"))
         queries.add_column(sa.Column("left_by", sa.Text()))
         queries.add_column(sa.Column("missing", sa.Text(), nullable=False, server_default="[]"))
     op.execute("UPDATE queries SET series = id")
     op.execute("UPDATE queries SET left_by = 'remove' WHERE removed_version IS NOT NULL")
-    # The columns that earlier queries lacked were not recorded. The safe assumption is that they lacked all.
+    # The catalog does not record which columns earlier queries lacked. The safe assumption is that these
+    # queries lacked all columns.
     op.execute("UPDATE queries SET missing = '[\"*\"]'")
     op.create_index(op.f("ix_queries_series"), "queries", ["series"])
     op.create_table(

@@ -1,4 +1,4 @@
-"""Ends of input of batches that took more input after Spark had logged their offset."""
+"""Input ends of batches that read more input after Spark had logged their offsets."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _BIG = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 
 
 def upgrade() -> None:
-    """Make the table; earlier batches ended at their offsets."""
+    """Create the table; the input of earlier batches ended at their offsets."""
     op.create_table(
         "input_ends",
         sa.Column("batch", _BIG, primary_key=True, autoincrement=False),

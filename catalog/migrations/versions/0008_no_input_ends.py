@@ -14,7 +14,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Drop the table; refuse if the last batch read beyond its offset, as its rows would be read twice."""
+    """Drop the table; refuse if the last batch read past its offset, as rows would be read twice."""
     ends, batches = sa.table("input_ends", sa.column("batch")), sa.table("batches", sa.column("batch"))
     last = sa.select(sa.func.coalesce(sa.func.max(batches.c.batch), 0)).scalar_subquery()
     beyond = op.get_bind().execute(sa.select(sa.func.max(ends.c.batch)).where(ends.c.batch >= last)).scalar()

@@ -43,7 +43,7 @@ def upgrade() -> None:
 
 
 def _encoded(queries: list[int], routes: dict[str, str]) -> bytes:
-    """Return routes as an Arrow IPC stream: numbers and words of sets; the queries are metadata."""
+    """Encode routes as an Arrow IPC stream: numbers, words of bit sets, and query ids as metadata."""
     width = max(1, -(-len(queries) // 64))
     sets = b"".join(int(text, 16).to_bytes(8 * width, "little") for text in routes.values())
     words = np.frombuffer(sets, dtype="<u8").reshape(len(routes), width)

@@ -1,4 +1,4 @@
-"""Sinks: the file that was begun, and the results that a sink has lost."""
+"""Sinks: the file that a sink has begun, and the results that it has lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Why a query was paused by the engine."""
+"""Reason why the engine paused a query."""
 
 from __future__ import annotations
 

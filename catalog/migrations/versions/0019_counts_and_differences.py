@@ -16,12 +16,12 @@ branch_labels = None
 depends_on = None
 
 _BIG = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
-#: Batches whose counts become one row.
+#: Number of batches whose counts are combined into one row.
 _FOLDED = 64
 
 
 def upgrade() -> None:
-    """Rewrite counts in groups of batches; the totals include all of them, and all plans are whole."""
+    """Combine counts by group of batches; totals already include them, and all plans stay whole."""
     with op.batch_alter_table("plans") as plans:
         plans.add_column(sa.Column("base", _BIG))
     counts = op.create_table(
@@ -34,7 +34,7 @@ def upgrade() -> None:
     op.create_index(op.f("ix_query_counts_last"), "query_counts", ["last"])
     former = sa.table("batch_queries", sa.column("query_id"), sa.column("batch"), sa.column("rows"))
     connection = op.get_bind()
-    # One pass in order of batches, since the table is ordered by query.
+    # One pass in batch order, which needs sorting because the old table is ordered by query.
     rows = connection.execute(
         sa.select(former.c.batch, former.c.query_id, former.c.rows).order_by(former.c.batch)
     )
@@ -48,7 +48,7 @@ def upgrade() -> None:
 
 
 def _encoded(rows: Sequence[tuple[int, ...]]) -> bytes:
-    """Return (batch, query, results) as an Arrow IPC stream, by query and batch."""
+    """Encode (batch, query, results) as an Arrow IPC stream, sorted by query and batch."""
     batches, queries, results = np.array(rows, dtype=np.int64).T
     order = np.lexsort((batches, queries))
     columns = [pa.array(np.ascontiguousarray(column[order])) for column in (queries, batches, results)]

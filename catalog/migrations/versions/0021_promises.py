@@ -12,5 +12,5 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Add the column; until now there were no promises."""
+    """Add the column; until now no punctuations were stored in the control log."""
     op.add_column("control_log", sa.Column("promises", sa.Text()))

@@ -12,7 +12,7 @@ from catalog.errors import KeyExists, KeyNotFound
 from catalog.store import tables
 from catalog.store.repository import Repository
 
-#: Revoked keys that are kept, newest first. A key that is not kept is refused with the same error.
+#: Number of revoked keys that are kept, the newest ones. An older revoked key is refused with the same error.
 REVOKED_KEPT: Final = 1000
 
 _k = tables.api_keys.c
@@ -36,10 +36,10 @@ class ApiKey:
 
     Attributes:
         id: Public part of the key.
-        name: Name of its holder, as in history and audit log.
+        name: Name of the key's holder, as shown in the plan history and the audit log.
         scopes: What it allows.
         secret_hash: Hash of its secret part.
-        rate_per_s: Requests that it may send per second, in the long run.
+        rate_per_s: Requests per second that the key may send on average.
         created_at_us: Wall clock when it was made, µs UTC.
         revoked_at_us: Wall clock when it was revoked, µs UTC; None while it is valid.
     """

@@ -1,7 +1,7 @@
 """The audit log: each requested change with its author and the status of the answer.
 
-An entry is durable before the change begins, so every change has an entry; the status is added with the
-answer. An entry without a status belongs to a request that a crash interrupted.
+An entry is durable before the change begins, so every change has an entry. The status is added when the
+request is answered. An entry without a status belongs to a request that a crash interrupted.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class AuditLogRepository(Repository):
             connection.execute(update(tables.audit_log).where(_a.id == entry).values(status=status))
 
     def page(self, after: int = 0, limit: int = 1000) -> tuple[AuditEntry, ...]:
-        """Return entries by number, those after ``after``."""
+        """Return the entries whose number is greater than ``after``, in order."""
         with self._database.read() as connection:
             rows = connection.execute(_PAGE, {"after": after, "limit": limit})
             return tuple(AuditEntry(*row) for row in rows)

@@ -1,6 +1,6 @@
-"""Committed batches in the catalog: one manifest each, written once, by the engine that owns the data.
+"""Committed batches: one manifest per batch, written once by the engine that owns the data.
 
-Totals are updated at each commit and are one row to read, however long the job has run.
+Totals are updated at each commit, so reading them takes one row, however long the job has run.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ _RANGE = (
 _FIRST_OF_VERSION = (
     select(_b.batch, _b.committed_at_us)
     .where(_b.plan_version >= bindparam("version"))
-    # Versions rise with batches; with this order the index has the answer, however many batches there are.
+    # Versions rise with batch numbers, so in this order the index finds the first batch at once, however many
+    # batches there are.
     .order_by(_b.plan_version, _b.batch)
     .limit(1)
 )
@@ -106,14 +107,14 @@ class BatchRepository(Repository):
         return True
 
     def replace_files(self, manifest: BatchManifest) -> None:
-        """Replace the files of a visible batch by those that a repetition wrote, with equal contents.
+        """Replace the files of a visible batch by the equal files that a repetition of the batch wrote.
 
         Args:
             manifest: Manifest of the repetition.
 
         Raises:
             FencedOut: Another engine has taken over since.
-            BatchDiffers: It is not the same batch.
+            BatchDiffers: The repetition differs from the committed batch.
         """
         with self._database.write() as connection:
             check_epoch(connection, manifest.epoch, manifest.batch)
@@ -141,9 +142,10 @@ class BatchRepository(Repository):
         return None if document is None else decode(BatchManifest, document)
 
     def progress(self, batch: int) -> BatchProgress | None:
-        """Return the progress of a batch, None after the newest batch; cached while the batch is young.
+        """Return the progress of a batch, cached for recent batches; None if it is not committed yet.
 
-        If the batch's manifest is no longer kept, the next kept manifest answers.
+        If the batch's manifest is no longer kept, the progress of the next batch with a kept manifest is
+        returned.
         """
         with self._progress_lock:
             known = self._progress.get(batch)
@@ -224,7 +226,7 @@ def _check_repeated(connection: Connection, first: BatchManifest, again: BatchMa
     """Refuse a batch that differs from the committed one; older manifests have no digest to compare."""
     if not first.digest or first.digest == again.digest:
         return
-    # Its manifest may have been thinned.
+    # The committed manifest may have been thinned, so its results are read from the table of counts.
     then = int(counts_between(connection, first.batch, first.batch + 1).rows.sum())
     now = sum(count for _, count in again.query_rows)
     raise BatchDiffers(
@@ -242,7 +244,7 @@ def _amounts(manifest: BatchManifest, results: int) -> str:
 
 
 def _add_stream_counters(connection: Connection, manifest: BatchManifest) -> None:
-    """Add the batch's counters per stream; watermarks are the newest."""
+    """Add the batch's counters to the totals per stream, and keep the newest watermarks."""
     known = set(connection.scalars(select(_st.stream_id)))
     for counters in manifest.streams:
         if counters.stream_id not in known:

@@ -1,11 +1,11 @@
 """The control log: plan versions, heartbeats and the like, numbered 1, 2, ... without gaps in commit order.
 
-It is an input of the job like any stream: an offset names a position in it, and a replayed batch reads the
-same records again. Records are appended, never changed, so they may be cached once they are read. Records
-and plans that no batch can replay are pruned (``store.pruning``), but never the newest: record and version
-numbers continue from it without gaps.
+The control log is an input of the job like any stream: an offset names a position in the log, and a replayed
+batch reads the same records again. Records are appended, never changed, so they may be cached once they are
+read. Records and plans that no batch can replay are pruned (``store.pruning``). The newest record and the
+newest plan always stay, so that record and version numbers continue without gaps.
 
-A plan is stored whole, or as its difference to the version before (``documents.plan_differences``):
+A plan is stored whole, or as its difference from the previous version (``documents.plan_differences``):
 
     version   1      2      3     ...   64    65           the oldest kept version is whole
     stored    whole  +q9    -q4         +q70  whole
@@ -29,9 +29,11 @@ from catalog.store.repository import Repository
 from catalog.values.control import ControlRecord, Heartbeat, Horizon, Promises, Pull
 from catalog.values.plan import Plan
 
-#: Distance between versions that are stored whole, and so the most differences that are read for one version.
+#: Distance between versions that are stored whole; reading a version therefore takes at most this many
+#: differences.
 WHOLE_EVERY = 64
-# Decoded plans kept per process: a batch needs one or two, a restart the few it replays.
+# Decoded plans cached per process: a batch needs one or two, a restart needs the plans of the few batches
+# that it replays.
 _PLANS_KEPT = 32
 
 _l = tables.control_log.c
@@ -213,7 +215,7 @@ class ControlLogRepository(Repository):
                 connection.execute(changed.values(base=None, document=whole))
 
     def _document(self, connection: Connection, plan: Plan) -> tuple[int | None, str]:
-        """Return a plan as stored: the base version of its difference, None if it is whole, and the text."""
+        """Return (base version, JSON text) of a plan as stored; the base is None if it is stored whole."""
         whole = connection.execute(_WHOLE, {"version": plan.version}).scalar()
         if whole is None or plan.version - whole >= WHOLE_EVERY:
             return None, encode(plan).decode()

@@ -14,15 +14,16 @@ from catalog.errors import FencedOut
 from catalog.store import tables
 from catalog.store.repository import Repository, next_id
 
-#: Epochs that are kept for people, besides the epochs that batches name. Older ones are dropped only once in
-#: this many starts, since all batches must be read to know which epochs they name.
+#: Number of newest epochs that are kept for people to read, besides the epochs that batches name. Older
+#: epochs are dropped only once in this many starts of an engine, because all batches must be read to find the
+#: epochs that they name.
 KEPT: Final = 1000
 
 _EPOCH = select(func.coalesce(func.max(tables.epochs.c.epoch), 0))
 
 
 def check_epoch(connection: Connection, epoch: int, batch: int) -> None:
-    """Refuse an engine's writes for a batch inside a write transaction, unless it is the newest engine.
+    """Raise, inside a write transaction, unless the engine that writes a batch is the newest one.
 
     Raises:
         FencedOut: Another engine has taken over.
@@ -39,7 +40,7 @@ class EpochRepository(Repository):
     """Epochs, one for every start of an engine."""
 
     def begin(self, owner: str) -> int:
-        """Take over: fence out every engine before.
+        """Take over: begin a new epoch, which fences out every earlier engine.
 
         Args:
             owner: Who takes over, for people.

@@ -62,7 +62,7 @@ class IdempotencyRepository(Repository):
 
         Args:
             key: The client's key.
-            fingerprint: Hash of the request; the hash of a different request changes nothing.
+            fingerprint: Hash of the request; if it is not the hash of the stored request, nothing changes.
             status: HTTP status of the answer.
             body: Body of the answer, JSON text.
         """
@@ -83,8 +83,8 @@ class IdempotencyRepository(Repository):
             body: Body of the answer, JSON text.
 
         Returns:
-            None; or the answer that another process has given meanwhile. Then the caller must return that
-            answer and undo the changes of this request.
+            None if this answer was stored; otherwise the answer that another process has stored meanwhile. In
+            the second case, the caller must return that answer and undo the changes of this request.
 
         Raises:
             IdempotencyKeyReused: The key was used for another request.

@@ -1,4 +1,4 @@
-"""Migrations in the catalog: a record for each of the last requested ones, including failed ones."""
+"""Migrations in the catalog: a record for each recently requested migration, even a failed one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from catalog.store import tables
 from catalog.store.repository import Repository, next_id
 from catalog.values.migration import Migration, MigrationRecord
 
-#: Records that are kept: a few kB each.
+#: Number of records that are kept; each takes a few kB.
 KEPT = 10_000
 
 _m = tables.migrations.c
@@ -26,7 +26,7 @@ class MigrationRepository(Repository):
     """Migrations; their records never change, except that the measured cost is added."""
 
     def add(self, migration: Migration, plan_version: int | None, actor: str) -> MigrationRecord:
-        """Record a migration, in the transaction that logs its plan version, if any; drop the oldest records.
+        """Record a migration in the transaction of its plan version, if any, and drop the oldest records.
 
         Args:
             migration: The request and its plan.
@@ -77,7 +77,7 @@ class MigrationRepository(Repository):
         return tuple(r for r in found if r.plan_version is not None and r.migration.outcome is None)
 
     def page(self, after: int = 0, limit: int = 1000) -> tuple[MigrationRecord, ...]:
-        """Return migrations by id, those after ``after``."""
+        """Return the migrations whose id is greater than ``after``, by id."""
         with self._database.read() as connection:
             rows = connection.execute(_PAGE, {"after": after, "limit": limit})
             return tuple(_record(row) for row in rows)

@@ -1,4 +1,4 @@
-"""The history of plans: a compact record of who changed what, which outlives the pruned plan."""
+"""The history of plans: short records of who changed what, kept after the plans are pruned."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class PlanHistoryRepository(Repository):
             )
 
     def page(self, after_version: int = 0, limit: int = 1000) -> tuple[HistoryEntry, ...]:
-        """Return entries by version, those after ``after_version``."""
+        """Return the entries of the versions after ``after_version``, in order."""
         with self._database.read() as connection:
             rows = connection.execute(_ENTRIES, {"after": after_version, "limit": limit})
             return tuple(HistoryEntry(*row) for row in rows)

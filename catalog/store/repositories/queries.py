@@ -1,4 +1,4 @@
-"""Queries in the catalog: running or paused under a unique name, later kept for their results.
+"""Queries in the catalog: running, paused, or removed but kept because of their results.
 
 Their records are ``catalog.values.query.QueryRecord``. This module adds them, marks them as having left, and
 finds them by name, id and series.
@@ -23,7 +23,8 @@ from catalog.store.repository import Repository, next_ids, parts
 from catalog.values.query import LeftBy, Query, QueryRecord
 from catalog.wording import did_you_mean
 
-#: Decoded queries cached per process besides the running ones: read for results, resumed or just removed.
+#: Decoded queries cached per process besides the running ones: queries whose results are read, and queries
+#: that were just resumed or removed.
 QUERIES_KEPT = 512
 
 _q = tables.queries.c
@@ -39,7 +40,8 @@ _ALL = select(
     _q.missing,
     _q.pause_reason,
 ).order_by(_q.id)
-#: Condition on a paused query that was not resumed, updated or removed since: its series has no later query.
+#: Condition for a query that is still paused: it was not resumed, updated or removed, so its series has no
+#: later query.
 PAUSED = and_(
     _q.left_by == "pause",
     ~exists().where(_later.c.series == _q.series, _later.c.id > _q.id),
@@ -77,9 +79,9 @@ class EnteringQuery:
     """A query that is added.
 
     Attributes:
-        query: The query, its id from ``reserve_ids``.
+        query: The query, with an id from ``reserve_ids``.
         series: Series that the query continues; None starts a series.
-        missing: Columns that earlier rows lack (``QueryRecord.missing``).
+        missing: Columns that rows stored before the query lack (``QueryRecord.missing``).
     """
 
     query: Query
@@ -97,8 +99,9 @@ class QueryRepository(Repository):
 
     def __init__(self, database: Database, now_us: Callable[[], int]) -> None:
         super().__init__(database, now_us)
-        # Each change reads all running queries, of which few are new: the result of the last read, by row.
-        # A cache by query id took 2% of the process's memory for thousands of queries that had left.
+        # Result of the last read, by row: each change reads all running queries, and only few of them are
+        # new. A cache by query id also kept thousands of queries that had left, which took 2% of the
+        # process's memory.
         self._running: dict[tuple[Any, ...], QueryRecord] = {}
 
     def reserve_ids(self, count: int) -> range:
@@ -260,7 +263,7 @@ class QueryRepository(Repository):
         return self._query_record(row)
 
     def by_ids(self, ids: Collection[int]) -> tuple[QueryRecord, ...]:
-        """Return the queries of some ids, by id; ids of no query are ignored."""
+        """Return the queries with some ids, in order of id; unknown ids are ignored."""
         with self._database.read() as connection:
             rows = [row for some in parts(sorted(ids)) for row in connection.execute(_BY_IDS, {"ids": some})]
         return tuple(map(self._query_record, rows))
@@ -285,7 +288,7 @@ class QueryRepository(Repository):
             return tuple(connection.scalars(_SERIES_IDS, {"series": series}))
 
     def ids_of_series(self, series: Iterable[int]) -> dict[int, tuple[int, ...]]:
-        """Return the ids of the queries of some series, by series, in the order in which they were added."""
+        """Return, for some series, the ids of their queries in the order in which they were added."""
         wanted = sorted(set(series))
         found: dict[int, list[int]] = {each: [] for each in wanted}
         with self._database.read() as connection:
@@ -295,12 +298,12 @@ class QueryRepository(Repository):
         return {each: tuple(ids) for each, ids in found.items()}
 
     def over(self, stream_a: int, stream_b: int, after_version: int) -> tuple[QueryRecord, ...]:
-        """Return the queries over two streams that a plan after some version had, by id.
+        """Return the queries over two streams that were in some plan after a version, by id.
 
         Args:
             stream_a: Id of the stream that is side a.
             stream_b: Id of the stream that is side b.
-            after_version: Queries that left with this version, or before, are left out.
+            after_version: Queries that left the plan with this version or an earlier one are left out.
         """
         bounds = {"a": stream_a, "b": stream_b, "version": after_version}
         with self._database.read() as connection:
@@ -321,7 +324,7 @@ class QueryRepository(Repository):
             query_id: The query.
             version: First plan version without it.
             by: Why it leaves.
-            pause_reason: Why the engine pauses it; None if a person does.
+            pause_reason: Why the engine pauses the query; None if a person pauses it.
 
         Returns:
             Its record afterwards.
@@ -349,7 +352,8 @@ class QueryRepository(Repository):
 
         Args:
             name: Its name, in any case.
-            version: First plan version without it; a paused query keeps the version of its pause.
+            version: First plan version without the query; a query that is already paused keeps the version of
+                its pause.
 
         Returns:
             Its record afterwards.
@@ -431,5 +435,5 @@ def _record_of(
 
 @lru_cache(maxsize=QUERIES_KEPT)
 def _query(document: str) -> Query:
-    """Return the query of a document, which never changes, not even when the query leaves."""
+    """Decode a query's document, which never changes, not even when the query leaves the plan."""
     return decode(Query, document)

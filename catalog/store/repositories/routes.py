@@ -6,9 +6,9 @@
 
 When a query is added or leaves, the new plan version has hundreds of new routes, each with many queries.
 Routes are therefore stored in *generations*; each row of the table has an encoded ``RouteTable``. A
-generation has every route that occurs before the next generation begins, which is when new plan versions have
-made it large. So the routes of a batch are in its generation, and old routes are removed with their batches.
-A version without new routes adds nothing.
+generation holds every route that occurs before the next generation begins. The next generation begins when
+new plan versions have made the current one large. The routes of a batch are therefore all in its generation,
+and old routes are removed with their batches. A plan version without new routes adds no rows.
 """
 
 from __future__ import annotations
@@ -29,10 +29,11 @@ from catalog.values.routes.route_table import BatchRoutes, RouteTable, numbers_h
 
 _r = tables.batch_routes.c
 
-#: Bytes of route numbers kept in memory, and additional bytes for each kept array.
+#: Most bytes of route numbers cached in memory, and the overhead in bytes of each cached array.
 _KEPT_BYTES = 16 << 20
 _ARRAY_BYTES = 256
-#: Unused numbers are kept for once to twice this time: readers move on to later generations.
+#: Route numbers that no reader uses stay cached for one to two times this many seconds, since readers move on
+#: to later generations.
 _KEPT_S = 60.0
 
 _ALL = select(_r.plan_version, _r.routes).order_by(_r.batch)
@@ -52,8 +53,8 @@ class RouteRepository(Repository):
 
     def __init__(self, database: Database, now_us: Callable[[], int]) -> None:
         super().__init__(database, now_us)
-        # Cached by row and query, since rows never change: reading them again took 7 to 8 of the 21 to 24 ms
-        # of a page of results, and a reader needs them with every batch.
+        # Cached by row and query, because rows never change and a reader needs them with every batch. Reading
+        # them again took 7 to 8 ms of the 21 to 24 ms for a page of results.
         self._numbers: dict[tuple[int, int], Int64s] = {}
         self._kept_bytes = 0
         self._asked: set[tuple[int, int]] = set()
@@ -99,21 +100,24 @@ class RouteRepository(Repository):
         self._keep({(row, query_id): found[row] for row in new if row in found})
         if not found:
             return np.empty(0, dtype=np.int64)
-        # Not np.unique, which hashes first: 0.4 ms for 4,400 routes. Each row is sorted, or nearly so.
+        # Sort instead of using np.unique, which hashes first: 0.4 ms for 4,400 routes. The numbers of each
+        # row are already sorted, or nearly so.
         numbers = np.sort(np.concatenate(list(found.values())), kind="stable")
         first = np.ones(len(numbers), dtype=np.bool_)
         first[1:] = numbers[1:] != numbers[:-1]
         return numbers[first]
 
     def _known(self, query_id: int, rows: Sequence[int]) -> dict[int, Int64s]:
-        """Return the cached numbers of some rows, by row, and mark them as used."""
+        """Return the cached route numbers of some rows, by row, and mark them as used."""
         keys = [(row, query_id) for row in rows]
         with self._lock:
             self._asked.update(keys)
             return {row: self._numbers[row, query] for row, query in keys if (row, query) in self._numbers}
 
     def _keep(self, numbers: Mapping[tuple[int, int], Int64s]) -> None:
-        """Cache numbers of rows. Drop entries not used lately, or all if there are too many."""
+        """Cache numbers of rows. Drop entries that were not used lately, or all entries if they take too many
+        bytes.
+        """
         with self._lock:
             now_s = time.monotonic()
             if now_s - self._cleaned_s >= _KEPT_S:

@@ -1,16 +1,16 @@
 """Sinks in the catalog: which sink gets which batches of a series, and the progress of each sink.
 
-A row is a sink that was set, or a period without one. It gets the batches from its first batch up to, but
-without, the first batch of the next row of its series:
+Each row of the table is a sink of a series, or a period in which the series has no sink. A sink gets the
+batches from the first batch of its row (inclusive) to the first batch of the series' next row (exclusive):
 
     id   series   sink              from_batch   gets
     3    17       files "alerts"    0            0..3
     5    17       (none)            4            nothing
     8    17       webhook           7            7..
 
-A change that makes a plan version stores the version instead of the batch; ``resolve`` fills in the batch
-once the version is in force. Invariant: a new row begins after every committed batch, so the assignment of
-committed batches to sinks never changes.
+If a change creates a plan version, its row stores this version instead of the first batch; ``resolve`` fills
+in the batch once the version is in force. Invariant: a new row begins after every committed batch, so the
+assignment of committed batches to sinks never changes.
 """
 
 from __future__ import annotations
@@ -195,7 +195,8 @@ class SinkRepository(Repository):
     def resolve(self) -> None:
         """Store the first batches of sinks that were set with a plan version which is now in force.
 
-        Until then each reader looks the batch up by its version, which needs the manifest of that batch.
+        Until the first batch of a sink is stored, each reader looks it up by plan version, which needs the
+        manifest of that batch.
         """
         with self._database.read() as connection:
             if not any(row.first is not None for row in connection.execute(_UNRESOLVED)):
@@ -242,7 +243,7 @@ class SinkRepository(Repository):
         return min((batch for batch in needed if batch is not None), default=None)
 
     def begin_file(self, record: SinkRecord, last: int) -> None:
-        """Record which batches the next file of a sink has, so that the same file is repeated after a crash.
+        """Record the batches of a sink's next file, so that the same file is written again after a crash.
 
         Args:
             record: The sink as it was before.
@@ -260,7 +261,7 @@ class SinkRepository(Repository):
         Args:
             record: The sink as it was before.
             batch: The batch, or the last of the batches.
-            rows: Number of rows that it got now.
+            rows: Number of rows that the sink got in this delivery.
             whole: Whether these are the last rows of the batch.
             batches: Number of batches with results that are now delivered whole, if ``whole``.
 
@@ -290,9 +291,9 @@ class SinkRepository(Repository):
             )
 
     def lose(self, record: SinkRecord, before: int) -> Lost:
-        """Let a sink skip batches that wait for it, and count them.
+        """Let a sink skip batches that wait for it, and count the skipped batches and results.
 
-        A file that was begun may already exist as a whole, so its batches are skipped together or not yet.
+        A file that was begun may already exist completely, so its batches are skipped only together.
 
         Args:
             record: The sink, as it was read.
@@ -331,7 +332,8 @@ class SinkRepository(Repository):
                 return 0
         dropped = 0
         with self._database.write() as connection:
-            # In this order: a row without a sink is useless once the former sinks of the series are deleted.
+            # The order matters: a row without a sink becomes useless once the former sinks of the series are
+            # deleted.
             for find in (_of(_OF_GONE_SERIES), self._spent, _of(_NONE_FOR_GOOD)):
                 ids = find(connection)
                 connection.execute(delete(tables.sinks).where(_s.id.in_(ids)))

@@ -37,7 +37,8 @@ _PATHS = select(_i.path).where(_i.stream_id == bindparam("stream_id"))
 _REMOVED = select(tables.streams.c.id).where(
     tables.streams.c.removed_at_us.is_not(None), exists().where(_i.stream_id == tables.streams.c.id)
 )
-#: Files from which anything was left out; of repeated listings of a path only the current one counts.
+#: Files that were set aside or have skipped rows; if a path was listed repeatedly, only its current listing
+#: counts.
 _LEFT_OUT = (
     select(*_COLUMNS)
     .where(_i.stream_id == bindparam("stream_id"), tables.LEFT_OUT, _i.replaced == 0)
@@ -63,7 +64,7 @@ def _file(row: Sequence[Any]) -> SourceFile:
 class SourceFileRepository(Repository):
     """Listed inputs, numbered per stream from 0 in the order in which they were appended.
 
-    Gaps only appear where listings were forgotten, and never after the newest.
+    Gaps appear only where listings were forgotten, and never after the newest listing.
     """
 
     def append(self, stream_id: int, found: Sequence[SourceFile]) -> tuple[SourceFile, ...]:
@@ -71,7 +72,8 @@ class SourceFileRepository(Repository):
 
         Args:
             stream_id: The stream.
-            found: The files in reading order; this method assigns positions and ignores those in the values.
+            found: The files in reading order; this method assigns their positions and ignores the positions
+                in the values.
 
         Returns:
             The files with their positions.
@@ -92,7 +94,7 @@ class SourceFileRepository(Repository):
         return listed
 
     def page(self, stream_id: int, from_position: int = 0, limit: int = 1000) -> tuple[SourceFile, ...]:
-        """Return listed files in order, those set aside included.
+        """Return listed files in order, including the files that were set aside.
 
         Args:
             stream_id: The stream.
@@ -133,7 +135,7 @@ class SourceFileRepository(Repository):
             )
 
     def retry(self, stream_id: int) -> tuple[SourceFile, ...]:
-        """Mark the files of a stream that were set aside to be inspected again; return them."""
+        """Mark the set-aside files of a stream for a new inspection, and return them."""
         with self._database.write() as connection:
             connection.execute(
                 update(tables.inputs)
@@ -148,11 +150,11 @@ class SourceFileRepository(Repository):
             return tuple(_file(row) for row in connection.execute(_TO_RETRY, {"stream_id": stream_id}))
 
     def judged_again(self, stream_id: int, former: SourceFile, found: SourceFile) -> None:
-        """Record the new inspection of a file that was marked for one.
+        """Record the result of the repeated inspection of a marked file.
 
         A file that was set aside and is now readable gets the next position, since a batch may have passed
-        the old one. At the old position it stays set aside, so that repeated batches read the same rows. A
-        file that stopped the job keeps its position: no batch has passed it.
+        its old position. At its old position the file stays set aside, so that repeated batches read the same
+        rows. A file that stopped the job keeps its position: no batch has passed it.
 
         Args:
             stream_id: The stream.
@@ -179,7 +181,7 @@ class SourceFileRepository(Repository):
                 self.append(stream_id, [found])
 
     def count(self, stream_id: int) -> int:
-        """Return the position of a stream's next file: the files listed so far, forgotten ones included.
+        """Return the position of a stream's next file: the number of files ever listed.
 
         Args:
             stream_id: The stream.
@@ -203,7 +205,7 @@ class SourceFileRepository(Repository):
             return set(connection.scalars(_PATHS, {"stream_id": stream_id}))
 
     def listed(self, stream_id: int, paths: Collection[str]) -> set[str]:
-        """Return the listed ones among some paths.
+        """Return those of the given paths that are listed.
 
         Args:
             stream_id: The stream.
@@ -217,7 +219,7 @@ class SourceFileRepository(Repository):
 
         Args:
             stream_id: The stream.
-            before: Files from this position on stay.
+            before: The file at this position and all later files stay.
             paths: Paths of the files to forget.
 
         Returns:

@@ -40,7 +40,7 @@ class StreamRepository(Repository):
         """Register a stream.
 
         Args:
-            stream: The stream; this method assigns its id and ignores the one in the value.
+            stream: The stream; its id is ignored, and this method assigns a new one.
 
         Returns:
             The stream with its id.
@@ -64,7 +64,7 @@ class StreamRepository(Repository):
         return added
 
     def set_initial_position(self, name: str, position: int) -> Stream:
-        """Fix where reading of a stream begins, before any query uses it.
+        """Set the position at which reading of a stream begins, before any query uses the stream.
 
         Args:
             name: Its name, in any case.

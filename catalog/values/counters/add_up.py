@@ -36,7 +36,7 @@ Counters = TypeVar(
 
 
 def add_up(counters: Iterable[Counters], key: tuple[str, ...]) -> tuple[Counters, ...]:
-    """Return counters of several buckets as one per key, ascending, all other fields added up.
+    """Return one counter per key, ascending by key, that adds up the counters of several buckets.
 
     >>> add_up([FilterCounters("f", "a", 0, 2, 1), FilterCounters("f", "a", 0, 3, 0)], FilterCounters.KEY)
     (FilterCounters(family='f', side='a', bit=0, rows=5, passed=1),)
@@ -54,8 +54,9 @@ def add_up(counters: Iterable[Counters], key: tuple[str, ...]) -> tuple[Counters
     names = tuple(field.name for field in fields(kind))
     summed: tuple[str, ...] = tuple(name for name in names if name not in key)
     key_of, numbers_of = _values_of(key), _values_of(summed)
-    # Sums are tuples until the end, and counters are then made by position: a batch has thousands of them. A
-    # counter for each partial sum takes time, and one made with keywords takes twice as long.
+    # Sums stay tuples until the end, when counter objects are created with positional arguments, because a
+    # batch has thousands of counters. Creating a counter object for each partial sum takes time, and with
+    # keyword arguments it takes twice as long.
     order = (*key, *summed)
     as_declared = itemgetter(*(order.index(name) for name in names))
     sums: dict[tuple[Any, ...], tuple[int, ...]] = {}
@@ -67,5 +68,5 @@ def add_up(counters: Iterable[Counters], key: tuple[str, ...]) -> tuple[Counters
 
 
 def _values_of(names: tuple[str, ...]) -> Callable[[Any], tuple[Any, ...]]:
-    """Return a getter of the fields as a tuple; attrgetter returns a single field's bare value."""
+    """Return a getter of fields as a tuple; for a single field, attrgetter would return no tuple."""
     return attrgetter(*names) if len(names) > 1 else lambda each: (getattr(each, names[0]),)

@@ -18,8 +18,8 @@ class StreamCounters:
         watermark_us: Watermark at the end of the batch, µs UTC; None before the first row.
         max_event_time_us: Newest event time so far, or None.
         scramble: Scrambling factor of its order, declared or monitored; None for a stream without an order.
-        order_passed: Value of its order column, negated if the order descends, that every later row exceeds;
-            None for a stream without an order, and until such a value exists.
+        order_passed: Value of the order column that every later row exceeds, negated if the order descends;
+            None for a stream without an order, or while no such value exists.
         horizon_us: Event time below which rows have left the state before their windows ended, µs UTC; None
             if no row has.
     """
@@ -54,7 +54,7 @@ class StreamPunctuations:
 
 @dataclass(frozen=True, slots=True)
 class HeldTimes:
-    """Event times of the rows that one bucket holds of a stream; only for streams with a cap.
+    """Event times of one stream's rows in one bucket; only for streams with a state cap.
 
     Attributes:
         stream_id: The stream.
@@ -89,8 +89,8 @@ class BucketCounters:
 
     Attributes:
         buckets: Number of buckets; 0 in older manifests.
-        work: Rows that arrived (one male copy each) and pairs made, summed over buckets.
-        hottest_work: The same number for the bucket with the most work.
+        work: Number of rows that arrived (male copies) plus number of pairs made, summed over buckets.
+        hottest_work: Work of the bucket with the most work, counted in the same way.
         hottest_us: CPU time of the bucket that took longest, µs.
     """
 

@@ -20,38 +20,38 @@ class SliceCounters:
         side: ``a`` or ``b``: whose rows the slice holds.
         slice: 1-based number in the chain.
         rows: Rows held at the end of the batch whose distance behind the opposite watermark is in the slice's
-            interval; rows ahead of the watermark count in the first slice, rows beyond the chain's end in
-            the last.
-        bytes: Share of the slice in the stored values of its segments at the end of the batch, including rows
-            that nothing needs any more.
+            interval. Rows ahead of the watermark count in the first slice, rows beyond the chain's end in the
+            last slice.
+        bytes: Bytes of the slice's share in the stored values of its segments at the end of the batch,
+            including rows that nothing needs any more.
         segments: Number of segments.
         touched: Pairs of a probing male and a row of equal key, over all segments that the male may match.
-        males: Opposite rows that probed the slice.
+        males: Rows of the opposite side that probed the slice.
         inserted: Rows that entered the chain here.
         moved_in: Rows that came from the slice before.
         filtered: Rows that the slice's filter dropped on their way in.
         purged: Rows that left the state because the chain ends here.
         results: Pairs that serve at least one query and whose distance in time is in the slice's interval.
-        product: Males times the rows in the slice when they probed: the comparisons of nested loops. It is
-            computed without comparing any pair. ``candidates`` in older manifests.
+        product: Males times the rows in the slice when they probed: the comparisons of nested loops. This
+            number is computed without comparing any pair. ``candidates`` in older manifests.
         join: Join of the family that the slice belongs to.
-        own_bytes: Bytes of its rows as they were written, in proportion to the number of rows: a measure of
-            their width. 0 in batches from before it was counted.
-        lying: Rows of its segments at the end of the batch. At a lazy end, and within the slack of any other
-            end, rows stay in a slice beyond its interval. 0 in older manifests.
+        own_bytes: Bytes that its rows took when they were written, estimated in proportion to the number of
+            rows; a measure of row width. 0 in batches from before it was counted.
+        lying: All rows in the slice's segments at the end of the batch. At a lazy end, or within the slack of
+            any other end, rows may stay in a slice beyond its interval. 0 in older manifests.
         made: Pairs that males made with rows stored in the slice and that serve at least one query. 0 in
             older manifests.
-        left: Rows that left although a window still reached them, because after their matches no query needed
-            them any more (``operators.leaving``). 0 in older manifests.
+        left: Rows that left the state although a window still reached them, because no query needed them any
+            more after their matches (``operators.leaving``). 0 in older manifests.
         lazy_end: Whether its end is lazy (``catalog.values.plan.FamilyPlan.lazy_ends``).
         discarded: Rows that were not stored here, because the other side had closed their key.
         closed: Rows that were removed because the other side had closed their key.
-        dead: Rows with closed keys that the last search under this plan left here.
-        again: Rows of an intermediate that do not rest and were made again for the males. They and their
-            pairs count in the first slice.
+        dead: Rows with closed keys that the last search for such rows under this plan left in the slice.
+        again: Rows of an intermediate that are not stored and were made again for the males. These rows and
+            their pairs count in the first slice.
         partials: Pairs of equal key that were examined to make the rows of ``again``.
         lazy_segments: Segments whose rows are read only if males may match them (``operators.lazy``).
-        read_segments: Lazy segments of which the batch read rows; the other ones stayed closed.
+        read_segments: Lazy segments of which the batch read rows; the other lazy segments stayed closed.
         read_rows: Rows that the batch read from lazy segments.
     """
 
@@ -111,7 +111,7 @@ class FilterCounters:
 
 @dataclass(frozen=True, slots=True)
 class KeyCounters:
-    """Keys of a batch's rows on one side of a family, summed over buckets (a key is counted in one).
+    """Keys of a batch's rows on one side of a family; each key is counted in one bucket only.
 
     Attributes:
         family: Family id.
@@ -119,7 +119,7 @@ class KeyCounters:
         rows: Rows that came to the family.
         keys: Distinct keys among them.
         largest: Rows of the most frequent key.
-        squares: Sum of the squared rows per key (the batch's self-join size).
+        squares: Sum over all keys of the squared number of rows (the batch's self-join size).
         copies: Male copies of the rows, one for each bucket that they came to; 0 in older manifests.
     """
 
@@ -141,15 +141,15 @@ class AbsenceCounters:
     Attributes:
         family: Family id.
         side: ``a`` or ``b``: whose rows are judged, by one query at least.
-        undecided: Rows held at the end of the batch that may still find a match: a window of a query that
-            judges rows of the side reaches them. A row counts as long as it is held, even if it has found a
-            partner; a row that several joins hold counts in each. With windows of rows: rows that wait for
-            their ranks.
+        undecided: Rows held at the end of the batch that may still find a match, because a window of a query
+            that judges rows of this side still reaches them. A row counts as long as it is held, even if it
+            has found a partner; a row that several joins hold counts in each. With windows of rows, this
+            counts the rows that wait for their ranks.
         absent: Results that are rows of the side without a partner, summed over queries.
         matched: Rows of the side that got their first match, once for each condition group
             (``operators.join.absence_classes``). 0 in older manifests.
-        marks: Marks held at the end of the batch: nearest matches of a row for a condition group. A mark may
-            be held several times until marks are merged. 0 in older manifests.
+        marks: Marks held at the end of the batch; a mark is the nearest match of a row for a condition group.
+            A mark may be held several times until marks are merged. 0 in older manifests.
     """
 
     KEY: ClassVar[tuple[str, ...]] = ("family", "side")
@@ -197,7 +197,7 @@ class GroupCounters:
 
 @dataclass(frozen=True, slots=True)
 class ExchangeCounters:
-    """Pairs that one bucket sends to all buckets in a file, and that these join in the next batch.
+    """Pairs that one bucket writes to a file for all buckets, which join the pairs in the next batch.
 
     Attributes:
         family: Id of the family that takes the pairs as rows of side a.
@@ -261,7 +261,7 @@ class MemoryCounters:
 
     family: str
     side: str
-    # Earlier versions had no other strategy.
+    # Earlier versions had only this strategy.
     strategy: MemoryStrategy = "dbf"
     waiting: int = 0
     parked: int = 0
@@ -286,10 +286,10 @@ class PunctuationCounters:
         discarded: Rows of the other side that were not stored because their key was closed.
         purged: Rows of the other side that were removed from the state because their key was closed.
         dead: Rows of the other side with closed keys that the last purge left in the state.
-        live: Rows of the other side with open keys at the end of the batch, estimated, each join counting its
-            own rows.
-        died: Rows of the other side whose keys this batch closed, or that arrived with closed keys,
-            estimated, each join counting its own rows.
+        live: Estimated number of rows of the other side with open keys at the end of the batch; each join
+            counts its own rows.
+        died: Estimated number of rows of the other side whose keys this batch closed, or that arrived with
+            closed keys; each join counts its own rows.
     """
 
     KEY: ClassVar[tuple[str, ...]] = ("family", "side")

@@ -60,12 +60,12 @@ class Aggregate:
 
     @property
     def name(self) -> str:
-        """Name of the value of the group."""
+        """Name of the aggregate's value in a group."""
         return f"{self.function}_{self.digest}"
 
     @property
     def result_type(self) -> str:
-        """Canonical type of the value of the group.
+        """Canonical type of the aggregate's value in a group.
 
         >>> Aggregate("sum", 'a."v"', "int").result_type
         'bigint'
@@ -87,8 +87,8 @@ class Grouping:
     """Groups, aggregates and HAVING of a query with GROUP BY.
 
     Attributes:
-        tumble_us: Length of the intervals of event time, µs; they begin at multiples of it since 1970. None:
-            a group has all pairs of its key and is closed by punctuations.
+        tumble_us: Length of the intervals of event time, µs; each interval begins at a multiple of this
+            length since 1970. None: a group has all pairs of its key and is closed by punctuations.
         aggregates: Aggregates that its outputs and HAVING read, by name.
         having: Condition over ``g."name"`` that a group must meet; None: every group is a result.
         columns: Columns that the key and the arguments read, as (side, column), sorted.

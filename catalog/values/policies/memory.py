@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-#: How the rows of joins without windows wait (``Memory``).
+#: Strategy by which the rows of joins without windows wait (``Memory``).
 MemoryStrategy = Literal["plain", "msf", "dbf", "hybrid"]
 
 
@@ -19,7 +19,7 @@ class Memory:
             ``dbf``, disk-buffer first: rows wait on disk until rows of the other stream can match them.
             ``hybrid``: ``msf`` and ``dbf`` together.
         read_ahead: Rows per side that may be in memory although the other stream has not reached them (C);
-            used if leading rows wait on disk.
+            used only if leading rows wait on disk.
     """
 
     strategy: MemoryStrategy = "plain"
@@ -40,5 +40,5 @@ class Memory:
         return self.strategy in ("msf", "hybrid")
 
 
-#: Requested way to save memory; ``auto`` lets the planner choose by the limit.
+#: Requested way to save memory; ``auto`` lets the planner choose by the memory limit.
 AskedMemory = MemoryStrategy | Literal["auto"]

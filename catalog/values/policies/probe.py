@@ -21,9 +21,9 @@ class Probe:
     Attributes:
         method: How partners are found.
         cells: Rings per side and bucket; 1 unless the method is ``hash``.
-        invalidation: Rings whose expired rows an arriving row removes: the ring that it probes, also the ring
-            that it enters, all rings of the side that it probes, or all rings of both sides. Unused by
-            ``merge``.
+        invalidation: Rings from which an arriving row removes expired rows. ``probe``: the ring that it
+            probes; ``probe+insert``: also the ring that it enters; ``probe-all``: all rings of the side that
+            it probes; ``optimal``: all rings of both sides. Unused by ``merge``.
     """
 
     method: Literal["merge", "hash", "loops"] = "merge"

@@ -1,4 +1,4 @@
-"""When a family acts on the keys that its streams have closed."""
+"""Policy that says when a family acts on the keys that its streams have closed."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ Propagate = Literal["push", "matched", "pull"]
 
 @dataclass(frozen=True, slots=True)
 class PunctuationPolicy:
-    """When a family acts on the keys that its streams have closed.
+    """Policy that says when a family acts on the keys that its streams have closed.
 
     Attributes:
-        purge_after: Closings in a bucket after which rows of closed keys are removed from the state; None:
-            costs decide.
+        purge_after: Number of key closings in a bucket after which rows of closed keys are removed from the
+            state; None: costs decide.
         propagate: When result punctuations are made. ``push``: automatically. ``matched``: once both streams
             have closed a key. ``pull``: on request.
         every_us: With ``push``, least event time between propagations, µs; None: no minimum.
-        every_closings: With ``push``, least closings in a bucket between propagations; None: no minimum.
+        every_closings: With ``push``, least number of key closings in a bucket between two propagations;
+            None: no minimum.
     """
 
     purge_after: int | None = None
@@ -31,7 +32,7 @@ class PunctuationPolicy:
 
     @property
     def purge_text(self) -> str:
-        """The policy as it is written.
+        """The policy in the form in which users write it.
 
         >>> PunctuationPolicy(purge_after=100).purge_text
         'lazy(100)'
@@ -42,7 +43,7 @@ class PunctuationPolicy:
 
     @property
     def propagate_text(self) -> str:
-        """The policy as it is written.
+        """The policy in the form in which users write it.
 
         >>> PunctuationPolicy(every_us=10_000_000).propagate_text
         'every(10s)'

@@ -76,7 +76,7 @@ class Intersections:
         return self.left.having(query_id)[self.of_left] & self.right.having(query_id)[self.of_right]
 
     def subsets_of(self, query_ids: Collection[int]) -> Bools:
-        """Return which sets contain no other queries than these, bool[n]."""
+        """Return which sets contain only queries of ``query_ids``, bool[n]."""
         others = sum(1 << place for place, q in enumerate(self.queries) if q not in query_ids)
         outside = QuerySets.of(self.queries, [others]).words[0]
         # The other queries are those that have left: only few words have a bit of one.

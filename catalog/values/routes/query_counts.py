@@ -49,7 +49,7 @@ class QueryCounts:
 
     @classmethod
     def merged(cls, some: Sequence[QueryCounts]) -> QueryCounts:
-        """Return several counts as one; each query and batch may be in one of them only."""
+        """Merge several counts; a query and batch may occur together in only one of them."""
         queries, batches, rows = (
             np.concatenate([np.empty(0, dtype=np.int64), *columns])
             for columns in ([c.queries for c in some], [c.batches for c in some], [c.rows for c in some])
@@ -66,7 +66,7 @@ class QueryCounts:
         return _OBJECT_BYTES + self.queries.nbytes + self.batches.nbytes + self.rows.nbytes
 
     def between(self, first: int, end: int) -> QueryCounts:
-        """Return the counts of batches from ``first`` up to, but without ``end``."""
+        """Return the counts of the batches ``first`` (inclusive) to ``end`` (exclusive)."""
         kept: Bools = (self.batches >= first) & (self.batches < end)
         return self if kept.all() else QueryCounts(self.queries[kept], self.batches[kept], self.rows[kept])
 
@@ -102,7 +102,8 @@ def summed(some: Sequence[QueryCounts]) -> dict[int, int]:
     rows = np.concatenate([np.empty(0, dtype=np.int64), *(counts.rows for counts in some)])
     if not len(queries):
         return {}
-    # Ids are dense, so no sorting, which takes ten times as long. Sums are exact up to 2^53.
+    # Ids are dense, so counting by id replaces sorting, which takes ten times as long. Sums are exact up to
+    # 2^53.
     least = int(queries.min())
     sums = np.bincount(queries - least, weights=rows).astype(np.int64)
     found = np.flatnonzero(sums)

@@ -1,4 +1,4 @@
-"""Many sets of queries, each a row of bits in an array, for operations that are faster than Python integers.
+"""Many sets of queries as rows of bits in an array, which is faster than Python integers.
 
 queries   [3, 7, 9, 12]                 bit n of a set is the n-th query
 words     [[0b0110], [0b1001]]          {7, 9} and {3, 12}
@@ -19,9 +19,10 @@ UInt64s: TypeAlias = NDArray[np.uint64]
 
 WORD_BITS = 64
 _WORD_BYTES = 8
-#: Sets that are spread out together, with a byte for each query: some MB with 1,000 queries.
+#: Number of sets that are expanded at a time, to a byte for each query: some MB with 1,000 queries.
 _SPREAD_AT_ONCE = 1 << 12
-#: Runs of bits up to which sets are copied run by run; spreading sets takes as long as some hundred runs.
+#: Most runs of bits that are copied one by one; with more runs the sets are expanded, which takes as long as
+#: some hundred runs.
 _MOST_RUNS = 100
 
 
@@ -86,19 +87,19 @@ class QuerySets:
         return [tuple(members[start:end]) for start, end in zip([0, *ends], ends, strict=False)]
 
     def subsets_of(self, query_ids: Collection[int]) -> Bools:
-        """Return which sets contain no other queries than these, bool[n]."""
+        """Return which sets contain only queries of ``query_ids``, bool[n]."""
         allowed = sum(1 << place for place, q in enumerate(self.queries) if q in query_ids)
         return np.asarray(~(self.words & ~QuerySets.of(self.queries, [allowed]).words).any(axis=1))
 
     def among(self, queries: tuple[int, ...]) -> QuerySets:
         """Return the sets with a bit for each of ``queries``, in that order; other queries are left out."""
         places = {query_id: place for place, query_id in enumerate(self.queries)}
-        # An additional empty column for queries that no set here can have.
+        # An additional empty column serves queries that occur in no set.
         columns = np.array([places.get(query_id, len(places)) for query_id in queries], dtype=np.int64)
         words = np.zeros((len(self), words_of(len(queries))), dtype=np.uint64)
         runs = _runs(columns[columns < len(places)], np.flatnonzero(columns < len(places)))
         if len(runs) <= _MOST_RUNS:
-            # Of ten thousand queries few are added or leave at a time, and the others keep their order.
+            # Few of ten thousand queries are added or leave at a time, and the others keep their order.
             for start in range(0, len(self), _SPREAD_AT_ONCE):
                 some = slice(start, start + _SPREAD_AT_ONCE)
                 for source, target, length in runs:
@@ -149,5 +150,5 @@ def _copy_bits(words: UInt64s, into: UInt64s, source: int, target: int, length: 
 
 
 def words_of(queries: int) -> int:
-    """Return the number of words in a set of some number of queries, at least one."""
+    """Return the number of words in a set over a number of queries, at least one."""
     return max(1, -(-queries // WORD_BITS))

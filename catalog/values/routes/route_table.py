@@ -47,7 +47,7 @@ class RouteTable:
 
     @classmethod
     def of(cls, routes: Mapping[int, Sequence[int]]) -> RouteTable:
-        """Return the table of routes from the query ids of each number.
+        """Return a table of routes, given the query ids of each route number.
 
         >>> RouteTable.of({2417: (3,), 8801: (3, 9)}).numbers
         array([2417, 8801])
@@ -69,7 +69,7 @@ class RouteTable:
         return self.take(np.isin(self.numbers, numbers))
 
     def ids(self) -> dict[int, tuple[int, ...]]:
-        """Return the query ids of each route, ascending, by its number."""
+        """Return the query ids of each route, ascending, by route number."""
         return dict(zip(self.numbers.tolist(), self.sets.listed().ids(), strict=True))
 
     def encode(self) -> bytes:
