@@ -79,7 +79,7 @@ class NoWindow(InvalidInput):
 
 
 class InvalidWindow(InvalidInput):
-    """A window of zero or negative length, too long, given twice, or one that no pair can fit."""
+    """A window that is zero, negative, too long or given twice, or that no pair can satisfy."""
 
     code = "invalid-window"
 
@@ -97,7 +97,7 @@ class KeyTypeMismatch(InvalidInput):
 
 
 class InvalidOutput(InvalidInput):
-    """A result column has no unique name, a reserved one, or no type."""
+    """A result column has no type, or its name is missing, not unique or reserved."""
 
     code = "invalid-output"
 
@@ -121,7 +121,7 @@ class InvalidChain(InvalidInput):
 
 
 class UnknownBoundary(InvalidInput):
-    """A slice is named by a boundary that the chain does not have, or that cannot change."""
+    """A request names a slice by a boundary that the chain does not have, or that cannot change."""
 
     code = "unknown-boundary"
 
@@ -139,7 +139,7 @@ class InvalidPlan(InternalError):
 
 
 class NotRewritable(InvalidInput):
-    """A part of a query cannot be replaced by itself."""
+    """A part of a query cannot be replaced without changing other parts."""
 
     code = "not-rewritable"
 

@@ -4,8 +4,8 @@
       ordinary result       7     2.50   NULL
       result punctuation    NULL  NULL   {"item":7}       no later result has 7 as its item
 
-A result punctuation is stored like a pair. It has no event time, so it follows the results of its batch. It
-has values only in the columns of the key.
+A result punctuation is stored as a result row, like a pair. It has no event time, so it comes after the
+results of its batch. It has values only for the key columns.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from planner.sql.locate import at_expression
 from planner.sql.scope import Scope, SideName, SideScope
 from planner.sql.statement import Statement
 
-#: SQL of the JSON text that results have for a value, by type; for other types DuckDB's text is the same.
+#: SQL for the JSON text of a value in results, by type; other types use DuckDB's own JSON text.
 _JSON: Mapping[str, str] = {
     "timestamp": "'\"' || strftime({0}, '%Y-%m-%dT%H:%M:%S.%fZ') || '\"'",
     "date": "'\"' || CAST({0} AS VARCHAR) || '\"'",
@@ -40,7 +40,7 @@ def refuse_announcement(statement: Statement, sides: Sequence[SideScope], constr
     Args:
         statement: The query.
         sides: Its streams.
-        construct: Kind of queries that it belongs to.
+        construct: Kind of query, for the error text.
 
     Raises:
         UnsupportedCql: The query requests result punctuations.

@@ -12,12 +12,12 @@ ordered join (``bind.orders``).
 
 A query without a key is a theta join: every pair of rows inside the windows is a candidate.
 
-A condition in ON of an outer or anti join on the side whose rows are kept is a residual, too: a row that
-fails it has no partner, but stays. ``bind.unmatched.absence`` decides which join it is.
+In an outer or anti join, a condition in ON on the preserved side alone is a residual, too: a row that fails
+it has no partner, but is not dropped. ``bind.unmatched.absence`` decides which kind of join the query is.
 
 Filters and residual are brought into canonical form (``bind.canonical``): conditions that are always true are
 dropped. A query that never has results is legal: both of its filters are FALSE, so that no row is kept for
-it. If rows without a partner are results, only the filter of the other side is FALSE.
+it. If rows without a partner are results, only the filter of the side that is not preserved is FALSE.
 """
 
 from __future__ import annotations
@@ -91,16 +91,16 @@ def bind(
     backfill: Backfill = "none",
     choose: ChooseOrder | None = None,
 ) -> Query:
-    """Return the query that a CQL text means over the registered streams.
+    """Return the query that a CQL text expresses over the registered streams.
 
     Args:
         cql: The text.
         streams: Registered streams by name.
         name: Name of the query.
         query_id: Its id.
-        backfill: Whether rows held from before the activation take part.
-        choose: Chooses the order in which more than two streams are joined; None joins streams of one key
-            first, and otherwise keeps the order of FROM.
+        backfill: Whether stored rows from before the activation take part.
+        choose: Chooses the order in which more than two streams are joined. With None, streams of one key are
+            joined first; otherwise the order of FROM is kept.
 
     Raises:
         InvalidInput: The text is not a query over these streams; subclasses are in ``planner.errors``.
@@ -117,7 +117,7 @@ def bind(
 
 
 def refuse_backfill(query: Query, backfill: Backfill) -> None:
-    """Refuse ``backfill: state`` for a query that cannot take rows from before its activation.
+    """Refuse ``backfill: state`` for a query that cannot use rows from before its activation.
 
     Raises:
         UnsupportedCql: ``backfill`` is ``state``, and the query joins more than two streams or has a window
@@ -202,7 +202,7 @@ def _bind(
 
 
 def _never(meaning: JoinMeaning, filters: Mapping[SideName, Typed]) -> tuple[dict[SideName, Typed], Typed]:
-    """Return filters and residual of a query without any match: it keeps only rows that are results."""
+    """Return filters and residual of a query without matches: it keeps only rows that can be results."""
     never = Typed(NEVER, "boolean")
     if not meaning.keeps_absent:
         return dict.fromkeys(filters, never), canonical([])
@@ -243,7 +243,8 @@ def _classified(statement: Statement, scope: Scope, meaning: JoinMeaning) -> _Co
     found = _Conditions()
     for identifier in statement.using:
         _add_using(scope, found, identifier)
-    # A row that fails a condition in ON has no partner; it must not be filtered out before that is known.
+    # A row that fails a condition in ON has no partner. It must not be dropped before it is known to be
+    # unmatched.
     kept = meaning.preserved if meaning.keeps_absent else ()
     for conjunct in meaning.on:
         _classify(conjunct, scope, found, kept)
@@ -254,7 +255,7 @@ def _classified(statement: Statement, scope: Scope, meaning: JoinMeaning) -> _Co
 
 
 def _classify(conjunct: exp.Expr, scope: Scope, found: _Conditions, kept: Sequence[SideName]) -> None:
-    """Add a conjunct to its kind; on a side whose rows are all kept it is a residual."""
+    """Add a conjunct to its kind; on a preserved side, a filter becomes a residual."""
     pair = key_columns(conjunct, scope)
     bounds = time_bounds(conjunct, scope)
     if pair is not None and bounds is not None:
@@ -317,7 +318,7 @@ def _add_using(scope: Scope, found: _Conditions, identifier: exp.Identifier) -> 
 
 
 def _keys(scope: Scope, statement: Statement, found: _Conditions) -> list[_KeyPair]:
-    """Return the key in canonical order, empty if there is none; equal event times are the last resort."""
+    """Return the sorted key, maybe empty; equal event times are a key only if there is no other."""
     if not found.keys:
         for pair, node in found.equal_times:
             _add_key(scope, found, pair, node)
@@ -352,7 +353,7 @@ def _check_joined(scope: Scope, statement: Statement, found: _Conditions) -> Non
 
 
 def _joins(name: str, type_: str, other: Stream) -> bool:
-    """Return whether a column of that name in the other stream could be its key."""
+    """Return whether the other stream has a column of this name that could be the key."""
     column = other.column(name)
     return column is not None and key_type(type_, column.type) is not None
 
@@ -371,8 +372,8 @@ def _windows(
 ) -> tuple[dict[SideName, int], list[Typed]]:
     """Return W of both sides, and a residual for distances that do not begin at zero.
 
-    A window W_A alone admits 0 <= d < W_A and W_B alone 0 <= -d < W_B: together the distances from
-    1 - W_B to W_A - 1. Predicates narrow that interval.
+    Window W_A alone admits 0 <= d < W_A, and W_B alone admits 0 <= -d < W_B. Together they admit the
+    distances from 1 - W_B to W_A - 1. Predicates narrow that interval.
     """
     given = _given_windows(statement, scope)
     written = Bounds(
@@ -422,10 +423,11 @@ def _retained(scope: Scope) -> Bounds:
 
 
 def _refuse_no_bound(compared: Sequence[exp.Expr], scope: Scope) -> None:
-    """Refuse a comparison of the event times that was meant to be a window.
+    """Refuse a comparison of event times that was probably meant as a window.
 
     Raises:
-        InvalidWindow: There is such a comparison; beside windows in FROM it would be an ordinary condition.
+        InvalidWindow: The query has such a comparison; next to windows in FROM it would be an ordinary
+            condition.
     """
     for node in compared:
         months = months_in(node)
@@ -451,7 +453,7 @@ def _days(months: exp.Interval) -> int:
 
 
 def _given_windows(statement: Statement, scope: Scope) -> dict[SideName, int | None]:
-    """Return W as written behind each stream, in WITHIN or at the end."""
+    """Return the window W that the query gives to each stream: in FROM, in WITHIN or at the end."""
     given: dict[SideName, int | None] = {}
     for position, this in enumerate(scope.written):
         window = this.source.window or statement.window
@@ -462,7 +464,7 @@ def _given_windows(statement: Statement, scope: Scope) -> dict[SideName, int | N
 
 
 def _distance(scope: Scope, low: int, high: int) -> list[Typed]:
-    """Return the residuals left to test if the distances begin above or end below zero."""
+    """Return the residuals for distances that begin above zero or end below zero."""
     a, b = scope.a.stream.event_time, scope.b.stream.event_time
     text = f"TRY(epoch_us({qualified('b', b)}) - epoch_us({qualified('a', a)}))"
     columns: frozenset[tuple[SideName, str]] = frozenset({("a", a), ("b", b)})

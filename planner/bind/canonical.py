@@ -1,19 +1,20 @@
-"""Filters by meaning: one text for all the ways to write a condition.
+"""Canonical filters: one text for all the ways to write a condition.
 
 ``A.v > 10``, ``10 < A.v``, ``A.v > 10 AND TRUE``, ``NOT (A.v <= 10)`` and ``A.v > 10 AND A.v > 5`` are one
 filter, so they are evaluated once per row and take one lineage bit (after State-Slice, VLDB 2006, §6.1).
 
-It takes three steps: ``normalize`` pushes NOT inwards and multiplies AND over OR out with sqlglot's
-optimizer; the expression compiler gives every operand one typed text; ``simplify`` then reasons about the
-values for which the parts are TRUE.
+It takes three steps: Three functions do this: ``normalize`` pushes NOT inwards and multiplies AND over OR out
+with sqlglot's optimizer; the expression compiler gives every operand one typed text; ``simplify`` then finds
+the values for which each part is TRUE.
 
 Most of sqlglot's ``simplify`` is not used, because it is not sound here. It turns x + 1 > 3 into x > 2, which
 is wrong where x + 1 overflows to NULL. It does not fold literals as DuckDB does (decimals, doubles, integers
-that overflow). It takes ``v > 1 OR v <= 1`` for TRUE, also for NULL. It merges comparisons of one column
-without regard to the type in which DuckDB compares them (2^53 and 2^53 + 1 are one double and two integers).
+that overflow). It replaces ``v > 1 OR v <= 1`` by TRUE, although this condition is NULL if v is NULL. It
+merges comparisons of one column regardless of the type in which DuckDB compares them (2^53 and 2^53 + 1 are
+equal as doubles but different as integers).
 
-Not every equivalence is found. A plan shows the constants as written, so ``i > 10`` and ``i >= 11`` are two
-filters even for integers. Conditions whose normal form is very long are not normalized.
+Not every equivalence is found. A plan shows constants as they were written, so ``i > 10`` and ``i >= 11`` are
+two different filters even for integers. Conditions whose normal form is very long are not normalized.
 """
 
 from __future__ import annotations
@@ -46,8 +47,9 @@ def canonical(parts: Sequence[Typed]) -> Typed:
         parts: Compiled conditions.
 
     Returns:
-        A text that is TRUE for the same rows, but not always NULL for the same other rows; ``ALWAYS`` without
-        conditions. Its columns are only those that the text still reads.
+        A text that is TRUE for the same rows, but may be FALSE where the conditions are NULL, or NULL where
+        they are FALSE; ``ALWAYS`` if there are no conditions. Its columns are only the columns that the
+        simplified text reads.
     """
     if not parts:
         return Typed(ALWAYS, "boolean")
@@ -56,16 +58,16 @@ def canonical(parts: Sequence[Typed]) -> Typed:
 
 
 def canonical_filter(predicate: str, streams: Mapping[str, Stream]) -> tuple[int, str]:
-    """Return the stream and the canonical text of a filter, to find it among the filters of the queries.
+    """Return the stream and canonical text of a filter, to look it up among the filters of queries.
 
     Args:
-        predicate: CQL condition on the columns of one stream, under its own name: ``A.v < 0.2``. The name may
-            be omitted if only one stream has all columns.
+        predicate: CQL condition on the columns of one stream, qualified by the stream's name: ``A.v < 0.2``.
+            The name may be omitted if only one stream has all columns.
         streams: Registered streams by name.
 
     Returns:
-        The id of the stream, and the text of ``Side.filter`` in a query with the predicate (``ALWAYS`` or
-        ``NEVER`` if it is decided without a row).
+        The id of the stream, and the text that ``Side.filter`` has in a query with this predicate (``ALWAYS``
+        or ``NEVER`` if the result does not depend on the row).
 
     Raises:
         CqlSyntaxError, UnsupportedCql, TypeMismatch, UnknownFunction: As in a query.
@@ -87,7 +89,7 @@ def _filter(node: exp.Expr, names: _StreamNames) -> str:
     for part in conjuncts([node]):
         pieces = distributed(part)
         if pieces != [part]:
-            compile_condition(part, names)  # Parts that the optimizer drops are type-checked, too.
+            compile_condition(part, names)  # Parts that the optimizer drops must be type-checked, too.
         parts += [compile_condition(piece, names, bare) for piece in pieces]
     return canonical(parts).sql
 
@@ -108,7 +110,7 @@ class _StreamNames:
         self.stream = self._common(columns)
 
     def _common(self, columns: Sequence[exp.Column]) -> Stream:
-        """Return the stream to which all columns belong."""
+        """Return the stream to which all columns of the condition belong."""
         named = {column.args["table"].name.lower(): column for column in columns if column.args.get("table")}
         if len(named) > 1:
             _, second, *_ = named.values()

@@ -15,7 +15,7 @@ from itertools import product
 
 from catalog.values.query import UNBOUNDED_US
 
-#: A bound that every pair of rows keeps.
+#: A bound so large that every pair of rows satisfies it.
 _ANY_US = UNBOUNDED_US - 1
 
 
@@ -40,7 +40,8 @@ class Distances:
 
     Attributes:
         streams: Number of streams.
-        most_us: By (i, j), how much later a row of j may be than a row of i, µs; missing pairs have no bound.
+        most_us: How much later a row of stream j may be than a row of stream i, in µs, by (i, j); missing
+            pairs have no bound.
     """
 
     streams: int
@@ -53,12 +54,12 @@ class Distances:
             self.most_us[earlier, later] = min(most_us, known)
 
     def all_equal(self) -> None:
-        """Bound all pairs to distance 0: in a join without windows, these are distances in the order."""
+        """Bound all distances to 0; in a join without windows, distances are measured in the stream order."""
         for i, j in product(range(self.streams), range(self.streams)):
             self.bound(i, j, 0)
 
     def close(self) -> bool:
-        """Add all implied bounds; return whether any rows can satisfy all of them.
+        """Add all implied bounds; return whether any combination of rows can satisfy all bounds.
 
         >>> close = Distances(3, {(0, 1): 5, (1, 2): 3, (2, 0): 1})
         >>> close.close(), close.most_us[0, 2], close.most_us[1, 0]
@@ -72,30 +73,30 @@ class Distances:
         return all(self.most_us.get((i, i), 0) >= 0 for i in every)
 
     def missing(self) -> tuple[int, int] | None:
-        """Return the first two streams (i, j) without a bound on how much later a row of j may be."""
+        """Return the first (i, j) without a bound on how much later a row of j may be than a row of i."""
         pairs = product(range(self.streams), range(self.streams))
         return next((pair for pair in pairs if pair[0] != pair[1] and pair not in self.most_us), None)
 
     def windows_us(self, left: tuple[int, ...], right: tuple[int, ...]) -> tuple[int, int]:
-        """Return the windows of a step, each measured from the newest row of one side.
+        """Return the windows of a step's two sides, each measured from the newest row of its side.
 
-        The newest row of a side is a row of one of its streams. The bounds of that stream limit how much
-        later it may be than all rows of the other side.
+        The newest row of a side is a row of one of its streams. The bounds of this stream limit how much
+        later the newest row may be than the rows of the other side.
         """
         ahead = max(min(self.most_us[i, j] for i in left) for j in right)
         behind = max(min(self.most_us[j, i] for j in right) for i in left)
         return _window_us(ahead), _window_us(behind)
 
     def ahead(self, left: tuple[int, ...], right: tuple[int, ...]) -> dict[int, int]:
-        """Return how much later the newest row of ``right`` may be than the row of each stream of ``left``.
+        """Return how much later the newest row of ``right`` may be than the row of each ``left`` stream.
 
-        Streams without such a bound are left out.
+        A stream without a bound is left out.
         """
         most = {i: max(self.most_us[i, j] for j in right) for i in left}
         return {i: us for i, us in most.items() if us < _ANY_US}
 
     def alike(self, left: tuple[int, ...], right: tuple[int, ...]) -> int | None:
-        """Return the bound that all streams of a group have in ``ahead``; None if their bounds differ."""
+        """Return the bound in ``ahead`` that all ``left`` streams share; None if their bounds differ."""
         ahead = self.ahead(left, right)
         if len(left) == 1 or len(ahead) < len(left) or len(set(ahead.values())) > 1:
             return None
@@ -104,14 +105,14 @@ class Distances:
     def unsaid(
         self, left: tuple[int, ...], right: tuple[int, ...], counted: Collection[int] = ()
     ) -> list[TimeBound]:
-        """Return the bounds between the streams of two sides that neither windows nor ``ahead`` express.
+        """Return the bounds between two sides that neither windows nor ``ahead`` express.
 
-        A side of several streams is bounded by ``ahead``, a side of one stream by its window.
+        ``ahead`` bounds a side of several streams; the window bounds a side of one stream.
 
         Args:
             left: Streams of side a.
             right: Streams of side b.
-            counted: Streams with windows of rows, which say nothing about event times.
+            counted: Streams with windows of rows, which do not bound event times.
         """
         ahead_us, behind_us = self.windows_us(left, right)
         ahead_us = UNBOUNDED_US if left[0] in counted else ahead_us

@@ -1,4 +1,4 @@
-"""GROUP BY and HAVING: the groups that a query makes of its pairs.
+"""GROUP BY and HAVING: the groups into which a query divides its pairs.
 
     SELECT k, TUMBLE(1 HOUR) AS hour, SUM(b.v) / 2 AS half ... GROUP BY k, TUMBLE(1 HOUR) HAVING COUNT(*) > 2
            |                          |
@@ -41,7 +41,8 @@ from planner.sql.statement import Statement
 
 #: Result column that says what closed the group.
 CLOSED_BY_COLUMN = "_closed_by"
-#: Most digits of summed decimals; the sum has 38 digits, which only 10^10 pairs could exceed.
+#: Most digits of a decimal that can be summed. The sum has 38 digits, so it can overflow only with more than
+#: 10^10 pairs.
 _MOST_SUMMED_DIGITS = 28
 
 _VALUE = "value of a group"
@@ -55,7 +56,7 @@ def bind_grouping(
     keys: Sequence[tuple[str, str]],
     clocks: Mapping[SideName, Clock],
 ) -> tuple[Grouping, tuple[Output, ...]] | None:
-    """Return the groups of a query and its outputs over them; None if it has no GROUP BY.
+    """Return the groups of a query and its outputs over the groups; None if it has no GROUP BY.
 
     Args:
         statement: The query.
@@ -64,7 +65,7 @@ def bind_grouping(
         clocks: Clock that measures the windows of each side.
 
     Raises:
-        UnsupportedCql: It groups by other columns than the key and TUMBLE, or has an aggregate that is not
+        UnsupportedCql: It groups by columns other than the key and TUMBLE, or has an aggregate that is not
             supported.
         InvalidOutput: Two columns have one name, or a column has a reserved name or no type.
     """
@@ -126,7 +127,7 @@ class _Values:
         return None
 
     def column(self, node: exp.Column) -> ResolvedColumn:
-        """Return the value of a group to which a name refers."""
+        """Return the value of a group that a name denotes."""
         if _VALUE in node.meta:
             return ResolvedColumn("a", Column(node.name, node.meta[_VALUE]))
         key = self.key(node)
@@ -141,14 +142,14 @@ class _Values:
         return ResolvedColumn(side, Column(key_name(number), self._type(side, number)))
 
     def sql(self, side: SideName, name: str) -> str:
-        """Render a value; keys are stored as side a has them."""
+        """Render a value; a key column is rendered in the form stored for side a."""
         text = f"g.{quoted(name)}"
         if side == "a":
             return text
         return f"TRY_CAST({text} AS {duckdb_type(self._type(side, int(name.rpartition('_')[2])))})"
 
     def over_values(self, node: exp.Expr) -> exp.Expr:
-        """Return an expression with values in place of its aggregates and of TUMBLE."""
+        """Return an expression with its aggregates and TUMBLE replaced by values of the group."""
         return node.transform(self._value)
 
     def _type(self, side: SideName, number: int) -> str:
@@ -224,7 +225,7 @@ def _placeholder(node: exp.Expr, name: str, type_: str) -> exp.Expr:
 
 
 def _name(node: exp.Expr, position: int) -> str:
-    """Return the name of a result column without AS: the name of the key column, or one by position."""
+    """Return the name of a result column without AS: the key column's name, or a name by position."""
     plain = node.unnest()
     return plain.name if isinstance(plain, exp.Column) else f"col{position}"
 
@@ -249,10 +250,10 @@ def _check_form(statement: Statement, scope: Scope, keys: Sequence[tuple[str, st
 def _tumble(
     statement: Statement, scope: Scope, names: _Values, clocks: Mapping[SideName, Clock]
 ) -> int | None:
-    """Return the length of the intervals, µs; check that GROUP BY names the key and nothing else.
+    """Return the length of the intervals in µs; check that GROUP BY names only the join key.
 
-    Without TUMBLE it is None. Then one stream must be able to close keys, and all windows must be of time,
-    since windows of rows do not use closed keys.
+    Without TUMBLE it is None. In this case, one stream must be able to close keys, and all windows must be
+    time windows, because windows of rows do not use closed keys.
     """
     lengths: list[int] = []
     there: set[int] = set()

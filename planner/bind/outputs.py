@@ -1,7 +1,7 @@
 """The select list: result columns, their names and types.
 
-A plain column keeps its name; it is named ``alias_column`` if both streams have it or if results have a
-reserved column of that name. An expression without AS is named ``col<position>``.
+A plain column keeps its name. If both streams have a column of this name, or results reserve the name, it
+becomes ``alias_column``. An expression without AS is named ``col<position>``.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from planner.sql.statement import Statement
 
 #: Columns that all results have.
 RESERVED = frozenset({"_event_time"})
-#: Value of the column of result punctuations before the key is known (``planner.bind.announcing``).
+#: Placeholder for the ``_punctuation`` column until the key is known (``planner.bind.announcing``).
 _ANNOUNCED = Typed("NULL", "string")
 
 
 @dataclass(frozen=True, slots=True)
 class OutputItem:
-    """A result column before names are settled."""
+    """A result column whose final name is not yet decided."""
 
     name: str
     value: Typed
     location: Location | None
-    #: Alias of its stream, for a plain column whose name was not given with AS.
+    #: Alias of the column's stream, if the column is plain and has no AS.
     alias: str | None
 
 
@@ -47,7 +47,7 @@ def bind_outputs(
     Args:
         statement: The query.
         scope: Its names.
-        null_side: Side that is NULL in every result.
+        null_side: Side whose columns are NULL in every result.
 
     Raises:
         InvalidOutput: Two columns have one name, or a column has a reserved name or no type.
@@ -91,7 +91,7 @@ def outputs_of(items: Sequence[OutputItem]) -> tuple[Output, ...]:
 
 
 def is_announcement(node: exp.Expr, sides: Sequence[SideScope]) -> bool:
-    """Return whether an entry of a select list asks for result punctuations and names no column."""
+    """Return whether a select entry requests result punctuations, not a column of the same name."""
     plain = node.unnest()
     return (
         isinstance(plain, exp.Column)
@@ -142,7 +142,7 @@ def _items(node: exp.Expr, scope: Scope, position: int, null_side: SideName | No
 
 
 def _refuse_star_options(star: exp.Star, scope: Scope) -> None:
-    """Refuse ``* EXCEPT (...)`` and the like."""
+    """Refuse ``*`` with EXCEPT, REPLACE or RENAME."""
     options = [name for name in ("except_", "replace", "rename", "ilike") if star.args.get(name)]
     if options:
         raise InvalidOutput(
@@ -153,7 +153,7 @@ def _refuse_star_options(star: exp.Star, scope: Scope) -> None:
 
 
 def typed_output(value: Typed, node: exp.Expr, scope: Scope) -> Typed:
-    """Make sure that a column can have the value's type."""
+    """Check that a column can have the type of the value."""
     if value.type == "interval":
         raise InvalidOutput(
             "an interval cannot be a result column",

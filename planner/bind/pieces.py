@@ -1,4 +1,4 @@
-"""Conjuncts of a query's conditions; a join key is the one kind recognized by its form."""
+"""Conjuncts of a query's conditions, and recognition of a join key by its form."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from planner.sql.scope import Scope
 
 
 def pieces(conditions: Iterable[exp.Expr], scope: Scope) -> list[exp.Expr]:
-    """Return the conjuncts of conditions; parts that the optimizer drops are type-checked, too."""
+    """Return the conjuncts of conditions; also type-check the parts that the optimizer drops."""
     found = []
     for written in conjuncts(conditions):
         parts = distributed(written)

@@ -1,14 +1,15 @@
-"""Replacement of parts of a CQL text: windows, filters, select list.
+"""Replacement of parts of a CQL text: windows, filters and select list.
 
-The text is taken apart and written again in one form, whatever its own form was:
+The text is parsed and written again in one standard form:
 
     SELECT <list> FROM A [RANGE 30 SECONDS] AS a, B [NOW] AS b WHERE <condition> AND <condition> ...
 
-Outer, semi and anti joins are written as JOIN ... ON, or as [NOT] EXISTS if they were written so.
+Outer, semi and anti joins are written as JOIN ... ON, or as [NOT] EXISTS if the query used EXISTS.
 
-Windows follow the streams. Bounds on event times that only express a window are dropped, others stay
-conditions. Conditions are those that ``bind.bind`` sees: NOT pushed inwards, AND taken apart. Both texts are
-bound to check that nothing else has changed, so a text that cannot be rewritten is refused, never altered.
+Windows follow the streams. Conditions on event times that only express a window are dropped; other conditions
+on event times stay. The conditions are taken from the form that ``bind.bind`` sees: NOT is pushed inwards,
+and AND is split. The old and the new text are both bound, to check that nothing else has changed. A text that
+cannot be rewritten without other changes is refused.
 """
 
 from __future__ import annotations
@@ -54,9 +55,10 @@ class _Pieces:
     """The conditions of a query, without bounds on event times that only express a window.
 
     Attributes:
-        filters: Conditions on one side alone that are its filter, if no rows are judged for absence.
-        on: Other conditions; all conditions that are in ON or inside EXISTS.
-        where: Conditions in WHERE, where rows are judged for absence.
+        filters: Conditions on one side alone that are its filter, if the join does not check rows for
+            matches.
+        on: All other conditions, which include all conditions in ON or inside EXISTS.
+        where: Conditions in WHERE, if the join checks rows for matches.
     """
 
     filters: Mapping[SideName, list[exp.Expr]]
@@ -73,10 +75,11 @@ def rewrite(cql: str, streams: Mapping[str, Stream], parts: QueryParts) -> str:
         parts: New parts; at least one.
 
     Returns:
-        A text that means the same except in these parts.
+        A text that means the same as ``cql`` except in these parts.
 
     Raises:
-        InvalidInput: A part is invalid, or cannot be replaced by itself; ``path`` says which part.
+        InvalidInput: A part is invalid, or cannot be replaced without changing other parts; ``path`` names
+            it.
     """
     before = bind(cql, streams)
     if before.left is not None:
@@ -142,8 +145,8 @@ def _asked(
 ) -> str:
     """Return FROM and WHERE of an outer, semi or anti join.
 
-    The filter of a side whose rows are kept is in WHERE, and the filter of the other side in ON; in a semi
-    join, the filter of the kept side may be in both.
+    The filter of a preserved side is in WHERE, and the filter of the side that is not preserved in ON. In a
+    semi join, the filter of the preserved side may be in either.
     """
     on, where = list(given.on), list(given.where)
     for side, conditions in filters.items():
@@ -178,7 +181,7 @@ def _clause(word: str, conditions: Sequence[exp.Expr]) -> str:
 
 
 def _pieces(scope: Scope, statement: Statement, meaning: JoinMeaning) -> _Pieces:
-    """Sort the conditions as the binder does."""
+    """Sort the conditions in the same way as the binder."""
     where = [] if meaning.kind == "inner" else pieces(statement.where, scope)
     found = _Pieces({"a": [], "b": []}, [], where)
     has_key = bool(statement.using) or any(
@@ -243,7 +246,7 @@ def _new_filters(scope: Scope, parts: QueryParts) -> dict[SideName, list[exp.Exp
 
 
 def _filter(scope: Scope, side: SideScope, text: str) -> list[exp.Expr]:
-    """Return the conditions of one filter, every column with its alias."""
+    """Return the conditions of one filter, with the alias before every column."""
     condition = parse_condition(text)
     for column in condition.find_all(exp.Column):
         table = column.args.get("table")
@@ -270,7 +273,7 @@ def _filter(scope: Scope, side: SideScope, text: str) -> list[exp.Expr]:
 
 
 def _side_named(scope: Scope, name: str) -> SideScope:
-    """Return the side of an alias or, if only one side reads it, of a stream."""
+    """Return the side that a name means: an alias, or a stream that only one side reads."""
     for by in ("alias", "stream"):
         found = [
             side
@@ -315,7 +318,7 @@ def _check(
     *,
     selected: bool,
 ) -> None:
-    """Refuse a text that means more or less than the request."""
+    """Refuse a new text whose meaning differs from the request."""
     for name in ("a", "b"):
         side: SideName = "a" if name == "a" else "b"
         old, new = _bound_side(before, side), _bound_side(after, side)
@@ -342,7 +345,7 @@ def _check(
 
 
 def _groups(query: Query) -> tuple[int | None, str | None] | None:
-    """Return the part of a query's groups that does not depend on the select list."""
+    """Return the part of a query's grouping that does not depend on the select list."""
     return None if query.grouping is None else (query.grouping.tumble_us, query.grouping.having)
 
 
@@ -351,7 +354,7 @@ def _bound_side(query: Query, side: SideName) -> Side:
 
 
 def _bracket(window_us: int, clock: Clock = "time", key: Sequence[str] = ()) -> str:
-    """Return a window as CQL has it.
+    """Return a window in CQL syntax.
 
     >>> _bracket(90_000_000), _bracket(1), _bracket(1_500_000)
     ('[RANGE 90 SECONDS]', '[NOW]', '[RANGE 1500 MILLISECONDS]')
@@ -373,14 +376,14 @@ def _bracket(window_us: int, clock: Clock = "time", key: Sequence[str] = ()) -> 
 
 
 def _name(name: str) -> str:
-    """Return a name as it can be written, quoted if it is a keyword."""
+    """Return a name in CQL syntax, quoted if it is a keyword."""
     tokens = tokens_of(name)
     plain = len(tokens) == 1 and tokens[0].token_type == TokenType.VAR and tokens[0].text == name
     return name if plain else quoted(name)
 
 
 def _written(condition: exp.Expr) -> str:
-    """Return a condition as text, with parentheses around every operand that could need them."""
+    """Return a condition as text, with parentheses around every operand that may need them."""
     copy = condition.copy()
     for node in reversed(list(copy.walk(bfs=False))):
         if node is not copy and _needs_parentheses(node):

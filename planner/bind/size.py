@@ -1,8 +1,8 @@
-"""Size of a query: the conditions that are evaluated for each row and pair of every batch.
+"""Query size limit: the number of conditions evaluated per row and pair.
 
-DuckDB takes more than twice the time to prepare twice the conditions, and cannot be interrupted meanwhile:
-500 of them take 1 to 3 s, 6,000 take minutes, in each task of each batch. A list of values is one condition,
-``k = 1 OR k = 2 OR k = 3`` as well as ``k IN (1, 2, 3)``.
+Twice the conditions take DuckDB more than twice the time to prepare, and preparing cannot be interrupted. 500
+conditions take 1 to 3 s, and 6,000 take minutes, in each task of each batch. A list of values counts as one
+condition, whether it is written ``k = 1 OR k = 2 OR k = 3`` or ``k IN (1, 2, 3)``.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from planner.errors import UnsupportedCql
 #: Most conditions of a query, including its select list.
 MAX_CONDITIONS = 512
 
-#: Connectors of conditions, outside of string literals.
+#: Keywords that connect conditions, not counting string literals.
 _CONNECTOR = re.compile(r"'(?:[^']|'')*'|\b(AND|OR|WHEN)\b")
 
 
 def check_size(texts: Iterable[str]) -> None:
-    """Refuse a query of too many conditions.
+    """Refuse a query with too many conditions.
 
     Args:
         texts: Canonical DuckDB texts of its filters, its residual and its outputs.

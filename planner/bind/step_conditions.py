@@ -1,4 +1,4 @@
-"""Conditions of a join of more than two streams: equal columns and bounds, and conditions that are tested.
+"""Conditions of a join of more than two streams: equal columns, bounds and other conditions.
 
 WHERE a.k = b.k AND b.k = c.k AND c.ts <= a.ts + INTERVAL '1' MINUTE AND a.v > 1 AND a.w < c.w
 
@@ -34,7 +34,7 @@ _EXAMPLE = (
     "FROM A [RANGE 5 MINUTES] a, B [RANGE 5 MINUTES] b, C [RANGE 5 MINUTES] c WHERE a.k = b.k AND b.k = c.k"
 )
 
-#: A conjunct that is a condition on rows, with the columns that it reads.
+#: A conjunct that is tested on rows, and the columns that it reads.
 Condition = tuple[exp.Expr, frozenset[Origin]]
 
 
@@ -43,11 +43,11 @@ class StepConditions:
     """Conjuncts of a query, sorted by their use.
 
     Attributes:
-        equal: Pairs of equal columns of two streams, each with the node that equates them.
+        equal: Pairs of equal columns of two streams, each with the syntax node of the condition.
         conditions: All other conditions on rows.
-        linked: Positions of the streams in each condition and bound on several streams.
+        linked: For each condition or bound on several streams, the positions of these streams.
         distances: Bounds on event times.
-        bounds_at: Where the last bound is written.
+        bounds_at: Position in the text of the last bound.
     """
 
     distances: Distances
@@ -85,7 +85,7 @@ def classified(statement: Statement, scope: StepScope) -> StepConditions:
 
 
 def _equal_columns(node: exp.Expr, scope: StepScope) -> tuple[Origin, Origin] | None:
-    """Return the columns that a conjunct equates, None if it is of another kind."""
+    """Return the columns that a conjunct equates; None if it is not an equality of two columns."""
     if not isinstance(node, exp.EQ):
         return None
     left, right = node.this.unnest(), node.expression.unnest()
@@ -95,7 +95,7 @@ def _equal_columns(node: exp.Expr, scope: StepScope) -> tuple[Origin, Origin] | 
 
 
 def _add_using(scope: StepScope, found: StepConditions, position: int, identifier: exp.Identifier) -> None:
-    """Add the equal columns of USING: one of the joined stream, one of a stream before it."""
+    """Add the equal columns of USING: one from the joined stream, one from an earlier stream."""
     location = at_expression(scope.text, identifier)
     here = scope.written[position]
     column = here.stream.column(identifier.name)
@@ -126,18 +126,18 @@ def _add_using(scope: StepScope, found: StepConditions, position: int, identifie
 def join_shape(
     scope: StepScope, found: StepConditions, equal: tuple[Equals, ...], *, ordered: bool
 ) -> JoinShape:
-    """Return the parts of a query that decide the order of joining.
+    """Return the parts of a query that decide the join order.
 
     Args:
         scope: Names of the query.
         found: Its conditions.
         equal: Sets of equal columns.
-        ordered: Whether its streams are joined by their order.
+        ordered: Whether the streams are joined by their order, without windows.
     """
     filters: list[tuple[str, tuple[str, ...]] | None] = []
     everyone = range(len(scope.written))
     for position in everyone:
-        # In the first step the columns of both streams have their own names.
+        # In the first step, the columns of both streams keep their own names.
         first = scope.in_order((position, *(p for p in everyone if p != position))).at(1)
         own = [compiled(n, read, first, bare) for n, read in found.conditions if _only(read) == position]
         passing = canonical(own)
@@ -148,13 +148,13 @@ def join_shape(
 
 
 def _only(read: frozenset[Origin]) -> int | None:
-    """Return the position of the only stream that a condition reads; None for several and for none."""
+    """Return the position of the only stream that a condition reads; None if it reads none or several."""
     positions = {position for position, _ in read}
     return positions.pop() if len(positions) == 1 else None
 
 
 def conditions_of(scope: StepScope, found: StepConditions, keys: Sequence[StepKey]) -> list[Condition]:
-    """Return all conditions on rows, with equal columns that are in no key; checks their types."""
+    """Type-check and return all conditions on rows, including equalities of columns outside all keys."""
     held = implied(keys)
     conditions = list(found.conditions)
     for left, right, node in found.equal:
@@ -166,7 +166,7 @@ def conditions_of(scope: StepScope, found: StepConditions, keys: Sequence[StepKe
 
 
 def common_key(scope: StepScope, equal: Sequence[Equals]) -> list[tuple[str, ...]]:
-    """Return the equal columns of all streams: for each part the column of every stream, as in FROM."""
+    """Return the key parts that all streams share: for each part, the streams' columns, as in FROM."""
     everyone = range(len(scope.written))
     return [
         tuple(min(name for p, name in columns if p == position) for position in everyone)
@@ -203,7 +203,7 @@ def refuse_key(scope: StepScope, found: StepConditions, equal: Sequence[Equals])
 
 
 def _check_types(scope: StepScope, left: Origin, right: Origin, node: exp.Expr) -> None:
-    """Refuse equal columns that do not compare exactly."""
+    """Refuse equal columns whose types cannot be compared exactly."""
     types = scope.type_of(left), scope.type_of(right)
     if key_type(*types) is None:
         names = [f"{scope.written[p].alias}.{name}" for p, name in (left, right)]
@@ -217,7 +217,7 @@ def _check_types(scope: StepScope, left: Origin, right: Origin, node: exp.Expr) 
 
 
 def _check_one_type(scope: StepScope, keys: Sequence[StepKey]) -> None:
-    """Refuse a key of several steps that could send equal rows to different buckets."""
+    """Refuse a key of several steps whose column types could send equal values to different buckets."""
     numbers = dict.fromkeys(key.run for key in keys)
     runs = [[key for key in keys if key.run == number] for number in numbers]
     for run in runs if len(keys) > 1 else ():
@@ -240,7 +240,7 @@ def _check_one_type(scope: StepScope, keys: Sequence[StepKey]) -> None:
 
 
 def origin_of(scope: StepScope, side: SideName, column: str) -> Origin:
-    """Return the stream column behind a column of a side."""
+    """Return the stream column from which a column of a side comes."""
     for position in sorted(scope.known):
         for each in scope.written[position].stream.columns:
             if scope.named((position, each.name)) == (side, column):
@@ -249,7 +249,7 @@ def origin_of(scope: StepScope, side: SideName, column: str) -> Origin:
 
 
 def compiled(node: exp.Expr, columns: frozenset[Origin], scope: StepScope, column_sql: ColumnSql) -> Typed:
-    """Compile a conjunct; USING gives an identifier instead of an expression."""
+    """Compile a conjunct, which for USING is an identifier, not an expression."""
     if isinstance(node, exp.Identifier):
         left, right = (
             exp.column(exp.to_identifier(name), exp.to_identifier(scope.written[position].alias))

@@ -6,15 +6,16 @@
     step 2   (a, b) join c   k   ─┘
     step 3   (a, b, c) join d   j   another key: the pairs go to other buckets
 
-A step has no key, only a condition, if no equal column joins its stream: each pair meets all rows of the
-stream.
+If no equal column joins the stream of a step, the step has a condition but no key: each pair meets all rows
+of the stream.
 
-Consecutive steps with the same key are a *run*. Between two runs the pairs are exchanged
-(``catalog.steps``), which delays them by one batch. Runs are as long as they can be, so there are as few
-exchanges as the order of the streams allows. Equal columns that are not in the key of a step are conditions.
+Consecutive steps with the same key are a *run*. Between two runs the pairs are exchanged (``catalog.steps``),
+which delays them by one batch. Runs are as long as possible, so there are as few exchanges as the join order
+allows. Equal columns that are not in the key of a step are tested as conditions.
 
-A step whose two sides are pairs continues the runs of both sides if they share a set of columns, else the run
-of side a, else the run of side b. So the pairs of one side can be exchanged alone.
+If both sides of a step are pairs, the step continues the runs of both sides if their keys share a set of
+columns. Otherwise it continues the run of side a, or else the run of side b. This allows the pairs of only
+one side to be exchanged.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from planner.bind.distances import Distances
 from planner.sql.scope import SideName
 from planner.sql.step_scope import Item, Origin, flat, side_a
 
-#: Set of columns that are equal in every result.
+#: Columns that have the same value in every result.
 Equals = frozenset[Origin]
 
 
@@ -36,9 +37,8 @@ class StepKey:
     """Key of one step.
 
     Attributes:
-        parts: Equal columns: of a stream of side a, and of a stream of side b.
-        exchanged: Sides with pairs whose key differs from that of the step that makes them; empty without a
-            key.
+        parts: Pairs of equal columns: one of side a, one of side b.
+        exchanged: Sides whose pairs were made by a step with a different key; empty if the step has no key.
         run: Number of its run.
         joined: Positions of the streams of both sides.
     """
@@ -51,15 +51,16 @@ class StepKey:
 
 @dataclass(frozen=True, slots=True)
 class JoinShape:
-    """Parts of a query that decide the best order of joining its streams.
+    """Parts of a query that decide the best join order.
 
     Attributes:
         streams: Its streams, as in FROM.
         aliases: Their names in the query.
-        filters: Filter of each stream, and the columns that it reads; None for no filter.
+        filters: Filter of each stream and the columns that the filter reads; None without a filter.
         equal: Sets of equal columns.
-        distances: Bounds on event times, closed; in an ordered join, on distances in the order.
-        ordered: Whether its streams are joined by their order, without windows.
+        distances: Bounds on event times, or in an ordered join on positions in the order, with all implied
+            bounds.
+        ordered: Whether the streams are joined by their order, without windows.
     """
 
     streams: tuple[Stream, ...]
@@ -72,11 +73,11 @@ class JoinShape:
 
 @dataclass(frozen=True, slots=True)
 class Joining:
-    """Order in which the streams of a query are joined.
+    """Join order of the streams of a query.
 
     Attributes:
-        positions: Positions in FROM, in the order in which they are joined; a group is a tuple of its own.
-        again: Sets of streams whose combinations are not stored in the step that joins one more stream
+        positions: Positions in FROM, in join order; streams that are joined as a group form a nested tuple.
+        again: Sets of streams whose combinations are recomputed, not stored, when one more stream is joined
             (``may_be_made_again``).
     """
 
@@ -89,7 +90,7 @@ ChooseOrder = Callable[[JoinShape], Joining]
 
 
 def equal_columns(pairs: Iterable[tuple[Origin, Origin]]) -> tuple[Equals, ...]:
-    """Return the sets of columns that are equal by pairs of equal columns, in a canonical order."""
+    """Return the sets of columns that are equal, directly or transitively, in canonical order."""
     found: list[Equals] = []
     for pair in pairs:
         joined = frozenset(pair)
@@ -103,9 +104,9 @@ def equal_columns(pairs: Iterable[tuple[Origin, Origin]]) -> tuple[Equals, ...]:
 def joining_order(
     streams: int, equal: Sequence[Equals], linked: Sequence[frozenset[int]] = ()
 ) -> tuple[int, ...] | None:
-    """Return the order of FROM, but with streams that continue the key of earlier streams first.
+    """Return the order of FROM, with streams that continue the key of earlier streams moved forward.
 
-    Streams that only a condition joins are last.
+    Streams that are joined by conditions without equal columns come last.
 
     >>> k, j = frozenset({(0, "k"), (2, "k"), (3, "k")}), frozenset({(1, "j"), (2, "j")})
     >>> joining_order(4, [k, j])
@@ -116,10 +117,10 @@ def joining_order(
     Args:
         streams: Number of streams.
         equal: Result of ``equal_columns``.
-        linked: Positions of the streams in each condition on several streams.
+        linked: For each condition on several streams, the positions of these streams.
 
     Returns:
-        Positions in FROM; None if neither an equal column nor a condition joins some stream to the others.
+        Positions in FROM; None if some stream is joined to no other by an equal column or a condition.
     """
     keyed = {position for columns in equal for position, _ in columns}
     order = [min(keyed, default=0)]
@@ -142,17 +143,17 @@ def joining_order(
 
 
 def spine(one: tuple[Item, ...], other: tuple[Item, ...], ids: Sequence[int]) -> tuple[Item, ...]:
-    """Return the order that joins two sets of streams, each of which has an order already.
+    """Return the join order of two sets of streams that each have a join order already.
 
-    Of two groups, the group with the smaller ids is side a, so that queries which name the streams in
-    another order share the step.
+    If both are groups of streams, the group with the smaller ids is side a. Then queries that name the
+    streams in a different order share the step.
 
     >>> spine((2,), (0, 1), [7, 8, 9]), spine((0, 1), (2, 3), [7, 8, 5, 6])
     ((0, 1, 2), (2, 3, (0, 1)))
 
     Args:
-        one: Positions of some streams in FROM, in the order in which they are joined.
-        other: Positions of the other streams, likewise.
+        one: Positions in FROM of the first set of streams, in join order.
+        other: Positions of the second set of streams, in join order.
         ids: Ids of all streams, as in FROM.
     """
     if len(one) == 1 and len(other) > 1:
@@ -165,11 +166,11 @@ def spine(one: tuple[Item, ...], other: tuple[Item, ...], ids: Sequence[int]) ->
 
 @dataclass(frozen=True, slots=True)
 class NextKey:
-    """Key of a step that follows others.
+    """Key of a step after the first.
 
     Attributes:
-        columns: Its sets of equal columns; empty if nothing joins the two sides.
-        exchanged: Sides whose pairs are sent from the buckets of another key.
+        columns: Sets of equal columns in the key; empty if no equal columns join the two sides.
+        exchanged: Sides whose pairs come from the buckets of a different key.
     """
 
     columns: frozenset[Equals]
@@ -183,13 +184,13 @@ def next_key(
     key_a: frozenset[Equals] | None,
     key_b: frozenset[Equals] | None = None,
 ) -> NextKey:
-    """Return the key of a step: it continues the runs of both sides if possible, or the run of one side.
+    """Return the key of a step, which continues the runs of both sides if possible, else of one side.
 
     Args:
         left: Positions of the streams of side a.
         right: Positions of the streams of side b.
         equal: Result of ``equal_columns``.
-        key_a: Key of the run that ends with side a; None for a stream.
+        key_a: Key of the run that made the pairs of side a; None if side a is a stream.
         key_b: The same for side b.
     """
     joining = _joining(left, right, equal)
@@ -204,12 +205,12 @@ def next_key(
 
 @dataclass(slots=True, eq=False)
 class _Run:
-    """Steps with one key, and how its columns are named.
+    """Consecutive steps with one key, and the names of its columns.
 
     Attributes:
-        columns: Sets of columns in the key; fewer with every step.
-        order: Place of each set in the key.
-        owners: For each set, its column on side a of the run's first step.
+        columns: Sets of columns in the key; a later step of the run may have fewer sets.
+        order: Sort key that gives the place of each set of columns in the join key.
+        owners: For each set of columns, its column on side a of the run's first step.
     """
 
     columns: frozenset[Equals]
@@ -230,7 +231,7 @@ class _Run:
 
 @dataclass(slots=True, eq=False)
 class _Joined:
-    """A step: the positions of its two sides, the runs that end with these sides, and its own run."""
+    """A step: the positions of its two sides, the runs that made these sides, and its own run."""
 
     left: tuple[int, ...]
     right: tuple[int, ...]
@@ -241,11 +242,11 @@ class _Joined:
 
 
 def step_keys(order: tuple[Item, ...], ids: Sequence[int], equal: Sequence[Equals]) -> tuple[StepKey, ...]:
-    """Return the key of each step; the steps of a group come before the step that joins the group.
+    """Return the key of each step; the steps inside a group come before the step that joins the group.
 
     Args:
-        order: Positions of the streams in FROM, in the order in which they are joined.
-        ids: Ids of the streams, as in FROM.
+        order: Positions of the streams in FROM, in join order.
+        ids: Ids of the streams, in the order of FROM.
         equal: Result of ``equal_columns``.
     """
     found: list[_Joined] = []
@@ -266,13 +267,13 @@ def step_keys(order: tuple[Item, ...], ids: Sequence[int], equal: Sequence[Equal
 
 
 def _join(order: tuple[Item, ...], ids: Sequence[int], equal: Sequence[Equals], found: list[_Joined]) -> _Run:
-    """Add the steps that join streams and groups in an order; return the run of the last step."""
+    """Add the steps that join streams and groups in the given order; return the run of the last step."""
     run: _Run | None = None
     for place, item in enumerate(order[1:], 1):
         left, right = flat(order[:place]), flat((item,))
         if place == 1 and side_a(left[0], right[0], ids) in right:
-            # The sides of the first step have a fixed order, so that queries which name the streams in
-            # another order have the same key.
+            # The sides of the first step have a fixed order. Then queries that name the streams in a
+            # different order have the same key.
             left, right = right, left
         group = None if isinstance(item, int) else _join(item, ids, equal, found)
         key = next_key(
@@ -293,7 +294,7 @@ def _join(order: tuple[Item, ...], ids: Sequence[int], equal: Sequence[Equals], 
 
 
 def _owner(columns: Equals, positions: Sequence[int], run: _Run | None) -> Origin:
-    """Return the column of a side in a set: the column of the side's run, or that of its first stream."""
+    """Return the column in a set that a side uses: its run's column, or that of the first stream."""
     if run is not None and columns in run.columns:
         return run.owners[columns]
     place, name = _first(columns, positions)
@@ -301,19 +302,19 @@ def _owner(columns: Equals, positions: Sequence[int], run: _Run | None) -> Origi
 
 
 def _first(columns: Equals, positions: Sequence[int]) -> tuple[int, str]:
-    """Return the first column of some streams in a set: the place of its stream, and its name."""
+    """Return the first column in a set that belongs to the given streams, as (place of stream, name)."""
     return min((positions.index(p), name) for p, name in columns if p in positions)
 
 
 def may_be_made_again(distances: Distances, before: tuple[int, ...], position: int) -> bool:
-    """Return whether the pairs of some streams can be made again for the rows of a stream that joins them.
+    """Return whether pairs can be recomputed, instead of stored, when one more stream is joined.
 
-    The rows of these pairs are stored as long as they can meet each other. So a later row of the joining
-    stream must not find one of them in its windows for longer than that.
+    The rows of these pairs are stored only as long as they can meet each other. So no later row of the
+    joining stream may have such a row in its window after the row has been purged.
 
     Args:
         distances: Bounds on the event times of the query's streams.
-        before: Positions of the streams joined before, with the same key.
+        before: Positions of the streams whose pairs these are, joined earlier with the same key.
         position: Position of the stream that joins.
     """
     most_us = distances.most_us
@@ -321,7 +322,7 @@ def may_be_made_again(distances: Distances, before: tuple[int, ...], position: i
 
 
 def implied(keys: Sequence[StepKey]) -> tuple[Equals, ...]:
-    """Return the sets of columns that the keys of all steps make equal."""
+    """Return the sets of columns that the keys of all steps together make equal."""
     return equal_columns(pair for key in keys for pair in key.parts)
 
 

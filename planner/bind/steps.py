@@ -6,14 +6,15 @@
     step 2   (A, B) join C on k, residual A.w = C.w   its pairs are results
 
 A combination of rows is a result if every pair of rows in it is within the windows of both streams. An
-intermediate has the newest event time of its rows, and the narrowest window of its streams, so no combination
-is lost. It also carries the oldest event time of its rows if their windows are equally long, otherwise the
-event time of each row (``Side.expires``). These times limit how much later another row may be. The limit on
-how much earlier another row may be is a residual if it is narrower than the window (``Distances.unsaid``). If
-an intermediate kept one time only, results would depend on the order of the steps (Kostowski, Claypool).
+intermediate (a pair that a step hands on) has the newest event time of its rows, and the narrowest window of
+its streams, so no combination is lost. An intermediate also carries the oldest event time of its rows if
+their windows are equally long, otherwise the event time of each row (``Side.expires``). These times limit how
+much later another row may be. The limit on how much earlier another row may be is tested as a residual if
+this limit is narrower than the window (``Distances.unsaid``). If an intermediate kept only one event time,
+results would depend on the order of the steps (Kostowski, Claypool).
 
-Steps with one key find their rows in the same bucket and batch. If a step has another key than the step
-before, the pairs between them are exchanged (``planner.bind.step_keys``).
+Steps with the same key find their rows in the same bucket and in the same batch. If the key of a step differs
+from the key of the previous step, the pairs are exchanged between buckets (``planner.bind.step_keys``).
 """
 
 from __future__ import annotations
@@ -152,7 +153,7 @@ def _step(
     distances: Distances | None,
     counted: Mapping[int, Window],
 ) -> BoundStep:
-    """Compile the conditions of a step: those whose columns are first all known at this step.
+    """Compile the conditions whose columns are all known at this step, but not at an earlier one.
 
     Args:
         scope: Names at the step.
@@ -165,7 +166,8 @@ def _step(
     read: set[Origin] = set()
     for node, columns in conditions:
         positions = {position for position, _ in columns}
-        # Conditions on the rows of one side are tested where the streams of that side are joined.
+        # A condition on the rows of one side alone is tested in the step that joined the streams of this
+        # side.
         if not positions <= scope.known or any(positions <= {*joined} for joined in _joined_before(scope)):
             continue
         if len(positions) == 1:
@@ -184,7 +186,7 @@ def _step(
 
 
 def _joined_before(scope: StepScope) -> list[tuple[int, ...]]:
-    """Return the streams of each side that other steps have joined before a step."""
+    """Return the sides of a step that are pairs of earlier steps, each as its streams."""
     return [side for side in (scope.left, scope.right) if len(side) > 1]
 
 
@@ -202,7 +204,7 @@ def _no_later(scope: StepScope, earlier: Origin, later: Origin, us: int) -> Type
 
 
 def _close(scope: StepScope, statement: Statement, found: StepConditions) -> None:
-    """Add the windows to the bounds, and all bounds that follow.
+    """Add the windows to the bounds, then all implied bounds.
 
     Raises:
         NoWindow: Two streams have no bound.

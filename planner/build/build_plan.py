@@ -2,10 +2,10 @@
 
     queries ── families ── filters (bits) ── strategy (joins) ── replication ── check_plan ── Plan
 
-A plan depends on its queries, on the plan before it and, if the strategy weighs costs, on the given
-statistics, but never on the order of any of these. Bits, activations and replication are carried over from
-the plan before; everything else derives from content. So the same arguments give the same bytes in every
-process.
+A plan depends on its queries, on the previous plan and, if the strategy weighs costs, on the given
+statistics. It never depends on the order in which they are given. Bits, activations and replication are
+carried over from the previous plan; everything else is derived from the queries' content. So the same
+arguments give the same bytes in every process.
 """
 
 from __future__ import annotations
@@ -93,13 +93,11 @@ def build_plan(
         streams: Streams by id; at least those that the queries use.
         previous: Plan version in force until now; None for the first one.
         objective: Strategies, pinned chains, cost model and partitioning. It may name families that do not
-            exist, since all queries of a family may have left; a pinned family has one shared chain, whatever
-            its strategy.
+            exist (any more). A pinned family has one shared chain, whatever its strategy.
         calibration: Constants of the calibrated cost model.
         profile: Statistics that ``cpu-opt`` weighs; missing values are assumed (``costs.rates``).
-        left: Boundaries that stay in the chains of families that are not pinned, although no query has such a
-            window any more.
-        keep: Ids of families whose joins are not chosen again while their queries are the same.
+        left: Boundaries that departed queries left. They stay in the chains of families that are not pinned.
+        keep: Ids of families whose joins are chosen again only if their queries change.
 
     Returns:
         The next plan version, checked.
@@ -108,7 +106,7 @@ def build_plan(
         UnknownStrategy: There is no strategy of that name.
         InvalidProbe: Rings are requested for a family that cannot have them.
         UnsupportedCql: Pairs of two steps would not meet in one bucket (``replication``).
-        InvalidPlan: A query names a stream that is not given, or an invariant is broken.
+        InvalidPlan: A query uses a stream that is not given, or an invariant is broken.
     """
     for name in (objective.strategy, *objective.family_strategies.values()):
         if name not in STRATEGIES:
@@ -144,14 +142,15 @@ def build_plan(
         sides = (members[0].a.stream_id, members[0].b.stream_id)
         promised = any(streams[i].has_contract for i in sides if i in streams)
         if not is_theta(family_id) and not family.spreads and promised:
-            # Buckets to which a key spreads later would not know that it is closed.
+            # If a key spread to more buckets later, the new buckets would not know that the key is closed.
             asked = HASHED
         hands_on = any(q.hands_on for q in members)
         if is_theta(family_id) and members[0].left is not None:
-            # Pairs of the step before are in any bucket, so the rows that they may meet go to all buckets.
+            # Pairs of the previous step can be in any bucket, so the rows that they join are stored in all
+            # buckets.
             asked = Replication(ALL_BUCKETS)
         elif members[0].ordered and may_sort(objective, old):
-            # Rows that wait are in the buckets that their keys had when they arrived.
+            # Waiting rows stay in the buckets to which their keys belonged when the rows arrived.
             asked = HASHED
         elif (
             (members[0].counts_rows and not is_theta(family_id))
@@ -159,9 +158,9 @@ def build_plan(
             or any(map(is_exchanged, sides))
             or members[0].right is not None
         ):
-            # All rows of a key are counted in one bucket, and wait there for their ranks. Pairs made in the
-            # bucket of a new fragment would not meet the stored rows of a next step. Pairs on their way to
-            # other buckets would not reach the new ones.
+            # All rows of a key are counted in one bucket, and wait there for their ranks (their row numbers).
+            # If a key spread to a new bucket, pairs made there would not meet the rows stored for the next
+            # step. Pairs that are being exchanged between buckets would not reach the new bucket.
             asked = HASHED
         policy = policies.get(family_id, PunctuationPolicy())
         replication = replications.get(family_id, HASHED).grown(asked)
@@ -272,10 +271,10 @@ def _probe(
     calibration: Calibration,
     again: Collection[str],
 ) -> Probe:
-    """Return how the slices of a family are searched; ``again`` are families whose pairs are made again.
+    """Return how a family's slices are searched; ``again``: families whose pairs are recomputed.
 
     Raises:
-        InvalidProbe: Rings are requested for this family by name, and it cannot have them.
+        InvalidProbe: Rings are requested explicitly for this family, but its slices cannot have rings.
     """
     if asked == "auto":
         return Probe() if family.id in again else choose_probe(family, rates, calibration)
@@ -299,7 +298,7 @@ def _is_whole(query: PlannedQuery) -> bool:
 def _kept(
     family: Family, chosen: tuple[JoinPlan, ...], pinned: Boundaries | None, left: Boundaries
 ) -> tuple[JoinPlan, ...]:
-    """Return the pinned chain if there is one, else the chosen joins with the boundaries that were left."""
+    """Return the pinned chain, else the chosen joins with boundaries that departed queries left."""
     if pinned is not None:
         return pinned_chain(family, pinned, left)
     return with_retained(family, chosen, left) if left else chosen
@@ -353,7 +352,7 @@ def chooses_band(
     previous: Plan | None,
     replanned: Collection[str] = (),
 ) -> bool:
-    """Return whether statistics are to choose the band of a family (``families.bands``).
+    """Return whether statistics are needed to choose the band of a family (``families.bands``).
 
     Args:
         queries: All queries.
@@ -362,7 +361,7 @@ def chooses_band(
         replanned: Ids of families that are planned again.
     """
     settled = set() if previous is None else {f.id for f in previous.families} - set(replanned)
-    # The other queries, which may be ten thousand, belong to families with a key.
+    # Other queries are skipped, because their families have a key; there may be ten thousand of them.
     keyless = families(q for q in queries if not q.key or q.left is not None)
     return any(
         len(candidate_bands((q.residual for q in members), _types(members, streams))) > 1

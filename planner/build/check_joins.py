@@ -24,7 +24,7 @@ def check_joins(family: FamilyPlan) -> None:
         family: The family, its queries and filters already checked.
 
     Raises:
-        InvalidPlan: An invariant is broken; the message names it and where.
+        InvalidPlan: An invariant is broken; the message names the invariant and the place.
     """
     where = f'family "{family.id}"'
     _require(bool(family.joins), f"{where}: no join")
@@ -59,7 +59,7 @@ def check_joins(family: FamilyPlan) -> None:
 
 
 def _check_partition(family: FamilyPlan, where: str) -> None:
-    """Check that ``none_of`` is all classes above, and ``queries`` the class and all below, in rank order."""
+    """Check, per rank, that ``none_of`` is all higher classes, and ``queries`` all other classes."""
     parts = [join.partition for join in family.joins if join.partition is not None]
     _require(len(parts) == len(family.joins), f"{where}: some joins take a part of the rows, some take all")
     _require(len({p.side for p in parts}) == 1, f"{where}: both sides are split")
@@ -67,7 +67,7 @@ def _check_partition(family: FamilyPlan, where: str) -> None:
     _require(bool(used), f"{where}: side {parts[0].side} is split, but has no filter")
     everyone = {q.id for q in family.queries}
     above: set[int] = set()
-    # The highest class excludes nothing, each lower class all classes above it.
+    # The highest class excludes no other class; each lower class excludes all classes above it.
     for join in sorted(family.joins, key=lambda j: len(j.partition.none_of) if j.partition else 0):
         part = join.partition
         assert part is not None
@@ -97,13 +97,14 @@ def _check_chain(
         _require(piece.w_start_us < piece.w_end_us, f"{where}: a slice ends where it starts")
     ends = {s.w_end_us for s in chain}
     if family.given:
-        # Boundaries that were asked for or left behind are all right, in the one chain of all queries.
+        # Given boundaries (pinned, or left by departed queries) are allowed in the one chain that all queries
+        # share.
         alone = len(family.joins) == 1 and join.partition is None and not join.pulled_up
         _require(alone, f"{where}: given boundaries are of a chain that all queries share")
     elif family.strategy == "mem-opt":
         _require(ends == windows, f"{where}: Mem-Opt has a slice per distinct window")
     elif family.strategy == "cpu-opt":
-        # Another boundary would be correct, too, but a slice that serves no additional query is waste.
+        # A different boundary would also be correct, but a slice that serves no additional query is a waste.
         _require(ends <= windows, f"{where}: a boundary is not the window of a query")
     else:
         _require(len(chain) == 1, f"{where}: {family.strategy} has one slice")
@@ -113,7 +114,7 @@ def _check_chain(
 def _check_slices(
     family: FamilyPlan, join: JoinPlan, queries: list[PlannedQuery], side: SideName, where: str
 ) -> None:
-    """Check what each slice keeps, from the last slice to the first, so the set of queries only grows."""
+    """Check what each slice keeps, last slice first, so that the set of queries only grows."""
     weaker = weaker_filters(family, side)
     split = join.partition is not None and join.partition.side == side
     filtering = set(join.partition.one_of) if join.partition is not None and split else set(join.queries)

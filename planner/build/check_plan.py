@@ -1,7 +1,7 @@
-"""The last step of planning: it refuses a plan that cannot run or would answer wrongly, and changes nothing.
+"""Last step of planning: refuse a plan that cannot run or would give wrong results.
 
-A plan that passes goes into the control log, and applying a logged plan never raises. So all assumptions of
-the chain are checked here, in the driver, before any process can see the version.
+A plan that passes goes into the control log, and applying a logged plan never raises. So all assumptions that
+the engine makes about a chain are checked here, in the driver, before any process can see the plan version.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ _T = TypeVar("_T", int, str)
 
 
 def check_plan(plan: Plan, previous: Plan | None) -> None:
-    """Check a plan in itself and against the version before it.
+    """Check a plan for consistency, in itself and with the previous version.
 
     Args:
         plan: The plan to check.
-        previous: The version that it follows; None for the first one.
+        previous: The previous plan version; None for the first plan.
 
     Raises:
-        InvalidPlan: An invariant is broken; the message names it and where.
+        InvalidPlan: An invariant is broken; the message names the invariant and the place.
     """
     expected = 1 if previous is None else previous.version + 1
     _require(plan.version == expected, f"plan version is {plan.version}, not {expected}")
@@ -161,7 +161,7 @@ def _check_family(family: FamilyPlan, streams: dict[int, Stream]) -> None:
 
 
 def _check_resting(plan: Plan, previous: Plan | None, made: Collection[int]) -> None:
-    """Check rows that are made again: all rows of the step before must be stored in one bucket."""
+    """Check recomputed pairs: the rows they are made of must all be stored, each key in one bucket."""
     unrested = [family for family in plan.families if not family.rests]
     for family in unrested:
         kept = family.stream_a in made and not is_exchanged(family.stream_a) and bool(family.key)
@@ -202,7 +202,7 @@ def _check_filters(plan: Plan, family: FamilyPlan, side: SideName) -> None:
 
 
 def _check_history(plan: Plan, previous: Plan | None) -> None:
-    """Check that bits, activations, streams and fragments only grow: stored rows follow earlier versions."""
+    """Check that bits, activations, streams and fragments only grow, as stored rows depend on them."""
     if previous is None:
         previous = Plan(0, plan.strategy, (), ())
     lost = {s.id for s in previous.streams} - {s.id for s in plan.streams}
@@ -223,8 +223,8 @@ def _check_history(plan: Plan, previous: Plan | None) -> None:
     for family in plan.families:
         old = before.get(family.id)
         was = {} if old is None else {q.id: q for q in old.queries}
-        # Of ten thousand queries most are the same objects as before. Such a query means the same, because
-        # its bits keep their filters.
+        # Most queries, of which there may be ten thousand, are the same objects as in the previous plan. Such
+        # a query still has the same meaning, because a bit never changes its filter.
         came += _meanings(family, [q for q in family.queries if was.get(q.id) is not q])
     ids = {query.id for query, _ in came}
     since: dict[int, int] = {}
@@ -237,7 +237,7 @@ def _check_history(plan: Plan, previous: Plan | None) -> None:
     for query, means in came:
         expected = since.get(query.id, plan.version)
         _require(query.since_version == expected, f'query "{query.name}": active since {expected}')
-        # An id has one meaning: rows and routes of earlier batches are interpreted by it.
+        # An id must keep its meaning, because it is used to interpret rows and routes of earlier batches.
         _require(
             means in meaning.get(query.id, {means}),
             f'query "{query.name}": key, window or filter changed under the same id {query.id}',
@@ -260,7 +260,7 @@ def _check_bits_kept(
 def _meanings(
     family: FamilyPlan, queries: Iterable[PlannedQuery]
 ) -> Iterator[tuple[PlannedQuery, tuple[object, ...]]]:
-    """Yield each query of a family with its properties that an id fixes: family, windows, filters."""
+    """Yield each query of a family with the properties that its id fixes: family, windows, filters."""
     sql_a = {f.bit: f.sql for f in family.filters_a}
     sql_b = {f.bit: f.sql for f in family.filters_b}
     for q in queries:

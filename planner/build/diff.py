@@ -6,9 +6,10 @@
     v+1:  [0, 10) [10, 60)            q1, q3
 
 A migration is the list of primitives between two versions; the engine applies it to the state in place,
-between two batches. Primitives name positions in time, not slice numbers, so none depends on earlier ones.
-Invariant: primitives, applied in order to the joins of the former version, give those of the next. The
-inverses, of the primitives that have one, lead back if they are applied in reverse order.
+between two batches. Primitives name positions in time, not slice numbers, so no primitive depends on earlier
+ones.
+Invariant: applying the primitives in order to the joins of the old version gives the joins of the new
+version. Some primitives have an inverse; the inverses, applied in reverse order, undo these primitives.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ class MovedPiece:
     Attributes:
         w_start_us: Start of its window.
         w_end_us: End of its window.
-        keep: Lineage bits of which a row needs one to enter; None for every row.
+        keep: Lineage bits; a row needs at least one of them to enter. None admits every row.
         rows: Rows it holds.
     """
 
@@ -57,7 +58,7 @@ class MovedPiece:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Facts of a join that primitives change.
+    """Properties of a join that primitives change.
 
     Attributes:
         a: Slices of a, contiguous from 0; empty for a join that was just opened.
@@ -81,20 +82,22 @@ class Shape:
 def diff(old: Plan | None, new: Plan) -> tuple[Primitive, ...]:
     """Return the steps from one plan version to the next.
 
-    Joins of the same id are changed in place. A join that admits other rows than before (because a stream is
-    split in another way) is closed and opened again. Pulled-up selections are filters that admit every row.
+    A join whose id stays the same is changed in place. A join that admits different rows than before, because
+    a stream is split differently, is closed and opened again. Pulled-up selections are filters that admit
+    every row.
 
     Args:
         old: Version in force; None before the first.
         new: Version that follows.
 
     Returns:
-        Primitives by family and join: first closed joins, whose rows opened joins take over; in a join first
-        the ends of its chains slice by slice, then removed boundaries, added boundaries, filters and routes.
+        Primitives, ordered by family and join. Closed joins come first, because opened joins take over their
+        rows. Within a join, the ends of its chains come first, slice by slice, then removed boundaries, added
+        boundaries, filters and routes.
 
     Source: State-Slice §5.3 for splitting (rows stay in the first part, whose purging moves them on) and
-        merging (states are concatenated). We differ: steps are taken between two batches, when no row waits
-        in a queue; all other steps are ours.
+        merging (states are concatenated). Difference from the paper: steps are applied between two batches,
+        when no row waits in a queue. All other kinds of steps are our own.
     """
     former = {} if old is None else {f.id: f for f in old.families}
     wanted = {f.id: f for f in new.families}
@@ -111,13 +114,13 @@ def shapes(plan: Plan | None) -> dict[JoinKey, Shape]:
 
 
 def rows_moved(before: Mapping[JoinKey, Shape], steps: Iterable[Primitive]) -> float:
-    """Return the maximum number of rows that change their slice when primitives are carried out.
+    """Return an upper bound on the number of rows that the primitives move to another slice.
 
     A split moves the older part of its slice, and a merge moves the rows of the later slice. Every row of a
     closed join counts. All rows of an unbounded slice count, because their distribution is unknown.
 
     Args:
-        before: Joins before, with the rows they hold.
+        before: Joins before the primitives, with the rows that they hold.
         steps: Primitives in order.
     """
     joins = dict(before)
@@ -178,7 +181,7 @@ def _chain_steps(
             take(Split(family, join, side, after, piece.keep))
     while (last := pieces()[-1]).w_end_us > after:
         take(Truncate(family, join, side, last.w_end_us, last.w_start_us, last.keep))
-    # From here on the chain is not searched again for each step: it may have thousands of slices.
+    # The chain may have thousands of slices, so it is not searched again below for each step.
     inner = [s.w_end_us for s in new]
     ends = set(inner)
     merged: list[MovedPiece] = []
@@ -202,10 +205,10 @@ def _chain_steps(
 
 
 def apply_primitive(joins: dict[JoinKey, Shape], step: Primitive) -> None:
-    """Carry out a primitive on the shapes of joins, as if rows were evenly spread over their slice.
+    """Apply a primitive to shapes of joins, assuming that rows are evenly spread over each slice.
 
     Raises:
-        InvariantBroken: The step does not fit the joins it meets.
+        InvariantBroken: The primitive does not fit the joins to which it is applied.
     """
     key = (step.family, step.join)
     if isinstance(step, OpenJoin):
@@ -245,7 +248,7 @@ def _changed(
 
 
 def _merged(pieces: tuple[MovedPiece, ...], at_us: int) -> tuple[MovedPiece, ...]:
-    """Merge the two slices that meet at a boundary; rows that may enter the first may enter both."""
+    """Merge the two slices at a boundary; the merged slice keeps the filter of the first one."""
     merged: list[MovedPiece] = []
     for piece in pieces:
         if piece.w_start_us == at_us:
@@ -256,7 +259,7 @@ def _merged(pieces: tuple[MovedPiece, ...], at_us: int) -> tuple[MovedPiece, ...
 
 
 def _cut(piece: MovedPiece, at_us: int, keep: Keep) -> tuple[MovedPiece, MovedPiece]:
-    """Cut a slice in two, dividing its rows by length; ``keep`` is the filter of the later part."""
+    """Cut a slice in two, with rows in proportion to length; ``keep`` filters the later part."""
     older = piece.rows * (piece.w_end_us - at_us) / (piece.w_end_us - piece.w_start_us)
     return (
         replace(piece, w_end_us=at_us, rows=piece.rows - older),
@@ -265,7 +268,7 @@ def _cut(piece: MovedPiece, at_us: int, keep: Keep) -> tuple[MovedPiece, MovedPi
 
 
 def _drops(step: Primitive | None, split: Split) -> bool:
-    """Return whether a step drops the later part of the slice that was split just before."""
+    """Return whether a step drops the later part of a slice that the previous step split."""
     place = (split.family, split.join, split.side, split.at_us)
     return isinstance(step, Truncate) and (step.family, step.join, step.side, step.to_us) == place
 

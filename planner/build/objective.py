@@ -42,12 +42,13 @@ class Objective:
         c_sys: System overhead C_sys of the paper's model, comparisons per row and slice.
         pinned: Boundaries of the families whose chain is cut by hand, by family id.
         on_leave: When chains drop boundaries that departed queries left.
-        partitioning: Who chooses over how many buckets the rows of a key spread.
+        partitioning: How the number of buckets that share the rows of a key is chosen (``hash``,
+            ``replicate`` or ``auto``).
         probe: How slices are searched in families without their own setting.
-        family_probes: How slices of single families are searched, by id or key.
-        family_punctuations: When single families act on closed keys, by id or key.
+        family_probes: How slices are searched in individual families, by family id or key.
+        family_punctuations: When individual families act on closed keys, by family id or key.
         oblivious_memory: Where the rows of joins without windows wait.
-        oblivious_memory_mb: Limit of the memory of each family of such joins, MB; None for no limit.
+        oblivious_memory_mb: Memory limit of each family that joins without windows, in MB; None for no limit.
     """
 
     strategy: Strategy = "mem-opt"
@@ -96,7 +97,7 @@ class Objective:
         strategy: Strategy | None = None,
         family_strategies: Mapping[str, Strategy | None] = _NO_OWN,
     ) -> tuple[Objective, frozenset[str]]:
-        """Set strategies; families that get one lose their pinned chains and departed queries' boundaries.
+        """Set strategies; families that get one lose pinned chains and boundaries of departed queries.
 
         Args:
             queries: Queries that run.
@@ -133,7 +134,7 @@ class Objective:
             family_probes: Settings of single families by name; None removes a family's own setting.
 
         Returns:
-            The objective, and the ids of the families whose setting it may change.
+            The objective, and the ids of the families whose setting may have changed.
         """
         known = tuple(queries)
         named = by_family(family_probes, known, strict=False)
@@ -159,7 +160,7 @@ class Objective:
         return by_family(self.family_punctuations, queries, strict=False)
 
     def by_family(self, queries: Iterable[Query]) -> dict[str, Strategy]:
-        """Return the families' own strategies by id, without names of families that no query has."""
+        """Return the families' own strategies by family id, without families that have no query."""
         return by_family(self.family_strategies, queries, strict=False)
 
     def is_of(self, plan: Plan, queries: Iterable[Query]) -> bool:
@@ -175,7 +176,7 @@ class Objective:
         )
 
     def left(self, previous: Plan | None, queries: Iterable[Query], clean: Collection[str] = ()) -> ByFamily:
-        """Return the boundaries of departed queries that stay.
+        """Return the boundaries of departed queries that stay in the chains.
 
         Args:
             previous: Plan in force.
@@ -193,7 +194,7 @@ class Objective:
         return self.oblivious_memory == "auto" and self.oblivious_memory_mb is not None
 
     def weighs_costs(self) -> bool:
-        """Return whether any plan can depend on statistics of costs."""
+        """Return whether any plan can depend on cost statistics."""
         return self.chooses_memory or "cpu-opt" in (self.strategy, *self.family_strategies.values())
 
     def weighs_keys(
@@ -210,7 +211,7 @@ class Objective:
             return False
         kept = kept_families(previous, replanned)
         plan = () if previous is None else previous.families
-        # Queries in a kept family need no other family; and there may be a thousand of them.
+        # Queries in a kept family, of which there may be a thousand, need not be grouped into families.
         known = {q.id for f in plan if f.id in kept for q in f.queries}
         return not families(q for q in queries if q.id not in known).keys() <= kept
 
@@ -226,7 +227,7 @@ class Objective:
 def _set(present: Mapping[str, T], changes: Mapping[str, T | None], queries: Sequence[Query]) -> dict[str, T]:
     """Return families' own settings after changes; None removes a family's own setting."""
     named = by_family(changes, queries, strict=False)
-    # The same family may have an entry under another name, which would stay in force.
+    # The same family may have an entry under its other name (id or key), which would otherwise stay in force.
     own = {
         name: kept
         for name, kept in present.items()

@@ -1,4 +1,4 @@
-"""Place of a query that enters: its family, and the buckets of the rows that it judges.
+"""Placement of a new query: its family, and the buckets of rows that it checks for matches.
 
 An inner join belongs to the family of its streams and key. For an outer, semi or anti join, one of three
 families is chosen:
@@ -7,8 +7,8 @@ families is chosen:
     absence of one side       with ``partitioning: replicate``, the buckets of a key share the judged rows
     absence                   shares slices with other outer, semi and anti joins; every key has one bucket
 
-A query enters the family beside inner joins if each key has one bucket there anyway. A query never changes
-its family, so the family is chosen when the query enters.
+A query enters the family of the inner joins only if each key has one bucket in that family anyway. A query
+never changes its family, so the family is chosen when the query enters.
 """
 
 from __future__ import annotations
@@ -25,23 +25,24 @@ from planner.build.replication import HASHED, chosen_replication
 from planner.costs.rates import family_rates
 from planner.families.families import Family, family_of, planned_query
 
-#: Joins with windows of this length keep their segments closed (``operators.lazy``). Verdicts open all of
-#: them.
+#: Joins with a window at least this long keep their segments closed, that is, unread until a row may match
+#: (``operators.lazy``). Verdicts open all of them.
 LONG_US: Final = 3_600_000_000
 
 
 @dataclass(slots=True)
 class QueryPlaces:
-    """Chooses the places of queries that enter with one plan version.
+    """Chooses the placement of queries that enter in the same plan version.
 
     Attributes:
-        partitioning: Who chooses over how many buckets the rows of a key spread.
+        partitioning: How the number of buckets that share the rows of a key is chosen (``hash``,
+            ``replicate`` or ``auto``).
         streams: Registered streams by name.
         previous: Plan version in force; None before the first.
         profile: Returns the statistics of the streams and keys of some queries, including frequent keys; None
             if nothing is sampled.
-        hashed: Whether the keys of inner joins that do not run yet would have one bucket each, by family.
-            Filled on demand.
+        hashed: By family of inner joins that does not run yet: whether each key would have one bucket. Filled
+            on demand.
     """
 
     partitioning: Partitioning
@@ -77,7 +78,7 @@ class QueryPlaces:
         if family_id not in self.hashed:
             inner = replace(query, kind="inner", preserved=(), beside_inner=False)
             profile = self.profile([inner])
-            # Judged without filters, which let only some rows of a key pass.
+            # The estimate ignores filters, because they let only some rows of a key pass.
             family = Family(family_id, (planned_query(inner, None, None, 0),), (), ())
             rates = family_rates(family, query.a.stream_id, query.b.stream_id, profile)
             self.hashed[family_id] = chosen_replication(family, rates) == HASHED
@@ -85,14 +86,15 @@ class QueryPlaces:
 
 
 def spread_query(query: Query, partitioning: Partitioning, streams: Mapping[str, Stream]) -> Query:
-    """Return a query that enters; ``spreads`` is set if buckets are to share the rows that it judges.
+    """Return an entering query, with ``spreads`` set if several buckets share the rows it checks.
 
-    Such rows are spread from the first row on, or never. A bucket to which a key spreads later would lack the
-    rows of the other side, which are stored in all buckets of their key.
+    The checked rows of a key are spread over buckets from the first row on, or never. If a key spread to
+    another bucket later, that bucket would lack rows of the other side, which must be stored in all buckets
+    of their key.
 
     Args:
         query: The query.
-        partitioning: Who chooses; only ``replicate`` spreads such rows.
+        partitioning: The partitioning setting; only ``replicate`` spreads the checked rows.
         streams: Registered streams by name.
     """
     judges_one = len(query.preserved) == 1 and not query.announces
@@ -106,6 +108,6 @@ def _takes_verdicts(family: FamilyPlan, query: Query) -> bool:
     """Return whether an outer, semi or anti join may enter a running family of inner joins."""
     longest_us = max(max(member.w_a_us, member.w_b_us) for member in family.queries)
     closed = longest_us >= LONG_US and longest_us > max(query.a.window_us, query.b.window_us)
-    # Rows in rings cannot be judged. Rows whose pairs are made again must stay until the pairs have been
-    # made.
+    # Rows in rings cannot be checked for matches. If pairs are recomputed, their rows must stay stored until
+    # the pairs have been made.
     return family.judges_absence or not (closed or family.probe.has_rings or family.hands_on)

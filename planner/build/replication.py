@@ -9,14 +9,14 @@
     work of a key in each of its f buckets  =  (stored rows + pairs) / f  +  male copies of all its rows
 
 The last term is the cost of replication. The work of a key in one bucket is limited to a fraction of a
-bucket's mean work. Several fractions, from no limit to a thirty-second, are tried; the one that leaves the
-hottest bucket the least work is chosen. Keys that are not frequent are assumed to spread evenly.
+bucket's mean work. Several limits are tried, from no limit down to 1/32 of the mean; the limit that leaves
+the hottest bucket the least work is chosen. Keys that are not frequent are assumed to spread evenly.
 
-This is not in the State-Slice paper; its male and female copies (§4.2) make it possible, see
-``operators.kernels.fragments``.
+The State-Slice paper does not replicate, but its male (probing) and female (stored) copies of a row (§4.2)
+make replication possible; see ``operators.kernels.fragments``.
 
-Whoever chooses, a family's fragments only grow (``catalog.values.plan.Replication``): later versions keep the
-fragments that a version has given a key.
+With every setting, a family's fragments only grow (``catalog.values.plan.Replication``): later plan versions
+keep the fragments that an earlier version has given a key.
 """
 
 from __future__ import annotations
@@ -36,11 +36,12 @@ from planner.families.families import SIDES, Family, family_streams, is_theta, s
 
 HASHED = Replication()
 
-#: The hottest bucket may have this many times the mean work: a lower limit would pay copies for chance.
+#: The work of the hottest bucket may be this many times the mean. A lower limit would add copies to correct
+#: random differences.
 EVEN = 1.2
-#: Parts of the mean work of a bucket that the work of a key in one bucket must not exceed.
+#: Limits that are tried for the work of one key in one bucket, as fractions of a bucket's mean work.
 PARTS = (1.0, 0.5, 0.25, 0.125, 0.0625, 0.03125)
-#: More copies must reduce the work of the hottest bucket by this factor.
+#: More copies are chosen only if they reduce the work of the hottest bucket by more than this factor.
 WORTH = 1.05
 #: CPU of a row in the bucket that stores it, of a male copy in each bucket, and of a pair with three columns.
 _ROW_S = SHIPPED.per_inserted_row
@@ -64,7 +65,7 @@ def asked_replication(
     if family.spreads:
         return Replication(ALL_BUCKETS)
     if any(q.kind != "inner" or q.grouping is not None for q in family.queries):
-        # One bucket must have all partners of a row, to find that there are none, or to add them up.
+        # One bucket must have all partners of a row, to know that there are none, or to aggregate them.
         return HASHED
     if partitioning == "replicate" or is_theta(family.id):
         return Replication(ALL_BUCKETS)  # without a key any row may join any other
@@ -88,14 +89,14 @@ def chosen_replication(family: Family | FamilyPlan, rates: FamilyRates) -> Repli
         np.clip(np.ceil(work.shared / (part * even_s)), 1, rates.buckets).astype(np.int64) for part in PARTS
     ]
     hottest = [float(work.loads(fragments).max()) for fragments in tried]
-    # The first one has the fewest copies.
+    # The first sufficient choice has the fewest copies.
     fragments = next(f for f, load in zip(tried, hottest, strict=True) if load <= WORTH * min(hottest))
     heavy = [(k.key, int(f)) for k, f in zip(rates.frequent, fragments, strict=True) if f > 1]
     return Replication(1, tuple(sorted(heavy)))
 
 
 def predicted_imbalance(family: Family | FamilyPlan, rates: FamilyRates, replication: Replication) -> float:
-    """Return the predicted work of the hottest bucket over the mean; 1 if no keys are known."""
+    """Return the predicted work of the hottest bucket divided by the mean; 1 without known keys."""
     given = dict(replication.heavy)
     fragments = [min(given.get(k.key, replication.every), rates.buckets) for k in rates.frequent]
     loads = KeyWork.of(family, rates).loads(np.array(fragments, dtype=np.int64))
@@ -107,10 +108,10 @@ class KeyWork:
     """Predicted CPU for frequent keys and for all others, per second of event time.
 
     Attributes:
-        rest_s: CPU for the other keys, in each bucket.
+        rest_s: CPU for all keys that are not frequent, per bucket.
         home: int64[m], first bucket of each frequent key.
-        shared: float64[m], work of each that its buckets divide.
-        copies: float64[m], work of each that is repeated in each of its buckets.
+        shared: float64[m], work of each frequent key that is divided among its buckets.
+        copies: float64[m], work of each frequent key that is repeated in each of its buckets.
         buckets: Number of buckets.
     """
 
@@ -144,7 +145,7 @@ class KeyWork:
         """Return the work of each bucket, float64[buckets].
 
         Args:
-            fragments: int64[m], buckets of each frequent key.
+            fragments: int64[m], number of buckets of each frequent key.
         """
         loads = np.full(self.buckets, self.rest_s)
         key = np.repeat(np.arange(len(fragments)), fragments)
@@ -161,7 +162,7 @@ def former_replications(previous: Plan | None) -> Mapping[str, Replication]:
 def departed_replications(
     former: Mapping[str, Replication], present: Collection[str], streams: Collection[Stream]
 ) -> tuple[tuple[str, Replication], ...]:
-    """Return the replications of families without queries, kept for their return.
+    """Return the replications of families without queries, kept in case these families return.
 
     Args:
         former: Replications of all families so far, by id.
@@ -179,13 +180,13 @@ def departed_replications(
 def refuse_spread_pairs(families: Sequence[FamilyPlan]) -> None:
     """Refuse a step with pairs on both sides whose rows of one key are in several buckets.
 
-    Pairs stay in the bucket that makes them, so not all of them would meet.
+    Pairs stay in the bucket that makes them, so some pairs with equal keys would not meet.
 
     Args:
         families: Families of the next plan.
 
     Raises:
-        UnsupportedCql: A step of the plan is of this kind.
+        UnsupportedCql: A step of the plan joins pairs with pairs, and rows of one key are in several buckets.
     """
     for family, _ in spread_pairs(families):
         raise UnsupportedCql(
@@ -198,9 +199,10 @@ def refuse_spread_pairs(families: Sequence[FamilyPlan]) -> None:
 
 
 def spread_pairs(families: Sequence[FamilyPlan]) -> Iterator[tuple[FamilyPlan, FamilyPlan]]:
-    """Yield each family that joins pairs with pairs, with a family that has rows of a key in several buckets.
+    """Yield each family that joins pairs with pairs, and a family that spreads keys over buckets.
 
-    The second family is the family itself, or one that hands its pairs to it within a bucket.
+    The second family is the family itself, or a family that hands its pairs to the first one without leaving
+    the bucket.
     """
     joining = [family for family in families if is_intermediate(family.stream_b)]
     made_in = makers(families) if joining else {}

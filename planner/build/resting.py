@@ -1,4 +1,4 @@
-"""Families whose pairs of the step before are not stored, because they are made again (``catalog.steps``)."""
+"""Families that recompute their input pairs instead of storing them (``catalog.steps``)."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ def unrested_families(
     replications: Mapping[str, Replication],
     streams: Mapping[int, Stream],
 ) -> dict[str, str]:
-    """Return each family whose side a is not stored, with the family that makes these rows.
+    """Return each family whose side a is not stored, with the family that makes the rows of side a.
 
-    Rows are stored from the time when a query of the family needs that, for as long as the family has
-    queries. They are also stored if rows of the step before may be missing when they are made again: rows of
-    heavy keys, which several buckets share, rows whose key the other stream closes, and rows in rings. They
-    are also stored if outer, semi or anti joins judge the rows of the step before: a row may be decided, and
-    leave, while slower streams still need it.
+    As soon as one query of the family needs stored rows, they are stored for as long as the family has
+    queries. The rows are also stored if rows of the previous step may be missing when pairs are recomputed:
+    rows of heavy keys, which several buckets share, rows whose key the other stream closes, and rows in
+    rings. The rows are also stored if the previous step has outer, semi or anti joins, because these joins
+    may decide and remove a row while slower streams still need it.
 
     Args:
         grouped: Queries by family, as steps.

@@ -3,9 +3,9 @@
     pinned    an operator split and merged slices by hand     their boundaries below the end, and the end
     left      departed queries left them (on_leave: manual)    the strategy's boundaries and these
 
-A chain always ends at its largest window, or where a departed one ended. The part beyond every window keeps
-no rows and serves no query. All other properties of a slice (which queries reach it, which rows it keeps)
-follow from the queries, as in every chain.
+A chain always ends at its largest window, or where a departed query's larger window ended. The part of a
+chain beyond every running query's window keeps no rows and serves no query. All other properties of a slice
+(which queries reach it, which rows it keeps) follow from the queries, as in every chain.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ def kept_families(previous: Plan | None, replanned: Collection[str]) -> frozense
 
 
 def given_families(previous: Plan | None) -> frozenset[str]:
-    """Return the ids of the families in force that have boundaries besides those of their strategy."""
+    """Return the ids of current families that have boundaries which their strategy did not choose."""
     return frozenset() if previous is None else frozenset(f.id for f in previous.families if f.given)
 
 
 def retained_boundaries(previous: Plan | None, queries: Iterable[Query]) -> dict[str, Boundaries]:
-    """Return the boundaries in force that are not the window of a query that runs.
+    """Return the current boundaries that are not the window of any running query.
 
     Args:
         previous: Plan in force; None before the first.
@@ -81,7 +81,8 @@ def pinned_chain(family: Family, pinned: Boundaries, left: Boundaries) -> tuple[
 
     Args:
         family: The family.
-        pinned: Ends of slices; ends beyond the largest window are used once a query reaches that far.
+        pinned: Ends of slices; an end beyond the largest window is used as soon as a query has so large a
+            window.
         left: Boundaries that departed queries left.
 
     Returns:
@@ -102,7 +103,8 @@ def with_retained(family: Family, joins: tuple[JoinPlan, ...], left: Boundaries)
 
     Args:
         family: The family.
-        joins: Joins of its strategy; several joins, and one with pulled-up selections, stay unchanged.
+        joins: Joins that the strategy chose; several joins, or one join with pulled-up selections, are
+            returned unchanged.
         left: Boundaries that departed queries left.
     """
     if not is_one_chain(joins):

@@ -2,13 +2,13 @@
 
     load ── Work (how often each thing is done per second) ── times Calibration ── Terms
 
-The engine works on columns, so much of its cost is paid per batch, slice and segment, not per row. A plan of
-few rows and many slices is therefore expensive, and a count of comparisons does not show it. ``sluice
-calibrate`` fits the constants; the same ``Work`` is counted for the fit and for the prediction.
+The engine works on columns, so much of its cost is paid per batch, slice and segment, not per row. So a plan
+with few rows and many slices is expensive, although it makes few comparisons. ``sluice calibrate`` fits the
+constants; the same ``Work`` is counted for the fit and for the prediction.
 
-Two things that the paper counts cost nothing here. Union: pairs of all slices and joins are written once, as
-they are made, with their route, and a query is a view of them. Comparing different keys: segments are sorted
-by key and are merged with the males.
+Two things that the paper counts cost nothing here. Union: each pair is written once when it is made, together
+with its route, and a query is a view of all pairs. Comparing different keys: segments are sorted by key, and
+the probing rows (males) are merged with them.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Work:
         filtered_sides: Batches times sides that have filters.
         filter_texts: Batches times distinct filters.
         slices: Batches times buckets times one-way slices.
-        segments: The same times segments of each slice.
+        segments: Batches times buckets times one-way slices times segments of each slice.
         builds: Segments in which a batch's males find partners.
         build_columns: The same times result columns.
         packed_rows: Rows read.
@@ -109,7 +109,7 @@ class CalibratedModel:
         )
 
     def input_terms(self, load: JoinInput) -> Terms:
-        """Return the cost of a family before its slices."""
+        """Return the cost of a family's work before its slices."""
         c, w = self.constants, input_work(load)
         return Terms(
             filter=c.per_filtered_side * w.filtered_sides
@@ -123,7 +123,8 @@ class CalibratedModel:
     def verdict_terms(self, load: VerdictLoad) -> Terms:
         """Return the cost of verdicts on rows, at the prices of similar work.
 
-        A mark is a stored row. A verdict looks up a row among the marks, as a male is looked up in a segment.
+        A mark is priced like a stored row. A verdict, which looks up a row among the marks, is priced like
+        the lookup of a male in a segment.
         """
         c = self.constants
         return Terms(
@@ -142,7 +143,8 @@ def slice_work(load: SliceLoad) -> Work:
     turns = load.buckets / load.batch_s
     segments = turns * load.segments
     matches = load.matches_per_s * (1.0 + batch_overlap(load))
-    # Partners fall on the segments at random (Poisson), so this many segments have none.
+    # Partners are spread over the segments at random (Poisson), so a fraction exp(-matches / segments) has
+    # none.
     builds = -segments * np.expm1(-matches / np.maximum(segments, _LEAST))
     return Work(
         slices=turns,
@@ -175,9 +177,9 @@ def input_work(load: JoinInput) -> Work:
 
 
 def batch_overlap(load: SliceLoad) -> float:
-    """Return how many more pairs the engine looks at than processing tuple by tuple would, as a fraction.
+    """Return the fraction of extra pairs examined, compared with processing tuple by tuple.
 
-    All males of a batch meet all rows of the batch, whichever came first, and also the rows that are purged
-    at its end: rows of half a batch on either side.
+    All males of a batch meet all rows of the batch, regardless of their order, and also the rows that are
+    purged at its end. This adds the rows of half a batch on either side.
     """
     return load.first * load.batch_s / (2.0 * (load.w_end_s - load.w_start_s))

@@ -1,4 +1,4 @@
-"""Expected rows of one side of a join, held and probing, by the boundaries where its chain can be cut.
+"""Expected stored and probing rows of one side of a join, by possible slice boundary.
 
     boundaries           0                 w1            w2        w3
     rows that enter      P(q1, q2 or q3)   P(q2 or q3)   P(q3)     0       a slice starting here
@@ -40,9 +40,11 @@ class Reaching:
 
     Attributes:
         rows: Rows that the join admits.
-        ends: For each filter of these rows, the largest window of its queries on the chain's side.
+        ends: For each filter of these rows, the largest window on the chain's side among the queries with
+            this filter.
         per_s: Rows per second that reach a slice, by the boundary where it starts.
-        keeps: For each such boundary, the filters of which a row that reaches the slice passes at least one.
+        keeps: For each boundary where a slice starts, its filters; a row that reaches the slice passes at
+            least one of them.
     """
 
     rows: RowClass
@@ -53,7 +55,7 @@ class Reaching:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ChainRows:
-    """Rows of every slice that one side of a join can have, by the boundaries where it starts and ends.
+    """Rows of all possible slices of one side of a join, by the start and end of the slice.
 
     Attributes:
         side: Side whose rows the chain holds.
@@ -61,9 +63,9 @@ class ChainRows:
         seconds: The boundaries in seconds; an unbounded boundary is at the horizon.
         left: Fraction of rows that are still held at the age of each boundary.
         lasting: Integral of ``left`` from 0 to each boundary.
-        keep: Number that stands for the filters of a slice that starts at each boundary; equal filters have
-            equal numbers.
-        own: Rows of the side, as if no row had left early.
+        keep: For each boundary, a number that identifies the filters of a slice starting there; equal filters
+            have equal numbers.
+        own: Rows of the side, if no row left before the end of its window.
         other: Rows of the other side, which probe.
         storage: Segments of the slices.
     """
@@ -110,14 +112,15 @@ def chain_rows(
     rates: FamilyRates,
     queries: Sequence[PlannedQuery],
 ) -> ChainRows:
-    """Find the rows of all slices that one side of a join can have.
+    """Find the rows of all possible slices of one side of a join.
 
     Args:
         family: The family.
-        join: One of its joins; boundaries are the ends of its chain and all windows of its queries.
+        join: One of the family's joins; boundaries are the slice ends of its chain and all windows of its
+            queries.
         side: Side whose rows the chain holds.
         rates: Known or assumed rates of the family.
-        queries: The join's queries, at least those of ``unlike``.
+        queries: The join's queries, or at least one of each combination of windows and filters (``unlike``).
 
     Returns:
         The rows, by boundaries.
@@ -159,7 +162,7 @@ def _reaching(rows: RowClass, ends: Mapping[int | None, int], boundaries: Sequen
 
 
 def _filter_ends(queries: Sequence[PlannedQuery], of: SideName, side: SideName) -> dict[int | None, int]:
-    """Return the largest window on ``side`` of the queries with each filter of side ``of``."""
+    """Return, for each filter of side ``of``, the largest window of its queries on ``side``."""
     ends: dict[int | None, int] = {}
     for query in queries:
         bit = side_filter(query, of)
@@ -168,7 +171,7 @@ def _filter_ends(queries: Sequence[PlannedQuery], of: SideName, side: SideName) 
 
 
 def _bits_beyond(ends: Mapping[int | None, int], boundaries: Sequence[int]) -> list[Bits]:
-    """Return the filters of the queries that reach beyond each boundary; equal neighbours are one object."""
+    """Return, per boundary, the filters of queries that reach beyond it; equal sets share an object."""
     waiting = sorted(ends.items(), key=lambda item: item[1])
     reached: Bits = frozenset()
     reaching = []
@@ -183,7 +186,7 @@ def _bits_beyond(ends: Mapping[int | None, int], boundaries: Sequence[int]) -> l
 
 
 def _numbered(reaching: Reaching) -> Ints:
-    """Number the filters of slices; all that have a query without a filter get one number."""
+    """Number the filters of slices; every slice with a query without a filter gets the same number."""
     numbers: dict[Bits, int] = {}
     return np.array(
         [numbers.setdefault(frozenset({None}) if None in k else k, len(numbers)) for k in reaching.keeps],

@@ -26,9 +26,9 @@ class Terms:
     Attributes:
         probe: Looking for partners in the slices.
         purge: Finding and moving the rows that have left a slice.
-        route: Deciding to which queries a pair belongs, and emitting it.
+        route: Deciding to which queries a pair belongs, and emitting the pair.
         union: Merging a query's pairs from several slices or joins.
-        filter: Judging rows and pairs by selections; splitting a stream is one, too.
+        filter: Testing rows and pairs against selections, including the test that splits a stream.
         system: Fixed cost of each operator.
     """
 
@@ -53,31 +53,33 @@ class SliceLoad:
     """Expected work of one slice of one side; rates are per second of event time.
 
     All values depend on the start and end of the slice, never on neighbouring slices. So the cost of a chain
-    is the length of a path, and the filter between two slices counts in the slice that rows leave.
+    is the length of a path over boundaries. The filter between two slices counts for the slice that rows
+    leave.
 
     The amounts (floats and counts) may be arrays of equal shape: ``cpu_opt`` prices all slices that start at
-    one boundary at once. So a model computes by arithmetic and ``np.maximum``, and branches only on
-    ``side``, ``first`` and ``last``.
+    one boundary at once. So a model uses only arithmetic and ``np.maximum``, and branches only on ``side``,
+    ``first`` and ``last``.
 
     Attributes:
         side: Whose rows the slice holds.
         w_start_s: Start of its window, seconds.
         w_end_s: End of its window, seconds; capped for unbounded windows.
-        first: Whether rows enter the join here (inserted), or move from the slice before (moved).
-        last: Whether rows leave the chain after it (purged).
-        judged_per_s: Rows judged as they leave, if the next slice has another filter, and as they enter, if
-            the first slice has one.
+        first: Whether rows enter the join in this slice (inserted), rather than move in from the previous
+            slice (moved).
+        last: Whether rows leave the chain after this slice (purged).
+        judged_per_s: Rows that a filter tests: when they leave, if the next slice has a different filter, and
+            when they enter, if the first slice has a filter.
         entering_per_s: Rows that enter.
         held_rows: Rows held.
         held_bytes: Encoded bytes of them.
-        chain_males_per_s: Opposite rows that enter the join.
+        chain_males_per_s: Opposite rows (rows of the other side) that enter the join.
         males_per_s: Opposite rows that probe the slice.
         candidates_per_s: Males times rows held: the comparisons of nested loops.
         matches_per_s: Candidates of equal key.
         results_per_s: Matches that serve at least one query (before residuals).
         boundaries: Distinct windows that end strictly inside the slice, so that pairs must be routed.
         judged_results_per_s: Evaluations of queries' selections on matches (the cost of selection pull-up).
-        unions: Queries that end here and are fed by earlier slices of the side, too.
+        unions: Queries whose window ends in this slice and that also use earlier slices of the side.
         batch_s: Event time that a batch covers, seconds.
         buckets: Buckets of the job.
         segments: Segments held in one bucket (``planner.costs.segments``): the engine probes them one by one.
@@ -133,17 +135,19 @@ class SearchLoads:
 
 @dataclass(frozen=True, slots=True)
 class JoinInput:
-    """Expected input of the joins of a family before any slice; once per family.
+    """Expected work on the input of a family's joins before any slice, counted once per family.
 
     Attributes:
         rows_per_s: Rows read of both sides.
-        filter_evaluations_per_s: Rows times distinct filters, evaluated once for all joins (lineage).
-        split_per_s: Rows judged to split a stream among joins (stream partition), times distinct filters.
-        private_filters_per_s: Rows judged by each query's own filters before its own join (unshared).
+        filter_evaluations_per_s: Rows times distinct filters; each filter is evaluated once for all joins
+            (lineage).
+        split_per_s: Rows tested to split a stream among joins (stream partition), times distinct filters.
+        private_filters_per_s: Rows tested against each query's own filters before the query's own join
+            (unshared).
         merged_per_s: Pairs merged for queries that several joins feed.
         batch_s: Event time that a batch covers, seconds.
         buckets: Buckets of the job.
-        filters: Distinct filters of both sides, each evaluated over every batch.
+        filters: Distinct filters of both sides; each is evaluated on every batch.
         filtered_sides: Sides that have filters.
     """
 
@@ -163,11 +167,11 @@ class VerdictLoad:
     """Expected work of a family's verdicts; rates are per second of event time.
 
     Attributes:
-        marks_per_s: Marks that are stored: rows that get a nearer match.
+        marks_per_s: Marks that are stored: a row gets a mark whenever it gets a nearer match.
         marks_held: Marks held.
-        verdicts_per_s: Rows times distinct windows that pass them.
+        verdicts_per_s: Rows times the distinct windows that they leave, each of which needs a verdict.
         given_per_s: Rows of one side that are stored as results.
-        result_columns: Columns that such a row carries.
+        result_columns: Columns of a row that is stored as a result.
     """
 
     marks_per_s: float = 0.0
@@ -190,7 +194,7 @@ class CostModel(Protocol):
         ...
 
     def input_terms(self, load: JoinInput) -> Terms:
-        """Return the cost of a family before its slices."""
+        """Return the cost of a family's work before its slices."""
         ...
 
     def verdict_terms(self, load: VerdictLoad) -> Terms:

@@ -1,4 +1,4 @@
-"""The models that price a plan, and the cost of a family by both: its loads priced, and their sum."""
+"""The cost models, and the cost of a family under both of them."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ class CostModels:
         Returns:
             The cost under both models.
 
-        Source: State-Slice §5.2, Lemma 2: a chain's cost is the sum of its slices'. Joins of one slice cost
-            what Equations 1 and 2 say.
+        Source: State-Slice §5.2, Lemma 2: a chain's cost is the sum of its slices'. For joins of one slice,
+            the paper model's cost is given by Equations 1 and 2.
         """
         loads = [load for join in family.joins for load in slice_loads(family, join, rates)]
         arriving, verdicts = join_input(family, family.joins, rates), verdict_load(family, rates)

@@ -1,12 +1,12 @@
-"""Expected work of slices and joins, from rates and selectivities alone, to be priced by cost models.
+"""Expected work of slices and joins, from rates and selectivities, for cost models to price.
 
     rows of a ── λ_a P(some query can use it) ──> [0, w1) ── those that pass cond'_2 ──> [w1, w2) ──> purged
                                                      ^                                      ^
     males of b ──────────────────────────────── all that serve Q1, Q2 ────────── all that serve Q2
 
-Steady state in event time: a slice [s, e) of a side holds the rows that entered it in e - s seconds, and
-every male that can serve one of its queries meets all of them. Arrivals are uniform in time and independent
-of filters and keys; filters are as independent as ``planner.costs.rates`` says.
+In steady state, measured in event time, a slice [s, e) of a side holds the rows that entered it during e - s
+seconds. Every male that can serve a query of the slice meets all of these rows. Arrivals are uniform in time
+and independent of filters and keys; for the independence of filters, see ``planner.costs.rates``.
 Invariant: the load of a slice depends on its own ends, and on no other slice (``SliceLoad``).
 
 Source: the terms of State-Slice (VLDB 2006), Equations 1-3 (§3.1, §3.2, §4.3) and §5.2, without their prices;
@@ -46,11 +46,11 @@ def slice_loads(family: Family | FamilyPlan, join: JoinPlan, rates: FamilyRates)
 
     Args:
         family: The family.
-        join: One of its joins, of any strategy; boundaries may be no query's window.
+        join: One of the family's joins, of any strategy; a boundary need not be the window of a query.
         rates: Known or assumed rates of the family.
 
     Returns:
-        The slices of a in order, then those of b.
+        The slices of side a in order, then the slices of side b.
     """
     return tuple(
         loads.slice(piece.w_start_us, piece.w_end_us)
@@ -63,7 +63,7 @@ def slice_loads(family: Family | FamilyPlan, join: JoinPlan, rates: FamilyRates)
 def search_loads(
     family: Family | FamilyPlan, join: JoinPlan, rates: FamilyRates
 ) -> tuple[SearchLoads, SearchLoads]:
-    """Return the loads of searching the slices of a join, of a and of b; they are part of ``slice_loads``.
+    """Return the loads of searching the slices of a join, for a and b; also part of ``slice_loads``.
 
     Args:
         family: The family.
@@ -81,7 +81,7 @@ def search_loads(
 
 
 def join_input(family: Family | FamilyPlan, joins: Sequence[JoinPlan], rates: FamilyRates) -> JoinInput:
-    """Return the load of a family's rows before its joins, and of the pairs merged after them.
+    """Return the load of filtering a family's rows before its joins, and of merging pairs after them.
 
     Args:
         family: The family.
@@ -138,30 +138,32 @@ def _is_private(join: JoinPlan) -> bool:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ChainLoads:
-    """Loads of every slice that one side of a join can have, by the boundaries of its ends.
+    """Loads of all possible slices of one side of a join, by the boundaries of their ends.
 
-    Arrays are indexed by boundary. An integral counts seconds of distance from 0 to the boundary, so the part
-    of a slice is a difference. A second counts by the fraction of rows that are left at this distance: a
-    slice [s, e) holds λ ∫ P(R > t) dt rows, R being the time until the other side closes a row's key.
+    Arrays are indexed by boundary. An integral counts seconds of distance from 0 to the boundary, so the
+    value for a slice is the difference between its two boundaries. Each second is weighted with the fraction
+    of rows that are left at this
+    distance: a slice [s, e) holds λ ∫ P(R > t) dt rows, where R is the time until the other side closes a
+    row's key.
 
     Attributes:
         side: Side whose rows the chain holds.
         boundaries_us: 0, every distinct window of the join's queries, and other ends of the chain, ascending.
-        seconds: The same in seconds; an unbounded boundary is at the horizon.
-        left: Fraction of rows that are left at this age.
+        seconds: The boundaries in seconds; an unbounded boundary is at the horizon.
+        left: Fraction of rows that are left at the age of the boundary.
         lasting: Integral of ``left``.
-        entering: Rows per second that would enter a slice starting here if no row had left.
+        entering: Rows per second that would enter a slice starting here if no row had left before.
         males: Opposite rows per second that probe a slice starting here.
-        keep: Number of the filter of a slice starting here; equal for equal filters.
-        first_judged: Rows per second that the first slice's filter judges.
-        judged: Integral of the number of distinct filters, of both sides, that pairs are judged by.
-        guaranteed: Ends of filters in ``judged`` that all pairs of a slice starting here pass anyway, as
-            values of ``lasting``.
-        residuals: Integral of the evaluations of residuals per pair of rows per second.
+        keep: Number that identifies the filter of a slice starting here; equal filters have equal numbers.
+        first_judged: Rows per second that the filter of the first slice tests.
+        judged: Integral of the number of distinct filters, of both sides, that are tested on pairs.
+        guaranteed: Filters that are counted in ``judged``, but that all pairs of a slice starting here pass
+            anyway: the ends of these filters, as values of ``lasting``.
+        residuals: Integral of the number of residual evaluations per pair of rows and second.
         results: Integral of the fraction of equal-key pairs that serve a query.
-        windows_below: Distinct windows smaller than the boundary.
-        windows_upto: Distinct windows not greater than it.
-        queries_upto: Queries with a window not greater than it.
+        windows_below: Number of distinct windows that are smaller than the boundary.
+        windows_upto: Number of distinct windows that are not greater than the boundary.
+        queries_upto: Number of queries with a window that is not greater than the boundary.
         storage: Segments of the slices.
         result_columns: Columns that a joined pair carries.
         rates: Known or assumed rates of the family.
@@ -193,7 +195,9 @@ class ChainLoads:
         return self._load(start, end, last=end == len(self.boundaries_us) - 1)
 
     def inner_slices(self, start: int) -> SliceLoad:
-        """Return, as arrays, the loads of all slices that start at boundary number ``start`` but the last."""
+        """Return, as arrays, the loads of all slices that begin at boundary ``start``, except the last
+        one.
+        """
         return self._load(start, np.arange(start + 1, len(self.boundaries_us) - 1), last=False)
 
     def last_slice(self, start: int) -> SliceLoad:
@@ -249,11 +253,12 @@ class ChainLoads:
 def chain_loads(
     family: Family | FamilyPlan, join: JoinPlan, side: SideName, rates: FamilyRates
 ) -> ChainLoads:
-    """Prepare the loads of all slices that one side of a join can have.
+    """Prepare the loads of all possible slices of one side of a join.
 
     Args:
         family: The family.
-        join: One of its joins; boundaries are the ends of its chain and all windows of its queries.
+        join: One of the family's joins; boundaries are the slice ends of its chain and all windows of its
+            queries.
         side: Side whose rows the chain holds.
         rates: Known or assumed rates of the family.
 
@@ -314,7 +319,7 @@ def _alive(ends: Mapping[int | None, int], boundaries: Sequence[int]) -> Floats:
 
 
 def _integral(beyond: Floats, seconds: Floats) -> Floats:
-    """Integrate values that hold from each boundary to the next; the integral is 0 at the first boundary."""
+    """Integrate values that are constant between boundaries; the integral is 0 at the first boundary."""
     return np.concatenate([[0.0], np.cumsum(beyond[:-1] * np.diff(seconds))])
 
 
@@ -325,7 +330,7 @@ def _residuals(
     own: RowClass,
     other: RowClass,
 ) -> Floats:
-    """Return how many residuals judge a pair at each distance: one per query that the pair passes."""
+    """Return how many residuals are tested on a pair at each distance, one per query it passes."""
     own_share, other_share = own.single_shares(), other.single_shares()
     judging = [
         (side_window_us(q, side), own_share(side_filter(q, side)) * other_share(_mate_filter(q, side)))

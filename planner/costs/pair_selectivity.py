@@ -1,11 +1,11 @@
-"""Selectivity of pairs for a query: the share that passes the filters of both sides.
+"""Selectivity of pairs: the fraction of pairs that pass the filters of both sides of some query.
 
     P(some q: a passes σ_a(q) and b passes σ_b(q))
 
-is exact if one side has few filters: the rows of this side are divided into kinds by the filters that they
-pass, and for each kind the row of the other side needs one of some filters. If there are too many kinds,
-queries with different filters of this side are taken as independent. That counts some pairs twice if these
-queries share filters of the other side.
+is exact if one side has few filters. The rows of this side are divided into kinds by the filters that they
+pass. A row of the other side must then pass at least one of certain filters, which depend on the kind. If
+there would be too many kinds, the calculation assumes that queries with different filters of this side are
+independent. If such queries share filters of the other side, some pairs are counted twice.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from planner.costs.rates import Floats
 from planner.costs.row_classes import Bits, RowClass
 from planner.families.families import SideName, other_side, side_filter, side_window_us
 
-#: Most filters of a side whose rows are divided into kinds: 2^6 kinds.
+#: Most filters of a side for which its rows are divided into kinds (2^6 kinds at most).
 _MOST_FILTERS = 6
 
 
@@ -31,7 +31,7 @@ def pair_selectivities(
     own: RowClass,
     other: RowClass,
 ) -> Floats:
-    """Return the fraction of pairs that serve a query with a window beyond each boundary.
+    """Return, per boundary, the fraction of pairs that serve a query with a window beyond it.
 
     Args:
         queries: Queries of the join.
@@ -64,14 +64,14 @@ def pair_selectivities(
 
 
 class _Served:
-    """Pairs of filters of the queries so far, and the fraction of pairs of rows that pass one of them."""
+    """Pairs of filters added so far, and the fraction of row pairs that pass at least one of them."""
 
     def __init__(
         self, first: RowClass, second: RowClass, kinds: Mapping[frozenset[int], float] | None
     ) -> None:
         self._first, self._second, self._kinds = first, second, kinds
         self._mates: dict[int | None, Bits] = {}
-        #: Fraction of pairs let through, by filter of the first side.
+        #: Fraction of pairs that pass, by filter of the first side.
         self._shares: dict[int | None, float] = {}
 
     def add(self, pairs: Iterable[tuple[int | None, int | None]]) -> bool:
@@ -110,9 +110,10 @@ def _share(rows: RowClass, bits: Bits) -> float:
 
 
 def _kinds(rows: RowClass, filters: Iterable[int | None]) -> dict[frozenset[int], float]:
-    """Return the fraction of rows for each set of the given filters that a row can pass.
+    """Return, for each subset of the given filters, the fraction of rows that pass exactly this subset.
 
-    P(passes just S of U) is the sum over subsets T of S of (-1)^|T| P(passes none of (U - S) + T).
+    P(a row passes the filters S of the set U and no others) is the sum over subsets T of S of (-1)^|T|
+    P(passes none of (U - S) + T).
     """
     bits = sorted(bit for bit in filters if bit is not None)
     everyone = rows.share(frozenset({None}), whole=False)
@@ -120,7 +121,8 @@ def _kinds(rows: RowClass, filters: Iterable[int | None]) -> dict[frozenset[int]
         frozenset(bit for place, bit in enumerate(bits) if number >> place & 1)
         for number in range(1 << len(bits))
     ]
-    # First the rows that pass none outside of S; then, for each filter in S, subtract those that fail it.
+    # Start with the rows that pass no filter outside S. Then, for each filter in S, subtract the rows that
+    # fail it.
     passing = [everyone - rows.share(frozenset(bits) - kind, whole=False) for kind in sets]
     for place in range(len(bits)):
         for number in range(len(sets)):

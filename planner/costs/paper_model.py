@@ -1,7 +1,8 @@
-"""The paper's cost model for any joins: comparisons per second, summed over slices and terms.
+"""The paper's cost model for any kind of join: comparisons per second, by slice and term.
 
-The cost of a slice of side a, with λ_b' the males of b that enter the join, λ_b'' those that can serve a
-query of the slice, and R the rows of a that it holds (the other side's slices likewise):
+Cost of a slice of side a (the slices of side b likewise), where λ_b' is the rate of males of b that enter the
+join, λ_b'' the rate of those that can serve a query of the slice, and R the number of rows of a that the
+slice holds:
 
     probe    λ_b'' R              nested loops: every male is compared with every row held
     purge    λ_b'                 each male once per slice, even if no query of the slice needs it: see Eq. 3
@@ -13,8 +14,9 @@ query of the slice, and R the rows of a that it holds (the other side's slices l
              the punctuations by which its union merges
     system   C_sys λ_b'           §5.2
 
-and outside the slices: splitting a stream costs a comparison per row and distinct filter; the filters of a
-query's own join cost one per row; merging the pairs of several joins for a query costs one per pair.
+Costs outside the slices: splitting a stream costs one comparison per row and distinct filter. The filters of
+a query's own join cost one comparison per row. Merging the pairs of several joins for a query costs one
+comparison per pair.
 
 How Equations 1-3 follow, for Q1: A[W1] join B[W1] and Q2: σ(A)[W2] join B[W2], rates λ, S = S_σ and
 D = W2 - W1:
@@ -25,19 +27,19 @@ D = W2 - W1:
         probe 2 (1-S) λ² W1 + 2 S λ² W2; purge (1-S) λ + λ + S λ + λ = 3 λ; split λ (filter); p2's pairs
         2 S λ² W2 S_1 compared with W1 (route); Q1's pairs from both joins, 2 λ² W1 S_1, merged (union).
     Eq. 3, slices [0, W1), [W1, W2): the second holds S λ D of A and λ D of B, probed by λ and S λ males:
-        probe 2 λ² W1 + 2 S λ² D. The paper has 4 λ for purging, λ per slice and side, although only S λ
-        rows of A reach the second slice. Rows of A leaving slice 1 are judged by σ, λ; slice 1's pairs are
-        judged by σ' for Q2, 2 λ² W1 S_1, those of slice 2 have all passed (filter). Q2 alone has two slices:
-        union 2 λ.
+        probe 2 λ² W1 + 2 S λ² D. The paper charges 4 λ for purging, λ per slice and side, although only S λ
+        rows of A reach the second slice. σ is tested on the rows of A that leave slice 1, λ. σ' is tested for
+        Q2 on the pairs of slice 1, 2 λ² W1 S_1; all pairs of slice 2 have passed it already (filter). Q2
+        alone has two slices: union 2 λ.
 
-Where we add to the paper: both sides have their own windows, rates and filters. A selection is counted once
-per pair and distinct filter, up to the largest window of the queries that share it. Residuals cost a
-comparison per pair that they judge. §6.2 has no formula: it says that a slice merged across a selection holds
-more rows and probes more, which the terms above count.
+Extensions of the paper: both sides have their own windows, rates and filters. A selection is counted once per
+pair and distinct filter, up to the largest window of the queries with this filter. A residual costs one
+comparison per pair on which it is tested. §6.2 has no formula. It says that a slice merged across a selection
+holds and probes more rows, which the terms above count.
 
-Where we differ from §5.2: merging k slices saves the overhead of k - 1 operators; the paper prints k
-(``merge_difference`` in ``tests/planner/costs/paper.py``). Merging from 0 saves unions, because a query whose
-slices are merged into one needs none, as in Equation 1; the paper says that the costs of unions stay the
+Differences from §5.2: merging k slices saves the overhead of k - 1 operators, but the paper prints k
+(``merge_difference`` in ``tests/planner/costs/paper.py``). Merging from 0 saves unions: a query whose slices
+are merged into one slice needs no union, as in Equation 1. The paper says that the costs of unions stay the
 same.
 
 Source: State-Slice (VLDB 2006) §3.1 Eq. 1, §3.2 Eq. 2 (as ``tests/planner/costs/paper.py`` derives it), §4.3
@@ -56,7 +58,7 @@ class PaperModel:
     """Prices loads in comparisons per second.
 
     Attributes:
-        c_sys: System overhead of an operator per row that passes it, in comparisons: the paper's C_sys.
+        c_sys: System overhead of an operator, in comparisons per row that passes it: the paper's C_sys.
     """
 
     c_sys: float = 0.0
@@ -77,7 +79,7 @@ class PaperModel:
         )
 
     def input_terms(self, load: JoinInput) -> Terms:
-        """Return the cost of a family before and after its slices."""
+        """Return the cost of a family's work before and after its slices."""
         return Terms(filter=load.split_per_s + load.private_filters_per_s, union=load.merged_per_s)
 
     def verdict_terms(self, load: VerdictLoad) -> Terms:

@@ -1,17 +1,17 @@
-"""Rates of a family's streams, known or assumed: the numbers from which costs are computed.
+"""Known or assumed rates of a family's streams, from which costs are computed.
 
     Profile (given > measured > sampled) ──┐
     assumptions, where it has no value ────┴── FamilyRates ── loads
 
-Filters are taken as independent: of n filters 1 - (1 - S_1) ... (1 - S_n) of the rows pass at least one.
-Filters that imply a common filter are independent among the rows that pass that filter:
+Filters are assumed to be independent: of n filters, 1 - (1 - S_1) ... (1 - S_n) of the rows pass at least
+one. Filters that imply a common filter are independent among the rows that pass that filter:
 
     g ─┬─ f1       P(f1 or f2) = P(g) (1 - (1 - P(f1) / P(g)) (1 - P(f2) / P(g)))
        └─ f2       P(f1 or g) = P(g)
 
-If the other stream closes keys, a row leaves before its window ends. The time R until then is assumed to be
-exponential with the mean τ, so a fraction exp(-t/τ) of the rows that are t seconds old is left. A row that
-only semi and anti joins need leaves with its match (``Unmatched``).
+If the other stream closes keys, a row leaves the state before its window ends. The time R until a row leaves
+is assumed to be exponential with mean τ, so a fraction exp(-t/τ) of the rows of age t (in seconds) is left. A
+row that only semi and anti joins need leaves the state when it finds a match (``Unmatched``).
 """
 
 from __future__ import annotations
@@ -55,38 +55,39 @@ from planner.orders.buffers import memory_rows as expected_rows
 _US_PER_S = 1_000_000
 
 Floats = np.ndarray[tuple[int], np.dtype[np.float64]]
-#: Streams of a and b, and pairs of key columns.
+#: Ids of stream a and stream b, and pairs of key columns.
 FamilyKey = tuple[int, int, tuple[tuple[str, str], ...]]
 
-#: Assumed if nothing is known: a middle value of the benchmarks, so that plans do not depend on luck.
+#: Assumed without statistics: a middle value of the benchmarks, so that plans do not depend on chance.
 ASSUMED_RATE_PER_S = Measure(1000.0, "assumed")
-#: Bytes of key, event time, position, lineage and two numbers.
+#: Bytes of a row with key, event time, position, lineage and two numbers.
 ASSUMED_ROW_BYTES = Measure(64.0, "assumed")
-#: Selectivity of a filter that nobody has measured: neither useless nor decisive.
+#: Assumed selectivity of a filter without statistics: the filter is neither useless nor decisive.
 ASSUMED_SELECTIVITY = Measure(0.5, "assumed")
 #: A thousand keys, evenly used.
 ASSUMED_JOIN_SELECTIVITY = Measure(1e-3, "assumed")
 #: Without a key every pair of rows inside the windows is a candidate.
 EVERY_PAIR = Measure(1.0, "given")
-#: Scrambling factor of a stream whose factor is monitored: the least possible one (``operators.orders``).
+#: Scrambling factor assumed for a stream whose factor is monitored: the smallest possible one
+#: (``operators.orders``).
 ASSUMED_SCRAMBLE = Measure(64.0, "assumed")
-#: Lag if nothing is known: ordered streams keep pace with each other.
+#: Lag assumed without statistics: ordered streams keep pace with each other.
 ASSUMED_LAG = Measure(0.0, "assumed")
 ASSUMED_BATCH_S = Measure(1.0, "assumed")
-#: Event time for which an unbounded window is costed: the rows of a day.
+#: Length for which the cost of an unbounded window is computed: one day.
 HORIZON_S = 86_400.0
 
 
 @dataclass(frozen=True, slots=True)
 class Unmatched:
-    """Ages at which a row without a match is still held, because only semi and anti joins need it.
+    """Range of ages where rows stay only until their first match, for semi and anti joins alone.
 
-    Matches arrive as a Poisson process, so the share of rows without one at age t is exp(-r (t + w)).
+    Matches arrive as a Poisson process, so the fraction of rows without a match at age t is exp(-r (t + w)).
 
     Attributes:
-        from_s: First of these ages, seconds; they end where those of the next ``Unmatched`` begin.
-        per_s: Matches of a row per second: r.
-        behind_s: Reach of the window over earlier rows of the other side, seconds: w.
+        from_s: Start of this range in seconds; the range ends where the next ``Unmatched`` starts.
+        per_s: Matches per row and second: r.
+        behind_s: How far the window reaches back to earlier rows of the other side, in seconds: w.
     """
 
     from_s: float
@@ -103,16 +104,17 @@ class SideRates:
         row_bytes: Encoded bytes of a stored row.
         selectivity: Fraction of rows that pass each filter, by lineage bit.
         weaker: Filters that each filter implies, by bit.
-        counted_s: Seconds between counted rows if the side has windows of rows, or between steps of the order
-            if that is its clock, else None.
-        scramble: Scrambling factor if the clock is the order of the stream, else None.
-        lag: Rows by which the stream leads the other one in the order, else None.
-        ordered_rows: Rows that equality of the order is expected to hold (Window-Oblivious Join, Eq. 7), else
-            None.
-        open_s: Mean seconds until the other stream closes the key of a row; None if it closes no keys, or if
-            the time is unknown.
-        unmatched: Ages from which rows are held only until their first match, ascending; empty if all rows
-            are held for their whole window.
+        counted_s: Seconds between counted rows if the side has windows of rows, or seconds between steps of
+            the order if the order is the clock, else None.
+        scramble: Scrambling factor of the stream if its order is the clock, else None.
+        lag: Number of rows by which this stream is ahead of the other one in the order; None without an
+            order.
+        ordered_rows: Expected number of rows in the state for equality of the order columns (Window-Oblivious
+            Join, Eq. 7); None without an order.
+        open_s: Mean seconds until the other stream closes the key of a row; None if that stream closes no
+            keys, or if the time is unknown.
+        unmatched: Ranges of ages in which rows stay only until their first match, ascending; empty if all
+            rows stay for their whole window.
     """
 
     rate: Measure
@@ -125,9 +127,9 @@ class SideRates:
     ordered_rows: float | None = None
     open_s: Measure | None = None
     unmatched: tuple[Unmatched, ...] = ()
-    #: Fraction of rows that pass each filter, at most the fraction that passes the filters it implies.
+    #: Fraction of rows that pass each filter; never more than the fraction for a filter that it implies.
     _fractions: Mapping[int, float] = field(init=False, repr=False, compare=False)
-    #: The strongest of the filters that each filter implies.
+    #: The most selective of the filters that each filter implies.
     _above: Mapping[int, int] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -135,7 +137,7 @@ class SideRates:
         fractions = {bit: min([value[bit], *(value[b] for b in self.weaker.get(bit, ()))]) for bit in value}
         above = {}
         for bit in self.weaker:
-            # If the filters imply each other, they are the same filter: one of the two is above the other.
+            # Two filters that imply each other are the same filter; one of them is placed above the other.
             implied = [b for b in self.weaker[bit] if bit not in self.weaker.get(b, ()) or b < bit]
             if implied:
                 above[bit] = min(implied, key=lambda b: (fractions[b], -b))
@@ -163,12 +165,12 @@ class SideRates:
         return self._either(None, below, frozenset(weakest))
 
     def left(self, age_s: Floats) -> Floats:
-        """Return the fractions of rows that are still held at some ages: P(R > t)."""
+        """Return the fractions of rows that are still held at the given ages: P(R > t)."""
         place, rates, offsets = self._decay(age_s)
         return np.asarray(np.exp(-offsets[place] - rates[place] * age_s))
 
     def lasting_s(self, age_s: Floats) -> Floats:
-        """Return how many seconds a row is in the state up to some ages, on average: ∫ P(R > t) dt.
+        """Return the mean seconds that a row has been in the state at the given ages: ∫ P(R > t) dt.
 
         >>> side = SideRates(Measure(1), Measure(1), {}, open_s=Measure(10))
         >>> side.lasting_s(np.array([0.0, 10.0, 1000.0])).round(2).tolist()
@@ -191,9 +193,9 @@ class SideRates:
         return np.asarray(whole[place] + within(place, age_s))
 
     def _decay(self, age_s: Floats) -> tuple[Any, Floats, Floats]:
-        """Return the phase of each age, and rate and offset of each phase, in which rows leave at one rate.
+        """Return the phase of each age, and the rate and offset with which rows leave in each phase.
 
-        Of the rows that are t seconds old, exp(-offset - rate t) are held.
+        A fraction exp(-offset - rate t) of the rows of age t (in seconds) is still held.
         """
         closing = 0.0 if self.open_s is None else 1.0 / self.open_s.value
         rates = np.array([closing, *(closing + each.per_s for each in self.unmatched)])
@@ -204,19 +206,19 @@ class SideRates:
     def _either(
         self, above: int | None, below: Mapping[int | None, Iterable[int]], wanted: frozenset[int]
     ) -> float:
-        """Return the fraction of rows that pass ``above`` and one of the wanted filters that imply it."""
+        """Return the fraction of rows that pass ``above`` and any of the wanted filters that imply it."""
         passing = 1.0 if above is None else self._fractions[above]
         if above in wanted or passing == 0.0:
             return passing
         shares = [min(self._either(b, below, wanted) / passing, 1.0) for b in sorted(below.get(above, ()))]
         if len(shares) == 1:
-            return passing * shares[0]  # as exact as the share itself, however small
+            return passing * shares[0]  # no rounding: exact even for a very small share
         return passing * (1.0 - math.prod(1.0 - share for share in shares))
 
 
 @dataclass(frozen=True, slots=True)
 class FamilyRates:
-    """Rates of a family, known or assumed; every number has its origin.
+    """Rates of a family, known or assumed; every number states its origin.
 
     Attributes:
         a: Side a.
@@ -224,7 +226,7 @@ class FamilyRates:
         join_selectivity: Fraction of the pairs of rows that have equal keys: the paper's S_1.
         batch_s: Event time that one micro-batch covers, seconds.
         buckets: Buckets of the job.
-        horizon_s: Length for which an unbounded window is costed, seconds.
+        horizon_s: Length for which the cost of an unbounded window is computed, in seconds.
         frequent: Keys that many rows have.
     """
 
@@ -243,8 +245,8 @@ class FamilyRates:
     def seconds(self, window_us: int, side: SideName) -> float:
         """Return a window of a side in seconds; an unbounded window is as long as the horizon.
 
-        If the order is the clock, the first step of a window holds as many rows as equality of the order
-        does, and each later step one row.
+        If the order is the clock, the first step of a window holds ``ordered_rows`` rows, and each later step
+        one more row.
         """
         own = self.side(side)
         counted_s = own.counted_s
@@ -269,18 +271,19 @@ def family_rates(
     *,
     horizon_s: float = HORIZON_S,
 ) -> FamilyRates:
-    """Look up a family in a profile, and assume values that the profile does not have.
+    """Look up the rates of a family in a profile, and assume values for missing ones.
 
     Args:
         family: The family.
         stream_a: Stream id of side a.
         stream_b: Stream id of side b.
         profile: Statistics of streams, filters and families.
-        horizon_s: Length for which an unbounded window is costed, seconds; longer if a bounded one is longer.
+        horizon_s: Length for which the cost of an unbounded window is computed, in seconds; raised to the
+            longest bounded window if that is longer.
 
     Returns:
-        Its rates; measures of origin ``assumed`` if the profile has no value: 1,000 rows per second, 64 bytes
-        per row, half of the rows pass a filter, one pair in a thousand has equal keys.
+        Rates of the family. Missing values have the origin ``assumed``: 1,000 rows per second, 64 bytes per
+        row, half of the rows pass a filter, one pair in a thousand has equal keys.
     """
     streams = {s.stream_id: s for s in profile.streams}
     filters = {(f.stream_id, f.sql): f.selectivity for f in profile.filters}
@@ -293,7 +296,7 @@ def family_rates(
         stream = streams.get(ids[side])
         row_bytes = None if stream is None else stream.row_bytes
         rate = ASSUMED_RATE_PER_S if stream is None else stream.rate_per_s
-        # Of n rows, about n times the join selectivity have the key of a given row.
+        # Of n rows, about n times the join selectivity have the same key as a given row.
         scramble = None
         if clocks[side] == "order":
             scramble = ASSUMED_SCRAMBLE if stream is None or stream.scramble is None else stream.scramble
@@ -334,10 +337,11 @@ def family_rates(
 
 
 def _unmatched(family: Family | FamilyPlan, side: SideName, rates: FamilyRates) -> tuple[Unmatched, ...]:
-    """Return the ages from which rows of a side are held only until their first match.
+    """Return the ranges of ages in which rows of a side stay only until their first match.
 
-    Rows stay for the longest window of the queries that need all rows of the side. After that, a row stays as
-    long as one of the queries that still reach it needs it; the query with the fewest matches is assumed.
+    Every row stays for the longest window of the queries that need all rows of the side. After that, a row
+    stays as long as any query whose window still reaches it needs it. The estimate uses the query with the
+    fewest matches.
     """
     mates = other_side(side)
     of_mates = rates.side(mates)
@@ -361,7 +365,7 @@ def _unmatched(family: Family | FamilyPlan, side: SideName, rates: FamilyRates) 
 
 
 def _lag(side: SideName, known: FamilyProfile | None) -> Measure:
-    """Return the rows by which a side leads the other side in their common order."""
+    """Return the number of rows by which a side is ahead of the other one in their common order."""
     lag = None if known is None else known.lag_a if side == "a" else known.lag_b
     return ASSUMED_LAG if lag is None else lag
 
@@ -372,7 +376,7 @@ def _open_s(side: SideName, known: FamilyProfile | None) -> Measure | None:
 
 
 def _with_rows_held(own: SideRates, other: SideRates) -> SideRates:
-    """Return the rates of a side with the rows that equality of the order is expected to hold."""
+    """Return the rates of a side, completed with its expected rows for equality of the order."""
     if own.scramble is None or other.scramble is None or own.lag is None:
         return own
     one, two = (OrderedStream(s.scramble.value, s.rate.value) for s in (own, other) if s.scramble)
@@ -380,7 +384,7 @@ def _with_rows_held(own: SideRates, other: SideRates) -> SideRates:
 
 
 def memory_rows(memory: Memory, own: SideRates, other: SideRates) -> float | None:
-    """Return the rows of an ordered side that are expected in memory; None if a side is not ordered."""
+    """Return the expected number of rows of an ordered side in memory; None if a side is not ordered."""
     if own.scramble is None or other.scramble is None or own.lag is None:
         return None
     one = OrderedStream(own.scramble.value, own.rate.value)
@@ -389,9 +393,10 @@ def memory_rows(memory: Memory, own: SideRates, other: SideRates) -> float | Non
 
 
 def with_handed(profile: Profile, family: Family | FamilyPlan, made: int, rates: FamilyRates) -> Profile:
-    """Add the expected rate of pairs that a family hands on, if the profile does not have it.
+    """Add the expected rate of the pairs that a family hands on, unless the profile has it.
 
-    A query hands on S λ_a λ_b (W_a + W_b) pairs a second; the largest such rate is taken for all queries.
+    A query hands on S λ_a λ_b (W_a + W_b) pairs per second; the largest rate of any query is used for the
+    family.
 
     Args:
         profile: Known statistics.
@@ -426,7 +431,7 @@ def with_handed(profile: Profile, family: Family | FamilyPlan, made: int, rates:
 
 
 def with_orders(profile: Profile, streams: Iterable[Stream]) -> Profile:
-    """Add the scrambling factors that streams declare; a stream without statistics gets an assumed rate.
+    """Add the scrambling factors that streams declare, with an assumed rate for unmeasured streams.
 
     Args:
         profile: Known statistics.
@@ -448,7 +453,7 @@ def with_orders(profile: Profile, streams: Iterable[Stream]) -> Profile:
 def with_open_times(
     profile: Profile, keys: Mapping[str, FamilyKey], streams: Mapping[int, Stream]
 ) -> Profile:
-    """Add the open times that streams declare, to the families whose keys they close.
+    """Add the declared open times of streams to the families whose keys the streams close.
 
     Args:
         profile: Known statistics.
@@ -459,7 +464,7 @@ def with_open_times(
     for family, (stream_a, stream_b, key) in keys.items():
         if set(family_clocks(family)) != {"time"}:
             continue
-        # Rows of a wait for closings of b, and the other way round.
+        # Rows of side a wait for stream b to close their keys, and rows of side b for stream a.
         open_a_s = _declared_s(streams.get(stream_b), frozenset(b for _, b in key))
         open_b_s = _declared_s(streams.get(stream_a), frozenset(a for a, _ in key))
         if open_a_s is not None or open_b_s is not None:
@@ -480,7 +485,7 @@ def _declared_s(stream: Stream | None, key: frozenset[str]) -> Measure | None:
 
 
 def with_plan(profile: Profile, plan: Plan) -> Profile:
-    """Add facts of a plan: declared open times, and expected rates of pairs that are handed on."""
+    """Add facts from a plan: declared open times, and expected rates of intermediate pairs."""
     keys = {family.id: (family.stream_a, family.stream_b, family.key) for family in plan.families}
     profile = with_open_times(profile, keys, {stream.id: stream for stream in plan.streams})
     taken = taken_intermediates(plan.families)

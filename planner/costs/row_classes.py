@@ -1,10 +1,10 @@
-"""Classes of a side's rows that a join admits: all rows, or one class of a stream that is split.
+"""Classes of the rows of a side that a join admits: all rows, or one class of a split stream.
 
     all rows of the side ─┬─ pass a filter of the join's queries          state-slice chains, unshared joins
                           ├─ all                                          selection pull-up
                           └─ pass one of O, none of N                     stream partition, one class
 
-All sizes are fractions of the side's rows; filters are as independent as in ``planner.costs.rates``.
+All sizes are fractions of the side's rows; for the independence of filters, see ``planner.costs.rates``.
 """
 
 from __future__ import annotations
@@ -30,10 +30,11 @@ class RowClass:
 
     Attributes:
         rates: The side.
-        one_of: Filters; a row of the class passes at least one of them. None among them passes every row.
-        none_of: Filters of which it passes none.
-        whole: Whether the join also admits rows that serve no query (selection pull-up).
-        split: Whether it is a class of a split stream.
+        one_of: Filters; a row of the class passes at least one of them. If None is among them, every row
+            passes.
+        none_of: Filters; a row of the class passes none of them.
+        whole: Whether the join also admits rows that no query can use (selection pull-up).
+        split: Whether the rows are a class of a split stream.
     """
 
     rates: SideRates
@@ -44,11 +45,11 @@ class RowClass:
 
     @property
     def is_plain(self) -> bool:
-        """Return whether the rows are neither split nor admitted unfiltered."""
+        """Return whether the rows are not a class of a split stream, and are admitted by filters."""
         return not self.whole and not self.split
 
     def share(self, bits: Bits, *, whole: bool = True) -> float:
-        """Return the fraction of the side's rows that belong to the class and pass one of ``bits``.
+        """Return the fraction of the side's rows that are in the class and pass at least one of ``bits``.
 
         With O = one_of, N = none_of: P(O and F and not N) = P(O or N) - P(N) - P(O or N or F) + P(N or F).
 
@@ -66,7 +67,7 @@ class RowClass:
         return max(0.0, reached - missed)
 
     def shares(self, reaching: Sequence[Bits]) -> Floats:
-        """Return ``share`` for each of a list of sets that often repeat."""
+        """Return ``share`` for each set of a list; repeated sets are computed once."""
         known = {bits: self.share(bits) for bits in set(reaching)}
         return np.array([known[bits] for bits in reaching], dtype=np.float64)
 
@@ -75,9 +76,10 @@ class RowClass:
         return cache(lambda bit: self.share(frozenset({bit}), whole=False))
 
     def kept(self, reaching: Sequence[Bits]) -> list[Bits]:
-        """Return, per slice, filters of which every row passes one, given those of the queries that reach it.
+        """Return a slice's filters, of which every row passes at least one, from the queries' filters.
 
-        If the side is split, only the class enters the join, and its filters are stricter than the queries'.
+        If the side is split, only rows of the class enter the join, and its filters are stricter than the
+        filters of the queries.
         """
         if self.whole:
             return [frozenset({None})] * len(reaching)
@@ -86,7 +88,7 @@ class RowClass:
     def guaranteed_ends(
         self, keeps: Sequence[Bits], ends: Mapping[int | None, int]
     ) -> Iterator[tuple[int, ...]]:
-        """Yield, per slice start, the ends of the filters that every row kept in the slice passes anyway."""
+        """Yield, per slice start, the ends of filters that every row kept in the slice is sure to pass."""
         known: dict[Bits, tuple[int, ...]] = {}
         for keep in keeps:
             if keep not in known:

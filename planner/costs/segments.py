@@ -1,13 +1,14 @@
-"""Number of segments in the slices of a chain, which determines the engine's cost per batch.
+"""Expected number of segments in a chain's slices, which drives the engine's cost per batch.
 
-The rows of a batch arrive as one segment, and every segment is probed, maintained and named once per batch.
-How their number develops depends on the event time that a batch covers, compared with the slack within which
-segments may straddle a boundary and are merged (1/40 of the join's largest window):
+The rows of a batch arrive as one segment. In every batch, each segment is probed, maintained and listed once.
+The number of segments depends on the event time that a batch covers, compared with the slack. Within the
+slack, segments may straddle a boundary and are merged (slack = 1/40 of the join's largest window):
 
     batch > slack      never merged; cut by each boundary that takes rows or males, except pieces within slack
     batch <= slack     never cut; merged once four neighbours span no more than the slack
 
-Source: ``purge`` and ``compact`` of ``operators.slices.sliced_join``; here their rules are applied to spans.
+Source: ``purge`` and ``compact`` of ``operators.slices.sliced_join``; their rules are applied here to time
+    spans.
 """
 
 from __future__ import annotations
@@ -22,30 +23,34 @@ import numpy as np
 
 _Floats = np.ndarray[tuple[int], np.dtype[np.float64]]
 _Ints = np.ndarray[tuple[int], np.dtype[np.int64]]
-#: First batch and end of a segment, in batches.
+#: A segment as its first batch and its end, counted in batches.
 _Span = tuple[int, int]
 
-#: As in ``operators.join.compiled_family`` and ``operators.slices.sliced_join``; a test compares them.
+#: Must equal the values in ``operators.join.compiled_family`` and ``operators.slices.sliced_join``; a test
+#: checks this.
 SLACK_DIVISOR = 40
 COMPACTION_FANIN = 4
 
-#: Batches per slack from which the pattern repeats itself, four times as coarse.
+#: Number of batches per slack above which the pattern repeats itself at a scale four times as coarse.
 _MOST_BATCHES = 64
-#: Before they have full size, there are this many segments of age x per x: about a merge of four by four.
+#: Below full size, the density of segments at age x is this value divided by x: about a merge of four by
+#: four.
 _YOUNG = 1.2
-#: Part of a batch within which two cuts are one: about the time from the watermark to a batch's end.
+#: Two cuts closer than this fraction of a batch count as one; about the time from the watermark to the end of
+#: a batch.
 _NEAR = 1e-3
-#: Part of the cuts that last: merging undoes the others (mean over random chains of up to 20 slices).
+#: Fraction of cuts that remain, because merging undoes the others (mean over random chains of up to 20
+#: slices).
 _KEPT = 0.85
 
 
 @dataclass(frozen=True, slots=True)
 class SegmentRule:
-    """Rules by which the segments of one chain are created, cut and merged.
+    """Rules by which segments of one chain are created, cut and merged.
 
     Attributes:
         batch_s: Event time that a batch covers, seconds.
-        slack_s: Span within which segments are merged and not cut, seconds; infinite if there is no limit.
+        slack_s: Span in seconds within which segments are merged and not cut; infinite if there is no limit.
         filled: Fraction of batches that have rows for a bucket.
     """
 
@@ -60,8 +65,8 @@ class SegmentRule:
         Args:
             start_s: Start of the slice, seconds.
             end_s: End, seconds.
-            cuts: Number of cuts through a batch's segment where the slice starts (``cuts``).
-            takes: Whether rows or males stop at its end.
+            cuts: Number of cuts through the segment of a batch at the start of the slice (``cuts``).
+            takes: Whether some rows or males go no further than the end of the slice.
         """
         if self.slack_s < self.batch_s:
             return self.filled * self._cut(start_s, end_s, cuts, takes)
@@ -74,7 +79,7 @@ class SegmentRule:
 
         Args:
             boundary_s: The boundary, seconds.
-            cuts: Number of cuts through a batch's segment at the boundary.
+            cuts: Number of cuts through the segment of a batch at the boundary.
         """
         if self.slack_s < COMPACTION_FANIN * self.batch_s:
             return self.filled * (_KEPT * cuts + 1.0) / self.batch_s
@@ -82,19 +87,20 @@ class SegmentRule:
 
     @property
     def rewritten(self) -> float:
-        """Expected number of times that a stored row is rewritten: once with each merge."""
+        """Expected number of times that a stored row is rewritten; every merge rewrites its rows."""
         return merging(self._batches)[1] if self._batches >= COMPACTION_FANIN else 0.0
 
     def cuts(self, boundaries_s: _Floats, takes: Sequence[bool] | None = None) -> _Ints:
-        """Return, for each boundary, how often the boundaries up to it cut a batch; 0 for the first.
+        """Return, per boundary, how often the boundaries up to it cut a batch; 0 for the first one.
 
         Args:
             boundaries_s: Boundaries from 0, seconds.
-            takes: Whether rows or males stop at each boundary; other boundaries cut nothing. By default all
-                do.
+            takes: Whether some rows or males stop at each boundary; a boundary where none stop cuts nothing.
+                By default all do.
 
-        Boundaries that differ by whole batches cut at the same place. A boundary at the end of a batch cuts
-        the batch, too: the watermark that purges is the opposite stream's, which is a little earlier.
+        Boundaries whose difference is a whole number of batches cut a batch at the same place. A boundary at
+        the end of a batch cuts the batch, too, because rows are purged by the watermark of the opposite
+        stream, which is a little earlier.
         """
         if self.slack_s >= self.batch_s:
             return np.zeros(len(boundaries_s), dtype=np.int64)
@@ -116,7 +122,7 @@ class SegmentRule:
         return np.array(counts, dtype=np.int64)
 
     def _cut(self, start_s: Any, end_s: Any, cuts: Any, takes: Any) -> Any:
-        # On average, half a piece more straddles an end that cuts.
+        # On average, half a piece more straddles a slice end that cuts.
         return (_KEPT * cuts + 1.0) * (end_s - start_s) / self.batch_s + 0.5 * takes
 
     def _merged(self, age_s: Any) -> Any:
@@ -126,30 +132,30 @@ class SegmentRule:
         grown_s = max(_YOUNG / full_per_s, young_s) if full_per_s > 0.0 else np.inf
         young = np.minimum(age_s, young_s) / self.batch_s
         growing = _YOUNG * np.log(np.clip(age_s, young_s, grown_s) / young_s)
-        # Without an end no segment reaches full size; and 0 times infinity would be NaN.
+        # If ``full_per_s`` is 0, no segment reaches full size; and 0 times infinity would be NaN.
         return young + growing + (np.maximum(age_s - grown_s, 0.0) * full_per_s if full_per_s > 0.0 else 0.0)
 
     @property
     def _grown_per_s(self) -> float:
-        """Full-grown segments per second, well behind the watermark."""
+        """Full-size segments per second, for rows much older than the watermark."""
         return merging(self._batches)[0] / self.slack_s
 
     @property
     def _batches(self) -> int:
-        """Batches that fit into the slack."""
+        """Number of batches that fit into the slack."""
         return int(min(self.slack_s / self.batch_s * (1.0 + _NEAR), 2.0**60))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ChainStorage:
-    """Segments of every slice that one side of a join can have, by the boundaries of its ends.
+    """Segments of all possible slices of one side of a join, by the boundaries of their ends.
 
     Attributes:
         seconds: Boundaries from 0, seconds.
         entering: Rows per second that enter a slice starting at each boundary.
-        keep: Number of the filter of a slice starting there; equal for equal filters.
+        keep: Number that identifies the filter of a slice starting there; equal filters have equal numbers.
         cuts: Number of cuts through a batch's segment at each boundary.
-        takes: Whether fewer rows or males pass each boundary than the one before it.
+        takes: Whether fewer rows or males pass the boundary than the previous one.
         rule: Rules by which segments are created, cut and merged.
         row_bytes: Encoded bytes of a row.
         buckets: Buckets of the job.
@@ -166,14 +172,15 @@ class ChainStorage:
 
     # Any: a number, or an array of them for several ends at once; numpy computes the same with either.
     def segments(self, start: Any, end: Any) -> Any:
-        """Return the segments that one bucket holds of a slice between two boundary numbers."""
+        """Return the number of segments per bucket in a slice between two boundary numbers."""
         return self.rule.held(self.seconds[start], self.seconds[end], self.cuts[start], self.takes[end])
 
     def stored(self, start: int, end: Any, *, last: bool) -> tuple[Any, Any]:
-        """Return the new segments and bytes that all buckets store per second because of a slice.
+        """Return the new segments and bytes that a slice stores per second, in all buckets together.
 
         Arriving rows are stored, and stored again with each merge. If a filter drops rows of a segment that
-        moves on, the rest is stored. A segment that moves unchanged, or is cut, is not written again.
+        moves to the next slice, the remaining rows are stored again. A segment that moves unchanged or is cut
+        is not rewritten.
         """
         segments, rows = 0.0 * self.seconds[end], 0.0 * self.seconds[end]
         if start == 0:
@@ -198,14 +205,15 @@ def chain_storage(
     row_bytes: float,
     buckets: int,
 ) -> ChainStorage:
-    """Prepare the segments of all slices that one side of a join can have.
+    """Prepare the segments of all possible slices of one side of a join.
 
     Args:
         seconds: Boundaries from 0, seconds.
         entering: Rows per second that enter a slice starting at each boundary.
-        keep: Number of the filter of a slice starting there.
-        males_keep: The same for the males that reach the slice.
-        longest_s: Largest bounded window of the join's queries on either side, seconds; 0 if none is bounded.
+        keep: Number that identifies the filter of a slice starting there.
+        males_keep: Number that identifies the filter of the males that reach a slice starting there.
+        longest_s: Largest bounded window of the join's queries on either side, in seconds; 0 if all windows
+            are unbounded.
         batch_s: Event time that a batch covers, seconds.
         row_bytes: Encoded bytes of a row.
         buckets: Buckets of the job.
@@ -220,15 +228,15 @@ def chain_storage(
 
 @cache
 def merging(batches: int) -> tuple[float, float]:
-    """Simulate merging for a stream of one row per batch.
+    """Simulate the merging of segments for a stream of one row per batch.
 
     Args:
-        batches: Batches that fit into the slack, at least ``COMPACTION_FANIN``.
+        batches: Number of batches that fit into the slack, at least ``COMPACTION_FANIN``.
 
     Returns:
-        Mean number of segments per slack, well behind the watermark, and how often a stored row is rewritten.
-        As ``batches`` grows, the number of segments rises until the leftovers suffice for another merge, and
-        then falls.
+        Mean number of segments per slack for rows much older than the watermark, and how often a stored row
+        is rewritten. As ``batches`` grows, the number of segments rises until the leftovers suffice for
+        another merge, and then falls.
 
     >>> [round(merging(n)[0], 1) for n in (4, 5, 6, 8)]
     [1.2, 1.9, 2.8, 1.2]

@@ -1,4 +1,4 @@
-"""Constants that are part of Sluice, used until ``sluice calibrate`` has fitted those of the machine."""
+"""Default constants, used until ``sluice calibrate`` has fitted the constants of the machine."""
 
 from __future__ import annotations
 

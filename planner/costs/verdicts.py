@@ -4,8 +4,8 @@
                ── the opposite watermark passes a window ──> a verdict; without a match the row is given
 
 Matches arrive as a Poisson process, as in ``planner.costs.rates``: a row of a has no match for a query with
-the probability exp(-S λ_b P(σ_b) (W_a + W_b)). Queries of equal conditions share marks and verdicts. Windows
-that pass a row in one batch share the stored result row.
+the probability exp(-S λ_b P(σ_b) (W_a + W_b)). Queries with equal conditions share marks and verdicts. If
+several windows pass a row in the same batch, they share the stored result row.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def verdict_load(family: Family | FamilyPlan, rates: FamilyRates) -> VerdictLoad
 
 
 def _rates_of(query: PlannedQuery, side: SideName, rates: FamilyRates) -> tuple[float, float]:
-    """Return the rows per second of a side that a query judges, and the matches per second of each row."""
+    """Return the rate of a side's rows that a query checks, and the matches per row and second."""
     mates = other_side(side)
     own, other = rates.side(side), rates.side(mates)
     judged = own.rate.value * own.passing_any([side_filter(query, side)])
@@ -76,7 +76,7 @@ def _rates_of(query: PlannedQuery, side: SideName, rates: FamilyRates) -> tuple[
 
 
 def _absent_times(windows_s: Sequence[tuple[float, float]], matches_per_s: float, batch_s: float) -> float:
-    """Return how often a row is stored because windows passed it without a match, on average."""
+    """Return the mean number of times that a row is stored because it had no match in a window."""
     times = 0.0
     for (before_s, _), (own_s, behind_s) in pairwise([(-math.inf, 0.0), *windows_s]):
         in_another_batch = min((own_s - before_s) / batch_s, 1.0)

@@ -1,4 +1,4 @@
-"""A plan as an SVG picture: each chain to scale along its clock, and below it the windows of the queries.
+"""A plan as an SVG picture: chains to scale along their clock, with the windows of the queries.
 
 Unlike the plan graph it shows lengths: which windows are long, where slices end, which queries share them.
 """
@@ -22,9 +22,9 @@ _LEFT, _RIGHT = 250, 940
 #: An unbounded window takes the last part of the axis.
 _ENDLESS = 60
 _LINE, _SLICE = 18, 30
-#: A chain is drawn on a logarithmic axis if its shortest slice end is a smaller share of its longest one.
+#: If a chain's shortest slice end is a smaller fraction of its longest one, the axis is logarithmic.
 _NARROW = 0.004
-#: Most lines under a chain, and names on a line; further ones are counted.
+#: Maximum number of lines under a chain and of names on a line; of further ones, only the number is shown.
 _MOST_LINES, _MOST_NAMES = 20, 3
 #: Width of a letter, and least distance between the ends of two slices, px.
 _LETTER = 7

@@ -23,11 +23,12 @@ def family_costs(report: FamilyReport) -> dict[str, Any]:
         report: The report.
 
     Returns:
-        ``cost`` of the plan; ``costs`` by strategy, of the plan that each would choose now; ``decided_by``;
-        ``hottest_bucket``: its predicted work over the mean, as planned and if keys were hashed, None if
-        nothing is known of the keys; ``chain`` if one was given; for an ordered family ``predicted_rows``:
-        scrambling factor, lag, the rows in memory that equality of the order is expected to need, and the
-        seconds that rows wait before they are joined.
+        ``cost`` of the plan; ``costs`` by strategy, each for the plan that the strategy would choose now;
+        ``decided_by``;
+        ``hottest_bucket``: predicted work of the hottest bucket divided by the mean, as planned and for
+        hashed keys, None without known keys; ``chain`` if one was given; for an ordered family
+        ``predicted_rows``: scrambling factor, lag, the expected rows in memory for equality of the order, and
+        the seconds that rows wait before they are joined.
     """
     document: dict[str, Any] = {
         "cost": cost_document(report.cost),

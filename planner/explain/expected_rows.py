@@ -19,7 +19,7 @@ class ExpectedRows:
     Attributes:
         scramble: Scrambling factor.
         lag: Rows by which the stream leads the other one.
-        rows: Rows in memory for equality of the order; infinite if the other stream stops.
+        rows: Expected rows in memory for equality of the order columns; infinite if the other stream stops.
         latency_s: Seconds that a row waits before it is joined; infinite if its own stream stops.
     """
 

@@ -54,7 +54,8 @@ class Alternative:
     """One way to answer a family.
 
     Attributes:
-        name: Strategy; ``chain`` for given boundaries, ``plan`` for a plan that no strategy would choose.
+        name: Name of the strategy, ``chain`` for given boundaries, or ``plan`` for a plan that its strategy
+            would not choose now.
         joins: Its joins.
         cost: Cost of the joins.
     """
@@ -74,8 +75,8 @@ class Decision:
         unit: Unit of all numbers.
         chosen: Cost of the chosen alternative by this term.
         other: Cost of the other alternative by this term.
-        chosen_total: Total cost of the chosen alternative; the other one can cost less if the strategy was
-            requested, or if no chain is the cheapest.
+        chosen_total: Total cost of the chosen alternative. The other alternative can cost less if the
+            strategy was requested, or if the cheapest alternative is not a chain.
         other_total: Total cost of the other alternative.
     """
 
@@ -95,12 +96,12 @@ class FamilyReport:
     Attributes:
         family: The family as planned.
         rates: Rates on which its costs are based.
-        objective: Model that decides if CPU is compared.
-        planned: The plan, named after its strategy if the strategy would choose the same now, else ``plan``.
-            It would not if the chain is pinned, if departed queries left boundaries in it, or if it was
-            chosen by other statistics.
+        objective: Cost model that decides when CPU costs are compared.
+        planned: The plan, named after its strategy if the strategy would choose the same joins now, else
+            ``plan``. The strategy would choose differently if the chain is pinned, if departed queries left
+            boundaries in it, or if the plan was based on other statistics.
         slices: Cost by slice: join id, side, start in µs.
-        alternatives: Every strategy with the joins that it would choose now, in the order of their table.
+        alternatives: Every strategy with the joins that it would choose now, in the order of ``STRATEGIES``.
         given: The requested chain, if there is one.
         decided_by: Term that sets the plan apart from the next best alternative; None if all cost the same.
     """
@@ -121,12 +122,12 @@ class FamilyReport:
 
     @property
     def hottest_bucket(self) -> float:
-        """Predicted work of the hottest bucket over the mean; 1 if nothing is known of the keys."""
+        """Predicted work of the hottest bucket divided by the mean; 1 without known keys."""
         return predicted_imbalance(self.family, self.rates, self.family.replication)
 
     @property
     def hottest_hashed(self) -> float:
-        """The same if every key had one bucket."""
+        """Predicted work of the hottest bucket divided by the mean, if each key had only one bucket."""
         return predicted_imbalance(self.family, self.rates, HASHED)
 
 
@@ -185,10 +186,10 @@ def decisive(
         chosen: One alternative.
         other: The other alternative.
         model: Model whose terms are compared.
-        by_memory: Compare rows held, and CPU only where they are equal.
+        by_memory: Whether to compare the rows held, and the CPU cost only if the rows are equal.
 
     Returns:
-        The term, among those in favour of the cheaper one; None if the costs are equal.
+        The term, among the terms in which the cheaper alternative is better; None if the costs are equal.
     """
     rows = (chosen.cost.memory_rows, other.cost.memory_rows)
     if by_memory and _differ(*rows):
@@ -210,7 +211,7 @@ def terms(cost: Cost, model: CostModelName) -> Terms:
 def _decided_by(
     strategy: Strategy, chosen: Alternative, alternatives: Sequence[Alternative], model: CostModelName
 ) -> Decision | None:
-    """Compare with the best alternative of another cost, by the aim of the strategy."""
+    """Compare with the best alternative of a different cost, by what the strategy minimizes."""
     by_memory = strategy == "mem-opt"
 
     def aim(alternative: Alternative) -> tuple[float, float]:

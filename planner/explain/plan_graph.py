@@ -35,7 +35,8 @@ from planner.families.display import (
 from planner.families.families import SIDES, SideName, side_chain, side_filter, side_window_us
 from planner.probes.asked_probe import probe_text
 
-#: More filters than this would make a label hide the graph; text form and document have all filters.
+#: Maximum number of filters in a label, so that it does not hide the graph; the text form and the JSON
+#: document have all filters.
 _LABEL_FILTERS = 4
 
 NodeKind = Literal["stream", "slice", "union", "query"]
@@ -46,7 +47,7 @@ class Node:
     """A box of the graph.
 
     Attributes:
-        id: Unique in the graph, letters, digits and underscores.
+        id: Identifier, unique in the graph, of letters, digits and underscores.
         kind: Kind of object that it represents.
         label: Text to show.
         group: Number of its family from 1; 0 for streams, which families share.
@@ -66,7 +67,7 @@ class Edge:
         source: Node id.
         target: Node id.
         label: Filter that rows or results pass on the way; empty for none.
-        probe: Rows only look for partners there and are not kept.
+        probe: Whether rows only look for partners in the target and are not kept there.
     """
 
     source: str
@@ -143,7 +144,7 @@ def lazy_notes(
 
 
 def feeding_slices(chain: Sequence[Slice], window: int) -> tuple[int, ...]:
-    """Return the numbers of the slices whose union is the answer for a window, from 1.
+    """Return the numbers, from 1, of the slices whose union is the result for a window.
 
     Args:
         chain: One side's chain.

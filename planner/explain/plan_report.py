@@ -25,7 +25,7 @@ def plan_report(
     Args:
         plan: The plan.
         reports: A report for each family to show, in the plan's order.
-        orders: Orders in which queries can join more than two streams, by the name of the query.
+        orders: Possible join orders of queries over more than two streams, by query name.
     """
     lines = [*_lines(plan, reports), *(line for name in orders for line in _orders(name, orders[name]))]
     return "\n".join(lines) if reports else "no queries"

@@ -1,9 +1,9 @@
-"""Preview of a change: the plan it leads to, the primitives to get there, and the cost of every strategy.
+"""Preview of a change: the new plan, the primitives to get there, and each strategy's cost.
 
     queries ── build_plan ── Plan ──┬── diff(previous) ── primitives, rows moved
                profile, models ─────┴── explain_family ── costs by strategy, the term that decides
 
-Nothing is changed: previewing and planning are one function of the same values.
+A preview changes nothing: it calls the same function as planning, with the same values.
 """
 
 from __future__ import annotations
@@ -46,13 +46,14 @@ class Preview:
 
     Attributes:
         plan: The plan that would be built.
-        previous: Version that it would follow; None for the first.
+        previous: Current version, which ``plan`` would follow; None before the first plan.
         primitives: Steps from ``previous`` to ``plan``.
-        rows_moved: Maximum number of rows that change their slice; None if held rows were not counted.
+        rows_moved: Upper bound on the number of rows that move to another slice; None if stored rows were not
+            counted.
         reports: Costs by family, in the plan's order.
         profile: Statistics that were used.
         bytes_moved: Encoded bytes of ``rows_moved``.
-        orders: Orders in which new queries can join more than two streams, by the name of the query.
+        orders: Possible join orders of new queries over more than two streams, by query name.
     """
 
     plan: Plan

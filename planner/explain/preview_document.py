@@ -22,7 +22,7 @@ def preview_document(preview: Preview, *, now_us: int) -> dict[str, Any]:
 
     Args:
         preview: The preview.
-        now_us: Wall clock to which ages refer, µs UTC.
+        now_us: Wall-clock time from which the ages of statistics are computed, µs UTC.
 
     Returns:
         ``plan`` as in ``GET /plan``, with costs; ``previous_version``; ``primitives``; ``rows_moved``;
@@ -89,7 +89,7 @@ def statistics_document(preview: Preview, *, now_us: int) -> dict[str, Any]:
 
     Args:
         preview: The preview.
-        now_us: Wall clock to which ages refer, µs UTC.
+        now_us: Wall-clock time from which the ages of statistics are computed, µs UTC.
     """
     names = stream_names(preview.plan)
     streams: dict[str, Any] = {}

@@ -28,7 +28,7 @@ from catalog.values.query import UNBOUNDED_US
 from planner.families.display import FamilyText, display_duration, family_text
 from planner.families.families import SideName
 
-#: Most steps of one version, and names in one step, that the history keeps; it counts the others.
+#: Maximum steps per version and names per step in the history; of further ones, only the number is kept.
 MOST_STEPS = 24
 MOST_NAMES = 8
 
@@ -47,7 +47,7 @@ KINDS: Mapping[type[Primitive], str] = {
 def primitive_documents(
     previous: Plan | None, plan: Plan, steps: Iterable[Primitive]
 ) -> list[dict[str, Any]]:
-    """Return steps with all known facts.
+    """Return steps as JSON objects with all known facts.
 
     Args:
         previous: Version before the steps; None before the first.
@@ -144,7 +144,7 @@ def _facts(step: Primitive, names: _Names) -> dict[str, Any]:
 
 
 def _place(step: Primitive, text: FamilyText) -> dict[str, Any]:
-    """Return the position of a step, which is all that most steps have."""
+    """Return the position of a step; most kinds of steps have no other facts."""
     match step:
         case Split(side=side, at_us=at) | Merge(side=side, at_us=at):
             facts: dict[str, Any] = {"side": side, "at_us": at}
@@ -190,7 +190,7 @@ def _alike(one: Primitive, other: Primitive) -> bool:
 
 
 def _changed_bits(step: SetFilter) -> tuple[tuple[int | None, ...], tuple[int | None, ...]]:
-    """Return added and removed filters; None means every row."""
+    """Return the added and the removed filters; None stands for a filter that every row passes."""
 
     def bits(keep: Keep) -> tuple[int | None, ...]:
         return (None,) if keep is None else keep

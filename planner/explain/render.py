@@ -142,7 +142,7 @@ def render_mermaid(plan: Plan, reports: Mapping[str, FamilyReport] = _NO_REPORTS
 
     Args:
         plan: The plan.
-        reports: Cost reports by family id; without them the graph has no expectations.
+        reports: Cost reports by family id; without reports, the graph does not show expected rows.
 
     Returns:
         Lines without a final line break.
@@ -181,7 +181,7 @@ def render_dot(plan: Plan, reports: Mapping[str, FamilyReport] = _NO_REPORTS) ->
 
     Args:
         plan: The plan.
-        reports: Cost reports by family id; without them the graph has no expectations.
+        reports: Cost reports by family id; without reports, the graph does not show expected rows.
 
     Returns:
         Lines without a final line break.
@@ -221,12 +221,14 @@ def plan_document(plan: Plan, reports: Mapping[str, FamilyReport] | None = None)
     Returns:
         Only JSON values (hence ``Any``). Windows are µs, None for unbounded; slices count from 1. ``unions``
         gives for each query the slices of each side that feed it: pairs with d = T_b - T_a >= 0 are made in
-        a's slices. A family of one join has its ``chains`` and the slices of its unions also without the
-        join's name. ``replication`` gives the number of buckets that share the rows of a key, None for all
-        buckets: for every key, and for heavy keys (named by the int64 that stands for the key, as text,
-        because a double may not hold it). ``closed_by`` of ``punctuations`` names the streams that close keys
-        of the family. ``decided_early`` names the streams whose rows without a partner are decided by
-        closings of the other stream: in the batch that closes their key, before their window has passed.
+        a's slices. For a family with one join, ``chains`` and the slices of ``unions`` are also given without
+        the join's name. ``replication`` gives the number of buckets that share the rows of a key, None for
+        all
+        buckets: for every key, and separately for heavy keys (each named by the int64 that stands for the
+        key, as text, because a double may not hold it). ``closed_by`` of ``punctuations`` names the streams
+        that close keys of the family. ``decided_early`` names the streams whose rows without a partner are
+        decided early: in the batch in which the other stream closes their key, before their window has
+        passed.
     """
     streams = stream_names(plan)
     known = {} if reports is None else reports
@@ -242,7 +244,7 @@ def plan_document(plan: Plan, reports: Mapping[str, FamilyReport] | None = None)
 
 
 def closing_text(family: FamilyPlan, plan: Plan) -> Iterator[str]:
-    """Yield lines with the streams that close keys of the family, and those whose rows are decided early."""
+    """Yield lines naming the streams that close keys, and the streams whose rows are decided early."""
     closing = _closing(family, plan)
     streams = stream_names(plan)
     if closing:
@@ -262,7 +264,7 @@ def _closing(family: FamilyPlan, plan: Plan) -> list[SideName]:
 
 
 def _decided_early(family: FamilyPlan, closing: Sequence[SideName]) -> list[SideName]:
-    """Return the sides whose rows without a partner are decided by closings of the other side."""
+    """Return the sides where closings of the other side decide which rows have no partner."""
     judged = {side for query in family.queries for side in query.preserved}
     return [side for side, other in (("a", "b"), ("b", "a")) if side in judged and other in closing]
 
@@ -350,7 +352,7 @@ def join_document(
         family: The family.
         join: The join, of any strategy.
         text: Names of the family's parts.
-        report: Cost of the family; None: it is shown without cost.
+        report: Cost of the family; None to show no cost.
     """
     names = {q.id: q.name for q in family.queries}
     partition = join.partition
@@ -445,5 +447,5 @@ def _fragments(fragments: int) -> int | None:
 
 
 def _bounded(window: int) -> int | None:
-    """Return a window, None if it is unbounded: most readers of JSON parse numbers as doubles."""
+    """Return a window, None if unbounded, because most JSON readers parse numbers as doubles."""
     return None if window >= UNBOUNDED_US else window

@@ -1,4 +1,4 @@
-"""Arithmetic on numbers and on times, failing to NULL.
+"""Arithmetic on numbers and times; an operation that fails gives NULL.
 
 int, bigint   + - *   TRY: overflow          decimal   + - *   TRY: overflow
 double        + - *   as it is: infinities   date, timestamp, interval   TRY: out of range

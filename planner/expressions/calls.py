@@ -45,8 +45,9 @@ def call_named(compiler: Compiler, node: exp.Expr, name: str, arguments: Sequenc
 
     Raises:
         UnknownFunction: No function has that name.
-        UnsupportedCql: It is an aggregate, or a function with another result in a repeated run.
-        TypeMismatch: It does not take these arguments.
+        UnsupportedCql: The function is an aggregate, or gives another result when the same batch is run
+            again.
+        TypeMismatch: The function does not take these arguments.
     """
     upper = name.upper()
     special = _SPECIAL.get(upper)
@@ -150,8 +151,8 @@ def _literal_argument(compiler: Compiler, node: exp.Expr, name: str, kind: str) 
 def pattern_error(pattern: str) -> str | None:
     """Return the error in a regular expression, or None.
 
-    DuckDB compiles a constant pattern before it evaluates anything, where TRY has no effect. So the pattern
-    must be one that both DuckDB's RE2 and Python's ``re`` support.
+    DuckDB compiles a constant pattern before it evaluates the expression, so TRY does not catch an error in
+    the pattern. So the pattern must be valid in both DuckDB's RE2 and Python's ``re``.
     """
     if re.search(r"\(\?[<!=#(P]|\\[1-9ZkgG]|\+\+|\*\+|\?\+|\}\+", pattern):
         return "look-around, back-references, named groups and possessive repeats are not known"

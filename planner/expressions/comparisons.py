@@ -71,7 +71,7 @@ def _condition(sql: str, parts: Iterable[Typed], predicate: Condition) -> Typed:
 
 
 def comparable(compiler: Compiler, node: exp.Expr, left: Typed, right: Typed) -> tuple[Typed, Typed]:
-    """Return both values in comparable types; a text literal is read as the date or time it is compared with.
+    """Return both values in comparable types; a text compared with a date or time is read as one.
 
     Raises:
         TypeMismatch: The types do not compare.
@@ -83,7 +83,8 @@ def comparable(compiler: Compiler, node: exp.Expr, left: Typed, right: Typed) ->
         compiler.mismatch(
             f"{left.type} does not compare with {right.type}", _comparison_hint(left, right), node
         )
-    # DuckDB widens values, too, but raises for a date beyond the timestamps and decimals over 38 digits.
+    # DuckDB would widen the values, too, but it raises an error for a date beyond the timestamp range and for
+    # decimals of more than 38 digits.
     if common == "timestamp" or (common == "double" and "double" not in (left.type, right.type)):
         return _widened(left, common), _widened(right, common)
     return left, right
@@ -97,10 +98,11 @@ def _widened(value: Typed, type_: str) -> Typed:
 
 
 def _as_number(compiler: Compiler, node: exp.Expr, value: Typed, other: Typed) -> Typed:
-    """Write number literals in the same way if they compare alike: 0.2, .20 and 2e-1 with a double.
+    """Write equal number literals in one form, such as 0.2, .20 and 2e-1 compared with a double.
 
-    In a comparison with a double, a literal of at most 15 digits is a decimal: DuckDB converts it to the same
-    double, and integers and short decimals compare alike with both. Longer decimals are cast, as DuckDB does.
+    In a comparison with a double, a literal of at most 15 digits is a decimal: DuckDB converts the decimal to
+    the same double, and comparisons with integers and short decimals give the same result for both. Longer
+    decimals are cast, as DuckDB does.
     """
     found = value.constant
     if "double" not in (value.type, other.type) or not ct.is_numeric(other.type):
@@ -165,7 +167,7 @@ def condition(compiler: Compiler, node: exp.Expr, of: str) -> Typed:
 
 
 def connected(compiler: Compiler, node: exp.Connector) -> Typed:
-    """Compile a chain of AND or OR: each part once, in order of their texts.
+    """Compile a chain of AND or OR: each part once, sorted by text.
 
     i > 1 AND f AND i > 1 -> "f" AND "i" > 1
     """
@@ -175,7 +177,7 @@ def connected(compiler: Compiler, node: exp.Connector) -> Typed:
 
 
 def conjunction(parts: list[Typed], word: str = "AND") -> Typed:
-    """Connect conditions, each once, in order of their texts."""
+    """Connect conditions, each once, sorted by text."""
     by_text = {part.condition: part for part in parts}
     if len(by_text) == 1:
         return replace(parts[0], columns=columns_of(parts))
@@ -185,7 +187,7 @@ def conjunction(parts: list[Typed], word: str = "AND") -> Typed:
 
 
 def negation(compiler: Compiler, node: exp.Not) -> Typed:
-    """Compile NOT, pushed inwards as far as it goes.
+    """Compile NOT, pushed inwards as far as possible.
 
     NOT (v <= 10 OR f) -> "v" > 10 AND (NOT "f")
     NOT s LIKE 'a%' -> "s" NOT LIKE 'a%'
@@ -247,7 +249,8 @@ def membership(compiler: Compiler, node: exp.In, negated: bool = False) -> Typed
         comparable(compiler, item_node, value, item)
         for item_node, item in zip(node.expressions, items, strict=True)
     ]
-    # DuckDB compares all of them in one type, which may be wider than the type of each pair.
+    # DuckDB compares all values of the list in one type, which may be wider than the type of a single
+    # comparison.
     types = {value.type, *(right.type for _, right in pairs)}
     common = reduce(lambda wide, type_: ct.common_type(wide, type_) or wide, sorted(types))
     left, rights = value, [right for _, right in pairs]

@@ -3,7 +3,8 @@
 "An expression that fails on a value is NULL" (design, Semantics). So every operator that may fail in DuckDB
 is rendered in a form that gives NULL: ``TRY_CAST`` for casts, ``NULLIF(divisor, 0)`` for
 division, ``TRY(...)`` around operators that can overflow. Failure is contained in the operator that fails:
-``1 / 0 IS NULL`` is true. Otherwise types and values are DuckDB's, which keeps DuckDB usable as oracle.
+``1 / 0 IS NULL`` is true. Otherwise types and values are the same as in DuckDB, so that DuckDB can serve as a
+test oracle.
 
 The text is canonical, so that equal filters of different queries are one filter: constants are on the right
 of a comparison, AND, OR and IN are sorted, literals are normalised.

@@ -55,7 +55,7 @@ def cast(compiler: Compiler, node: exp.Cast) -> Typed:
 
 
 def _check_literal(compiler: Compiler, node: exp.Cast, text: str, type_: str) -> None:
-    """Refuse a text that is not a value of the type: the condition around it would be NULL for every row."""
+    """Refuse a text that is not a value of the type, as it would make the condition always NULL."""
     if ct.is_time(type_) or (ct.is_numeric(type_) and not _is_number(text)):
         compiler.mismatch(
             f"{text_literal(text)} is not {'a number' if ct.is_numeric(type_) else f'a {type_}'}",
@@ -78,7 +78,7 @@ def _is_number(text: str) -> bool:
 
 
 def _casts(from_: str, to: str) -> bool:
-    """Return whether DuckDB has a cast at all."""
+    """Return whether DuckDB has a cast between the two types."""
     if from_ in (to, "null", "string") or to == "string":
         return True
     if ct.is_time(from_) or ct.is_time(to):

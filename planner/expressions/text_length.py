@@ -10,7 +10,8 @@ from typing import Final
 
 from sqlglot import exp
 
-#: Most characters that an expression may make of texts as long as `_COLUMN`; a longer result is NULL.
+#: Maximum length of a text that an expression may make from columns of length `_COLUMN`; a longer result is
+#: NULL.
 MAX_TEXT: Final = 1_000_000
 #: Assumed length of the text in a column.
 _COLUMN: Final = 1_000

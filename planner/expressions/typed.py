@@ -18,7 +18,7 @@ from planner.sql.scope import SideName
 ColumnSql = Callable[[SideName, str], str]
 
 
-#: Conditions that are literals; NULL is never TRUE.
+#: Conditions that are literals; NULL counts as FALSE, because it is never TRUE.
 _DECIDED: dict[str, Condition] = {"TRUE": TRUE, "FALSE": FALSE, "NULL": FALSE}
 
 
@@ -30,8 +30,8 @@ class Typed:
         sql: DuckDB text.
         type: Canonical column type, ``interval`` or ``null``.
         columns: Columns it reads, with their sides.
-        form: Kind of operand: an ``atom`` needs no parentheses, a ``comparison`` none under AND and OR, a
-            ``compound`` always.
+        form: Kind of operand: an ``atom`` never needs parentheses, a ``comparison`` needs them except under
+            AND and OR, and a ``compound`` always needs them.
         literal: Its value, if it is a string literal.
         constant: Its value, if it is a literal that compares safely.
         predicate: The condition it represents, if its structure is known.
@@ -91,7 +91,8 @@ class Compiler(Protocol):
         """Return the position of the node in the text."""
 
 
-#: Compiles nodes of one type: handler and type match in each entry, which the table's type cannot express.
+#: Compiles nodes of one type. In each entry of the table, the handler fits the node type, but the table's
+#: type cannot express this.
 Handlers = dict[type[exp.Expr], Callable[[Compiler, Any], Typed]]
 
 

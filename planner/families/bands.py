@@ -1,8 +1,8 @@
-"""Band of a family without a key: the range that contains a column of one side in every pair.
+"""Band of a family without a key: limits on a column of one side that hold in every pair.
 
 The residual of every query must bound the same column by the same columns (``predicates.limits``). The band
-uses the widest of their offsets. So it may contain pairs that belong to no query, but it never misses a pair
-of a query.
+uses the widest offsets of all queries. So the band may contain pairs that belong to no query, but it never
+misses a pair of a query.
 
     a.x BETWEEN b.lo AND b.hi AND abs(a.y - b.y) <= 1      two bands; the one with fewer pairs leads
 
@@ -27,8 +27,8 @@ def candidate_bands(residuals: Iterable[str | None], types: Types) -> list[Band]
         types: Types of the columns of both sides.
 
     Returns:
-        The bands that contain every pair of every query. Bands with two bounds come before bands with one;
-        then they are in the order of their columns.
+        The bands that contain every pair of every query. Bands with two bounds come before bands with one
+        bound; otherwise they are sorted by column.
     """
     common: Limits | None = None
     for residual in residuals:
@@ -57,8 +57,8 @@ def leading_band(
         choose: Whether another band may replace the former one.
 
     Returns:
-        The band with the fewest pairs. If no share is known, the band on the same columns as the former one,
-        or else the first; None if there are no bands.
+        The band with the fewest pairs. If no fraction is known: the band on the same columns as the former
+        one, else the first band. None if there are no bands.
     """
     kept = [band for band in bands if former is not None and _columns(band) == _columns(former)]
     if any(band in shares for band in bands) and (choose or not kept):

@@ -24,7 +24,7 @@ ORDERED = "ordered"
 #: Word in the title of a family of queries with GROUP BY.
 GROUPS = "groups"
 
-# Longest first; fractions are in seconds, but below a millisecond only µs are readable.
+# Longest unit first. Fractions are shown in seconds, but below a millisecond only µs are readable.
 _UNITS_US = (("d", 86_400_000_000), ("h", 3_600_000_000), ("m", 60_000_000))
 _SECOND_US = 1_000_000
 _MILLISECOND_US = 1_000
@@ -82,12 +82,12 @@ def memory_text(memory: Memory) -> str:
 
 
 def resting_text(family: FamilyPlan) -> str:
-    """Return a note that the pairs of the step before are not stored; empty if they are."""
+    """Return a note that the pairs of the previous step are not stored; empty if they are stored."""
     return "" if family.rests else "pairs of the step before are made again"
 
 
 def replication_text(replication: Replication) -> str:
-    """Return over how many buckets keys spread; empty for hash partitioning.
+    """Return a note on the number of buckets over which keys spread; empty for hash partitioning.
 
     >>> replication_text(Replication(ALL_BUCKETS)), replication_text(Replication(1, ((7, 2), (9, 8))))
     ('rows of every key in all buckets', 'rows of 2 heavy keys in 2 to 8 buckets')
@@ -105,7 +105,7 @@ def replication_text(replication: Replication) -> str:
 
 
 def placement_text(family: FamilyPlan, labels: Mapping[SideName, str]) -> str:
-    """Return over how many buckets the rows of a family spread; empty for hash partitioning.
+    """Return a note on how the rows of a family spread over buckets; empty for hash partitioning.
 
     Args:
         family: The family.
@@ -167,7 +167,7 @@ class FamilyText:
     filters: Mapping[SideName, Mapping[int, tuple[str, bool]]]
 
     def filter(self, side: SideName, bit: int | None) -> str | None:
-        """Return a filter with its columns named as in a query, None for none."""
+        """Return a filter with its columns named as in a query; None if there is no filter."""
         return None if bit is None else self.filters[side][bit][0]
 
     def keep(self, side: SideName, bits: Iterable[int]) -> str:
@@ -203,7 +203,8 @@ def family_title(
         absence: Whether its queries are outer, semi and anti joins.
         groups: Whether its queries have GROUP BY.
         clocks: Clocks that measure the windows of a and of b.
-        spread: Side whose judged rows the buckets of a key share; only for families with absence.
+        spread: Side whose rows are checked for matches and shared by the buckets of their key; only for
+            families of outer, semi and anti joins.
 
     >>> family_title("A", "B", [("k", "k")], absence=True)
     'A.k = B.k  (absence)'

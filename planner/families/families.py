@@ -44,18 +44,18 @@ class Family:
 
     @property
     def spreads(self) -> bool:
-        """Return whether the buckets of a key share the rows that its queries judge (``family_id``)."""
+        """Return whether buckets share the rows that the queries check for matches (``family_id``)."""
         return self.id.endswith(("-absence-a", "-absence-b"))
 
 
 def planned_query(
     query: Query, filter_a: int | None, filter_b: int | None, since_version: int
 ) -> PlannedQuery:
-    """Return a query in the form that its family has.
+    """Return a query in the form in which its family stores it.
 
     Args:
         query: A bound query.
-        filter_a: Lineage bit of its filter on a; None if it has none there.
+        filter_a: Lineage bit of the query's filter on a; None without a filter.
         filter_b: The same for b.
         since_version: Plan version that activates it.
     """
@@ -88,8 +88,8 @@ def families(queries: Iterable[Query]) -> dict[str, tuple[Query, ...]]:
         queries: Bound queries in any order.
 
     Returns:
-        Queries by family id; families in the order of their ids, queries in the order of theirs. A join of
-        more than two streams is in the families of all its steps.
+        Queries by family id; families and queries are each sorted by id. A join of more than two streams is
+        in the families of all its steps.
     """
     grouped: dict[str, list[Query]] = {}
     for query in sorted(queries, key=lambda q: q.id):
@@ -117,11 +117,11 @@ def is_apart(query: Query) -> bool:
 
 
 def spread_side(query: Query) -> SideName | None:
-    """Return the side whose rows the buckets of a key share; all of them store the other side's rows."""
+    """Return the side whose rows are divided among buckets; each bucket stores all rows of the other."""
     return query.preserved[0] if query.spreads else None
 
 
-# Every change of queries calls it for all queries, which belong to few families.
+# Cached: every change of queries calls it for all queries, which belong to few families.
 @lru_cache(maxsize=1 << 10)
 def family_id(
     stream_a: int,
@@ -135,12 +135,12 @@ def family_id(
 ) -> str:
     """Return the id of a family, the same in every version and process.
 
-    All partners of a judged row must be in one bucket, but keys of inner joins may be in several, and their
-    fragments may only grow. So outer, semi and anti joins have their own family, unless the keys of the inner
-    joins have one bucket each. Their family is chosen when they enter (``planner.build.place_query``).
-    Queries that spread the rows of one side have a family for each such side: the other side's rows are
-    stored in all buckets, and each bucket would judge them. Queries whose results are groups have their own
-    family,
+    All partners of a row that is checked for matches must be in one bucket. But the rows of a key of inner
+    joins may be in several buckets, and the number of these buckets may only grow. So outer, semi and anti
+    joins have their own family, unless the keys of the inner joins have one bucket each. Their family is
+    chosen when they enter (``planner.build.place_query``). Queries that spread the rows of one side have a
+    separate family for this side. The rows of the other side are stored in all buckets, so each bucket would
+    check them for matches. Queries whose results are groups have their own family,
     too: all pairs of a group must be in one bucket. Queries whose windows have another clock than time have
     their own family because a slice has one clock.
 
@@ -151,7 +151,8 @@ def family_id(
         absence: Whether it can only have outer, semi and anti joins.
         groups: Whether the results of its queries are groups of pairs.
         clocks: Clocks that measure the windows of a and of b.
-        spread: Side whose judged rows the buckets of a key share; only for families with absence.
+        spread: Side whose rows are checked for matches and shared by the buckets of their key; only for
+            families of outer, semi and anti joins.
 
     Returns:
         ``s<a>s<b>-`` and 8 hexadecimal digits that stand for the key, or ``theta`` without a key. The id of
@@ -255,7 +256,7 @@ def other_side(side: SideName) -> SideName:
 
 
 def clocks_document(family: FamilyPlan) -> dict[str, dict[str, Clock]]:
-    """Return the clocks of sides whose windows and ends of slices count rows."""
+    """Return the clocks of the sides whose windows and slice ends are numbers of rows."""
     return (
         {"clock": {side: family.clock(side) for side in SIDES}}
         if (family.clock_a, family.clock_b) != ("time", "time")

@@ -21,7 +21,7 @@ _SELF_JOIN = re.compile(r"\(\s*(\w+) a,\s*\1 b\s*\)$")
 _KINDS = (ABSENCE, GROUPS, ORDERED)
 _OF_KIND = re.compile(rf"(\(|,)\s*({ABSENCE} of [^()]+|{'|'.join(_KINDS)})\s*\)$")
 
-#: A key as a set of equal pairs, so that neither order matters.
+#: A key as a set of equal pairs. The order of the pairs, and the order in each pair, do not matter.
 _Key = frozenset[frozenset[str]]
 
 
@@ -47,11 +47,11 @@ def family_named(name: str, queries: Iterable[Query]) -> str:
     Args:
         name: An id, or the equal columns of the key: ``A.k = B.k``, ``A.k = B.k AND A.m = B.n``; for a
             self-join ``a.k = b.m (A a, A b)``. ``A.k = B.k (absence)`` is the family that has only outer,
-            semi and anti joins, or, if there is none, the family of inner joins to which they belong.
-            ``A.k = B.k (absence of A)`` is the family in which the buckets of a key share the judged rows of
-            A, ``A.k = B.k (groups)`` has the queries with GROUP BY, and ``A.k = B.k (ordered)`` the joins
-            without windows. The key alone names the first of these that exists: inner joins with windows,
-            then the kinds in this order.
+            semi and anti joins, or, if there is none, the family of inner joins to which they belong. ``A.k =
+            B.k (absence of A)`` is the family whose checked rows of A are shared by the buckets of their key,
+            ``A.k = B.k (groups)`` has the queries with GROUP BY, and ``A.k = B.k (ordered)`` the joins
+            without windows. The key alone names the first existing family in this order: inner joins with
+            windows, then the kinds above.
         queries: Queries whose families are known.
 
     Raises:
@@ -78,15 +78,15 @@ def family_named(name: str, queries: Iterable[Query]) -> str:
 
 
 def by_family(given: Mapping[str, _T], queries: Iterable[Query], *, strict: bool = True) -> dict[str, _T]:
-    """Return values that were given by family name, by family id.
+    """Return values by family id, given values by family name.
 
     Args:
         given: Values by name.
         queries: Queries whose families are known.
-        strict: Refuse a name that no family has; otherwise leave it out.
+        strict: Whether to refuse a name that no family has, rather than ignore it.
 
     Raises:
-        UnknownFamily: No family has a name; ``path`` is the name.
+        UnknownFamily: A name belongs to no family; ``path`` is this name.
     """
     known = tuple(queries)
     found: dict[str, _T] = {}

@@ -9,9 +9,9 @@ its lineage words (``segments.segment``), so an unused number costs nothing.
 
     next_bit   ("*", 40)  ("s1s2-52383a8d/a", 17)  ("s1s2-52383a8d/b", 3)
 
-Each scope (family and side) counts separately. When a family leaves the plan, its count is merged into that
-of "*", from which later scopes start. So a family that returns starts above all numbers that it ever gave,
-even if a bucket never saw the version without the family.
+Each scope (family and side) counts separately. When a family leaves the plan, its count is merged into the
+count of "*", at which new scopes start. So a returning family assigns only numbers above all those that it
+used before, even if a bucket never saw the version without the family.
 """
 
 from __future__ import annotations
@@ -105,8 +105,8 @@ _MOST_COMPARED = 64
 def weaker_filters(family: Family | FamilyPlan, side: SideName) -> Weaker:
     """Return the filters that each filter of a side implies, by bit; filters that imply none are absent.
 
-    Sound, not complete: a filter whose implication is not found is kept beside the implied one, which changes
-    no result.
+    Sound but not complete: if an implication is not found, both filters are kept, which does not change
+    results.
     """
     return _weaker(family.filters_a if side == "a" else family.filters_b)
 
@@ -124,7 +124,7 @@ def _weaker(filters: tuple[PlannedFilter, ...]) -> Weaker:
 
 @lru_cache(maxsize=1_000)
 def _forms(sql: str) -> NormalForms:
-    """Read a filter; a new plan reads most filters of the last one again."""
+    """Parse a filter; cached, because a new plan has most filters of the previous one."""
     return normal_forms(read_condition(sql))
 
 

@@ -11,7 +11,7 @@ from planner.predicates.conditions import Atom, Condition
 from planner.predicates.constants import DOUBLE_DIGITS, constant_text
 from planner.predicates.read_condition import column_name
 
-#: Operator by whether the numbers below the bound pass, and whether the cut is just behind it.
+#: Operator, by (whether the numbers below the bound pass, whether the cut is just above the bound).
 _OPERATORS: Final[dict[tuple[bool, bool], Literal["<", "<=", ">", ">="]]] = {
     (True, False): "<",
     (True, True): "<=",
@@ -20,7 +20,8 @@ _OPERATORS: Final[dict[tuple[bool, bool], Literal["<", "<=", ">", ">="]]] = {
 }
 
 
-#: Cache for as many filters as a plan has: every version reads those of the last one again.
+#: Cache size: as many filters as a plan has, because every version parses most filters of the previous
+#: version again.
 _CACHED: Final = 1_000
 
 

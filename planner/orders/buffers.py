@@ -5,11 +5,12 @@
     r_o <= sum_i r_i prod_{j != i} Mul_j          Eq. 9: rate of the output of a join
     k_o <= sum_i k_i prod_{j != i} Mul_j          Eq. 10: its scrambling factor
 
-The predictions limit nothing: rows leave when the other stream has passed them (``operators.orders``). They
+The predictions limit nothing: a row leaves when the other stream has passed it (``operators.orders``). They
 are used by costs, previews and statistics.
 
-We differ: each k is replaced by k + 1. A stream of multiplicity Mul has k >= Mul - 1 by Definition 2.2, where
-the derivation needs k >= Mul; with k itself two ordered streams of lag 1 lose a pair.
+Difference from the paper: each k is replaced by k + 1. Definition 2.2 gives k >= Mul - 1 for a stream of
+multiplicity Mul, but the derivation needs k >= Mul. With k itself, two ordered streams of lag 1 would lose a
+pair.
 
 Source: Window-Oblivious Join (Wu, Tan, Zhou), §3, Eq. 6 to 10, Theorem 3.1; §4 for the limit of memory.
 """
@@ -39,7 +40,7 @@ class OrderedStream:
 
 
 def buffer_rows(own: OrderedStream, other: OrderedStream, lag: float = 0.0) -> float:
-    """Return the rows of a stream that must be held for all results with another one (Eq. 6 and 7).
+    """Return how many rows of a stream must be held to join it with another (Eq. 6 and 7).
 
     >>> buffer_rows(OrderedStream(500, 50), OrderedStream(100, 25), lag=10)
     713.0
@@ -47,7 +48,7 @@ def buffer_rows(own: OrderedStream, other: OrderedStream, lag: float = 0.0) -> f
     Args:
         own: The stream.
         other: The other stream.
-        lag: Rows by which the stream leads, measured when the row arrives whose sorted place is that of the
+        lag: Rows by which the stream leads, measured when a row arrives that has the same sorted place as the
             other stream's newest row.
 
     Returns:
@@ -74,8 +75,9 @@ def memory_rows(memory: Memory, own: OrderedStream, other: OrderedStream, lag: f
         memory: Where rows wait.
         own: The stream.
         other: The other stream.
-        lag: Rows by which the stream leads on arrival. Sorting delays each stream by k rows, so the lag is
-            reduced by its own k and increased by the rows that arrive during the delay of the other stream.
+        lag: Rows by which the stream leads on arrival. Sorting delays each stream by k rows, so a stream's
+            lag is reduced by its own k, and increased by its rows that arrive while the other stream is
+            delayed.
     """
     waiting = 0.0
     if memory.sorts:
@@ -88,7 +90,7 @@ def memory_rows(memory: Memory, own: OrderedStream, other: OrderedStream, lag: f
 
 
 def latency_s(memory: Memory, stream: OrderedStream) -> float:
-    """Return how long rows of a stream wait for earlier rows that may still arrive, seconds.
+    """Return how long, in seconds, rows of a stream wait for earlier rows that may still arrive.
 
     >>> latency_s(Memory("msf"), OrderedStream(499, 50)), latency_s(Memory(), OrderedStream(499, 50))
     (10.0, 0.0)

@@ -64,7 +64,7 @@ class Sighting:
 
     Attributes:
         rows: Rows that have arrived so far.
-        passed: Value at or before which no later row is (kwm); None before there is any.
+        passed: Value that no later row comes at or before (kwm); None while no such value is known.
         scramble: Scrambling factor k.
     """
 

@@ -15,7 +15,7 @@ from planner.predicates.value_sets import ALL, NONE, NULL, VALUES, Cut, Value, V
 
 
 def render(condition: Condition) -> str:
-    """Return a condition as DuckDB text: parts of AND and OR each once, in order of their texts.
+    """Return a condition as DuckDB text: parts of AND and OR each once, sorted by text.
 
     >>> from planner.predicates.read_condition import read_condition
     >>> render(read_condition('"v" > 10 AND NOT "f"')), render(read_condition('NOT "f" OR "v" IN (10)'))

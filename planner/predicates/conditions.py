@@ -5,8 +5,9 @@
 
 A filter lets a row pass if it is TRUE, not if it is FALSE or NULL. AND and OR never make TRUE out of NULL,
 and NOT is pushed to the leaves (``sql.normalize``). So the values for which a leaf is TRUE describe it
-completely, and the tree obeys two-valued logic, whatever the leaves do with NULL. That holds only for a whole
-filter, not for a condition inside an expression: ``(v > 10) IS NULL`` is a leaf and stays unchanged.
+completely, and the tree obeys two-valued logic, whatever the leaves do with NULL. Two-valued logic is valid
+only for a whole filter, not for a condition inside an expression: ``(v > 10) IS NULL`` is a leaf and stays
+unchanged.
 
 The expression compiler makes conditions (``expressions.comparisons``), ``read_condition`` reads stored ones.
 A leaf that has none of the forms below is opaque: an expression that must be TRUE, or FALSE.
@@ -106,7 +107,7 @@ def columns_read(condition: Condition) -> Columns:
 
 
 def opaque(operand: Operand, truth: bool = True, negated: str = "") -> Atom:
-    """Return the condition that an expression of type boolean is TRUE, or that it is FALSE.
+    """Return the condition that a boolean expression is TRUE, or the condition that it is FALSE.
 
     >>> opaque(Operand('"f"'), truth=False).values.low
     True
@@ -134,7 +135,7 @@ def compared(left: Operand, operator: str, right: Operand) -> Condition:
 
 
 def distinct_from(left: Operand, right: Operand, same: bool) -> Condition:
-    """Return IS [NOT] DISTINCT FROM: <> or =, but with NULL as a value."""
+    """Return IS [NOT] DISTINCT FROM: like <> or =, but NULL is an ordinary value."""
     if right.is_null:
         return null_test(left, negated=not same)
     if right.constant is None or left.constant is not None:
@@ -204,7 +205,7 @@ def matched(
 
 
 def _truth(true: bool) -> ValueSet:
-    """Return {TRUE} or {FALSE}: booleans have one cut, between the two."""
+    """Return {TRUE} or {FALSE}: the order of booleans has one cut, between the two."""
     return above(True, inclusive=True) if true else below(True)
 
 

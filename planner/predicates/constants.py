@@ -14,7 +14,8 @@ from planner.predicates.value_sets import Value
 #: are compared with each other (as if their difference were compared with 0), "" if there is no constant.
 Domain = Literal["number", "double", "string", "date", "timestamp", "boolean", "order", ""]
 
-#: Decimal digits that a double distinguishes: such numbers compare alike as decimals and as doubles.
+#: Decimal digits that a double keeps exactly; numbers of at most so many digits compare alike as decimals and
+#: as doubles.
 DOUBLE_DIGITS = 15
 
 
@@ -58,7 +59,7 @@ def constant_text(value: Value, domain: Domain) -> str:
     if domain == "double":
         text = repr(value)
         return text if "e" in text else f"{text}e0"
-    if value in (-(2**31), -(2**63)):  # DuckDB reads minus and a number that is too large.
+    if value in (-(2**31), -(2**63)):  # DuckDB reads a minus, then a too large number.
         return f"CAST({value:f} AS {'INTEGER' if value == -(2**31) else 'BIGINT'})"
     text = f"{value:f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
@@ -71,7 +72,8 @@ def short_decimal(value: float) -> str | None:
     ('0.2', '1000', None)
     """
     exact = Decimal(repr(value + 0.0))  # -0.0 is 0.0.
-    # At most 15 digits, of which 22 behind the point: up to there a power of ten is a double, too.
+    # At most 15 digits without outer zeros, and at most 22 decimal places: up to 10^22, powers of ten are
+    # exact doubles.
     if exact and not -7 <= exact.adjusted() < DOUBLE_DIGITS:
         return None
     text = constant_text(exact, "number")

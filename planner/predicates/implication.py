@@ -2,11 +2,11 @@
 
 A slice keeps a row that passes the filter of any query which reaches it (State-Slice, VLDB 2006, §6.1,
 cond'_i). A filter that implies another one adds no row to the slice, and the estimate of the rows that pass
-must not count it twice.
+must not count its rows twice.
 
 Sound, not complete: an implication is found if a term of one filter and a clause of the other restrict the
-same expressions. ``v > 10`` implies ``v >= 5``, ``v <> 3``, ``v IS NOT NULL`` and ``v > 10 OR w = 1``. It is
-not found that ``v > w AND w > 10`` implies ``v > 10``.
+same expressions. ``v > 10`` implies ``v >= 5``, ``v <> 3``, ``v IS NOT NULL`` and ``v > 10 OR w = 1``. For
+example, the implication from ``v > w AND w > 10`` to ``v > 10`` is not found.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def normal_forms(condition: Condition) -> NormalForms:
 
 
 def implies(strong: NormalForms, weak: NormalForms) -> bool:
-    """Return whether it is known that every row which passes one filter passes the other, of the same stream.
+    """Return whether every row of a stream that passes one filter is known to pass the other one.
 
     >>> from planner.predicates.read_condition import read_condition
     >>> f, g = (normal_forms(read_condition(text)) for text in ('"v" > 10 AND "f"', '"v" >= 5'))

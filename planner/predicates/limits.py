@@ -54,7 +54,7 @@ Limits = dict[tuple[SideName, str, End, str], float]
 
 
 def limits(residual: Condition, types: Types) -> Limits:
-    """Return the limits that the conjuncts of a residual set, the narrowest one for each column.
+    """Return the limits set by the conjuncts of a residual, the narrowest limit for each column.
 
     Args:
         residual: Condition on both rows, simplified.
@@ -87,7 +87,7 @@ def _limits_of(condition: Condition) -> Iterator[_Limit]:
     first, last = cuts[0][0], cuts[-1][0]
     if not isinstance(first, Decimal | float) or not isinstance(last, Decimal | float):
         return
-    # Values are below the last cut if the range behind it is excluded, and above the first cut likewise.
+    # If the range above the last cut is excluded, all values are below this cut; likewise for the first cut.
     above = None if condition.values.low else float(first)
     below = float(last) if condition.values.low == (len(cuts) % 2 == 1) else None
     if condition.other:
@@ -131,7 +131,7 @@ def _term(text: str) -> _Term | None:
 
 @lru_cache(maxsize=1_000)
 def _parts(text: str) -> tuple[_Term | str, ...]:
-    """Return columns, words and parentheses of an expression, without TRY and without parentheses around all.
+    """Return an expression's columns, words and parentheses, without TRY and outer parentheses.
 
     >>> _parts('TRY(abs(TRY(a."x" - b."y")))')[:3]
     ('ABS', '(', '(')

@@ -1,8 +1,8 @@
 """Conjunctive and disjunctive normal form of conditions whose leaves are sets of values.
 
-Clauses and terms are conditions by subject: in a clause, any of them has to hold; in a term, all of them.
-Atoms of one subject are combined into one: in a clause by the union of their values, in a term by the
-intersection.
+Clauses and terms are conditions by subject: in a clause, at least one condition must be true; in a term, all
+of them. Atoms of one subject are combined into one: in a clause by the union of their values, in a term by
+the intersection.
 
     ("v" > 1 AND "w" = 0) OR "v" < 0
     clauses   {v <> [0, 1]} and {w = 0, v < 0}           terms   {v > 1, w = 0} or {v < 0}
@@ -19,24 +19,24 @@ from planner.predicates.value_sets import ALL, NONE, VALUES, ValueSet, intersect
 #: Atoms by subject: a clause or a term.
 Group = Mapping[Subject, Atom]
 
-#: Most atoms of a group that is merged with others.
+#: Maximum number of atoms in a group that is merged with other groups.
 _MAX_MERGED = 16
 
-#: Most clauses or terms of a condition in normal form; a condition with more keeps its form.
+#: Maximum number of clauses or terms in a normal form; a condition with more is left as it is.
 MAX_GROUPS = 64
 
-#: Most clauses or terms of several atoms that are compared with each other, which takes about 0.1 s. A
-#: condition that has more of them as written keeps its form, too.
+#: Maximum number of clauses or terms with several atoms that are compared with each other, which takes about
+#: 0.1 s. A condition that has more of them as written keeps its form, too.
 MAX_COMPARED = 256
 
-#: Most consequences of clauses that are examined, which takes about 20 ms.
+#: Maximum number of consequences of clauses that are examined, which takes about 20 ms.
 _MAX_CONSEQUENCES = 300
 
 
 def clauses(condition: Condition) -> list[Group] | None:
     """Return the clauses that all have to be true, None if there are too many.
 
-    No clause is TRUE; without clauses, the condition is. A clause without atoms is FALSE.
+    No clause is TRUE; a condition without clauses is TRUE. A clause without atoms is FALSE.
 
     >>> from planner.predicates.condition_text import render
     >>> from planner.predicates.read_condition import read_condition
@@ -50,7 +50,7 @@ def clauses(condition: Condition) -> list[Group] | None:
 def terms(condition: Condition) -> list[Group] | None:
     """Return the terms of which one has to be true, None if there are too many.
 
-    No term is FALSE; without terms, the condition is. A term without atoms is TRUE.
+    No term is FALSE; a condition without terms is FALSE. A term without atoms is TRUE.
 
     >>> from planner.predicates.condition_text import render
     >>> from planner.predicates.read_condition import read_condition
@@ -62,7 +62,7 @@ def terms(condition: Condition) -> list[Group] | None:
 
 
 def _compared(condition: Condition, inner: type[All | AnyOf]) -> list[Group] | None:
-    """Return the merged groups of a condition, None if there are too many to be compared with each other."""
+    """Return the merged groups of a condition, None if there are too many to compare."""
     found = _groups(condition, inner)
     merged = None if found is None else neighbours_merged(found, inner)
     return None if merged is None or len(merged) > MAX_COMPARED else merged
@@ -153,7 +153,7 @@ def _groups(condition: Condition, inner: type[All | AnyOf]) -> list[Group] | Non
 
 
 def _group(atoms: Iterable[Atom], inner: type[All | AnyOf]) -> list[Group]:
-    """Combine atoms into one group, or into none if that is true (a clause) or false (a term)."""
+    """Combine atoms into one group, or into none if the clause is true or the term is false."""
     combine, nothing, everything = (union, NONE, ALL) if inner is AnyOf else (intersection, ALL, NONE)
     found: dict[Subject, Atom] = {}
     for subject, same in by_subject(atoms).items():
@@ -208,15 +208,16 @@ def term_implies_clause(term: Group, clause: Group) -> bool:
 
 
 def strongest_clauses(all_of: Sequence[Group]) -> list[Group]:
-    """Return the strongest clauses that follow from the given ones, without clauses that the others imply.
+    """Return the strongest clauses that follow from the given ones, without redundant clauses.
 
-    They depend only on the meaning, not on how it was written. Here the third clause follows from the first
-    two, because ``i`` is either 0 or not, and is left out:
+    The clauses depend only on the meaning of the condition, not on how it was written. In this example, the
+    third clause follows from the first two, because ``i`` is either 0 or not, so the third clause is left
+    out:
 
         "f" OR "i" <> 0        "i" = 0 OR "w" > 1        "f" OR "w" > 1
 
-    Source: consensus method (Quine, 1955), with sets of values in place of signs. If that takes more than
-    ``_MAX_CONSEQUENCES``, the given ones are returned.
+    Source: consensus method (Quine, 1955), with sets of values in place of signs. If more than
+    ``_MAX_CONSEQUENCES`` consequences must be examined, the given clauses are returned.
 
     >>> from planner.predicates.condition_text import render
     >>> from planner.predicates.read_condition import read_condition
@@ -231,7 +232,7 @@ def strongest_clauses(all_of: Sequence[Group]) -> list[Group]:
     waiting = sorted(given, key=len, reverse=True)
     looked_at = 0
     while waiting:
-        new = waiting.pop()  # The shortest: it makes many others unnecessary.
+        new = waiting.pop()  # The shortest, which makes many others redundant.
         if any(clause_implies(clause, new) for clause in found):
             continue
         found = [clause for clause in found if not clause_implies(new, clause)]
@@ -241,7 +242,7 @@ def strongest_clauses(all_of: Sequence[Group]) -> list[Group]:
             return given
         found.append(new)
         waiting = sorted([*waiting, *following], key=len, reverse=True)
-    # The longest first, in an order that does not depend on how they were written.
+    # The longest first; the order does not depend on how the clauses were written.
     for clause in sorted(found, key=lambda clause: (-len(clause), _order(clause))):
         others = [other for other in found if other is not clause]
         if _contradicts(others, clause):
@@ -250,7 +251,7 @@ def strongest_clauses(all_of: Sequence[Group]) -> list[Group]:
 
 
 def _consequences(left: Group, right: Group) -> list[Group]:
-    """Return the consequences of two clauses: both hold for one subject, or another atom of either holds."""
+    """Return the consequences of two clauses: both atoms of a subject are true, or any other atom is."""
     found: list[Group] = []
     for subject in left:
         if subject not in right:
@@ -262,7 +263,7 @@ def _consequences(left: Group, right: Group) -> list[Group]:
 
 
 def _contradicts(all_of: Sequence[Group], clause: Group) -> bool:
-    """Return whether clauses imply another one: if that one is false, some subject has no possible value.
+    """Return whether clauses imply another: if it is false, some subject has no possible value.
 
     Unit propagation only: an implication that needs a case distinction is missed.
     """
@@ -283,7 +284,7 @@ def _contradicts(all_of: Sequence[Group], clause: Group) -> bool:
 
 
 def distinct(groups: Sequence[Group], adds_nothing: Callable[[Group, Group], bool]) -> list[Group]:
-    """Return groups without those that add nothing to another group.
+    """Return the groups, leaving out each group that another group makes redundant.
 
     >>> from planner.predicates.condition_text import render
     >>> from planner.predicates.read_condition import read_condition
@@ -301,7 +302,7 @@ def distinct(groups: Sequence[Group], adds_nothing: Callable[[Group, Group], boo
 
 
 def known_values(term: Group) -> Group:
-    """Return a term with its implications about NULL: ``v < w`` is only true for two values.
+    """Return a term with its implications about NULL: ``v < w`` can be true only if neither value is NULL.
 
     >>> from planner.predicates.condition_text import render
     >>> from planner.predicates.read_condition import read_condition

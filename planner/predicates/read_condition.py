@@ -163,7 +163,7 @@ class _Text:
         if end - start == 2 and self.kinds[start + 1] == TokenType.STRING and text in _TIMES:
             value = _TIMES[text].fromisoformat(self.tokens[start + 1].text)
             return Constant("timestamp" if text == "TIMESTAMP" else "date", value)
-        # CAST(-2147483648 AS INTEGER): DuckDB reads minus and a number too large.
+        # CAST(-2147483648 AS INTEGER): DuckDB would read a minus, then a number that is too large.
         if end - start == 7 and text == "CAST" and self.tokens[end - 2].text in ("INTEGER", "BIGINT"):
             return self._constant(start + 2, start + 4)
         return None

@@ -90,9 +90,10 @@ def _all(all_of: Sequence[Group]) -> Condition:
 def _reduced(all_of: list[Group]) -> list[Group]:
     """Return clauses without those that the other clauses imply.
 
-    A clause of one atom holds for every row that passes. So other clauses that follow from it are dropped,
-    and atoms that it excludes are removed, which may leave one more clause of one atom. Values that it
-    excludes may be in other clauses or not, so these get their shortest form.
+    A clause of one atom is true for every row that passes the filter. So other clauses that follow from this
+    clause are dropped, and atoms that contradict it are removed, which may leave another clause of one atom.
+    Values that a clause of one atom excludes do not matter in the other clauses, so these get their shortest
+    form.
     """
     while True:
         all_of = neighbours_merged(all_of, AnyOf)
@@ -118,7 +119,7 @@ def _reduced(all_of: list[Group]) -> list[Group]:
 
 
 def _possible(clause: Group, known: Group) -> Group | None:
-    """Return a clause without the atoms that cannot hold, None if it always holds."""
+    """Return a clause without the atoms that cannot be true; None if the clause is always true."""
     left: dict[Subject, Atom] = {}
     for subject, atom in clause.items():
         told = known.get(subject)

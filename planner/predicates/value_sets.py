@@ -1,7 +1,7 @@
 """Sets of values of one expression: the values for which a condition such as ``v > 10 AND v <> 12`` is true.
 
-A set is the list of cuts, the places on the line of all values where membership changes, and whether NULL is
-in it. A cut ``(10, True)`` is just behind 10, ``(10, False)`` just before it:
+A set is stored as a list of cuts, and a flag for NULL. A cut is a place in the order of all values where
+membership changes. A cut ``(10, True)`` is just behind 10, ``(10, False)`` just before it:
 
     v > 10 AND v <> 12        10  .  11  .  12  .  13
     cuts                         |         |  |
@@ -78,7 +78,7 @@ class ValueSet:
         return ValueSet(tuple(cuts), low, either(self.null, other.null))
 
     def fewest_cuts_within(self, known: ValueSet) -> ValueSet:
-        """Return the set of fewest cuts that agrees with this one on ``known``; outside it may differ.
+        """Return the set with the fewest cuts that equals this one on ``known``, but may differ elsewhere.
 
         A gap of ``known`` is filled if the values on both sides are in the set, and stays empty otherwise; a
         gap at an end is treated as its neighbour. So the answer depends only on the values inside ``known``.
@@ -114,7 +114,7 @@ class ValueSet:
 
     @property
     def complement(self) -> ValueSet:
-        """The values that are not in the set, and NULL if it is not."""
+        """The values that are not in the set, and NULL if NULL is not in the set."""
         return ValueSet(self.cuts, not self.low, not self.null)
 
     @property
@@ -157,7 +157,7 @@ def points(values: Iterable[Value]) -> ValueSet:
 
 
 def union(sets: Iterable[ValueSet]) -> ValueSet:
-    """Return the values in any of the sets, by halving: a long list of OR takes n log n."""
+    """Return the values in any of the sets, by halving, so that n values take n log n steps."""
     return _by_halves(list(sets), ValueSet.__or__, NONE)
 
 

@@ -20,10 +20,11 @@ def asked_probe(text: str, invalidation: str | None = None) -> AskedProbe:
 
     Args:
         text: ``auto``, ``merge``, ``loops`` or ``hash(N)``.
-        invalidation: Rings that lose their expired rows when a row arrives; None: the probed ring.
+        invalidation: Rings from which expired rows are removed when a row arrives; None stands for the probed
+            ring.
 
     Raises:
-        InvalidProbe: The text names no such way, or the number of rings is out of range.
+        InvalidProbe: The text names no way to search slices, or the number of rings is out of range.
     """
     said = text.strip().lower()
     how = "probe" if invalidation is None else _invalidation(invalidation)
@@ -56,7 +57,7 @@ def asked_probe(text: str, invalidation: str | None = None) -> AskedProbe:
 
 
 def _invalidation(text: str) -> Invalidation:
-    """Return the invalidation of a name."""
+    """Return the invalidation (which rings remove expired rows) that a name denotes."""
     for known in _INVALIDATIONS:
         if text == known:
             return known

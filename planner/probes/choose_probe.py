@@ -1,4 +1,4 @@
-"""Choice of the way in which the slices of a family are searched: the cheapest by calibrated constants.
+"""Choice of how the slices of a family are searched: the cheapest way by calibrated constants.
 
 Merging has a small cost for each male and segment, however many rows the segment has. Rings have about the
 same cost, plus a cost for each scanned row and for sorting each segment. So merging is cheapest unless its
@@ -26,8 +26,8 @@ _CELLS = (8, 64, 512, MOST_CELLS)
 def may_have_rings(family: FamilyPlan) -> bool:
     """Return whether the rows of a family may be in rings.
 
-    Rings are by key, and rows leave them on one clock. Rows that wait for a verdict
-    are looked up in another way.
+    Rings are organized by key, and their rows expire by a single clock. Rows that wait for a verdict (whether
+    they have no match) are looked up in a different way.
     """
     return bool(family.key) and not family.ranked and not family.judges_absence
 
@@ -44,13 +44,14 @@ def choose_probe(family: FamilyPlan, rates: FamilyRates, constants: Calibration)
         return Probe()
     keys = 1.0 / max(rates.join_selectivity.value, 1.0 / MOST_CELLS)
     probes = [Probe(), Probe("loops"), *(Probe("hash", n) for n in _CELLS if n <= keys)]
-    # All ways have the same loads, which take most of the time if there are thousands of windows.
+    # All ways have the same loads, so these are computed once; with thousands of windows, they take most of
+    # the time.
     loads = [load for join in family.joins for load in search_loads(family, join, rates)]
     return min(probes, key=lambda probe: search_s(loads, rates.buckets, constants, probe))
 
 
 def search_s(loads: Sequence[SearchLoads], buckets: int, constants: Calibration, probe: Probe) -> float:
-    """Return the CPU seconds per second in which the ways to search differ.
+    """Return the part of the CPU seconds per second that depends on the way to search.
 
     Args:
         loads: Work of the slices of each side of a family's joins.
@@ -64,7 +65,7 @@ def search_s(loads: Sequence[SearchLoads], buckets: int, constants: Calibration,
         if not probe.has_rings:
             total += constants.per_male_segment * float(looks.sum())
             continue
-        # Rows of a bucket are in its own rings.
+        # Each bucket has its own rings.
         scanned = load.candidates_per_s / probe.cells / max(buckets, 1)
         scanned = np.maximum(scanned, load.matches_per_s)
         # In each segment, the head of a male's ring is found, and then its rows.

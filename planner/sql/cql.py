@@ -42,13 +42,13 @@ ASKS = "SELECT ... FROM A [RANGE 5 MINUTES] WHERE EXISTS (SELECT 1 FROM B [NOW] 
 
 #: Forms of a window, for hints.
 WINDOWS = "Write [RANGE 5 MINUTES], [NOW], [RANGE UNBOUNDED] or [ROWS 100]."
-#: Longest window of rows; a slice of more rows fits no machine.
+#: Longest window of rows; no machine could hold a slice of more rows.
 MAX_ROWS = 10**12
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Window of a stream: the distance behind the other stream at which its rows still match.
+    """Window of a stream: the largest distance behind the other stream at which a row still matches.
 
     Attributes:
         length_us: W of the half-open window [0, W), µs, or rows.
@@ -365,7 +365,7 @@ class CqlParser(parser.Parser):
         return Window(after, location), Window(before, location)
 
     def _parse_window_length(self, inclusive: bool = False) -> int:
-        """Return W in µs; for an inclusive bound one more."""
+        """Return W in µs, with 1 µs added for an inclusive bound."""
         start = self._curr
         length = self._parse_duration()
         location = self._since(start)
@@ -406,7 +406,7 @@ class CqlParser(parser.Parser):
         return length
 
     def _is_unit(self, token: Token) -> bool:
-        """Return whether a token is read as a unit: any word after a number is, so that errors name it."""
+        """Return whether a token is taken as a unit; any word after a number is, so errors can name it."""
         return (
             bool(token)
             and token.text.isalpha()

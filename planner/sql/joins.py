@@ -22,10 +22,11 @@ from planner.sql.cql import ASKS
 from planner.sql.locate import at_expression, at_offsets, at_token
 from planner.sql.normalize import conjuncts
 
-#: Key in a name's ``meta``: positions of the streams it may belong to; the first one that has it is used.
+#: Key in a name's ``meta``: positions of the streams to which the name may belong; the first stream with such
+#: a column is used.
 VISIBLE = "visible"
 
-#: Positions of the streams whose rows are kept, by the words before JOIN.
+#: Positions of the preserved streams, by the words before JOIN.
 _PRESERVED: dict[tuple[str, str], tuple[JoinKind, tuple[int, ...]]] = {
     ("", ""): ("inner", ()),
     ("", "INNER"): ("inner", ()),
@@ -52,7 +53,7 @@ class JoinForm:
 
     Attributes:
         kind: Kind of join.
-        preserved: Positions of the streams (0 or 1, as written) whose rows are judged for absence.
+        preserved: Positions of the streams (0 or 1, as written) whose rows are checked for matches.
         asked_by: ``JOIN``, ``EXISTS`` or ``IN``.
         cross: True for a CROSS JOIN, which pairs all rows.
     """
@@ -133,7 +134,8 @@ def question(text: str, where: exp.Expr, alias: str) -> Question | None:
         alias: Name of the stream in FROM.
 
     Raises:
-        UnsupportedCql: There are several, or NOT IN, or one that AND does not connect to the rest.
+        UnsupportedCql: There are several, or NOT IN, or one that is not connected to the other conditions by
+            AND.
     """
     if where.find(exp.Select) is None:
         return None
@@ -246,8 +248,8 @@ def show(nodes: Iterable[exp.Expr], positions: tuple[int, ...]) -> None:
 def merged_columns(node: exp.Expr, using: Iterable[str], aliases: Sequence[str], form: JoinForm) -> exp.Expr:
     """Return an expression in which columns of USING have SQL's meaning.
 
-    Without a stream before them they belong to the first stream, in a RIGHT JOIN to the second one; in a FULL
-    JOIN they have the value of the row that exists.
+    Without a stream name, such a column belongs to the first stream, or in a RIGHT JOIN to the second one. In
+    a FULL JOIN it has the value of the row that exists.
     """
     if form.preserved not in ((1,), (0, 1)):
         return node
@@ -269,7 +271,7 @@ def merged_columns(node: exp.Expr, using: Iterable[str], aliases: Sequence[str],
 
 
 def merged_output(node: exp.Expr, using: Sequence[str], aliases: Sequence[str], form: JoinForm) -> exp.Expr:
-    """Do the same for an entry of the select list; a column of USING keeps its name."""
+    """Apply ``merged_columns`` to an entry of the select list; a column of USING keeps its name."""
     merged = merged_columns(node, using, aliases, form)
     if isinstance(node, exp.Column) and not isinstance(merged, exp.Column):
         return exp.Alias(this=merged, alias=node.this.copy())

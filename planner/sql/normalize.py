@@ -1,6 +1,6 @@
 """Normalization of conditions: NOT at the leaves, BETWEEN as two comparisons, AND split.
 
-All rewrites hold in three-valued logic. They make more conditions visible to the binder: a key, a window
+All rewrites are valid in three-valued logic. They make more conditions visible to the binder: a key, a window
 bound or a filter of one stream inside NOT, BETWEEN or OR.
 """
 
@@ -17,7 +17,7 @@ from catalog.durations import Duration
 #: A leaf, or both sides of an equation, and the lengths of its intervals.
 _Leaf = tuple[exp.Expr | frozenset[exp.Expr], tuple[Duration, ...]]
 
-#: Most leaves of an OR that is multiplied out, and most leaves that sqlglot may add.
+#: Maximum number of leaves of an OR that is multiplied out, and of leaves that sqlglot may add.
 _MAX_LEAVES = 16
 _MAX_ADDED = 128
 
@@ -50,10 +50,10 @@ def conjuncts(conditions: Iterable[exp.Expr]) -> Iterator[exp.Expr]:
 
 
 def distributed(conjunct: exp.Expr) -> list[exp.Expr]:
-    """Return the conjuncts to which an OR over ANDs is equal, or the condition itself.
+    """Return conjuncts that together are equivalent to an OR over ANDs, or the condition itself.
 
-    sqlglot's optimizer multiplies out, and drops repeated and implied parts. It sees names instead of the
-    leaves, because its rules for comparisons, arithmetic and functions are not sound here
+    sqlglot's optimizer multiplies out, and drops repeated and implied parts. The leaves are replaced by names
+    first, because sqlglot's rules for comparisons, arithmetic and functions are not sound here
     (``bind.canonical``).
 
     Args:

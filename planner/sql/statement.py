@@ -71,7 +71,7 @@ class Statement:
         on: ON, or WHERE inside EXISTS: conditions that make two rows partners.
         where: WHERE, without EXISTS and IN.
         using: Columns of USING.
-        using_at: For each of these columns, the position in FROM of the stream after its JOIN.
+        using_at: For each column of USING, the position in FROM of the stream after its JOIN.
         unused: Select list inside EXISTS, which has no effect.
         within: Windows of the left and of the right stream by WITHIN.
         window: The trailing WINDOW.
@@ -391,7 +391,7 @@ def _where(select: exp.Select) -> list[exp.Expr]:
 
 
 def _form(text: str, select: exp.Select, tokens: list[Token]) -> JoinForm:
-    """Return the form of the join; of several joins, all of which are inner, that of the first."""
+    """Return the form of the join; if there are several joins, all inner, the form of the first one."""
     forms = [join_form(text, join, tokens, _start(join.this)) for join in _joins(select)]
     return forms[0] if forms else JoinForm()
 
@@ -473,7 +473,7 @@ def _asked_table(
         )
     distinct = asked.select.args.get("distinct")
     if distinct is not None and not distinct.args.get("on"):
-        asked.select.set("distinct", None)  # one row is as good as several of the same
+        asked.select.set("distinct", None)  # duplicate rows of a subquery have no effect
     _refuse_rest(text, asked.select, [t for t in tokens if t.start > asked.select.meta["end"] + 1])
     tables = _tables(text, asked.select)
     if len(tables) > 1:

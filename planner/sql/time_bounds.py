@@ -1,8 +1,8 @@
 """Bounds on the distance of two event times, found in predicates (Flink's and Spark's window joins).
 
 With d = T_b - T_a, µs, a conjunct such as ``b.ts <= a.ts + INTERVAL '5' MINUTE`` means d <= 300000000. Both
-sides of a comparison are linear in T_a and T_b. The difference of both sides is a bound on d if T_a and T_b
-have opposite signs in it.
+sides of a comparison are linear in T_a and T_b. If T_a and T_b have opposite signs in the difference of both
+sides, the comparison bounds d.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Bounds:
 
     @property
     def empty(self) -> bool:
-        """Return whether no distance is left."""
+        """Return whether no distance satisfies the bounds."""
         return self.low_us is not None and self.high_us is not None and self.low_us > self.high_us
 
 
@@ -88,7 +88,7 @@ def compares_times(node: exp.Expr, scope: Scope) -> bool:
 
 
 def months_in(node: exp.Expr) -> exp.Interval | None:
-    """Return the first interval of months or years, whose length depends on the date; None if none is."""
+    """Return the first interval of months or years, whose length depends on the date, or None."""
     return next((found for found in node.find_all(exp.Interval) if found.meta["duration"].months), None)
 
 

@@ -36,7 +36,7 @@ class TreeClause:
 
 
 def split_tree(text: str, tokens: Sequence[Token]) -> tuple[list[Token], TreeClause | None]:
-    """Return the tokens of a query before TREE, and TREE, or None if it has none.
+    """Return the tokens of a query before TREE, and its TREE clause or None.
 
     Args:
         text: The CQL text.

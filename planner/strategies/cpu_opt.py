@@ -5,7 +5,7 @@
      └──────────────41──────────────┘
 
 A slice's cost depends only on its own ends (``costs.loads``), so a chain's cost is the length of its path.
-The sides are chosen independently: an a-slice is probed by b's males, whatever b's slices are.
+The sides are chosen independently: males of b probe a slice of a, regardless of how b is sliced.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ from planner.strategies.slice_dag import chain_of_path
 
 _Ints = np.ndarray[tuple[int], np.dtype[np.int64]]
 
-#: Costs that differ by less than this part of the cheapest are equal: rounding depends on the order of sums.
+#: Costs count as equal if they differ by less than this fraction of the cheapest, because rounding depends on
+#: the order of sums.
 _EQUAL = 1e-11
 
 
@@ -34,9 +35,9 @@ def cpu_opt(family: Family, rates: FamilyRates, model: CostModel) -> tuple[JoinP
     """Choose for each side the chain of least CPU cost among all 2^(N-1) chains.
 
     Merging slices saves their purging, the union that feeds a query from several of them, and the overhead of
-    an operator. It costs routing at the boundaries inside, and with selections the pulled-up filter: more
-    rows are held, probed and judged (§6.2). Among chains of equal cost the one with fewer rows is chosen,
-    then the one with more cuts.
+    an operator. A merge adds routing at the boundaries inside the merged slice. With selections it also pulls
+    up a filter, so more rows are held, probed and tested (§6.2). Among chains of equal cost the one with
+    fewer rows is chosen, then the one with more cuts.
 
     Args:
         family: Queries and their filters.
@@ -104,10 +105,10 @@ def _on_shortest_paths(dag: nx.DiGraph[int], last: int, weight: str) -> nx.DiGra
 
 
 def _useful(costs: Floats, first: _Ints, start: int) -> _Ints:
-    """Return the slices from ``start`` that may be on a shortest path: those not dearer than their halves.
+    """Return the slices from ``start`` that cost no more than their halves, so may be on a best path.
 
-    Any other slice can be replaced by its halves, so its edge is not needed. With thousands of windows few
-    edges are left, which saves time because building the graph takes most of it.
+    Any other slice can be replaced by two slices that cost less together, so its edge is not needed. With
+    thousands of windows few edges are left, which saves time because building the graph takes most of it.
 
     Args:
         costs: Costs of all slices, by start and end.

@@ -21,9 +21,9 @@ from planner.strategies.slice_dag import chain_of_path
 def mem_opt(family: Family, rates: FamilyRates, model: CostModel) -> tuple[JoinPlan, ...]:
     """Cut each side at every distinct window: every edge e_(i,i+1) of the slice DAG.
 
-    Without selections the state equals that of one join with the largest window (Theorem 3). With selections
-    it is the rows that some query can still use (Theorem 4), since each boundary is a place to filter.
-    Merging slices can only save CPU, never state.
+    Without selections the state equals that of one join with the largest window (Theorem 3). With selections,
+    the state is the rows that some query can still use (Theorem 4), because rows can be filtered at each
+    boundary. Merging slices can only save CPU, never state.
 
     Args:
         family: Queries and their filters.
@@ -33,8 +33,8 @@ def mem_opt(family: Family, rates: FamilyRates, model: CostModel) -> tuple[JoinP
     Returns:
         The one join that all queries share.
 
-    Source: State-Slice §5.1, Theorem 3, and §6.1, Theorem 4. We differ: each side has its own windows, which
-        Definition 3 allows and the theorems do not cover.
+    Source: State-Slice §5.1, Theorem 3, and §6.1, Theorem 4. Difference from the paper: each side has its own
+        windows, which Definition 3 allows, but the theorems do not cover.
     """
     return shared_join(family, _chain(family, "a"), _chain(family, "b"))
 

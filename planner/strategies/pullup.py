@@ -15,7 +15,7 @@ from planner.families.families import Family, SideName, side_window_us
 
 
 def pullup(family: Family, rates: FamilyRates, model: CostModel) -> tuple[JoinPlan, ...]:
-    """Join all rows in the largest windows; filters judge joined pairs.
+    """Join all rows in the largest windows; filters are applied to joined pairs.
 
     This is sharing without slices: every row with a key is inserted and probes, even if no query can use it.
     Each pair is routed by its distance and then filtered.

@@ -6,7 +6,8 @@
                     └─ passes ─> join p2: windows w2, for Q1 and Q2          B goes to both
 
 If there are more queries, they are ranked by their windows, and a row belongs to the highest rank that it can
-serve. It may also serve lower ranks, but no higher one, so it needs no wider window than its rank's.
+serve. The row may also serve lower ranks, but no higher one, so it needs no wider window than the window of
+its rank.
 Invariant: the classes of rows are disjoint, and every row that serves a query is in a class, so every pair is
 made in exactly one join. The price of the strategy is that rows of the other stream are held once per join
 that can use them.
@@ -41,9 +42,10 @@ def pushdown(family: Family, rates: FamilyRates, model: CostModel) -> tuple[Join
     Returns:
         Joins ``p1`` to ``pn`` from the lowest rank to the highest, by id.
 
-    Source: State-Slice §3.2, Figure 4; with three queries of one selection it is the plan of §7.2. We differ:
-        there may be any number of queries and selections, and only one side is split (the paper has m n joins
-        for m and n parts of both); filters of the other side filter its rows before each join.
+    Source: State-Slice §3.2, Figure 4; with three queries of one selection it is the plan of §7.2.
+        Differences from the paper: any number of queries and selections is possible, and only one side is
+        split (the paper has m n joins for m parts of one side and n parts of the other). Filters of the other
+        side filter its rows before each join.
     """
     weaker = {side: weaker_filters(family, side) for side in SIDES}
     split: SideName = "a" if family.filters_a else "b"
@@ -91,7 +93,7 @@ def _classes(family: Family, split: SideName, weaker: Weaker) -> _Ranks:
 
 
 def _covered(bit: int | None, above: set[int | None], weaker: Mapping[int, frozenset[int]]) -> bool:
-    """Return whether every row that passes a filter passes one of the filters above; False for no filter."""
+    """Return whether each row that passes a filter also passes one of those above; False without one."""
     return bit is not None and (bit in above or not above.isdisjoint(weaker.get(bit, frozenset())))
 
 

@@ -42,7 +42,7 @@ def chain_of_path(
         bit = side_filter(query, side)
         longest[bit] = max(side_window_us(query, side), longest.get(bit, 0))
     chain: list[Slice] = []
-    # From the last slice to the first, the set of filters grows; while it does not, slices keep the same
+    # From the last slice to the first, the set of filters only grows. Slices with equal sets keep the same
     # rows.
     waiting = sorted(longest.items(), key=lambda item: item[1])
     bits: list[int | None] = []

@@ -1,4 +1,4 @@
-"""No sharing: a join per query, its filters before the join.
+"""No sharing: one join per query, with the query's filters before the join.
 
 q1 [RANGE 10 SECONDS]    q2 [RANGE 30 SECONDS] A.v < 0.2
 

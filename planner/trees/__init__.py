@@ -1,4 +1,4 @@
-"""Order of joining of more than two streams, chosen by cost.
+"""Join order of more than two streams, chosen by cost.
 
 Doors: choice.
 """

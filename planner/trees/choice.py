@@ -1,4 +1,4 @@
-"""Choice of the order in which a query joins its streams: the order of least cost by the statistics."""
+"""Choice of the order in which a query joins its streams: the one of least estimated cost."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ class RankedOrders:
 
 @dataclass(slots=True)
 class OrderChoice:
-    """Chooser of orders (``planner.bind.step_keys.ChooseOrder``) that remembers what it has compared.
+    """Chooser of join orders (``planner.bind.step_keys.ChooseOrder``) that remembers the orders it has
+    compared.
 
     Attributes:
         profile: Returns the known statistics of the streams, filters and keys of some queries.

@@ -19,7 +19,7 @@ class JoinOrder:
         cpu_s: CPU seconds per second of event time.
         rows: Rows held.
         exchanges: Number of changes of the key; each delays results by a batch.
-        again: Steps, from 2, for which the pairs of the step before are not stored.
+        again: Numbers of the steps, from 2, whose input pairs from the previous step are not stored.
     """
 
     positions: tuple[Item, ...]
@@ -30,7 +30,7 @@ class JoinOrder:
 
     @property
     def rank(self) -> tuple[float, int, float, int, tuple[int, ...], tuple[int, ...], str]:
-        """Value by which orders are compared; if all others are equal, the order of FROM decides."""
+        """Sort key for comparing orders; if all other parts are equal, the order of FROM decides."""
         # Rounded, so that sums of the same terms in another order are equal.
         cpu_s, rows = float(f"{self.cpu_s:.9e}"), float(f"{self.rows:.9e}")
         tree = str(self.positions) if self.groups else ""

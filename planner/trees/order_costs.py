@@ -1,6 +1,6 @@
 """Costs of the orders in which a query can join its streams.
 
-Cost of a step, CPU seconds per second of event time:
+Cost of a step that joins a stream c to combinations d, in CPU seconds per second of event time:
 
     candidates      λ_d λ_c (W_d + W_c) S_key                 pairs with the step's key
     pairs made      λ of the larger set                       pairs for which all equal columns hold
@@ -8,15 +8,16 @@ Cost of a step, CPU seconds per second of event time:
     exchange        λ_d packed once more, and a file of each bucket for each batch
 
 Rows held: λ_d H_d + λ_c W_c. A row of an intermediate expires when no later row can be in the windows of all
-its rows, so it is held for less than W_d (``OrderRates.held_s``). A first step that runs already costs only
-the part of this query's windows that is new. A step that joins a group inserts and holds its rows in the same
-way.
+its rows, so it is held for less than W_d (``OrderRates.held_s``). If the first step already runs for another
+query, only the new part of this query's windows has a cost. A step that joins a group inserts and holds the
+group's rows in the same way.
 
-Rows of an intermediate that are not stored are neither inserted nor held. They are made again for new rows of
-the stream that joins, as in an MJoin. Of N stored rows of A, λ_c N S are examined. In a batch of length T,
-N (1 - exp(-λ_c T S)) of them meet a new row. These meet rows of B, and so on up to the last stream. The cost
-depends on the order of the streams that joined the intermediate after its last stored step. So the best few
-orders are kept for each such order (``planner.trees.orders.MOST_AGAIN``).
+Rows of an intermediate that are not stored are neither inserted nor held. They are recomputed for the new
+rows of the joining stream c, as in an MJoin. Of N stored rows of A, λ_c N S are examined. In a batch of
+length T, N (1 - exp(-λ_c T S)) of the N rows meet a new row. These rows then meet rows of B, and so on up to
+the last stream. The cost depends on the order of the streams that joined the intermediate after its last
+stored step. So the best few join orders are kept for each such order of streams
+(``planner.trees.orders.MOST_AGAIN``).
 """
 
 from __future__ import annotations
@@ -121,8 +122,8 @@ class OrderCosts:
         candidates = many * own * sum(rates.windows_s(left, right)) * self._equal(key.columns, left, right)
         cpu_s = price.per_match * candidates + price.per_result * rates.combinations_per_s((*left, *right))
         cpu_s += (price.per_inserted_row + price.per_male) * (many + own)
-        # The rows of a single stream are packed anyway: the first stream of an order, but not of a group in
-        # it.
+        # The cost of an order leaves out packing the rows of its first stream. If the order becomes a group,
+        # these rows are packed, too.
         cpu_s += price.per_packed_row * rates.per_s[right[0]]
         for side, per_s in (("a", many), ("b", own)):
             if side in key.exchanged:
@@ -140,7 +141,7 @@ class OrderCosts:
 
         Args:
             positions: Positions in FROM.
-            again: Steps, from 2, for which the pairs of the step before are not stored.
+            again: Numbers of the steps, from 2, whose input pairs from the previous step are not stored.
         """
         found = self._of(positions, again)
         return None if found is None else found[0]
@@ -207,7 +208,7 @@ class OrderCosts:
         return JoinOrder(after, order.cpu_s + cpu_s, order.rows + rows, exchanges, again)
 
     def again_per_s(self, order: JoinOrder, key: frozenset[Equals]) -> tuple[float, float]:
-        """Return the work per second of event time of making rows again for the last stream of an order.
+        """Return the work per second of event time of recomputing rows for an order's last stream.
 
         Args:
             order: The order.
@@ -234,7 +235,7 @@ class OrderCosts:
     def _held(self, order: JoinOrder, streams: int) -> float:
         """Return how many combinations of the first streams of an order can meet a row of the next stream.
 
-        Combinations of the batch itself are included.
+        Combinations made in the current batch are included.
         """
         rates, positions = self.rates, flat(order.positions)
         first, following = positions[:streams], positions[streams : streams + 1]
@@ -242,7 +243,7 @@ class OrderCosts:
         return rates.combinations_per_s(first) * (held_s + rates.batch_s)
 
     def _equal(self, key: frozenset[Equals], left: tuple[int, ...], right: tuple[int, ...]) -> float:
-        """Return the fraction of combinations of ``left`` and ``right`` that have one key."""
+        """Return the fraction of combinations of ``left`` and ``right`` that have equal keys."""
         equal = 1.0
         for columns in key:
             fraction = self.rates.equal_fraction(columns, left)
@@ -252,16 +253,16 @@ class OrderCosts:
         return equal
 
     def spread(self) -> bool:
-        """Return whether rows of a key of two of the streams are, or were, in several buckets.
+        """Return whether rows of one key of two of the streams are, or were, in several buckets.
 
-        Pairs of two steps would not meet there.
+        In that case, some pairs of two steps would not meet in a bucket.
         """
         ids = {stream.id for stream in self.rates.shape.streams}
         spread = {} if self.previous is None else self.previous.replications()
         return any(ids.issuperset(family_streams(family)) for family in spread)
 
     def _new_fraction(self, first: int, second: int) -> float:
-        """Return the part of the windows of two streams that no running query with their filters has."""
+        """Return the fraction of two streams' windows that no running query with their filters covers."""
         shape = self.rates.shape
         ids = [stream.id for stream in shape.streams]
         a = side_a(first, second, ids)
@@ -283,7 +284,7 @@ class OrderCosts:
         return 1.0 - sum(held.values()) / sum(windows.values())
 
     def _alike(self, family: FamilyPlan, a: int, b: int) -> Iterable[PlannedQuery]:
-        """Return the queries of a family that take all rows that pass the filters of two streams."""
+        """Return the queries of a family that use all rows that pass the filters of two streams."""
         for query in family.queries:
             texts = [
                 None if (bit := side_filter(query, side)) is None else side_filters(family, side)[bit].sql

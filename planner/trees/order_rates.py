@@ -1,13 +1,14 @@
-"""Rates of the combinations of some of a query's streams, from statistics of streams and pairs of streams.
+"""Rates of combinations of a query's streams, from statistics of streams and pairs of streams.
 
     combinations of A, B, C per second    λ_A λ_B λ_C · S(a.k = b.k) S(b.k = c.k) · (W_A + W_B) (W_AB + W_C)
 
-The rate of a set of streams is the same for each order of joining: factors are taken in the order of FROM.
+The rate of a set of streams is the same for each join order, because factors are multiplied in the order of
+FROM.
 
 Streams that are joined by their order have no windows. For a set of such streams, W is the time for which its
-rows are held for another set: W = M / r, with the rate r, and with the number of rows held, M, by Equations 7
-and 8 (Window-Oblivious Join, Wu, Tan, Zhou). Equations 9 and 10 give r and k of several streams; their lag is
-the lag of the stream that lags most.
+rows are held to meet rows of another set: W = M / r, where r is the rate and M is the number of rows held, by
+Equations 7 and 8 (Window-Oblivious Join, Wu, Tan, Zhou). Equations 9 and 10 give r and k for several streams
+together; their lag is the lag of the stream that lags most.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ def pair_query(shape: JoinShape, left: Origin, right: Origin) -> Query:
 
 
 def pair_queries(shape: JoinShape) -> tuple[Query, ...]:
-    """Return the joins of two of a query's streams whose statistics tell how many rows match."""
+    """Return the two-stream joins whose statistics tell how many rows of a query's streams match."""
     pairs = [pair for columns in shape.equal for pair in combinations(sorted(columns), 2)]
     found = [pair_query(shape, left, right) for left, right in pairs if left[0] != right[0]]
     return tuple(replace(query, id=number, name=f"pair {number}") for number, query in enumerate(found, 1))
@@ -142,7 +143,7 @@ class OrderRates:
         return _seconds(a), _seconds(b)
 
     def held_s(self, left: Sequence[int], right: Collection[int]) -> float:
-        """Return how long a combination of some streams waits for later ones of other streams, seconds.
+        """Return how long, in seconds, a combination of some streams waits for later rows of others.
 
         For two streams it is the mean of min(T_a + W_a, T_b + W_b) - max(T_a, T_b) over all pairs in the
         windows: [f(W_a, W_b) + f(W_b, W_a)] / (W_a + W_b), f(W, V) = mW - m²/2, m = min(W, V). For n streams
@@ -160,7 +161,7 @@ class OrderRates:
         return waiting / sum(apart_s.values())
 
     def _order_held_s(self, left: Collection[int], right: Collection[int]) -> float:
-        """Return how long rows of some streams are held for other streams in a join by order, seconds."""
+        """Return how long, in seconds, rows of streams are held for other streams in a join by order."""
         own, other = (self._in_order(positions) for positions in (left, right))
         if own.rate_per_s <= 0:
             return 0.0

@@ -1,4 +1,4 @@
-"""Orders of joining by cost: dynamic programming over connected sets of streams.
+"""Join orders by cost: dynamic programming over connected sets of streams.
 
     {A} ─┬─ {A, B} ─┬─ {A, B, C}     the best orders of a set extend those of a smaller set by one stream
     {B} ─┤          │
@@ -7,10 +7,10 @@
     {A, B} and {C, D}                or join those of two smaller sets: the tree is bushy
 
 The cost of a step depends on the set of streams joined before it and on the key of the run that it may
-continue (``planner.bind.step_keys``). It does not depend on the order in which that set was joined, so for
-each set and key the best few orders are enough (Selinger et al., SIGMOD 1979). A step joins one stream, or a
-group of streams that are joined with each other before. A tree with groups is chosen only if it is cheaper
-than every tree without groups. All its rows are stored.
+continue (``planner.bind.step_keys``). The cost does not depend on the order in which this set was joined, so
+for each set and key the best few orders are enough (Selinger et al., SIGMOD 1979). A step joins one stream,
+or a group of streams that are joined with each other before. A tree with groups is chosen only if it is
+cheaper than every tree without groups. All its rows are stored.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def _with_one_more(
     states: Mapping[_State, Sequence[JoinOrder]],
     resting: Sequence[bool],
 ) -> Iterator[tuple[JoinOrder, frozenset[Equals]] | None]:
-    """Yield orders with one stream more than others."""
+    """Yield orders that extend other orders by one stream."""
     for (members, key, _, _), orders in states.items():
         for position in sorted(set(nx.node_boundary(joined, members))):
             for order, rests in product(orders, resting):
@@ -108,7 +108,7 @@ def _with_groups(
         for ((few, key), orders), ((rest, other_key), others) in product(
             groups[smaller].items(), groups[size - smaller].items()
         ):
-            # Each pair of two groups of one size is tried once.
+            # Two groups of equal size are tried in one order only.
             if few.isdisjoint(rest) and (2 * smaller < size or min(few) < min(rest)):
                 for order, other in product(orders, others):
                     yield costs.grouped(order, other, key, other_key)

@@ -1,4 +1,4 @@
-"""Windows that are not of event time (rows, the order of streams), and rows that leave before a window ends.
+"""Windows not based on event time (rows, stream order), and eviction before a window ends.
 
 Doors: horizons, orders, rows.
 """

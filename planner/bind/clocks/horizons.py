@@ -1,8 +1,8 @@
-"""Queries over streams whose oldest rows may leave the state before their windows end.
+"""Queries over streams whose oldest rows may be evicted before their windows end.
 
 A *horizon* (``catalog.values.control.Horizon``) removes rows below an event time from the state of a stream.
-That must not change other results: a partner of a removed row would be taken for a row without a partner, and
-a combination of three rows may keep a removed row.
+Eviction must not make results wrong. In an outer, semi or anti join, a row whose partner was evicted would be
+taken for a row without a partner. In a join of more than two streams, a combination may keep an evicted row.
 """
 
 from __future__ import annotations
@@ -15,14 +15,15 @@ from planner.sql.scope import SideScope
 
 
 def refuse_horizon(query: Query, written: Sequence[SideScope]) -> None:
-    """Refuse a query that needs rows which the cap of a stream may remove.
+    """Refuse a query that needs rows which a stream may evict at its cap.
 
     Args:
         query: The bound query.
         written: Its streams.
 
     Raises:
-        UnsupportedCql: A stream evicts rows, and the query is not an inner join of two with windows of time.
+        UnsupportedCql: A stream evicts rows, and the query is not an inner join of two streams with time
+            windows.
     """
     evicting = next((this for this in written if this.stream.evicts), None)
     if evicting is None:

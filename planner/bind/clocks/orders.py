@@ -4,10 +4,11 @@
     abs(a.epoch - b.epoch) <= 5        windows of 6 steps
     b.epoch BETWEEN a.epoch AND a.epoch + 5
 
-It is not known how long a row must wait for its partner, but the order tells when no partner can arrive any
-more (WO-Join, Wu, Tan and Zhou, §2). So the ordering columns are the clock of such a family. Its windows
-bound the distance of their values. Only integers have a distance here; values of other types are only equal
-or unequal. The conditions are evaluated as well, so a window may be wider than its condition.
+It is not known how long a row must wait for its partner, but the order of the streams tells when no more
+partners can arrive (WO-Join, Wu, Tan and Zhou, §2). So the ordering columns are the clock of a family of
+ordered joins. The windows of the family bound the distance between values of these columns. Only integers
+have distances here; values of other types are compared for equality only. The conditions are evaluated as
+well, so a window may be wider than its condition.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _KeyPair = tuple[str, str, str]
 def ordered_windows(
     scope: Scope, keys: Collection[_KeyPair], residuals: Sequence[Typed]
 ) -> dict[SideName, int] | None:
-    """Return the windows of an ordered join, in steps of the ordering columns; None if the query is not one.
+    """Return the windows of an ordered join, in steps of the ordering columns; None for other queries.
 
     Args:
         scope: Names of the query.
@@ -49,7 +50,7 @@ def ordered_windows(
         this.side: {column.name: column.type for column in this.stream.columns} for this in scope.written
     }
     found = limits(canonical(residuals).meaning, types)
-    # Limits of a.x, which is between b.y + low and b.y + high.
+    # Limits of x in stream a (a.x), which is between b.y + low and b.y + high.
     low, high = (found.get(("a", a.name, end, b.name)) for end in ("low", "high"))
     if low is None or high is None:
         return None
@@ -60,7 +61,7 @@ def ordered_windows(
 
 
 def joins_orders(streams: Sequence[Stream], key: Collection[tuple[str, ...]]) -> bool:
-    """Return whether a key contains the ordering columns of all streams, and these can serve as one clock.
+    """Return whether the key contains the ordering column of each stream, and one clock fits them all.
 
     Args:
         streams: The streams.
@@ -76,7 +77,7 @@ def joins_orders(streams: Sequence[Stream], key: Collection[tuple[str, ...]]) ->
 
 
 def order_hint(scope: Scope, keys: Collection[_KeyPair]) -> str:
-    """Return a hint that tells how a query without windows can use the order of its streams, or ''.
+    """Return a hint how a query without windows can use the order of its streams, or ''.
 
     Args:
         scope: Names of the query.
@@ -104,7 +105,7 @@ def _window(distance: float) -> int:
 
 
 def _ordering(scope: Scope) -> tuple[Column, Column] | None:
-    """Return the columns that order both streams; None if they cannot serve as one clock."""
+    """Return the ordering columns of both streams; None if they cannot serve as one clock."""
     first, second = _column(scope.a.stream), _column(scope.b.stream)
     if first is None or second is None or not _one_clock(scope.a.stream, scope.b.stream):
         return None

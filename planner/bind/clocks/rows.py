@@ -1,4 +1,4 @@
-"""Windows of rows: the clocks that measure them, and the constructs that they may be combined with.
+"""Windows of rows: the clocks that measure them, and the constructs that support them.
 
 A [ROWS 100]                      the last 100 rows of A
 A [PARTITION BY k ROWS 1]         the last row of A for each k, where k is the join key
@@ -31,10 +31,10 @@ def row_clocks(
         scope: The streams of the query.
         kind: Kind of its join.
         keys: Its join key, as columns of (a, b).
-        bounds_at: A condition that bounds the event times; None if there is none.
+        bounds_at: Position of a condition that bounds the event times; None if there is none.
 
     Raises:
-        UnsupportedCql: A window of rows is in a query of a form with which it cannot be combined yet.
+        UnsupportedCql: A window of rows is used with a construct that does not support it yet.
         UnknownColumn: PARTITION BY names no column of its stream.
         InvalidWindow: PARTITION BY leaves out a column of the join key.
     """
@@ -68,7 +68,7 @@ def step_row_windows(
         equal: Sets of equal columns.
 
     Raises:
-        UnsupportedCql: Rows are counted by key, and a step has no key, or steps have different keys.
+        UnsupportedCql: Rows are counted per key, and a step has no key, or the steps have different keys.
         UnknownColumn: PARTITION BY names no column of its stream.
         InvalidWindow: PARTITION BY leaves out a column of the join key.
     """

@@ -1,4 +1,4 @@
-"""Steps of a join of more than two streams as queries of two sides, and trees that a query names.
+"""Two-sided queries for the steps of a join of more than two streams, and the TREE clause.
 
 Doors: bound_steps, named_tree.
 """

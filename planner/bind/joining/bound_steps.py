@@ -1,6 +1,7 @@
-"""Steps whose conditions are bound, as queries of two sides each (``catalog.values.query``).
+"""Steps with bound conditions, as queries of two sides each (``catalog.values.query``).
 
-Sides that are pairs carry the columns that later steps use, and the columns that tell when the pairs expire.
+A side whose rows are pairs of an earlier step carries the columns that later steps use, and the columns that
+tell when a pair expires.
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ class BoundStep:
     """Conditions of a step.
 
     Attributes:
-        filters: Filter of each side; the filter of an intermediate is added by ``catalog.steps.steps``.
+        filters: Filter of each side; ``catalog.steps.steps`` adds the filter of an intermediate.
         residual: Condition on both sides.
-        read: Columns that its residual and results read.
+        read: Columns that the residual and the results of the step read.
     """
 
     filters: Mapping[SideName, Typed]
@@ -43,13 +44,14 @@ class BoundSteps:
     """Steps of a query.
 
     Attributes:
-        bound: Conditions of each step, by the streams that it has joined.
-        keys: Key of each step, by the same streams.
+        bound: Conditions of each step, by the set of streams joined after the step.
+        keys: Key of each step, by the set of streams joined after the step.
         distances: Bounds on event times, or on the order of the streams.
         counted: Windows of rows.
         clock: Clock of all other windows.
-        never: Whether no combination can be a result.
-        again: Sets of streams whose combinations are not stored but made again to join one more stream.
+        never: Whether the conditions exclude every result.
+        again: Sets of streams whose combinations are not stored, but recomputed when one more stream is
+            joined.
     """
 
     bound: Mapping[frozenset[int], BoundStep]
@@ -68,11 +70,11 @@ class BoundSteps:
         *,
         oldest: bool = False,
     ) -> Query:
-        """Return the steps that join streams and groups, as a query.
+        """Return the steps that join streams and groups of streams, as one nested query.
 
         Args:
-            scope: Names at the last of them.
-            outputs: Results; None if the pairs of the last step are handed on.
+            scope: Names at the last step.
+            outputs: Result columns; None if the pairs of the last step go to another step.
             after: Columns that later steps use.
             oldest: Whether later steps use the oldest event time of a pair.
         """
@@ -95,7 +97,7 @@ class BoundSteps:
         return query
 
     def _used(self, scope: StepScope) -> frozenset[Origin]:
-        """Return the columns that a step uses of the rows of its sides."""
+        """Return the columns of its sides' rows that a step uses."""
         read, key = self.bound[scope.known].read, self.keys[scope.known]
         return read.union(self._expiring(scope), *key.parts)
 
@@ -126,7 +128,7 @@ class BoundSteps:
         for side, window_us in windows_us.items():
             filter_ = Typed(NEVER, "boolean") if self.never else step.filters[side]
             maker = made_by[side]
-            # The ranks of a stream's own rows are not a column of the stream.
+            # The rank of a row in its own stream is not a column of the stream.
             needed = {
                 scope.named(o)[1]
                 for o in carried
@@ -201,7 +203,7 @@ class BoundSteps:
         return frozenset(found)
 
     def _alike(self, scope: StepScope, name: SideName) -> int | None:
-        """Return how much longer than their oldest event time pairs are needed; None if windows differ."""
+        """Return how long after their oldest event time pairs are needed; None if windows differ."""
         return None if self.clock == "order" else self.distances.alike(*_own_and_other(scope, name))
 
 
@@ -248,7 +250,7 @@ def time_of(scope: StepScope, position: int) -> Origin:
 
 
 def _handed(scope: StepScope, handed: set[Origin]) -> tuple[Output, ...]:
-    """Return the columns that a step hands on, by name."""
+    """Return the columns that a step passes to later steps, by name."""
     outputs = []
     for origin in handed:
         side, name = scope.named(origin)

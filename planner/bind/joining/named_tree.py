@@ -1,4 +1,4 @@
-"""The tree that a query names by TREE, checked for joins that are not possible."""
+"""The tree given by the TREE clause of a query, checked for joins that are not possible."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from planner.sql.locate import at_token
 from planner.sql.step_scope import Item, StepScope, flat
 from planner.sql.tree_clause import Named, TreeClause
 
-#: Streams whose pairs are not stored, and the stream for whose rows the pairs are made again.
+#: Streams whose pairs are not stored, and the stream whose rows cause these pairs to be recomputed.
 Again = tuple[tuple[int, ...], int]
 
 _BOTH_SIDES = "a tree with pairs on both sides of a step"
@@ -26,7 +26,7 @@ _BOTH_SIDES = "a tree with pairs on both sides of a step"
 
 @dataclass(frozen=True, slots=True)
 class NamedTree:
-    """A tree that a query names.
+    """A join tree given by the TREE clause of a query.
 
     Attributes:
         clause: TREE as written.
@@ -48,7 +48,7 @@ class NamedTree:
 
         Args:
             equal: Sets of equal columns.
-            linked: Positions of the streams in each condition on several streams.
+            linked: For each condition on several streams, the positions of its streams.
             distances: Bounds on event times, closed.
             timed: Whether all windows are of time.
 
@@ -83,11 +83,11 @@ class NamedTree:
         equal: Sequence[Equals],
         linked: Sequence[frozenset[int]],
     ) -> None:
-        """Refuse a step without a condition, and a first step without a key if later steps have one."""
+        """Refuse a step without a condition, and a first step without a key if later steps have a key."""
         joined = [frozenset(p for p, _ in columns) for columns in equal] + [*linked]
         for place, key in enumerate(keys, 1):
             left, right = set(flat(positions[:place])), set(flat(positions[place : place + 1]))
-            # Conditions on several streams are tested at the step that has all of them.
+            # A condition on several streams is tested at the first step that has all of them.
             possible = any(each & left and each & right and each <= left | right for each in joined)
             if not key.parts and (not possible or (place == 1 and equal)):
                 self._refuse(
@@ -108,7 +108,7 @@ class NamedTree:
     def check(self, query: Query) -> None:
         """Refuse a query with two steps that join the same streams in the same way.
 
-        A family identifies a query by its id alone.
+        A family identifies a query by its id alone, so it cannot hold two steps of the same query.
 
         Args:
             query: The query as bound.
@@ -128,7 +128,7 @@ class NamedTree:
         return [this.stream.id for this in self.scope.written]
 
     def _order(self, named: Named) -> tuple[tuple[Item, ...], list[Again]]:
-        """Return positions in FROM in the order of joining, and the streams whose pairs are not stored."""
+        """Return the positions in FROM in join order, and the streams whose pairs are not stored."""
         if isinstance(named, Token):
             return (self._position(named),), []
         first, *others = named
@@ -160,7 +160,7 @@ class NamedTree:
         )
 
     def _check_names(self, positions: tuple[Item, ...]) -> None:
-        """Refuse a tree that does not name each stream once."""
+        """Refuse a tree that does not name each stream exactly once."""
         named = flat(positions)
         missing = set(range(len(self.scope.written))) - set(named)
         twice = {p for p in named if named.count(p) > 1}

@@ -7,9 +7,9 @@ three kinds, and each condition in WHERE is examined for each kind:
     rows of a without a partner  the condition with every column of b NULL
     rows of b without a partner  the condition with every column of a NULL
 
-A kind of which no row can pass is dropped: a LEFT JOIN without unmatched rows of a is a JOIN, and a LEFT JOIN
-without pairs is an anti join. The engine must support the join that is left. A condition that separates pairs
-from rows without a partner in any other way is refused.
+A kind whose rows can never pass WHERE is dropped: a LEFT JOIN without unmatched rows of a is a JOIN, and a
+LEFT JOIN without pairs is an anti join. The engine must support the remaining join. A condition that
+separates pairs from rows without a partner in any other way is refused.
 
     A LEFT JOIN B ON ...  WHERE a.v > 3             outer, filter of a
     A LEFT JOIN B ON ...  WHERE b.v > 3             inner, filter of b
@@ -46,10 +46,10 @@ class JoinMeaning:
 
     Attributes:
         kind: Its kind.
-        preserved: Sides whose rows are judged for absence.
+        preserved: Sides whose rows are checked for matches.
         on: Conjuncts that define a match; all conjuncts, for an inner join.
         where: Conjuncts on the preserved side alone.
-        null_side: Side of which no result has a row, though the query may name it.
+        null_side: Side whose columns are NULL in every result, although the query may use these columns.
     """
 
     kind: JoinKind
@@ -121,7 +121,7 @@ class _Outer:
             if len(left) == 1:
                 return JoinMeaning("anti", left, self.on, tuple(alone[left[0]]), other(left[0]))
             for node, *conditions in zip(self.where, *alone.values(), strict=True):
-                # A filter would take partners from the rows of the other stream.
+                # A filter would remove rows that are partners of the other stream's rows.
                 if any(not self._always(condition) for condition in conditions):
                     raise UnsupportedCql(
                         "this condition on rows of both streams without a partner is not supported",
@@ -139,7 +139,7 @@ class _Outer:
         return JoinMeaning("outer", left, self.on, tuple(kept))
 
     def _possible(self, side: SideName, conditions: Sequence[exp.Expr]) -> bool:
-        """Return whether a row of a side without a partner may pass."""
+        """Return whether a row of the given side without a partner may pass WHERE."""
         typed = [compile_condition(condition, self.scope) for condition in conditions]
         return canonical([*typed, self._not_null(side, self.scope.side(side).stream.event_time)]).sql != NEVER
 

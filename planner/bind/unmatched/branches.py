@@ -10,15 +10,16 @@ from collections.abc import Callable
 
 from sqlglot import exp
 
-#: Tells whether a condition is true for all rows, for none (then it may be NULL), or neither (None).
+#: Returns True if a condition is true for all rows, False if it is true for no row (it is false or NULL),
+#: else None.
 Decided = Callable[[exp.Expr], bool | None]
 
 
 def with_chosen_branches(node: exp.Expr, decided: Decided) -> exp.Expr:
-    """Return a condition in which a CASE is replaced by its branch, if all rows choose the same one.
+    """Return a condition with each CASE replaced by one branch, if all rows choose this branch.
 
-    The type of a CASE is that of all its branches together. So inside an expression their values must be
-    literals of one type.
+    The type of a CASE depends on all its branches. So a CASE inside an expression is replaced only if the
+    values of all its branches are literals of one type.
 
     Args:
         node: The condition; it is not modified.
@@ -49,7 +50,7 @@ def _literal_type(node: exp.Expr) -> object:
 
 
 def _only_value(case: exp.Case, decided: Decided) -> exp.Expr | None:
-    """Return the value of the branch that all rows choose; None if it is not known to be one."""
+    """Return the value of the branch that all rows choose; None if no such branch is known."""
     for branch in case.args["ifs"]:
         condition = branch.this
         if case.this is not None:

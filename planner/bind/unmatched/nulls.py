@@ -7,7 +7,7 @@
     CASE WHEN b.v > 3 THEN a.v > 1 ELSE a.v > 2 END      a.v > 2
 
 Parts that are certain to be NULL are folded, so that ``bind.unmatched.absence`` sees what is left of a
-condition. This is sound but not complete.
+condition. Folding is sound but not complete: it may miss parts that are always NULL.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from planner.expressions.expressions import compile_condition
 from planner.sql.joins import names_in
 from planner.sql.scope import Scope, SideName
 
-#: Functions that may return a value for a NULL; of NULLIF only the first argument counts.
+#: Functions that may return a value for a NULL argument; NULLIF is certain to return NULL only if its first
+#: argument is NULL.
 _TAKE_NULL = frozenset({"COALESCE", "IFNULL", "NVL", "GREATEST", "LEAST", "CONCAT", "IF", "IIF", "NULLIF"})
 
 #: Operators that return NULL if any operand is NULL.
@@ -37,7 +38,7 @@ _IsNull = Callable[[exp.Expr], bool]
 
 
 def condition_without(node: exp.Expr, scope: Scope, side: SideName) -> exp.Expr:
-    """Return a condition, NOT pushed inwards, for rows for which a side is NULL."""
+    """Return a condition as it applies to rows where one side is NULL; its NOTs are pushed inwards."""
 
     def is_null(part: exp.Expr) -> bool:
         return _is_null(part, scope, side)
@@ -61,7 +62,7 @@ def expression_without(node: exp.Expr, scope: Scope, side: SideName) -> exp.Expr
 
 
 def _type_of(node: exp.Column, scope: Scope, side: SideName) -> str | None:
-    """Return the type of a column of the side, None for any other."""
+    """Return the type of a column if it belongs to the side, else None."""
     if isinstance(node.this, exp.Star):
         return None
     found = scope.column(node)
