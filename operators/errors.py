@@ -42,7 +42,7 @@ class UnknownStateFormat(InternalError):
 
 
 class PromiseBroken(Unavailable):
-    """A row has values that its stream had promised not to repeat, and the contract says to stop.
+    """A row repeats values that its stream promised not to repeat, and the contract says to stop.
 
     Attributes:
         stream: Name of the stream.
@@ -63,13 +63,13 @@ class PromiseBroken(Unavailable):
 
 
 class StorageDown(Unavailable):
-    """The object store cannot be reached, or refuses."""
+    """The object store is unreachable, or refuses a request."""
 
     code = "storage-down"
 
 
 class WriterReplaced(Unavailable):
-    """Another engine writes the segments now."""
+    """Another engine has taken over writing the segments."""
 
     code = "writer-replaced"
 
@@ -77,7 +77,7 @@ class WriterReplaced(Unavailable):
 class ExpressionFailed(InvalidInput):
     """An expression takes more time or memory than allowed.
 
-    Workers raise it, too, and the engine finds it in Spark's trace (``find_failed_expression``).
+    Workers also raise this error, and the engine finds it in Spark's trace (``find_failed_expression``).
 
     Attributes:
         digest: Which expression: see ``expression_digest``.
@@ -96,11 +96,11 @@ class ExpressionFailed(InvalidInput):
 
 
 def expression_digest(sql: str) -> str:
-    """Return a name of an expression that can be found in any text: 64 hexadecimal digits."""
+    """Return a digest of an expression that can be found in any text: 64 hexadecimal digits."""
     return sha256(sql.encode()).hexdigest()
 
 
 def find_failed_expression(text: str) -> str | None:
-    """Return the digest of an `ExpressionFailed` that a text, such as a trace, contains, or None."""
+    """Return the digest of the `ExpressionFailed` in a text, such as a trace; None if there is none."""
     match = _FAILED.search(text)
     return None if match is None else match[1]

@@ -19,15 +19,17 @@ class BatchOutput:
 
     Attributes:
         results: Joined pairs per family id.
-        routes: Routes of these pairs per family id.
+        routes: Routes of the joined pairs per family id.
         late: Late rows per stream id.
-        filters: PACK's counters per distinct filter and partition, in the one bucket to which they are sent.
+        filters: PACK's counters per distinct filter and partition; each partition sends its counters to one
+            bucket.
         keys: Keys of this bucket's rows.
-        violating: Rows that broke a promise, per stream id, family id and side: their kept columns.
+        violating: Kept columns of the rows that broke a promise, per stream id, family id and side.
         received: Counts of punctuations from the partitions that report to this bucket.
         exchanged: Pairs that go to other buckets, which join them in the next batch.
         pack_us: CPU time of the partitions that sent their counters to this bucket, µs.
-        began_us: Wall clock when the first of these partitions began, µs UTC; None if none reports here.
+        began_us: Start time of the earliest partition that sent its counters to this bucket, µs UTC; None if
+            no partition did.
     """
 
     results: dict[str, pa.RecordBatch] = field(default_factory=dict)
@@ -42,7 +44,7 @@ class BatchOutput:
     began_us: int | None = None
 
     def add_results(self, family: str, rows: pa.RecordBatch, routes: RouteCounts) -> None:
-        """Add pairs to the results of a family; earlier pairs may belong to other queries and columns."""
+        """Append pairs to the results of a family, which may have other queries and columns so far."""
         if family in self.results:
             parts = [pa.Table.from_batches([each]) for each in (self.results[family], rows)]
             whole = pa.concat_tables(parts, promote_options="default").combine_chunks()

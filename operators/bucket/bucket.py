@@ -1,6 +1,6 @@
 """A bucket: all families' joins for the keys that hash to it, with the watermarks of all streams.
 
-Every bucket sees every header and every control record, so all buckets agree on watermarks and on the plan at
+Every bucket sees every header and every control record. So all buckets agree on watermarks and on the plan at
 every batch without communication, and a replayed batch repeats its first run. The order in a batch is:
 control records, lateness, joins, watermarks.
 """
@@ -52,16 +52,17 @@ Terms = dict[str, dict[int, tuple[Term, ...]]]
 
 @dataclass(slots=True)
 class StreamState:
-    """State of a stream that every bucket has.
+    """State of a stream, kept in every bucket.
 
     Attributes:
         watermark: Event-time progress.
         rows: Rows of this batch.
         rejected_rows: Rows of this batch without an event time.
-        late_rows: Late rows of this batch; counted in the bucket that received the suspects.
-        order: Progress in the stream's order; None for a stream without one.
-        horizon_us: Event time below which rows have left the state before their windows ended, µs UTC; None
-            if none have.
+        late_rows: Late rows of this batch, counted by the bucket that received the possibly late rows
+            (``Payload.suspects``).
+        order: Progress in the stream's order; None if the stream has no order.
+        horizon_us: Event time below which rows were evicted before their windows ended, µs UTC; None if no
+            rows were.
     """
 
     watermark: Watermark
@@ -77,17 +78,18 @@ class Bucket:
     """State of one bucket.
 
     Attributes:
-        plan: Plan in force; None before the first.
+        plan: Plan in force; None before the first plan.
         streams: State per stream id.
         families: Joins per family id.
-        terms: Held terms per family id, side and query id.
+        terms: Terms of the held rows (``operators.lineage.entitlement``) per family id, side and query id.
         next_batch: Number of the next batch.
-        slack_us: Overrides every family's slack (tests; 0 is exact).
+        slack_us: Replaces the slack of every family, for tests; 0 splits segments at every boundary exactly.
         plan_changed: Whether this batch put another plan in force.
         closed_groups: Groups that are emitted in this batch, per family id.
-        late_groups: Ids of families whose groups are not emitted before the next batch.
-        last_pairs: Pairs of rows that still wait, for the queries that leave in this batch, per family id.
-        late_rows: Ids of families whose rows are not joined before the next batch.
+        late_groups: Ids of families whose groups must wait for the next batch before they are emitted.
+        last_pairs: Pairs of rows that were still waiting for their place in the order, made for the queries
+            that leave in this batch, per family id.
+        late_rows: Ids of families whose rows must wait for the next batch before they are joined.
         arrived: Watermark and newest event time of exchanged intermediates by id, as of the batch that sent
             their pairs (``operators.steps.exchange``).
         exchange_files: Stored ids of the pairs that the last batch sent to other buckets.
@@ -114,10 +116,10 @@ class Bucket:
 
         Args:
             payloads: The payloads of the batch for this bucket, in any order; at least one.
-            exchanged: Pairs that other buckets sent to this one in the batch before.
+            exchanged: Pairs that other buckets sent to this bucket in the previous batch.
 
         Returns:
-            Results, late rows and counts; the slices keep their counts of the batch until the next one.
+            Results, late rows and counts; the slices keep the counts of this batch until the next batch.
         """
         ordered = sorted(payloads, key=lambda p: p.order)
         batch = ordered[0].batch
@@ -125,7 +127,8 @@ class Bucket:
         self.closed_groups, self.late_groups = {}, frozenset()
         self.last_pairs, self.late_rows = {}, frozenset()
         self.restarted = frozenset()
-        # (number of this bucket, number of buckets): every part with rows names it.
+        # (number of this bucket, number of buckets), taken from any payload with rows: all of these contain
+        # it.
         place = next((p.place for p in ordered if p.place is not None), (0, 1))
         control = [text for p in ordered for text in p.control]
         heartbeats, promises, pulled = self._apply_control(control, place)
@@ -153,8 +156,8 @@ class Bucket:
         again = PairsAgain.of(self.families, families, version)
         held = held_back(ordered_families, start.sides) if again.makers else {}
         if self.late_rows:
-            # Rows that wait for the next batch may have arrived in an earlier one: no row that may be a
-            # partner of the oldest of them is purged.
+            # Rows that wait for the next batch may have arrived in an earlier batch. So a row that may match
+            # the oldest waiting row is not purged.
             sorting = [rows for joins in self.families.values() for rows in joins.sorting.values()]
             oldest = min((segment.t_min for rows in sorting for segment in rows.segments), default=MOST)
             held |= {f.id: least(oldest, least(*start.sides(f).values())) for f in families if f.ordered}
@@ -212,7 +215,7 @@ class Bucket:
         return output
 
     def _received(self, promises: Sequence[Promises], place: tuple[int, int]) -> Iterator[StreamPunctuations]:
-        """Count the punctuations of control records, each in one bucket, and those that no family uses."""
+        """Count the punctuations of control records and the unused ones; one bucket counts each."""
         used = {
             (stream_id, contract.on)
             for joins in self.families.values()
@@ -230,23 +233,23 @@ class Bucket:
         return self._reached(self.plan).times_us
 
     def clocks(self, family: FamilyPlan) -> dict[str, int | None]:
-        """Return the progress of each side on the clock of a family: its watermark, or its order."""
+        """Return each side's progress on a family's clock: its watermark, or its progress in the order."""
         return self._reached(self.plan).sides(family)
 
     def _reached(self, plan: Plan | None) -> ClockProgress:
-        """Return the clocks below which a row is late, for all streams and a plan's intermediates."""
+        """Return the clock value below which rows are late, per stream and intermediate of a plan."""
         times = {i: s.watermark.value_us for i, s in self.streams.items()}
         orders = {i: None if s.order is None else s.order.limit for i, s in self.streams.items()}
         return ClockProgress.of(plan, times, orders, least, {i: at[0] for i, at in self.arrived.items()})
 
     def _newest(self, plan: Plan | None) -> ClockProgress:
-        """Return the greatest clock so far, for all streams and a plan's intermediates."""
+        """Return the greatest clock value so far, per stream and intermediate of a plan."""
         times = {i: s.watermark.max_event_time_us for i, s in self.streams.items()}
         orders = {i: None if s.order is None else s.order.newest for i, s in self.streams.items()}
         return ClockProgress.of(plan, times, orders, latest, {i: at[1] for i, at in self.arrived.items()})
 
     def _setting_out(self) -> dict[int, tuple[int | None, int | None]]:
-        """Return ``arrived`` for this batch: the times of the pairs that the batch before made."""
+        """Return ``arrived`` for this batch: the times of the pairs that the previous batch made."""
         if self.plan is None:
             return {}
         reached = setting_out(self.plan, self._reached(self.plan).times_us, least)
@@ -270,9 +273,9 @@ class Bucket:
             elif record.plan is not None:
                 plan = record.plan
         if plan is not None and plan is not self.plan:
-            # All versions of one boundary are one change: the plan before the batch decides which rows are
-            # held, so a query that leaves in one version of this batch still holds rows for a query that
-            # enters in the next.
+            # All plan versions that take effect before the same batch are applied as one change. The plan
+            # before the batch decides which rows are held. So a query that leaves in one of these versions
+            # still holds rows for a query that enters in the next version.
             self.activate(plan, place)
         for record in records:
             if record.horizon is not None:
@@ -286,7 +289,8 @@ class Bucket:
                 for joins in self.families.values():
                     joins.forget_undecided(beat.stream_id)
         for family_id in self.restarted:
-            # Old and new ranks of the rows of one combination cannot be compared.
+            # The rows of one combination must not have ranks from before and after the restart, because these
+            # cannot be compared.
             self.families[family_id].restart_counts()
         moved = [(beat.stream_id, beat.watermark_us) for beat in beats if beat.watermark_us is not None]
         promises = [record.promises for record in records if record.promises is not None]
@@ -305,7 +309,7 @@ class Bucket:
 
         Args:
             plan: The version.
-            place: Number of the bucket, and of all buckets.
+            place: Number of this bucket, and the number of buckets.
         """
         before = self.plan.version if self.plan is not None else 0
         self._join_waiting_rows(plan, place)
@@ -332,9 +336,9 @@ class Bucket:
         self.terms = {family_id: self.terms[family_id] for family_id in families}
         queries = {query.id: query for family in plan.families for query in family.queries}
         named = {query.name.lower(): query for query in queries.values()}
-        # A batch has results of only one text of an updated query. So the groups of the new text, and all
-        # others of its family, wait for the next batch. If the new text gives pairs, the former text gives
-        # no groups.
+        # In one batch, only one version of an updated query's SQL text has results. So the groups of the new
+        # text, and all other groups of its family, wait for the next batch. If the new text returns pairs,
+        # the groups of the former text are not emitted.
         updated: set[str] = set()
         for family_id, joins in self.families.items():
             if joins.groups is None:
@@ -360,9 +364,9 @@ class Bucket:
     def _join_waiting_rows(self, plan: Plan, place: tuple[int, int]) -> None:
         """Join the rows that wait for their place in the order, for the queries that leave.
 
-        For the other queries these rows continue to wait. A batch has results of only one text of an updated
-        query, so the rows of the families of the new text wait for the next batch. If none of these families
-        sorts its rows, the former text gives no pairs of waiting rows.
+        These rows continue to wait for the remaining queries. In one batch, only one version of an updated
+        query's SQL text has results. So the rows of the families that serve the new text wait for the next
+        batch. If none of these families sorts its rows, the waiting rows are not joined for the former text.
         """
         former = () if self.plan is None else self.plan.families
         names = {q.id: q.name.lower() for family in former for q in family.queries}
@@ -394,7 +398,7 @@ class Bucket:
         self.last_pairs = last_pairs(part, joins, place, reached, self._newest(part))
 
     def _let_rest(self, plan: Plan, families: Mapping[str, FamilyJoins]) -> None:
-        """Make the pairs that are stored from now on, but were not stored before."""
+        """Make the intermediate pairs that families store from now on, but did not store before."""
         makers = makers_again([joins.family.plan for joins in self.families.values()])
         again = PairsAgain.of(families, plan.families, plan.version)
         for family in in_order(plan.families) if makers else ():
@@ -414,10 +418,10 @@ class Bucket:
         reached: Mapping[str, int | None],
         newest: Mapping[str, int | None],
     ) -> tuple[Terms, Marks]:
-        """Return the terms of the rows held for each query, and the rows that get a bit for it.
+        """Return the terms of each query's held rows, and the rows whose lineage gets the query's bit.
 
-        All buckets find the same terms, since they know the same watermarks and plans: a family is compiled
-        once for all buckets of a worker.
+        All buckets know the same watermarks and plans, so all of them find the same terms. A worker therefore
+        compiles a family once for all its buckets.
         """
         known = self.terms.get(family.id, {side: {} for side in SIDES})
         terms: Terms = {side: {} for side in SIDES}

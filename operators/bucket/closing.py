@@ -40,8 +40,9 @@ from operators.segments.layout import SIDES, SideLayout
 from operators.segments.row_codec import KEY
 from operators.segments.segment import Segment
 
-#: Rows that arrive in a file are stored by a link to it. If some are dropped, all others must be written.
-#: That pays if at least one row in this many is dropped. Otherwise the rows are purged later.
+#: Rows that arrive in a file are stored by a link to this file. If some of these rows are dropped, all others
+#: must be written to a new file. Writing pays if at least one row in this many is dropped. If fewer are
+#: dropped, all rows are stored, and the dead ones are purged later.
 WORTH_A_WRITE = 8
 
 
@@ -56,7 +57,7 @@ class BatchClosings:
         finished: Keys that are finished at the end of the batch (``WaitingKeys.finish``); None if there are
             none.
         ended: New rows per side that belong in this bucket and whose key was closed before the batch.
-        pulled: Whether the due result punctuations were requested.
+        pulled: Whether a control record requests the result punctuations that are ready.
     """
 
     joins: FamilyJoins
@@ -80,8 +81,8 @@ class BatchClosings:
         Args:
             joins: Joins of the family.
             payloads: Payloads of the batch.
-            late_limits: Watermark per side at the end of the batch before.
-            promises: Punctuations of control records; they count as after all rows of the batch.
+            late_limits: Watermark per side at the end of the previous batch.
+            promises: Punctuations of control records; each takes effect after all rows of the batch.
             place: Number of the bucket, and of all buckets.
         """
         if not joins.closed:
@@ -105,7 +106,7 @@ class BatchClosings:
     def without_violating(
         self, side: str, came: Segment, place: tuple[int, int]
     ) -> tuple[Segment | None, pa.RecordBatch | None]:
-        """Return the rows of a side that break no promise, and the kept columns of the others.
+        """Return the rows of a side that break no promise, and the kept columns of the violating rows.
 
         Args:
             side: ``a`` or ``b``.
@@ -143,7 +144,7 @@ class BatchClosings:
         Args:
             side: ``a`` or ``b``.
             came: New rows that take part.
-            females: Rows among them that belong in this bucket.
+            females: Rows of ``came`` that belong in this bucket.
         """
         other = "b" if side == "a" else "a"
         closed = self.joins.closed.get(other)
@@ -181,7 +182,7 @@ class BatchClosings:
         """Apply the batch's closings, after its joins.
 
         Args:
-            before: Watermark per side at the end of the batch before.
+            before: Watermark per side at the end of the previous batch.
             watermarks: Watermark per side at the end of the batch.
             newest_us: Newest event time per side so far.
             place: Number of the bucket, and of all buckets.
@@ -201,7 +202,7 @@ class BatchClosings:
             closed.count_open([s for state in slices for s in state.segments], self.arrived[side])
             # A key that is finished but not emitted yet must not return as a new one.
             if self.joins.waiting is None or finish:
-                # First, so that forgotten closings are not merged with remembered ones.
+                # Forget before remembering, so that forgotten closings are not merged with remembered ones.
                 closed.forget(self._forgotten_until(side, watermarks))
             closed.remember(self.arrived[side], closed.see(newest), self.extended[side])
             if other in self.ended:
@@ -244,13 +245,13 @@ class BatchClosings:
 
 
 def _least(watermarks: Mapping[str, int | None]) -> int | None:
-    """Return the lower watermark; None unless both are known."""
+    """Return the lower watermark; None if either is unknown."""
     known = [time for time in watermarks.values() if time is not None]
     return min(known) if len(known) == len(watermarks) else None
 
 
 def kept_columns(layout: SideLayout, rows: Segment) -> pa.RecordBatch:
-    """Return position, event time and the columns of rows that the family's queries or key read."""
+    """Return the columns that the family's queries or key read, and position and event time."""
     names = [name for name in layout.types if name in layout.kept(rows) or name in layout.key]
     columns = [*(layout.read(rows, name) for name in names), pa.array(rows.pos)]
     columns.append(layout.read(rows, layout.event_time))
@@ -258,7 +259,7 @@ def kept_columns(layout: SideLayout, rows: Segment) -> pa.RecordBatch:
 
 
 def decoded_promise(promises: Promises) -> pa.Table:
-    """Return the values that the punctuations of a control record fix."""
+    """Return the key values of the punctuations in a control record."""
     with pa.ipc.open_stream(b64decode(promises.rows)) as reader:
         return reader.read_all()
 
@@ -269,7 +270,7 @@ def _closings(joins: FamilyJoins, side: str, promises: Promises, place: tuple[in
     table = decoded_promise(promises)
     own = promises.stream_id == (family.plan.stream_a if side == "a" else family.plan.stream_b)
     if not own or frozenset(promises.on) != family.contracts[side].on:
-        # No closings, but with the same columns.
+        # Use an empty table with the same columns: these punctuations close no key of this side.
         table = pa.table({name: pa.array([], arrow_type(layout.types[name])) for name in layout.key})
     below = table.column(BELOW).combine_chunks() if BELOW in table.column_names else None
     pos = np.full(table.num_rows, BEHIND_ALL, dtype=np.int64)

@@ -32,9 +32,10 @@ from operators.segments.layout import SIDES
 from operators.segments.segment import Segment
 from operators.slices.sliced_join import SliceCounts, SliceState
 
-#: Parts into which the event times of held rows are divided: more parts, fewer rows evicted too early.
+#: Number of intervals into which the event times of held rows are divided. With more intervals, fewer rows
+#: are evicted too early.
 _PARTS = 64
-#: Approximate maximum of rows of a stream in one bucket that are read for the event times.
+#: Approximate maximum number of rows per stream and bucket whose event times are read.
 _SAMPLE = 8192
 
 _WORK_NAMES = tuple(field.name for field in fields(SliceCounts))
@@ -94,7 +95,7 @@ def _held(slices: Sequence[SliceState], rows_of: Mapping[str, int]) -> dict[str,
 
 
 def absence_counters(families: Mapping[str, FamilyJoins], clocks: Clocks) -> Iterator[AbsenceCounters]:
-    """Yield the rows that a bucket found absent in the last batch, and the number still to be decided.
+    """Yield the number of rows found without a match in the last batch, and of undecided rows.
 
     In a family with windows of rows, the undecided rows are those that wait for their ranks.
 
@@ -118,7 +119,7 @@ def absence_counters(families: Mapping[str, FamilyJoins], clocks: Clocks) -> Ite
 
 
 def unmatched_counters(families: Mapping[str, FamilyJoins]) -> Iterator[UnmatchedCounters]:
-    """Yield how many rows without a partner a bucket gave to each outer join in the last batch.
+    """Yield the number of unmatched rows that a bucket added to each outer join in the last batch.
 
     Args:
         families: Joins per family id, as a bucket has them.
@@ -185,7 +186,7 @@ def probe_counters(families: Mapping[str, FamilyJoins], clocks: Clocks) -> Itera
 
 
 def held_times(families: Mapping[str, FamilyJoins], streams: Iterable[Stream]) -> Iterator[HeldTimes]:
-    """Yield the event times of the rows that a bucket holds of streams with a cap.
+    """Yield the event times of the rows that a bucket holds, for each stream with a state cap.
 
     Args:
         families: Joins per family id, as a bucket has them.
@@ -204,7 +205,7 @@ def held_times(families: Mapping[str, FamilyJoins], streams: Iterable[Stream]) -
         rows = sum(len(segment) for segment in held)
         if not rows:
             continue
-        # Segments are sorted by key, so every nth row of them is a sample of all times.
+        # Segments are sorted by key, so every nth row is a fair sample of the event times.
         step = rows // _SAMPLE + 1
         times = np.concatenate([_times(segment, step) for segment in held])
         cuts = np.quantile(times, np.linspace(0, 1, _PARTS + 1), method="lower")
@@ -214,7 +215,7 @@ def held_times(families: Mapping[str, FamilyJoins], streams: Iterable[Stream]) -
 
 
 def _times(segment: Segment, step: int) -> Int64s:
-    """Return the event time of every nth row of a segment; if it is lazy, estimates from its facts."""
+    """Return the event times of every nth row of a segment; of a lazy segment, estimate them."""
     if segment.bloom is None:
         return segment.times[::step]
     cuts = SegmentFacts.of(segment).cuts
@@ -250,7 +251,7 @@ def memory_counters(families: Mapping[str, FamilyJoins]) -> Iterator[MemoryCount
 
 
 def _rows_of_values(families: Mapping[str, FamilyJoins]) -> Mapping[str, int]:
-    """Return, for each stored value, the rows of all segments made from it; families may share a patch."""
+    """Count, per stored value, the rows of all segments made from it; families may share a patch."""
     rows: dict[str, int] = {}
     for joins in families.values():
         for segment in joins.segments():
@@ -260,7 +261,7 @@ def _rows_of_values(families: Mapping[str, FamilyJoins]) -> Mapping[str, int]:
 
 
 def _bytes(segments: Iterable[Segment], rows_of: Mapping[str, int]) -> int:
-    """Return the bytes of segments as shares of stored values; all shares of a value add up to its bytes."""
+    """Return the bytes of segments; a stored value's bytes are divided among all its segments."""
     shares = (
         length * len(segment) / max(rows_of[stored], 1)
         for segment in segments
@@ -276,7 +277,8 @@ def key_counters(family_id: str, side: str, key: Int64s, home: Bools | None) -> 
         family_id: The family.
         side: ``a`` or ``b``.
         key: int64[n], ascending, keys of the new rows.
-        home: bool[n], rows whose key is counted here, so that every key is counted in one bucket; None: all.
+        home: bool[n], rows whose key is counted in this bucket; None: all rows. Each key is counted in only
+            one bucket.
     """
     counted = key if home is None else key[home]
     ends = np.append(np.flatnonzero(counted[1:] != counted[:-1]) + 1, len(counted))

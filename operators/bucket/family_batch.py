@@ -50,16 +50,17 @@ class FamilyBatch:
         place: Number of the bucket, and of all buckets.
         before: Progress of each side on the family's clock when the batch began.
         reached: The same at its end.
-        newest: Greatest clock of each side's rows so far.
+        newest: Greatest clock value of each side's rows so far.
         closings: Closings of the batch; None if no side can close a key.
-        handed: Pairs of the step before, by stream id.
-        exchanged: Pairs that other buckets sent in the batch before this one.
-        again: Makes pairs again that are not stored.
-        held_back: Event time beyond which no row is purged, if pairs of the family are made again.
+        handed: Pairs made by earlier steps, by the stream id of the intermediate.
+        exchanged: Pairs that other buckets sent in the previous batch.
+        again: Recomputes the pairs that are not stored.
+        held_back: Event time beyond which no row is purged, by the id of each family whose pairs are
+            recomputed.
         idle: Ids of streams from which no row is expected for now.
-        groups_wait: Whether due groups are emitted in the next batch instead.
+        groups_wait: Whether groups that are ready are emitted in the next batch instead of this one.
         earlier: Rankings of earlier families that gave the rows of a side their ranks, by side.
-        rows_wait: Whether all rows of streams wait until the next batch; pairs of earlier steps do not.
+        rows_wait: Whether all rows of streams wait until the next batch; pairs of earlier steps do not wait.
     """
 
     joins: FamilyJoins
@@ -83,7 +84,7 @@ class FamilyBatch:
         """Run the batch through the joins of the family.
 
         Args:
-            output: Takes keys of the rows, and the rows that break a promise.
+            output: Receives the key counters of the rows, and the rows that break a promise.
 
         Returns:
             Its pairs.
@@ -151,7 +152,7 @@ class FamilyBatch:
 
         Args:
             pairs: The pairs.
-            table: The same as a table; None without any.
+            table: The pairs as a table; None if there are none.
         """
         groups = self.joins.groups
         if groups is None:
@@ -173,11 +174,11 @@ class FamilyBatch:
     def results(
         self, pairs: PairTable, table: pa.RecordBatch | None, batch: int
     ) -> tuple[pa.RecordBatch, RouteCounts] | None:
-        """Return pairs and result punctuations as rows of a result file, with their routes; None without any.
+        """Return pairs and result punctuations as result file rows, with routes; None if there are none.
 
         Args:
             pairs: The pairs.
-            table: The same as a table; None without any.
+            table: The pairs as a table; None if there are none.
             batch: Batch number.
         """
         found = [] if table is None else [(table, pairs.routes())]
@@ -215,7 +216,7 @@ class FamilyBatch:
         return came
 
     def _in_place(self, side: str, came: Segment | None) -> list[Segment | None]:
-        """Return the rows of a side that are joined in this batch, at least one entry; the others wait."""
+        """Return the rows of a side to join in this batch, at least one entry; the other rows wait."""
         waiting = self.joins.sorting[side]
         stays = self.rows_wait and not is_intermediate(self._stream(side))
         waiting.taken = 0
@@ -233,14 +234,14 @@ class FamilyBatch:
     def _sorts(self, side: str) -> bool:
         """Return whether rows of a side wait until no earlier row can arrive.
 
-        Rows of an intermediate arrive in order if the step before has sorted its rows.
+        Rows of an intermediate arrive in order if the previous step has sorted its rows.
         """
         stream = self._stream(side)
         sorts = self.joins.family.plan.memory.sorts and stream not in self.idle
         return sorts and not is_intermediate(stream)
 
     def _joined_to(self, side: str, males: Sequence[Segment | None]) -> int | None:
-        """Return a clock that no row of a side that is joined in this batch exceeds."""
+        """Return an upper bound of the clock values of a side's rows that are joined in this batch."""
         if not self.joins.family.plan.memory.sorts:
             return self.newest[side]
         reached = self.reached[side]
@@ -250,14 +251,15 @@ class FamilyBatch:
     def _placed(
         self, side: str, came: Segment | None, output: BatchOutput
     ) -> tuple[Segment | None, Segment | None]:
-        """Return the new rows that probe in this bucket, and those stored in it; count the keys of all."""
+        """Return the new rows that probe this bucket, and those stored in it; count the keys of all."""
         if came is None:
             return None, None
         family = self.joins.family
         placed = family.fragments.place(came.key, came.pos, *self.place)
         resting = self._resting(side, came, placed)
         output.keys.append(key_counters(family.plan.id, side, came.key, placed.home))
-        # A judged row takes part in one bucket, where it meets all its partners.
+        # A row whose match is checked (outer, semi and anti joins) takes part in one bucket, where it meets
+        # all its partners.
         probing = resting if side == family.plan.spread_side else came
         if self.closings is not None:
             return probing, self.closings.resting(side, came, resting)
@@ -266,7 +268,7 @@ class FamilyBatch:
     def _resting(self, side: str, came: Segment, placed: Placed | None = None) -> Segment:
         """Return the new rows of a side that are stored in this bucket."""
         plan, fragments = self.joins.family.plan, self.joins.family.fragments
-        # Pairs stay in their bucket, so the rows that they may meet go to all buckets of a key.
+        # Pairs stay in their bucket, so the rows that they may match go to all buckets of a key.
         stays = is_intermediate(plan.stream_a) and not is_exchanged(plan.stream_a)
         if stays or side == copied_side(plan):
             return came
@@ -274,10 +276,10 @@ class FamilyBatch:
         return came if apart is None else came.filter(apart)
 
     def _arrived(self, side: str, limit: int | None) -> Segment | None:
-        """Return the rows of a side from all payloads, without those whose clock is below a limit."""
+        """Return a side's rows from all payloads, except rows whose clock value is below a limit."""
         plan = self.joins.family.plan
         filters = plan.filters_a if side == "a" else plan.filters_b
-        # Their places: PACK and CHAIN have the same plan, the one that the batch's offset names.
+        # Their places: PACK and CHAIN use the same plan, which the batch's offset names.
         bits = tuple(f.bit for f in filters)
         parts = []
         for rows, file in arrivals(self.payloads, plan.id, side):
@@ -313,7 +315,7 @@ def last_pairs(
 
     Args:
         plan: Ordered joins (``ordered_joins_of``).
-        families: Joins of its families; they must not be used afterwards.
+        families: Joins of the plan's families; they must not be used afterwards.
         place: Number of the bucket, and of all buckets.
         reached: Progress of the streams and intermediates of the plan.
         newest: Greatest clock of each stream and intermediate.
@@ -349,7 +351,7 @@ def last_pairs(
 
 
 def ordered_joins_of(plan: Plan, query_ids: Collection[int]) -> Plan:
-    """Return the part of a plan that joins streams by their order for some queries."""
+    """Return a plan reduced to some queries, and to the families that join streams by their order."""
     families = []
     for family in plan.families if query_ids else ():
         queries = tuple(query for query in family.queries if query.id in query_ids)

@@ -3,7 +3,7 @@
     closings of the batch ── due times by rows and windows ── WaitingKeys ── finished keys ── result rows
 
 A result punctuation is a row of the family's result file. It has no event time, so it follows the results of
-its batch. It has a route, as a pair has, so it is stored once for all its queries.
+its batch. Like a pair, it has a route, so it is stored once for all its queries.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from operators.lineage.routes import RouteCounts, query_keys, route_numbers
 from operators.segments.layout import SIDES
 from operators.segments.row_codec import KEY
 
-#: Longest interval of which every key is finished on its own, whether there are rows of the key or not.
+#: Length of the longest interval whose keys are all finished one by one, even keys without rows.
 _LISTED_KEYS = 10_000
 
 
@@ -42,7 +42,7 @@ def wait_for_keys(
 ) -> None:
     """Add the keys that a batch closes to the waiting keys, where they stay until they are finished.
 
-    Call it after the joins of the batch, and before its closings are remembered.
+    Call this after the batch's joins, and before the batch's closings are remembered.
 
     Args:
         joins: Joins of the family.
@@ -142,9 +142,9 @@ def result_punctuations(
 
 
 def _single(joins: FamilyJoins, closings: pa.RecordBatch, place: tuple[int, int]) -> pa.RecordBatch:
-    """Return the closings of the keys whose home is this bucket, one for each key of an interval.
+    """Return the closings of keys whose home is this bucket; split intervals into single keys.
 
-    For a long interval, only keys that have rows or open groups are returned.
+    For a long interval, return only the keys that have rows or open groups.
     """
     key, to = closings.column(KEY).to_numpy(), ends(closings)
     wide = key != to
@@ -173,7 +173,7 @@ def _single(joins: FamilyJoins, closings: pa.RecordBatch, place: tuple[int, int]
 def raise_to_newest(
     newest: np.ndarray[tuple[int, int], np.dtype[np.int64]], places: tuple[Int64s, Codes], ts: Int64s
 ) -> None:
-    """Raise the newest event time at the place of each row to the event time of the row."""
+    """Raise the newest event time at each row's place to at least the event time of the row."""
     np.maximum.at(newest, places, ts)
 
 
@@ -185,16 +185,16 @@ def _due_us(
     newest_us: int | None,
     buckets: int,
 ) -> Int64s:
-    """Return the watermark of the other side at which each key is finished for each query, int64[n, q].
+    """Return the other side's watermark at which each key is finished per query, int64[n, q].
 
-    Every strategy stores the rows that a query may use and whose windows the other watermark has not passed.
-    If several buckets share a key, some of its rows are elsewhere, so the newest event time of the stream is
-    used instead of the time of the key's rows.
+    Under every strategy, the state has all rows that a query may use, until the other side's watermark passes
+    their windows. If several buckets share a key, some of its rows are in other buckets, so the newest event
+    time of the stream is used instead of the newest time of the key's rows.
 
     Args:
         joins: Joins of the family.
         side: Side that has closed the keys.
-        closings: The keys, n of them, by key.
+        closings: The n closed keys, sorted by key.
         numbers: Numbers of the queries.
         newest_us: Newest event time of the side so far.
         buckets: Number of buckets.

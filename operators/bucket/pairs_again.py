@@ -1,13 +1,14 @@
-"""Pairs that are made again for the new rows of a next step, because they are not stored there (MJoin).
+"""Pairs recomputed for the new rows of a later step that does not store these pairs (MJoin).
 
     new rows of C ── rows of A that they may meet ── rows of B that these meet ── rows of (A, B)
 
-A new row of A or B makes pairs at once, which probe the rows of C that are already stored. New rows of C meet
-the pairs of all rows of A and B, the new ones included. So each combination is made once. Rows of A and B
-leave their slices by the slowest of the opposite watermarks (``held_back``).
+A new row of A or B is joined immediately, and its pairs probe the stored rows of C. A new row of C is joined
+with the pairs of all rows of A and B, including new rows. So each combination of A, B and C is made once.
+Rows of A and B leave their slices only when the slowest of the opposite watermarks has passed them
+(``held_back``).
 
-Source: MJoin (Viglas, Naughton, Burger, VLDB 2003). We differ: rows of A that several new rows of C meet are
-joined with B once for all of them.
+Source: MJoin (Viglas, Naughton, Burger, VLDB 2003). Unlike in MJoin, a row of A that several new rows of C
+match is joined with B once for all of them.
 """
 
 from __future__ import annotations
@@ -26,19 +27,19 @@ from operators.segments.segment import Segment
 from operators.slices.candidates import Probing, Reach, find_candidates
 from operators.steps.handed_pairs import HandedChunk, HandedPairs
 
-#: Classes of rows whose queries do not matter.
+#: Row classes for probes in which the queries of the rows do not matter.
 _ALIKE = RowClasses(None, (0,))
 
 
 @dataclass(slots=True, eq=False)
 class PairsAgain:
-    """Makes again the pairs of a bucket that are not stored.
+    """Recomputation of the pairs of a bucket that are not stored.
 
     Attributes:
         families: Joins per family id.
-        makers: Family that makes the rows of side a, by the id of the family that does not store them.
+        makers: Family that makes the rows of side a, by the id of the next family, which does not store them.
         version: Plan version in force.
-        partials: Pairs of equal key that were examined for the last rows.
+        partials: Number of pairs of equal key that the last call of ``rows`` examined.
     """
 
     families: Mapping[str, FamilyJoins]
@@ -48,7 +49,7 @@ class PairsAgain:
 
     @classmethod
     def of(cls, families: Mapping[str, FamilyJoins], plans: Sequence[FamilyPlan], version: int) -> PairsAgain:
-        """Return the pairs-again of a plan.
+        """Return the recomputation of pairs under a plan.
 
         Args:
             families: Joins per family id.
@@ -93,12 +94,13 @@ class PairsAgain:
     def _pairs(
         self, joins: FamilyJoins, given: Segment | None, males: Segment | None, behind_us: int
     ) -> Iterator[HandedChunk]:
-        """Yield the pairs of a family that it hands on.
+        """Yield the pairs that a family hands to the next step.
 
         Args:
             joins: Its joins.
             given: Rows of its side a, if they are not stored.
-            males: Later rows. Only pairs whose row of a may meet one of these are needed. None: all pairs.
+            males: Later rows. Only pairs whose row of side a may match one of these rows are needed. None:
+                all pairs.
             behind_us: Largest window on the side of the males.
         """
         for chain in joins.chains.values():
@@ -155,7 +157,8 @@ def held_back(
 ) -> dict[str, int | None]:
     """Return the event times beyond which rows of both sides may not be purged, by family id.
 
-    These are the watermarks, when the batch began, of the streams whose new rows have pairs made again.
+    Such a limit is the slowest watermark, when the batch began, of the streams whose new rows need recomputed
+    pairs.
 
     Args:
         families: Families of the plan, in the order of their steps.

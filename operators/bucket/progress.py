@@ -15,7 +15,7 @@ from catalog.values.plan import FamilyPlan, Plan
 
 
 def least(a: int | None, b: int | None) -> int | None:
-    """Return the watermark of pairs: a new pair has a new row, which is not below its side's watermark."""
+    """Return the watermark of pairs: every new pair has a new row, not below its side's watermark."""
     return None if a is None or b is None else min(a, b)
 
 
@@ -36,8 +36,8 @@ def with_intermediates(
         plan: The plan.
         times: Time of each of its streams by id, µs UTC; None if a stream has none.
         combined: Returns the time of an intermediate, given the times of sides a and b.
-        arrived: Times of exchanged intermediates by id: the times when their pairs were sent, in the batch
-            before. An intermediate that is not named has no time.
+        arrived: Times of exchanged intermediates by id, as of the previous batch, which sent their pairs. An
+            intermediate without an entry has no time.
     """
     found = dict(times)
     taken = taken_intermediates(plan.families)
@@ -95,11 +95,12 @@ class ClockProgress:
         """Return the progress of streams and of a plan's intermediates.
 
         Args:
-            plan: The plan; None before there is one.
+            plan: The plan; None before the first plan.
             times_us: Event time by stream id.
             orders: Order by stream id.
-            combined: Returns the event time of an intermediate, given those of its two sides. Its order is
-                always the lesser of theirs, since both rows of a pair have the same value.
+            combined: Returns the event time of an intermediate, given those of its two sides. The order
+                progress of an intermediate is always the lesser of those of its sides, since both rows of a
+                pair have the same value.
             arrived: Event time of exchanged intermediates by id.
         """
         if plan is None:

@@ -32,7 +32,7 @@ def earlier_rankings(
 
 
 def followers(plan: FamilyPlan, families: Sequence[FamilyPlan]) -> list[FamilyPlan]:
-    """Return the families that need ranks of a family.
+    """Return the families that need the ranks that a family computes.
 
     Args:
         plan: The family.
@@ -45,7 +45,7 @@ def followers(plan: FamilyPlan, families: Sequence[FamilyPlan]) -> list[FamilyPl
 def restarted_families(stream_id: int, families: Sequence[FamilyPlan]) -> frozenset[str]:
     """Return the ids of the families that restart their row counts when a stream's watermark goes back.
 
-    These are the families with rows of the stream, and the families that share ranks with them.
+    These are the families with rows of the stream, and all families that share ranks with one of these.
 
     Args:
         stream_id: The stream.
@@ -69,7 +69,7 @@ def restarted_families(stream_id: int, families: Sequence[FamilyPlan]) -> frozen
 
 
 def _earlier(plan: FamilyPlan, made_in: Mapping[int, FamilyPlan]) -> Iterator[FamilyPlan]:
-    """Yield the families whose pairs are rows of a family, then the families before these, and so on."""
+    """Yield the families whose pairs a family takes as rows, then their predecessors, and so on."""
     for stream_id in (plan.stream_a, plan.stream_b):
         if is_intermediate(stream_id):
             yield made_in[stream_id]
@@ -79,7 +79,7 @@ def _earlier(plan: FamilyPlan, made_in: Mapping[int, FamilyPlan]) -> Iterator[Fa
 def _ranking(
     stream_id: int, column: str, joins: Mapping[str, FamilyJoins], made_in: Mapping[int, FamilyPlan]
 ) -> Ranking:
-    """Return the ranking behind a column of an intermediate; each family adds a side before its name."""
+    """Return the ranking behind a column of an intermediate; each step prefixes the name by a side."""
     side, _, rest = column.partition(".")
     maker = made_in[stream_id]
     if "." in rest:

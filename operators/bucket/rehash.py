@@ -1,16 +1,16 @@
-"""Rehash of the rows of all buckets into another number of buckets.
+"""Rehash of the rows of all buckets into a different number of buckets.
 
     2 buckets    | 0: keys 3 8 | 1: keys 1 5 |
     3 buckets    | 0: keys 8 | 1: keys 3 5 | 2: keys 1 |
 
 Buckets differ only in their rows: plan, watermarks and held terms are the same in all of them. A row stays in
-its join and slice. Only females are stored, so each row of a heavy key goes to one of the key's new
-fragments, no matter which: males of later batches are sent to all of them.
+its join and slice. Only stored rows (females) are rehashed. Each row of a heavy key goes to any one of the
+key's new fragments, since probing rows (males) of later batches are sent to all of them.
 
-In a next step with the same key, pairs (side a) stay in the bucket that made them, so the rows of side b are
-stored in every fragment of their key. Judged rows are stored in one bucket, and rows of the other side in
-every fragment. A row stored in every fragment goes to all new fragments, once to each; a pair or a judged row
-goes to one of them.
+If the next step has the same key, pairs (side a) stay in the bucket that made them, so rows of side b are
+stored in every fragment of their key. Rows whose match is checked (outer, semi and anti joins) are stored in
+one bucket, and rows of the other side in every fragment. A row stored in every old fragment is stored once in
+every new fragment; a pair, or a row whose match is checked, goes to one new fragment.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ def rehashed(old: Iterable[Bucket], number: int, buckets: int) -> Bucket:
     """Return one of the new buckets, with its segments not stored yet.
 
     Args:
-        old: All old buckets, of one batch; each is read once, so they need not be in memory together.
+        old: All old buckets after the same batch; each is read once, so they need not be in memory together.
         number: Number of the new bucket.
         buckets: Number of all new buckets.
 
     Raises:
-        InvariantBroken: There is no old bucket, or they differ in more than their rows.
+        InvariantBroken: There is no old bucket, or the old buckets differ in more than their rows.
     """
     new: Bucket | None = None
     for bucket in old:
@@ -80,7 +80,7 @@ def rehashed(old: Iterable[Bucket], number: int, buckets: int) -> Bucket:
 
 
 def rows_by_slice(buckets: Iterable[Bucket]) -> Counter[SlicePlace]:
-    """Count the rows of buckets by slice; copies of a row count once, in the first slice."""
+    """Count the rows of buckets by slice; count copies of a row once, in the first slice."""
     rows: Counter[SlicePlace] = Counter()
     copies: dict[SlicePlace, set[int]] = defaultdict(set)
     for bucket in buckets:
@@ -97,7 +97,7 @@ def rows_by_slice(buckets: Iterable[Bucket]) -> Counter[SlicePlace]:
 
 
 def _here(family: CompiledFamily, side: str, segment: Segment, number: int, buckets: int) -> Bools:
-    """Tell which rows of an old bucket are stored in a new one, bool[n]."""
+    """Return which rows of an old bucket are stored in a new bucket, bool[n]."""
     if side == copied_side(family.plan):
         return family.fragments.comes_to(segment.key, number, buckets)
     here: Bools = family.fragments.rest(segment.key, segment.pos, buckets) == number
@@ -105,7 +105,7 @@ def _here(family: CompiledFamily, side: str, segment: Segment, number: int, buck
 
 
 def _keep_one_copy(slices: Sequence[SliceState | WaitingRows]) -> None:
-    """Keep one copy of each row that several old buckets had: the one in the first slice."""
+    """Keep one copy of each row that several old buckets stored, in the first slice that has it."""
     seen = np.zeros(0, dtype=np.int64)
     for state in slices:
         kept = []
@@ -118,7 +118,7 @@ def _keep_one_copy(slices: Sequence[SliceState | WaitingRows]) -> None:
 
 
 def _take_ranked(family: CompiledFamily, old: RankedRows, new: RankedRows, number: int, buckets: int) -> None:
-    """Move rows that wait for their ranks, and the ranks, from an old bucket to a family of a new one."""
+    """Move rows that wait for ranks, and the ranks, from an old bucket to a family of a new bucket."""
     new.released_us = old.released_us
     for side, ranking in old.rankings.items():
         target = new.rankings[side]
@@ -137,8 +137,8 @@ def _take_ranked(family: CompiledFamily, old: RankedRows, new: RankedRows, numbe
     for side, waiting in old.waiting.items():
         for segment in waiting.segments:
             if copied_side(family.plan) is None:
-                # Joined rows are stored in one bucket of their key. Until they are joined, all buckets have
-                # them.
+                # After the join, a row is stored in one bucket of its key. Before the join, all buckets of
+                # its key have it.
                 here = family.fragments.comes_to(segment.key, number, buckets)
             else:
                 here = _here(family, side, segment, number, buckets)
@@ -169,7 +169,7 @@ def _alike(bucket: Bucket) -> object:
 
 
 def _take(old: FamilyJoins, new: FamilyJoins, number: int, buckets: int) -> None:
-    """Give a family of a new bucket its rows of an old bucket."""
+    """Give a family of a new bucket its rows from an old bucket."""
     everywhere = copied_side(old.family.plan)
 
     def resting(side: str, segment: Segment) -> Segment:
@@ -188,19 +188,20 @@ def _take(old: FamilyJoins, new: FamilyJoins, number: int, buckets: int) -> None
         if side != everywhere:
             new.parked[side].tail.segments += waiting
             continue
-        # Buckets need not have opened the same copies: one copy in the slices is kept.
+        # Old buckets may have opened different copies, so one copy is put into the slices.
         for chain in new.chains.values():
             admitted = (chain.admitted(side, rows) for rows in waiting)
             chain.slices[side][0].segments += [rows for rows in admitted if rows is not None]
     for side, sorting in old.sorting.items():
-        # Joined rows are stored in one bucket of their key. Until they are joined, all buckets have them.
+        # After the join, a row is stored in one bucket of its key. Before the join, all buckets of its key
+        # have it.
         coming = (
             segment.take(np.flatnonzero(old.family.fragments.comes_to(segment.key, number, buckets)))
             for segment in sorting.segments
         )
         new.sorting[side].segments += [rows for rows in coming if len(rows)]
     for side, closed in old.closed.items():
-        # All buckets of a key have the same closings of it; duplicates from two old buckets are merged.
+        # All buckets of a key have the same closings of it, so duplicates from two old buckets are merged.
         target_keys = new.closed[side]
         target_keys.last = closed.last
         target_keys.floor_us, target_keys.newest_us = closed.floor_us, closed.newest_us
@@ -220,7 +221,8 @@ def _take(old: FamilyJoins, new: FamilyJoins, number: int, buckets: int) -> None
     if old.absence is None or new.absence is None:
         return
     for side in SIDES:
-        # Marks have positions, not keys: marks of other buckets' rows do no harm until they expire.
+        # Marks name positions instead of keys, so all marks are copied: marks of other buckets' rows are
+        # harmless until they expire.
         for segment in old.absence.marks[side].segments:
             new.absence.marks[side].segments.append(segment.take(np.arange(len(segment))))
         for segment in old.absence.keyless[side].segments:

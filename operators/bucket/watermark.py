@@ -1,8 +1,9 @@
-"""Watermarks, one per stream, each moved by its own rows and heartbeats alone.
+"""Watermarks, one per stream; only the stream's own rows and heartbeats move it.
 
     wm_S = max(event time seen in S) - lateness,  or a heartbeat's time if that is later
 
-A row below its stream's watermark at the start of its batch is late. Rows of a batch never judge each other.
+A row below its stream's watermark at the start of its batch is late. The rows of a batch do not affect which
+other rows of the batch are late.
 """
 
 from __future__ import annotations
@@ -28,22 +29,22 @@ class Watermark:
 
     @property
     def value_us(self) -> int | None:
-        """The watermark, or None while nothing has moved it."""
+        """The watermark; None before any row or heartbeat."""
         candidates = [] if self.max_event_time_us is None else [self.max_event_time_us - self.lateness_us]
         if self.heartbeat_us is not None:
             candidates.append(self.heartbeat_us)
-        # No row is older than the year 1, and no heartbeat can name an earlier time.
+        # No row has an event time before the year 1, and no heartbeat can name an earlier time.
         return max(MIN_TIME_US, *candidates) if candidates else None
 
     @property
     def idle(self) -> bool:
-        """Return whether a heartbeat has arrived that is not earlier than any row."""
+        """Return whether the latest heartbeat is at least as late as every row so far."""
         if self.heartbeat_us is None:
             return False
         return self.max_event_time_us is None or self.heartbeat_us >= self.max_event_time_us
 
     def after_rows(self, max_event_time_us: int | None) -> Watermark:
-        """Return the watermark after rows up to this event time (None: no rows)."""
+        """Return the watermark after rows with this newest event time (None: no rows)."""
         if max_event_time_us is None:
             return self
         newest = max_event_time_us
@@ -52,10 +53,10 @@ class Watermark:
         return replace(self, max_event_time_us=newest)
 
     def after_heartbeat(self, watermark_us: int) -> Watermark:
-        """Return the watermark after a heartbeat; it does not go back."""
+        """Return the watermark after a heartbeat, which never moves it back."""
         latest = watermark_us if self.heartbeat_us is None else max(watermark_us, self.heartbeat_us)
         return replace(self, heartbeat_us=latest)
 
     def reset(self) -> Watermark:
-        """Return the watermark as before the first row: only the next rows set it."""
+        """Return the watermark reset to its state before the first row."""
         return Watermark(self.lateness_us)

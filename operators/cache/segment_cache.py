@@ -1,8 +1,8 @@
-"""Decoded segments of a worker process: the one module-level state of the operators.
+"""Decoded segments of a worker process: the only module-level state of the operators.
 
-Which worker serves a bucket changes from batch to batch, and a segment that was decoded by another worker is
-decoded once more. So a worker keeps decoded segments, bounded in bytes. A segment's bytes never change
-under its id, and ids of another checkpoint never match.
+A bucket may run on a different worker in each batch, and a worker must decode a segment again even if another
+worker has decoded it. So a worker keeps decoded segments in memory, up to a limit in bytes. The bytes under a
+segment id never change, and ids of different checkpoints are different.
 """
 
 from __future__ import annotations
@@ -42,19 +42,19 @@ class SegmentCache:
     limit_bytes: int
     _entries: OrderedDict[str, CachedSegment] = field(default_factory=OrderedDict)
     _bytes: int = 0
-    # Segments from which views of this batch were made: many views share a few of them.
+    # Source segments of the views of this batch: many views share a few source segments.
     _whole: dict[str, Segment] = field(default_factory=dict)
     _patches: dict[str, Patch] = field(default_factory=dict)
-    # Mapped files of lazy segments: they take no memory of the process.
+    # Memory-mapped files of lazy segments, which do not count as memory of the process.
     _stored: dict[str, pa.RecordBatch] = field(default_factory=dict)
     _blooms: dict[str, Words] = field(default_factory=dict)
 
     def get(self, segment_id: str, read: Callable[[str], bytes | pa.Buffer]) -> CachedSegment:
-        """Return a segment: from memory, or decoded.
+        """Return a segment from memory, or read and decode it.
 
         Args:
             segment_id: Its id.
-            read: Reads the bytes under a stored id.
+            read: Returns the bytes stored under an id.
         """
         entry = self._entries.get(segment_id)
         if entry is not None:
@@ -75,12 +75,12 @@ class SegmentCache:
             return self._patches[name]
 
         segment = opened(segment_id, whole, patch)
-        # A segment with an entry need not be kept twice.
+        # A segment that has an entry of its own need not be kept here, too.
         self._whole.pop(segment_id, None)
         return self.put(segment)
 
     def stored(self, stored_id: str, read: Callable[[str], pa.Buffer]) -> pa.RecordBatch:
-        """Return the rows of a stored segment as they are stored."""
+        """Return the rows of a stored segment in their stored form."""
         if stored_id not in self._stored:
             self._stored[stored_id] = narrow_rows(read(stored_id))
         return self._stored[stored_id]
@@ -92,13 +92,13 @@ class SegmentCache:
         return self._blooms[stored_id]
 
     def keep(self, segment: Segment) -> CachedSegment:
-        """Return the entry of a segment whose object the holder passes."""
+        """Return the cache entry of a segment object; add the segment if it has no entry."""
         entry = self._entries.get(segment.id)
         return self.put(segment) if entry is None else entry
 
     def put(self, segment: Segment) -> CachedSegment:
         """Keep a stored segment in memory and return its entry."""
-        # A replayed batch writes the ids of its first run again.
+        # A replayed batch writes the same ids as its first run.
         replaced = self._entries.pop(segment.id, None)
         if replaced is not None:
             self._bytes -= replaced.segment.stored_bytes
@@ -111,12 +111,12 @@ class SegmentCache:
         return entry
 
     def retain(self, prefix: str, held: Collection[str], stored: Collection[str]) -> None:
-        """Forget segments that a bucket no longer holds, including those dropped in batches that others ran.
+        """Forget segments that a bucket no longer holds, even those dropped in batches on other workers.
 
         Args:
             prefix: Beginning of the ids of all segments of the bucket.
             held: Names of the segments in its slices.
-            stored: Ids of all stored values that these segments are made of.
+            stored: Ids of all stored values that the segments in its slices use.
         """
         self._whole.clear()
         self._patches.clear()

@@ -1,4 +1,4 @@
-"""Views: segments for the names of ``operators.segments.view_names``, made from stored values."""
+"""Views: segments opened by the names of ``operators.segments.view_names`` from stored values."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from operators.segments.view_names import CUT, KEPT, cut_bounds, part_of, patche
 def opened(
     segment_id: str, segment_of: Callable[[str], Segment], patch_of: Callable[[str], Patch]
 ) -> Segment:
-    """Return the segment of a name.
+    """Return the segment with a name.
 
     Args:
         segment_id: Name of a stored segment or of a view.
@@ -20,7 +20,7 @@ def opened(
         patch_of: Returns a patch by its stored id.
 
     Raises:
-        CorruptSegment: A stored value cannot be read, or does not fit the name.
+        CorruptSegment: A stored value cannot be read, or does not match the name.
     """
     segment = segment_of(stored_id(segment_id))
     for kind, facts in steps(segment_id):

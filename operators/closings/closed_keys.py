@@ -1,22 +1,24 @@
 """Keys that one side of a family has closed, in one bucket, until they can no longer affect a result.
 
-Suppose side b has closed key k. No later row of b has k, so rows of a with k have no future partners: stored
-ones may be removed, and new ones probe and are not stored. A later row of b with k breaks the promise.
+Suppose side b has closed key k. No later row of b has k, so rows of a with k have no future partners. Stored
+rows of a with k may be removed; new rows of a with k probe, but are not stored. A later row of b with k
+breaks the promise.
 
     b's watermark    ------------------------------------|--------------->
     rows of a with k, all before T         x   x      x  T
                                                          |<-- window on a -->|
                                                                              the closing is forgotten
 
-Once b's watermark has passed T by the window on a, no row of b that is not late can match a dropped row of a,
-so a value that returns is new. T bounds the event times of the dropped rows of a. For rows stored before k
-was closed, T is a's newest event time at that moment, which all buckets know. Rows that arrive later are sent
-to all buckets of the key. So all buckets of a key remember the closing equally long, whichever rows they
-store, and treat a row alike.
+Let w be the window on a. Once b's watermark has passed T + w, every row of b that could match a dropped row
+of a is late. So a later row of b with k is treated as a row of a new key. T is an upper bound of the event
+times of the dropped rows of a. For rows stored before k was closed, T is set to the newest event time of a at
+that moment, which all buckets know. Rows of a that arrive after the closing are sent to all buckets of the
+key. So all buckets of a key remember the closing for the same time, whichever rows they store, and treat each
+row in the same way.
 
-Closings are stored in segments, as rows are (``closing_rows``). A key may be in several of them: it is closed
-while one of them is remembered. ``floor_us`` marks the forgotten closings, so that segments need not be
-rewritten.
+Closings are stored in segments, as rows are (``closing_rows``). A key may be in several segments: it stays
+closed while one of its closings is remembered. Closings up to ``floor_us`` are forgotten, so that segments
+need not be rewritten.
 """
 
 from __future__ import annotations
@@ -45,15 +47,17 @@ from operators.segments.layout import SideLayout
 from operators.segments.row_codec import TS
 from operators.segments.segment import Segment
 
-#: A segment is rewritten if at least one in this many of its rows is dead.
+#: A segment is rewritten if at least one row in this many is dead.
 WORTH_A_REWRITE = 4
-#: Stored rows are searched after at least this many closings, since a search costs time even without rows.
+#: Minimum number of closings between two searches of the stored rows, since a search takes time even if it
+#: finds nothing.
 LEAST_CLOSINGS = 16
-#: Two segments are merged unless the older one has more than this many times the closings of the newer one.
+#: Two segments are merged unless the older segment has more than this many times the closings of the newer
+#: one.
 _MERGED_RATIO = 2
-#: Rows are searched early once there are this many times the rows that the last search left.
+#: The rows are searched early if their number exceeds the number left by the last search by this factor.
 _GROWN = 2
-#: Approximate number of rows per batch for which it is looked up whether their keys are open.
+#: Approximate number of stored rows per batch that are checked for open keys.
 _SAMPLE = 1024
 _NO_KEYS = np.zeros(0, dtype=np.int64)
 
@@ -61,9 +65,9 @@ _NO_KEYS = np.zeros(0, dtype=np.int64)
 def closings_until_search(
     prices: PurgePrices, rows: int, segments: int, closings: int, males: int, killed: float
 ) -> float:
-    """Return the number of closings after which to search the rows of a side.
+    """Return the number of closings after which a search of a side's rows is cheapest.
 
-    Until a search removes the dead rows, those whose key is closed, rows of the other side (males) are
+    Dead rows are rows whose key is closed. Until a search removes them, rows of the other side (males) are
     compared with dead rows, too:
 
         dead rows   rn |      /|      /|
@@ -73,17 +77,18 @@ def closings_until_search(
                        +-------n------2n-->  closings
 
     Let λ_p closings and λ_m males arrive per second, let r stored rows die with each closing, and let a
-    search cost c_scan for each of |S| stored rows. With a search after every n closings, searches cost c_scan
-    |S| λ_p / n per second, and r (n - 1) / 2 dead rows on average cost c_probe λ_m each. The sum is least at
+    search cost c_scan for each of |S| stored rows. With a search after every n closings, the searches cost
+    c_scan |S| λ_p / n per second. On average there are r (n - 1) / 2 dead rows, and each costs c_probe λ_m
+    per second. The sum is least at
 
         n = sqrt(2 c_scan |S| λ_p / (c_probe λ_m r))
 
-    Both rates are counted over the same time, so counts can replace them. If males are merged with segments,
-    a male costs the same for each segment, however many rows it has. Then c_probe is that cost for all
-    segments, divided by |S|.
+    Both rates are measured over the same period, so the counts of this period can replace them. If males are
+    merged with segments, a male has the same cost per segment, regardless of the segment's number of rows.
+    Then c_probe is this cost for all segments, divided by |S|.
 
-    The result is the smaller of two numbers: n, and the number of closings after which enough rows may be
-    dead for segments to be rewritten. Dead rows also take memory.
+    The result is the smaller of n and the number of closings after which so many rows may be dead that
+    segments are rewritten. Dead rows also take memory.
 
     Args:
         prices: Calibrated prices.
@@ -91,7 +96,7 @@ def closings_until_search(
         segments: Segments in which they are.
         closings: Closings since the last search.
         males: Rows of the other side since the last search.
-        killed: Stored rows that die with a closing, more than 0.
+        killed: Number of stored rows that die with a closing, more than 0.
     """
     if not rows:
         return LEAST_CLOSINGS
@@ -109,22 +114,25 @@ class ClosedKeys:
         layout: Layout of the side.
         window_us: Longest window on the other side.
         segments: The closings, older ones first.
-        floor_us: Closings up to this time are forgotten; None if no closing is.
-        newest_us: Newest event time of either stream ever, even if a watermark has been reset since.
+        floor_us: Closings up to this time are forgotten; None if nothing is forgotten.
+        newest_us: Newest event time of either stream ever, even if a watermark has since been reset.
         unpurged: Closings since the rows of the other side were last searched.
-        males: Rows of the side since that search.
-        killed: Rows of the other side that died with each closing before that search; 1 before the first one.
-        kept: Rows of the other side that this search left in the state, including dead rows.
-        discarded: Rows of the other side that were not stored in this batch.
-        purged: Rows of the other side that were removed from the state in this batch because they were dead.
-        violating: Rows of the side that broke a promise in this batch.
-        live: Estimated rows of the other side with open keys at the end of the batch.
-        died: Estimated rows of the other side whose key was open before the batch and is closed at its end.
+        males: Rows of this side since the last search.
+        killed: Average number of rows of the other side that died with each closing before the last search; 1
+            before the first search.
+        kept: Rows of the other side that the last search left in the state, including dead rows.
+        discarded: New rows of the other side that were not stored in this batch because their key is closed.
+        purged: Rows of the other side that were removed from the state in this batch because their key is
+            closed.
+        violating: Rows of this side that broke a promise in this batch.
+        live: Estimated number of rows of the other side whose key is open at the end of the batch.
+        died: Estimated number of rows of the other side whose key is open before the batch and closed after
+            it.
         arrived: Closings of this batch.
-        dead: Upper bound of the other side's rows with closed keys in the state: dead rows left by the last
-            search, less those that have left since.
-        dead_per_slice: The same for each slice of the other side, join by join; empty before the first search
-            under the plan in force.
+        dead: Upper bound of the number of stored rows of the other side with closed keys: dead rows left by
+            the last search, less the dead rows that have left since.
+        dead_per_slice: The same upper bound for each slice of the other side, join by join; empty before the
+            first search under the plan in force.
         last: Last row of a clustered side, as an edge (``clustered_closings``); None before the first row.
     """
 
@@ -163,7 +171,7 @@ class ClosedKeys:
         self.unpurged, self.males, self.killed = former.unpurged, former.males, former.killed
         self.dead, self.kept = former.dead, former.kept
         if former.lasts and not self.lasts and self.newest_us is not None:
-            # Nothing was forgotten until now, so times were not extended.
+            # The former contract forgot nothing, so it did not extend the times of closings.
             self.segments = [Segment(_at(s.rows, self.newest_us), 0, ()) for s in self.segments]
         if former.contract.clustered:
             self.last = former.last
@@ -188,7 +196,7 @@ class ClosedKeys:
         return found
 
     def all_remembered(self) -> pa.RecordBatch | None:
-        """Return all remembered closings, each key once; None if there are none."""
+        """Return all remembered closings, merged so that each key occurs once; None if there are none."""
         parts = [part for part in map(self._remembered, self.segments) if part.num_rows]
         return folded(parts) if parts else None
 
@@ -200,7 +208,8 @@ class ClosedKeys:
         Args:
             arrived: New closings, as returned by ``first_closings``.
             newest_us: Newest event time of either stream so far.
-            extended: Keys closed earlier, with the times of rows of the other side that have arrived since.
+            extended: Closings of keys closed earlier, with the times of the other side's rows that have
+                arrived since.
         """
         parts = [part for part in extended if part.num_rows]
         if arrived is not None and arrived.num_rows:
@@ -217,14 +226,14 @@ class ClosedKeys:
         self._merge()
 
     def count_open(self, held: Sequence[Segment], arrived: pa.RecordBatch | None) -> None:
-        """Count the rows of the other side with open keys, and those whose keys the batch closes.
+        """Count the other side's rows with open keys, and the rows whose keys the batch closes.
 
-        Dead rows stay in the state until they are removed, so counts of removed rows do not tell how long
-        keys are open. If there are many rows, every nth row is looked up.
+        Dead rows stay in the state until they are removed. So the counts of removed rows do not tell how long
+        keys stay open. If there are many rows, only every nth row is checked.
 
         Args:
             held: Stored rows of the other side.
-            arrived: Closings of the batch, not remembered yet.
+            arrived: Closings of the batch, which are not remembered yet.
         """
         step = sum(map(len, held)) // _SAMPLE + 1
         sample, first = [_NO_KEYS], step // 2
@@ -239,9 +248,9 @@ class ClosedKeys:
         self.died += dying * step
 
     def see(self, newest_us: int | None) -> int:
-        """Return the newest event time of either stream ever, given its current value."""
+        """Return the newest event time of either stream ever, given the current newest time."""
         if self.newest_us is None and newest_us is not None:
-            # Promises made before the first row get the time of that row.
+            # Closings remembered before the first row get the newest event time of the first batch with rows.
             self.segments = [Segment(_at(segment.rows, newest_us), 0, ()) for segment in self.segments]
         times = [time for time in (newest_us, self.newest_us) if time is not None]
         self.newest_us = max(times, default=None)
@@ -262,15 +271,16 @@ class ClosedKeys:
     def is_search_due(
         self, rows: int, segments: int, prices: PurgePrices, after: float | None = None
     ) -> bool:
-        """Return whether to search the rows of the other side for dead ones.
+        """Return whether the other side's rows should be searched for dead rows now.
 
-        If there are many more rows than after the last search, more may be dead than that search found.
+        If the number of rows has grown much since the last search, there may be more dead rows than that
+        search suggests.
 
         Args:
             rows: Number of these rows.
-            segments: Number of segments in which they are.
+            segments: Number of segments that contain these rows.
             prices: Prices of searching and probing.
-            after: Closings after which to search; None: the cheapest number.
+            after: Number of closings after which to search; None: the cheapest number.
         """
         if after is None and rows < _GROWN * self.kept:
             counts = (rows, segments, self.unpurged, self.males)
@@ -285,16 +295,17 @@ class ClosedKeys:
             left: Dead rows that stay in the state.
             kept: All rows that stay in the state.
         """
-        # One more of both, so that a search without dead rows is not the last one.
+        # Add one to both counts, so that a search that finds no dead rows does not put off the next search
+        # forever.
         self.killed = (max(found - self.dead, 0) + 1) / (self.unpurged + 1)
         self.unpurged = self.males = 0
         self.dead, self.kept = left, kept
 
     def lose(self, removed: Sequence[int]) -> None:
-        """Record how many dead rows left while slices were processed, without a search.
+        """Record the dead rows that left the state without a search, while slices were processed.
 
         Args:
-            removed: Rows per slice of the other side, join by join.
+            removed: Number of rows that left each slice of the other side, join by join.
         """
         count = sum(removed)
         self.purged += count
@@ -325,7 +336,7 @@ class ClosedKeys:
         return segment.rows.filter(pa.array(segment.ts > self.floor_us))
 
     def _merge(self) -> None:
-        """Merge the newest segments, so that there are few segments and each closing is rewritten rarely."""
+        """Merge the newest segments, to keep segments few and to rewrite each closing rarely."""
         while len(self.segments) > 1:
             older, newer = self.segments[-2:]
             if len(older) > _MERGED_RATIO * len(newer):
@@ -335,17 +346,17 @@ class ClosedKeys:
 
 
 def _at(closings: pa.RecordBatch, time_us: int) -> pa.RecordBatch:
-    """Return closings with their times set to one time."""
+    """Return closings with all times set to one value."""
     times = pa.array(np.full(closings.num_rows, time_us, dtype=np.int64))
     return closings.set_column(closings.schema.names.index(TS), TS, times)
 
 
 def first_closings(parts: Sequence[pa.RecordBatch], late_limit_us: int | None) -> pa.RecordBatch | None:
-    """Return the closings of a batch, sorted by (key, position), each key with its first position.
+    """Return a batch's closings sorted by (key, position), each key with its first position.
 
     Args:
         parts: Closings from all partitions.
-        late_limit_us: Rows with an earlier event time were late and close nothing.
+        late_limit_us: Rows with an earlier event time are late and close nothing.
     """
     if late_limit_us is not None:
         parts = [p.filter(pa.array(p.column(TS).to_numpy() >= late_limit_us)) for p in parts]
@@ -363,8 +374,8 @@ class ClosedOpposite:
         key closed by the batch        all of its rows are decided now
 
     A closing is remembered until the other side's watermark has passed the rows of its key by the longest
-    window. So while the windows of a row still wait for that watermark, a remembered closing means that the
-    row was decided.
+    window. So if a stored row's windows are still open and its key has a remembered closing, the row was
+    already decided.
 
     Attributes:
         closed: Keys that the other side has closed before the batch.
@@ -377,7 +388,7 @@ class ClosedOpposite:
     layout: SideLayout
 
     def ended(self, rows: Segment, *, fresh: bool) -> Int64s:
-        """Return the places of rows that have met their last match by the end of the batch, not before it.
+        """Return the indices of rows that cannot match any more since this batch, but could before.
 
         Args:
             rows: Rows of one segment.
@@ -394,10 +405,10 @@ class ClosedOpposite:
         return places[~self.ended_before(rows, places)] if len(places) else places
 
     def ended_before(self, rows: Segment, places: Int64s) -> Bools:
-        """Return which of some stored rows had met their last match before the batch, bool[n].
+        """Return which of some stored rows could not match any more before the batch, bool[n].
 
         Args:
             rows: Rows of one segment.
-            places: int64[n], ascending, places of these rows.
+            places: int64[n], ascending, indices of these rows.
         """
         return self.closed.closed(rows.take(places), self.layout)

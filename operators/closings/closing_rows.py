@@ -6,13 +6,13 @@
       20    29    +   42    sent to all buckets, for a range: closes 20 to 29
       17    17  950    0    stored: remembered until no row can match a row of that time
 
-Adjacent numbers become one row if their times of closing do not matter. So intervals are disjoint, and the
-closings of a stream that closes keys in order stay few. If every stored closing closes a single number, there
-is no ``c.to``, since it would repeat ``_key``.
+Adjacent numbers are merged into one row (an interval) if their times of closing do not matter. So intervals
+are disjoint, and a stream that closes keys in order has few closings. If every stored closing closes a single
+number, there is no ``c.to``, since it would repeat ``_key``.
 
-If ``_key`` is a hash, the key columns follow it instead of ``c.to``, because equal hashes do not mean equal
-keys. These columns have the types in which both sides are compared, so the rows of either side can supply
-them. Rows are sorted by (key, position); ``_pos`` is the position of the punctuation in its stream.
+If ``_key`` is a hash, equal hashes do not mean equal keys. So the key columns follow it instead of ``c.to``.
+These columns have the types in which both sides are compared, so they can be filled from rows of either side.
+Rows are sorted by (key, position); ``_pos`` is the position of the punctuation in its stream.
 
 The constraints of a stream derive closings from its rows:
 
@@ -22,8 +22,8 @@ The constraints of a stream derive closings from its rows:
     clustered                   item 7 7   9   7     a row of 9 closes 7; the last row breaks the promise
                                 closes     7   9
 
-In a batch, a partition sees only its own rows. Buckets find the runs that end between two partitions or two
-batches: each partition sends its first and its last row (its *edges*) to all buckets.
+In a batch, a partition sees only its own rows. Runs that end between two partitions or two
+batches are found by buckets: each partition sends its first and its last row (its *edges*) to all buckets.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ from operators.segments.segment import COLUMN, Segment
 
 #: Event time of closings that are never late.
 NEVER_LATE_US: Final = 2**63 - 1
-#: Last key of a closing of exact keys, as a column.
+#: Column with the last key of an interval, in closings of exact keys.
 TO: Final = f"{COLUMN}to"
 #: Least and greatest key.
 LEAST: Final = -(2**63)
 GREATEST: Final = 2**63 - 1
 _NOWHERE = np.zeros(0, dtype=np.int64)
-#: Position of closings after all rows of their batch.
+#: Position of closings that take effect after all rows of their batch.
 BEHIND_ALL: Final = 2**63 - 1
 
 
@@ -59,12 +59,13 @@ def closing_rows(
     """Return the closings of key values, unsorted, and which of them close a key: NULL closes no key.
 
     Args:
-        layout: Layout of the side that closes them.
+        layout: Layout of the side whose keys are closed.
         table: Table with the key columns of the side.
-        ts: int64[n], event times of rows that close their own keys; None for punctuations.
+        ts: int64[n], event times of rows that close their own keys; None for punctuations, which are never
+            late.
         pos: int64[n], positions.
-        below: Ends of ranges, exclusive. Ranges begin at the values of the key; NULL at either end means no
-            bound. The key is exact and a whole number.
+        below: Ends of ranges, exclusive. Ranges begin at the values of the key; NULL at either end means
+            unbounded. The key must be exact and a whole number.
     """
     key, valid = join_key(table, layout.key, layout.key_types)
     if ts is None:
@@ -80,12 +81,12 @@ def closing_rows(
 
 
 def closings_of(rows: Segment, own: SideLayout, chosen: Bools) -> pa.RecordBatch:
-    """Return closings for rows, to be remembered longer than the times of these rows require.
+    """Return closings with the times of rows, to extend how long these keys are remembered.
 
     Args:
-        rows: Rows of one side whose keys the other side has closed.
+        rows: Rows of one side; the other side has closed their keys.
         own: Their layout.
-        chosen: bool[n], whether a row counts.
+        chosen: bool[n], which rows to use.
     """
     index = np.flatnonzero(chosen)
     columns = [] if own.exact else [own.read(rows, name, index) for name in own.key]
@@ -93,7 +94,7 @@ def closings_of(rows: Segment, own: SideLayout, chosen: Bools) -> pa.RecordBatch
 
 
 def constants(keys: Int64s) -> pa.RecordBatch:
-    """Return closings of exact keys, ascending, in the form of a punctuation's."""
+    """Return closings of exact keys, ascending, in the form that punctuations have."""
     never = pa.array(np.full(len(keys), NEVER_LATE_US, dtype=np.int64))
     behind = pa.array(np.full(len(keys), BEHIND_ALL, dtype=np.int64))
     return pa.RecordBatch.from_arrays(
@@ -124,7 +125,7 @@ def folded(parts: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 def _each_key_once(closings: pa.RecordBatch) -> pa.RecordBatch:
-    """Return closings of single numbers merged by number, ascending."""
+    """Return closings of single keys, ascending, each key once."""
     key = closings.column(KEY).to_numpy()
     if (key[1:] > key[:-1]).all():
         return closings
@@ -143,7 +144,7 @@ def _with_columns(closings: pa.RecordBatch, arrays: Mapping[str, Int64s]) -> pa.
 
 
 def collapsed(closings: pa.RecordBatch, *, whenever: bool) -> pa.RecordBatch:
-    """Return closings with one row for adjacent numbers that are remembered for the same time.
+    """Return closings with adjacent keys merged into one row if they are remembered equally long.
 
     Args:
         closings: Closings returned by ``folded``; their positions are no longer needed.
@@ -152,7 +153,8 @@ def collapsed(closings: pa.RecordBatch, *, whenever: bool) -> pa.RecordBatch:
     if TO not in closings.schema.names or closings.num_rows < 2:
         return closings
     key, to, ts = closings.column(KEY).to_numpy(), ends(closings), closings.column(TS).to_numpy()
-    # Only the last interval may end at the greatest number, so adding 1 to the other ends cannot overflow.
+    # Only the last interval can end at the greatest number, so adding 1 to the ends of the other intervals
+    # cannot overflow.
     apart = to[:-1] + 1 != key[1:]
     if not whenever:
         apart |= ts[:-1] != ts[1:]
@@ -166,7 +168,7 @@ def collapsed(closings: pa.RecordBatch, *, whenever: bool) -> pa.RecordBatch:
 
 
 def as_stored(closings: pa.RecordBatch) -> pa.RecordBatch:
-    """Return closings without positions and ends of single keys, which are not needed after their batch."""
+    """Return closings in stored form, without positions, and without ends if all are single keys."""
     names = closings.schema.names
     closings = closings.set_column(
         names.index(POS), POS, pa.array(np.zeros(closings.num_rows, dtype=np.int64))
@@ -177,7 +179,7 @@ def as_stored(closings: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _disjoint(closings: pa.RecordBatch) -> pa.RecordBatch:
-    """Return intervals cut where others begin or end; each piece has its first position and latest time."""
+    """Return disjoint intervals, cut at all ends; each has its first position and latest time."""
     key, to = closings.column(KEY).to_numpy(), ends(closings)
     starts = np.unique(np.concatenate((key, to[to < GREATEST] + 1)))
     first, last = np.searchsorted(starts, key), np.searchsorted(starts, to, side="right")
@@ -200,7 +202,7 @@ def matching(rows: Segment, own: SideLayout, closings: pa.RecordBatch, *, behind
         rows: Rows of either side of a family, sorted by key.
         own: Their layout.
         closings: Sorted by (key, position).
-        behind: Count only rows whose position is after the closing.
+        behind: Match only rows whose position is after the closing.
     """
     row, entry = _meeting(rows.key, closings)
     if behind:
@@ -215,7 +217,7 @@ def matching(rows: Segment, own: SideLayout, closings: pa.RecordBatch, *, behind
 
 
 def known(closings: pa.RecordBatch, others: pa.RecordBatch, key_types: Sequence[str]) -> Bools:
-    """Return which closings have a key that one of the other closings also has, bool[n].
+    """Return which closings have a key that is also in the other closings, bool[n].
 
     Args:
         closings: Closings, sorted by key.
@@ -232,7 +234,7 @@ def known(closings: pa.RecordBatch, others: pa.RecordBatch, key_types: Sequence[
 
 
 def closed_numbers(keys: Int64s, closings: pa.RecordBatch) -> Bools:
-    """Return which numbers of keys are closed, bool[n]; with hashed keys, equal numbers are not verified.
+    """Return which key numbers are closed, bool[n]; hash collisions are not ruled out.
 
     Args:
         keys: int64[n], ascending.
@@ -244,7 +246,7 @@ def closed_numbers(keys: Int64s, closings: pa.RecordBatch) -> Bools:
 
 
 def _meeting(keys: Int64s, closings: pa.RecordBatch) -> tuple[Int64s, Int64s]:
-    """Return all pairs of a number and a closing that contains it, as places in both.
+    """Return all pairs of a number and a closing that contains it, as indices into both.
 
     Each element of the shorter array is looked up in the longer one.
 
@@ -268,19 +270,19 @@ def _meeting(keys: Int64s, closings: pa.RecordBatch) -> tuple[Int64s, Int64s]:
 
 
 def _repeated(first: Int64s, counts: Int64s) -> tuple[Int64s, Int64s]:
-    """Return the places of runs as pairs: number of the run and place, run by run."""
+    """Return, run by run, the run numbers and the indices of their elements."""
     run = np.repeat(np.arange(len(counts)), counts)
     return run, np.arange(len(run)) + np.repeat(first - np.cumsum(counts) + counts, counts)
 
 
 def equal_numbers(keys: Int64s, ascending: Int64s) -> tuple[Int64s, Int64s]:
-    """Return all pairs of equal numbers, as places in both arrays; the second array is sorted."""
+    """Return all pairs of equal numbers, as indices into both arrays; the second array is sorted."""
     first = np.searchsorted(ascending, keys)
     return _repeated(first, np.searchsorted(ascending, keys, side="right") - first)
 
 
 def key_columns(closings: pa.RecordBatch, rows: Int64s) -> list[pa.Array]:
-    """Return the stored key columns of some closings; none if keys are exact."""
+    """Return the stored key columns of some closings; an empty list if keys are exact."""
     names = [name for name in closings.schema.names if name.startswith(COLUMN)]
     return [closings.column(name).take(pa.array(rows)) for name in names]
 
@@ -303,11 +305,11 @@ def _combined(column: pa.ChunkedArray) -> pa.Array:
 
 
 def ordered_closings(rows: pa.RecordBatch, slack: int) -> pa.RecordBatch:
-    """Return the closings of an ordered stream's rows: each row closes the keys that no earlier row closes.
+    """Return the closings of an ordered stream: each row closes the keys not closed before it.
 
     Args:
-        rows: Rows as closings of their own keys, whole numbers, by position.
-        slack: How much less a number may be than the greatest number before it.
+        rows: Rows in the form of closings of their own keys, which are whole numbers, sorted by position.
+        slack: Maximum amount by which a number may be less than the greatest number before it.
     """
     key = rows.column(KEY).to_numpy()
     best = np.maximum.accumulate(key) if len(key) else key
@@ -330,16 +332,16 @@ def ordered_closings(rows: pa.RecordBatch, slack: int) -> pa.RecordBatch:
 def clustered_closings(
     rows: pa.RecordBatch, valid: Bools, key_types: Sequence[str]
 ) -> tuple[pa.RecordBatch, Bools, pa.RecordBatch]:
-    """Return the keys whose runs end among the rows of a partition, and the edges of the partition.
+    """Return the keys whose runs end within a partition, and the edges of the partition.
 
     Args:
-        rows: Rows as closings of their own keys, by position, at least one.
-        valid: bool[n], which rows have a key; rows of NULL are a run, too, but close nothing.
+        rows: Rows in the form of closings of their own keys, sorted by position; at least one.
+        valid: bool[n], which rows have a key; rows with a NULL key also form a run, but close nothing.
         key_types: Common type of each key pair.
 
     Returns:
-        The closings, bool[] which of them close a key, and the first and last row; ``_ts`` of an edge is 1 if
-        it has a key.
+        The closings; bool[] that tells which of them close a key; and the first and last row. ``_ts`` of an
+        edge is 1 if it has a key, else 0.
     """
     same = _same(rows.slice(0, rows.num_rows - 1), rows.slice(1), key_types)
     same = (same & valid[:-1] & valid[1:]) | (~valid[:-1] & ~valid[1:])
@@ -353,10 +355,10 @@ def clustered_closings(
 def between_edges(
     before: pa.RecordBatch | None, edges: Sequence[pa.RecordBatch], key_types: Sequence[str]
 ) -> tuple[pa.RecordBatch | None, pa.RecordBatch | None]:
-    """Return the keys whose runs end between partitions, and the last row of all partitions.
+    """Return the keys whose runs end between partitions, and the last row of the batch.
 
     Args:
-        before: Last row of the batches before, in the form of an edge; None before the first row.
+        before: Last row of the previous batches, in the form of an edge; None before the first row.
         edges: Edges of the partitions, in any order.
         key_types: Common type of each key pair.
 
@@ -381,7 +383,7 @@ def between_edges(
 
 
 def _same(one: pa.RecordBatch, other: pa.RecordBatch, key_types: Sequence[str]) -> Bools:
-    """Return at which places two batches have the same key."""
+    """Return at which indices two batches have the same key."""
     same: Bools = one.column(KEY).to_numpy() == other.column(KEY).to_numpy()
     if not is_exact(key_types) and same.any():
         index = np.flatnonzero(same)

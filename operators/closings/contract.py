@@ -2,10 +2,11 @@
 
 A punctuation closes a key if it fixes all key columns of the side and no others. A stream whose rows are
 unique in some of the key columns closes the key of each new row. A stream clustered by the key columns closes
-a key when the next key arrives. A stream ordered by the key closes all keys that are too far behind.
+a key when the next key arrives. A stream ordered by the key closes all keys that are less than the greatest
+key by more than an allowed amount.
 
-Families with windows of rows use no contract, because they count rows of any key. Nor do ordered families,
-because closings are forgotten by event time.
+Families with windows of rows use no contract, because they count rows of any key. Ordered families use no
+contract either, because closings are forgotten by event time.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ class SideContract:
 
     Attributes:
         stream: Name of the stream.
-        on: Columns that a punctuation must fix exactly; None: punctuations close no key.
+        on: Columns whose values a punctuation must fix, and no others; None: punctuations close no key.
         unique: True if each row closes its own key.
         clustered: True if the end of a run of rows closes its key.
-        slack: How much less a key may be than the greatest key before it; lesser keys are closed. None if
-            keys have no order.
+        slack: Maximum amount by which a key may be less than the greatest key before it; lesser keys are
+            closed. None if keys have no order.
         stops: True if a row that breaks a promise stops the engine; otherwise it is dropped.
         remember_us: Minimum time for which closings are remembered, µs of event time; None: forever.
     """
@@ -47,7 +48,7 @@ class SideContract:
 
 
 def side_contract(family: FamilyPlan, side: str, stream: Stream) -> SideContract | None:
-    """Return the part of its stream's contract that a side can use; None if it can use none.
+    """Return the part of its stream's contract that a side can use; None if there is none.
 
     Args:
         family: The family, with its queries.

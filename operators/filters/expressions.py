@@ -1,8 +1,8 @@
 """SQL expressions over Arrow rows, evaluated by DuckDB.
 
-Filters, residual predicates and select lists arrive as DuckDB texts from the planner. DuckDB is also the
-tests' independent oracle, so that an expression means the same everywhere. The planner emits only
-texts that turn a failing value into NULL.
+The planner supplies filters, residual predicates and select lists as DuckDB SQL. The tests' independent
+oracle also evaluates expressions by DuckDB, so an expression has the same meaning everywhere. The planner
+emits only SQL in which an expression that fails is NULL.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from catalog.sql_text import quoted
 from operators.errors import ExpressionFailed
 from operators.filters.limits import FAILURES, TIME_LIMIT_S, limits
 
-#: Memory of one evaluation besides its rows; the rows of a batch are Arrow's.
+#: Memory that DuckDB may use in one evaluation, in addition to the rows of the batch, which Arrow holds.
 MEMORY_LIMIT: Final = "1GB"
 
 Bools = np.ndarray[tuple[int], np.dtype[np.bool_]]
@@ -46,8 +46,8 @@ def evaluate_residuals(
     """Evaluate predicates over pairs, whose columns are named ``a."c"`` and ``b."c"``.
 
     Args:
-        a: Columns of the a rows, length n each.
-        b: Columns of the b rows, length n each.
+        a: Columns of the rows of a, length n each.
+        b: Columns of the rows of b, length n each.
         rows: n.
         predicates: DuckDB texts.
 
@@ -73,7 +73,7 @@ def evaluate_groups(values: pa.Table, predicates: Sequence[str]) -> list[Bools]:
 
 
 def _pairs(a: Mapping[str, pa.Array], b: Mapping[str, pa.Array], rows: int) -> tuple[pa.Table, str]:
-    """Return pairs as a table, and the text that selects from it with both rows as STRUCTs."""
+    """Return pairs as a table, and the SQL source that selects both rows of each pair as STRUCTs."""
     arrays: dict[str, pa.Array] = {"_n": pa.nulls(rows, pa.int8())}
     arrays |= {f"a_{name}": values for name, values in a.items()}
     arrays |= {f"b_{name}": values for name, values in b.items()}
@@ -82,7 +82,7 @@ def _pairs(a: Mapping[str, pa.Array], b: Mapping[str, pa.Array], rows: int) -> t
 
 
 def struct_sql(side: str, columns: Mapping[str, object] | Sequence[str]) -> str:
-    """Return the text that packs columns ``<side>_<c>`` into one STRUCT, so that ``a."c"`` resolves.
+    """Return the SQL that packs columns ``<side>_<c>`` into one STRUCT, so that ``a."c"`` resolves.
 
     >>> struct_sql("a", ["ts"])
     'struct_pack("ts" := "a_ts")'
@@ -99,13 +99,13 @@ def _evaluate(table: pa.Table, predicates: Sequence[str], source: str) -> list[B
 def select_values(
     table: pa.Table, texts: Sequence[str], predicates: Sequence[str], source: str, kind: type[Number]
 ) -> list[np.ndarray[tuple[int], np.dtype[Number]]]:
-    """Evaluate expressions that are never NULL.
+    """Evaluate SQL expressions whose values are never NULL.
 
     Args:
         table: n rows, known as ``"rows"``.
         texts: DuckDB texts.
-        predicates: The predicates that the texts contain.
-        source: Table expression from which they are selected.
+        predicates: The predicates inside the texts; a predicate that fails is named in the error.
+        source: Table expression from which the values are selected.
         kind: Type of all values.
 
     Returns:
@@ -128,10 +128,10 @@ def select_values(
 
 
 def select_table(tables: Mapping[str, pa.Table], text: str) -> pa.Table:
-    """Return the result of a SELECT over Arrow tables; its text must not contain expressions of users.
+    """Return the result of a SELECT over Arrow tables; the SQL must not contain users' expressions.
 
     Args:
-        tables: Tables by their name in the text.
+        tables: Tables by the names that the SELECT uses.
         text: The SELECT.
     """
     with closing(_connection().cursor()) as cursor:
@@ -146,10 +146,10 @@ def evaluated(
     """Evaluate expressions over pairs, whose columns are named ``a."c"`` and ``b."c"``.
 
     Args:
-        a: Columns of the a rows, length n each.
-        b: Columns of the b rows, length n each.
+        a: Columns of the rows of a, length n each.
+        b: Columns of the rows of b, length n each.
         rows: n, at least 1.
-        texts: DuckDB texts by the name of their column.
+        texts: DuckDB texts by the name of their result column.
 
     Returns:
         n values of each text.
@@ -170,14 +170,14 @@ def evaluated(
 
 @contextmanager
 def _limited(table: pa.Table, seconds: float) -> Iterator[duckdb.DuckDBPyConnection]:
-    """Open a cursor over rows under the limits of an evaluation."""
+    """Open a cursor over rows, with limits on time and memory."""
     with closing(_connection().cursor()) as cursor, limits().limited(cursor, seconds):
         cursor.register("rows", table)
         yield cursor
 
 
 def _failed(table: pa.Table, predicates: Sequence[str], source: str, error: Exception) -> Exception:
-    """Return the error of the predicate that alone reaches a limit, or the given error if none does."""
+    """Return the error of the first predicate that reaches a limit alone, else the given error."""
     for text in predicates:
         try:
             with _limited(table, TIME_LIMIT_S) as cursor:
@@ -191,12 +191,12 @@ def _failed(table: pa.Table, predicates: Sequence[str], source: str, error: Exce
 
 @functools.cache
 def _connection() -> duckdb.DuckDBPyConnection:
-    """One in-memory database per worker process; one thread, since Spark already runs a task per core."""
+    """One in-memory database per worker process, with one thread, since Spark runs a task per core."""
     return duckdb.connect(
         config={
             "threads": 1,
             "memory_limit": MEMORY_LIMIT,
-            # Expressions can use no file, no network and no setting, whatever the planner let pass.
+            # Expressions cannot use files, the network or settings, even if the planner fails to reject them.
             "enable_external_access": False,
             "autoinstall_known_extensions": False,
             "autoload_known_extensions": False,

@@ -1,7 +1,7 @@
-"""Limits of an evaluation: it is interrupted after its time limit, and gets no memory beyond its share.
+"""Limits of an evaluation: a time limit that interrupts it, and a maximum growth of memory.
 
-DuckDB's own memory limit does not count intermediate values of functions: twenty nested ``replace`` of
-megabytes, 2,048 rows at a time, are 40 GB.
+DuckDB's own memory limit does not count intermediate values of functions: twenty nested calls of ``replace``
+on values of megabytes, 2,048 rows at a time, use 40 GB.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from typing import Final
 
 import duckdb
 
-#: Time limit of one expression over the rows of one piece of input: 30 µs for each of a million rows.
+#: Time limit of one expression over the rows of one piece of input: 30 s, which is 30 µs per row for a
+#: million rows.
 TIME_LIMIT_S: Final = 30.0
 #: Memory by which the process may grow during an evaluation.
 GROWTH_BYTES: Final = 2 << 30
@@ -33,7 +34,7 @@ _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 
 
 class Limits:
-    """Limits of all evaluations of a process: one thread for all, since starting one takes a millisecond."""
+    """Limits of all evaluations of a process, checked by one thread, since a thread start takes 1 ms."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -46,7 +47,7 @@ class Limits:
 
     @contextmanager
     def limited(self, cursor: duckdb.DuckDBPyConnection, seconds: float) -> Iterator[None]:
-        """Interrupt a cursor if the block takes longer, and let the process grow by ``GROWTH_BYTES`` in it.
+        """Interrupt a cursor if the block takes too long; let memory grow by at most ``GROWTH_BYTES``.
 
         Raises:
             duckdb.InterruptException, duckdb.OutOfMemoryException, MemoryError: A limit was reached.
@@ -78,10 +79,11 @@ class Limits:
                         cursor.interrupt()
 
     def _end(self) -> None:
-        # A thread that stays alive keeps DuckDB's objects, which are reported as leaks when the process ends.
+        # The thread must end before the process does: it refers to DuckDB's objects, which would be reported
+        # as leaks.
         self._ending.set()
         self._thread.join()
 
 
-#: Limits of this process: a fork does not inherit threads.
+#: Limits of this process, created on first use: threads are not inherited by a fork.
 limits = functools.cache(Limits)

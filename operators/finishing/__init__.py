@@ -1,4 +1,4 @@
-"""Finished keys: closed keys of which no later result is possible.
+"""Finished keys: closed keys for which no later result is possible.
 
 Doors: waiting_keys.
 """

@@ -1,19 +1,20 @@
-"""Closed keys that wait, for each query, until they are finished: no later result of the query can have them.
+"""Closed keys that wait until they are finished: no later result of a query can have the key.
 
-Suppose side a has closed key k. Let T be the newest event time of the rows of a with k that a query may use,
-and w its window on a. No later row of a has k, so no row of b finds a new partner in b's window. Once b's
-watermark has passed T by w, no later row of b finds a partner in a's window:
+Suppose side a has closed key k. Let T be the newest event time of the rows of a with key k that a query may
+use, and let w be the query's window on a. No later row of a has k, so no row of b can match a new row of a.
+Once b's watermark has passed T + w, no later row of b can match an old row of a within the window:
 
     b's watermark   ------------------------------|----------->
     rows of a with k    x     x  T
                                  |<---- w ------->| k is finished for the query
 
-If b has closed k, too, or a has no such row, k is finished at once. T is fixed once a has closed k. It
-depends on event times, not on the slices that store the rows, so keys finish in the same batch under every
-strategy.
+If b has also closed k, or if there is no such row of a, k is finished at once. T does not change after a has
+closed k. T depends on event times, not on the slices that store the rows, so a key finishes in the same batch
+under every strategy.
 
-Source: PWJoin (Ding et al., CIKM 2004), Theorems 3.1 (both sides) and 4.1 (one side and its window), and
-PJoin (the same, EDBT 2004), Theorem 1 (one side, and no row).
+Source: PWJoin (Ding et al., CIKM 2004), Theorem 3.1 (both sides close the key) and Theorem 4.1 (one side
+closes it, and its window passes), and PJoin (same authors, EDBT 2004), Theorem 1 (one side closes it, and the
+state has no row).
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from operators.kernels.keys import Bools, Int64s, bucket_of
 from operators.segments.row_codec import KEY, POS, TS
 from operators.segments.segment import COLUMN, Segment
 
-#: Time that every watermark has passed, for keys without rows.
+#: Finish time of keys without rows: earlier than any watermark.
 AT_ONCE_US = -(2**62)
 
 #: Sides by the lowest bit of ``_pos``.
@@ -39,13 +40,13 @@ _SIDES = ("a", "b")
 
 @dataclass(slots=True, eq=False)
 class WaitingKeys:
-    """Keys that are closed and not finished, each with a query and the side that has closed it.
+    """Keys that are closed but not finished, one entry per query and per side that closed the key.
 
     Attributes:
-        columns: Number of stored key columns: those of hashed keys, else 0.
-        segments: The keys, in one segment at most: ``_ts`` is the other side's watermark at which the key is
-            finished, ``_pos`` twice the query id, plus 1 for side b.
-        entering: Queries that have entered in this batch.
+        columns: Number of stored key columns, if keys are hashed; else 0.
+        segments: The keys, in at most one segment: ``_ts`` is the other side's watermark at which the key is
+            finished; ``_pos`` is twice the query id, plus 1 for side b.
+        entering: Queries that enter the plan in this batch.
         closings: Closings since finished keys were last emitted.
     """
 
@@ -55,7 +56,7 @@ class WaitingKeys:
     closings: int = 0
 
     def take_over(self, former: WaitingKeys, queries: Collection[int], sides: Collection[str]) -> None:
-        """Continue with the keys that waited under the plan version before.
+        """Continue with the keys that waited under the previous plan version.
 
         Args:
             former: The keys.
@@ -70,7 +71,7 @@ class WaitingKeys:
                 self.segments.append(Segment(segment.filter(kept).rows, 0, ()))
 
     def take_rows(self, other: WaitingKeys, number: int, buckets: int) -> None:
-        """Take over the keys of another bucket whose home is bucket ``number`` of ``buckets``."""
+        """Take over another bucket's keys whose home is bucket ``number`` of ``buckets``."""
         self.closings = max(self.closings, other.closings)
         for segment in other.segments:
             own = segment.filter(bucket_of(segment.key, buckets) == number)
@@ -82,11 +83,12 @@ class WaitingKeys:
 
         Args:
             side: ``a`` or ``b``.
-            closings: The keys, n of them, in the form of ``closing_rows``.
-            due_us: int64[n, q], watermark of the other side at which each key is finished for each query.
+            closings: The n keys, in the form of ``closing_rows``.
+            due_us: int64[n, q], the other side's watermark at which each key is finished for each query.
             queries: int64[q], ids of the queries.
-            known: bool[n], whether the other side closed the key in an earlier batch. If such a key no longer
-                waits for a query, it is finished for that query.
+            known: bool[n], whether the other side closed the key in an earlier batch. If the other side has
+                closed a key and the key no longer waits for a query, the key is already finished for that
+                query.
         """
         rows, count = closings.num_rows, len(queries)
         if not rows or not count:
@@ -106,15 +108,15 @@ class WaitingKeys:
             self._keep([*self.segments, Segment(added, 0, ())])
 
     def finish(self, watermarks: Mapping[str, int | None], *, together: bool = False) -> pa.Table | None:
-        """Take out the keys that are finished; None if there are none.
+        """Remove the finished keys and return them; None if there are none.
 
         Args:
             watermarks: Watermark per side at the end of the batch, µs.
-            together: Whether a key is taken out only if it is finished for all queries.
+            together: Whether to return a key only when it is finished for all queries.
 
         Returns:
-            A row per key: ``_key``, the columns ``0``, ``1`` ... of hashed keys, and ``queries``, the ids of
-            the queries for which it is finished, ascending, as text. Rows are in a fixed order, by key.
+            A row per key: ``_key``; the columns ``0``, ``1`` ... of hashed keys; and ``queries``, the
+            ascending ids, as text, of the queries for which the key is finished. Rows are sorted by key.
         """
         if not self.segments:
             return None
@@ -150,7 +152,7 @@ class WaitingKeys:
         return select_table({"finished": finished}, text)
 
     def _may_finish(self, watermarks: Mapping[str, int | None]) -> bool:
-        """Return whether a key may be finished, so that a batch without finished keys runs no SQL query."""
+        """Return False if no key can be finished, so that most batches run no SQL query."""
         waiting = self.segments[0]
         if waiting.t_min <= AT_ONCE_US:
             return True
@@ -162,7 +164,7 @@ class WaitingKeys:
         return self.has_match()
 
     def has_match(self) -> bool:
-        """Return whether both sides may have closed a waiting key; equal hashes count as equal keys."""
+        """Return whether both sides may have closed the same waiting key; compare hashes only."""
         if not self.segments:
             return False
         waiting = self.segments[0]
@@ -171,7 +173,7 @@ class WaitingKeys:
         return bool((same & (waiting.pos[1:] >> 1 == waiting.pos[:-1] >> 1)).any())
 
     def _without_finished(self, added: pa.RecordBatch, known: Bools) -> pa.RecordBatch:
-        """Return keys without those that the other side has closed and that no longer wait."""
+        """Return keys, except those that the other side closed and that are finished already."""
         tables = {
             "added": _plain(Segment(added, 0, ())).append_column("known", pa.array(known)),
             "waiting": _plain(self.segments[0] if self.segments else Segment(added.slice(0, 0), 0, ())),

@@ -1,14 +1,15 @@
-"""The groups of a family, compiled under one plan version: partial values, and the SQL that makes them.
+"""The groups of a family, compiled under a plan version: the SQL that makes and merges partials.
 
     pairs of a batch --> partials: one row per (group, route)          add up in any order
                              plus one per (group, route, sum of doubles, bin)
     partials of a closed group --> one row per query that has it       values that outputs read
 
-A partial belongs to a route, the set of queries to which its pairs belong. So each pair is added once,
-however many queries it belongs to; when the group is closed, each query adds up the partials of its routes.
-Queries with intervals of the same length share partials. A partial is exact and adds up in any order, so
-values do not depend on batch cuts, slices or the order of arrival: sums of whole numbers and decimals have 38
-digits, sums of doubles are kept as limbs (``exact_sums``).
+A partial is the partial value of a group for one route, that is, for pairs with the same set of queries. So
+each pair is added once, however many queries it belongs to. When a group is closed, each query adds up the
+partials of its routes. Queries with intervals of equal length share partials. A partial is exact, and
+partials can be added in any order. So values do not depend on batch boundaries, slices or the order of
+arrival. Sums of whole numbers and decimals have 38 digits, and sums of doubles are kept as limbs
+(``exact_sums``).
 """
 
 from __future__ import annotations
@@ -31,16 +32,16 @@ from operators.kernels.keys import is_exact, join_key
 from operators.segments.row_codec import KEY, POS, TS
 from operators.segments.segment import COLUMN
 
-#: End of groups without intervals: no watermark passes it.
+#: End time of groups without intervals, later than any watermark.
 NEVER_US = 2**62
 
-#: Columns that identify a partial besides the key columns: partials that agree in all of them add up.
+#: Columns that, with the key columns, identify a partial: partials that agree in all of them are added up.
 _PLACE = (KEY, TS, "width", "route", "of", "bin")
 
 
 @dataclass(frozen=True, slots=True)
 class _Argument:
-    """An argument of aggregates: its text and type, and the functions that queries apply to it."""
+    """An argument of aggregates: its SQL text, its type, and the functions that queries apply to it."""
 
     text: str
     type: str
@@ -48,7 +49,7 @@ class _Argument:
 
     @property
     def summed(self) -> str | None:
-        """Type of exact partial sums; None if there are no sums, or they are sums of doubles."""
+        """Type of the exact partial sums; None if there are no sums, or if they are sums of doubles."""
         if self.type == "double" or not self.functions & {"sum", "avg"}:
             return None
         scale = self.type.removesuffix(")").rpartition(",")[2] if self.type.startswith("decimal") else "0"
@@ -68,8 +69,8 @@ class CompiledGroups:
         queries: Grouping by query id.
         key: Key columns of side a.
         key_types: Common type of each key pair.
-        carried_a: Columns of a that pairs carry.
-        carried_b: Columns of b that pairs carry.
+        carried_a: Columns of a that pairs contain.
+        carried_b: Columns of b that pairs contain.
     """
 
     queries: Mapping[int, Grouping]
@@ -120,7 +121,7 @@ class CompiledGroups:
                 )
         none = "'' AS \"of\", CAST(-1 AS BIGINT) AS bin"
         main = f"SELECT {named}, {none}, {', '.join(values)} FROM p GROUP BY ALL"
-        # Times before 1970 are negative, and so is DuckDB's remainder of them.
+        # DuckDB's remainder of a negative number is negative, and times before 1970 are negative.
         end = f"CASE WHEN width = 0 THEN {NEVER_US} ELSE us - (us % width + width) % width + width END"
         text = (
             f'WITH p AS (SELECT r.*, w.width, {end} AS "end" FROM pairs r JOIN widths w USING (route)) '
@@ -134,7 +135,7 @@ class CompiledGroups:
         Args:
             part: Partials.
             keys: The keys: ``_key`` and, for hashed keys, ``0``, ``1`` ...
-            chosen: True for the partials of the keys, False for the others.
+            chosen: True: return the partials of the keys; False: return all other partials.
         """
         join = "SEMI" if chosen else "ANTI"
         equal = ["p._key = f._key"]
@@ -150,10 +151,10 @@ class CompiledGroups:
         return _one(select_table({**_named([part]), "finished": keys}, text))
 
     def merged(self, parts: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
-        """Return the sum of the partials of several batches, without arguments that no query reads.
+        """Return the added up partials of several batches, without arguments that no query reads.
 
         Args:
-            parts: Partials of this plan version or an earlier one, at least one.
+            parts: Partials of this or an earlier plan version; at least one batch.
         """
         keys = [key_name(n) for n in range(len(self.key))]
         names = ", ".join(map(quoted, (*_PLACE, *keys)))
@@ -164,10 +165,10 @@ class CompiledGroups:
         return _one(select_table(_named(parts), text))
 
     def closed(self, parts: Sequence[pa.RecordBatch], routes: RouteTable) -> pa.Table:
-        """Return the values of groups for each query that has them, HAVING applied.
+        """Return the values of each query's groups that satisfy HAVING.
 
         Args:
-            parts: All partials of the groups, at least one.
+            parts: All partials of the groups; at least one batch.
             routes: Routes of the partials; queries that are not in this family are ignored.
 
         Returns:
@@ -187,7 +188,7 @@ class CompiledGroups:
             f'GROUP BY query, width, {quoted(TS)}, {", ".join(keys)}, "of", bin ORDER BY {order}'
         )
         sums = select_table({"members": members, **_named(parts)}, text)
-        # The first row of each group is the one that is not part of a sum of doubles.
+        # The first row of each group has its values; the others are parts of sums of doubles.
         of = sums.column("of")
         main = pc.equal(of, "").to_numpy()
         group = np.cumsum(main) - 1
@@ -225,7 +226,7 @@ class CompiledGroups:
         return groups.filter(pa.array(kept))
 
     def _evaluated(self, pairs: pa.RecordBatch) -> pa.Table:
-        """Return the values that partials need of each pair: route, event time, position, key, arguments."""
+        """Return the values of each pair that partials need: route, time, position, key, arguments."""
         a = {name: pairs.column(f"a_{name}") for name in self.carried_a}
         b = {name: pairs.column(f"b_{name}") for name in self.carried_b}
         key, _ = join_key(pa.table(a), self.key, self.key_types)
@@ -248,7 +249,7 @@ class CompiledGroups:
         return pa.table(columns)
 
     def _sums(self) -> str:
-        """Return the columns of partials added up."""
+        """Return the SQL columns that add up partials."""
         sums = [f"min({quoted(POS)}) AS {quoted(POS)}", "max(newest) AS newest"]
         sums.append("CAST(sum(rows) AS BIGINT) AS rows")
         for digest, argument in self.arguments.items():
@@ -260,7 +261,7 @@ class CompiledGroups:
         return ", ".join(sums)
 
     def _all(self, parts: Sequence[pa.RecordBatch]) -> str:
-        """Return a SELECT of all partials; columns that a partial lacks are NULL."""
+        """Return a SELECT over all partials; columns that a partial does not have are NULL."""
         empty = [f"CAST(NULL AS BIGINT) AS {name}" for name in ("rows", "l0", "l1", "l2")]
         for digest, argument in self.arguments.items():
             empty.append(f"CAST(NULL AS BIGINT) AS n_{digest}")
@@ -290,7 +291,7 @@ def compile_groups(family: FamilyPlan) -> CompiledGroups | None:
 
 
 def _value(function: str, digest: str, argument: _Argument) -> str:
-    """Return the text of a group's value; NULL if no pair has a value."""
+    """Return the SQL of a group's aggregate value; NULL if no pair has a value."""
     if function == "count":
         return f"n_{digest}"
     if function in ("min", "max"):
@@ -304,7 +305,7 @@ def _value(function: str, digest: str, argument: _Argument) -> str:
 
 
 def _one_zero(values: pa.Array | pa.ChunkedArray) -> pa.Array:
-    """Return values with 0.0 in place of -0.0: they are equal, and MIN could return either."""
+    """Return values with 0.0 in place of -0.0, since the two are equal and MIN could return either."""
     if isinstance(values, pa.ChunkedArray):
         values = values.combine_chunks()
     if not pa.types.is_floating(values.type):

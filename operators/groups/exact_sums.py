@@ -1,18 +1,18 @@
-"""Exact sums of doubles: the same for any order and any cut, rounded once at the end.
+"""Exact sums of doubles: independent of order and batch boundaries, rounded once at the end.
 
-A double is a whole number of at most 53 bits times a power of two. Its bits are added into *limbs*, whole
-numbers that stand for 28 bits each, as the digits of a number in base 2^28:
+A double is a whole number of at most 53 bits, multiplied by a power of two. The bits of this number are added
+into *limbs*: whole numbers that stand for 28 bits each, like the digits of a number in base 2^28:
 
     5.75 = 23 * 2^-2      limb 40          limb 41          limb 42         of 79
                           0b..1100 << ..   0b..0101          0
 
-Sums of whole numbers do not depend on the order; carries are resolved at the end. A value changes three
-consecutive limbs by less than 2^29 each, so the sum of 2^34 values fits into 64 bits. Only these three limbs
-are stored, under the number of the first one (``bin``), so sums of values of similar size stay small.
+Sums of whole numbers do not depend on the order; carries are propagated at the end. A value changes three
+consecutive limbs, each by less than 2^29, so the sum of 2^34 values fits into 64 bits. Only these three limbs
+are stored, with the number of the first limb (``bin``), so sums of values of similar size take little space.
 
 Infinities and NaN are counted in separate bins.
 
-Source: the idea of long accumulators is Kulisch's (*Computer Arithmetic and Validity*, 2008, ch. 8).
+Source: long accumulators are Kulisch's idea (*Computer Arithmetic and Validity*, 2008, ch. 8).
 """
 
 from __future__ import annotations
@@ -31,17 +31,19 @@ Float64s = npt.NDArray[np.float64]
 #: Bits of a limb.
 _BITS = 28
 _MASK = (1 << _BITS) - 1
-#: Bits of a double's whole number, and the exponent for which the smallest double has shift 0.
+#: Bits of a double's mantissa as a whole number, and the exponent offset that gives the smallest double a
+#: shift of 0.
 _MANTISSA_BITS = 53
 _LEAST_EXPONENT = 1126
-#: Limbs of a sum: 75 limbs in which values begin, further limbs that values and carries reach, and the sign.
+#: Limbs of a sum: 75 limbs in which a value may begin, further limbs that values and carries may reach, and
+#: the sign.
 _LIMBS = 84
-#: Bins of values that are not finite.
+#: Bins that count NaN and infinities.
 NAN, INFINITE, MINUS_INFINITE = 1000, 1001, 1002
 
 
 class Limbs(NamedTuple):
-    """Limbs of n values: the bin of each, and its part of the three limbs from there on; int64[n] each."""
+    """Limbs of n values: the first limb (bin) of each, and its parts of three limbs; int64[n] each."""
 
     bins: Int64s
     low: Int64s
@@ -50,7 +52,7 @@ class Limbs(NamedTuple):
 
 
 def limbs(values: Float64s) -> Limbs:
-    """Return the limbs that doubles add to a sum.
+    """Return the limbs to add to a sum for doubles.
 
     Args:
         values: float64[n].
@@ -58,7 +60,7 @@ def limbs(values: Float64s) -> Limbs:
     finite = np.isfinite(values)
     mantissa, exponent = np.frexp(np.where(finite, values, 0.0))
     whole = (mantissa * 2.0**_MANTISSA_BITS).astype(np.int64)
-    # The exponent of zero is 0; any exponent would do.
+    # Zero has exponent 0 here, but any exponent would give the same sum.
     bins, shift = np.divmod(exponent.astype(np.int64) - _MANTISSA_BITS + _LEAST_EXPONENT, _BITS)
     sign, size = np.sign(whole), np.abs(whole)
     first, second = (size & _MASK) << shift, (size >> _BITS) << shift
@@ -79,11 +81,11 @@ def rounded_sums(groups: int, group: Int64s, added: Limbs) -> Float64s:
 
     Args:
         groups: Number of groups, g.
-        group: int64[n], ascending, the group that each entry adds to.
-        added: The entries; the limbs of an entry may be sums over several values.
+        group: int64[n], ascending, the group to which each entry is added.
+        added: The entries; an entry may already be a sum over several values.
 
     Returns:
-        float64[g]; 0.0 for a group without entries, an infinity if the sum is beyond all doubles.
+        float64[g]; 0.0 for a group without entries; infinite if the sum is out of the range of doubles.
     """
     sums: Float64s = _rounded_sums(groups, group, added.bins, added.low, added.middle, added.high)
     return sums
@@ -91,7 +93,7 @@ def rounded_sums(groups: int, group: Int64s, added: Limbs) -> Float64s:
 
 @numba.njit(nogil=True, cache=True)
 def _carried(digits: Int64s) -> np.int64:
-    """Bring every limb into [0, 2^28); return the carry out of the last one, -1 for a negative number."""
+    """Bring every limb into [0, 2^28); return the last carry, which is -1 for a negative number."""
     carry = np.int64(0)
     for place in range(len(digits)):
         value = digits[place] + carry
@@ -102,20 +104,20 @@ def _carried(digits: Int64s) -> np.int64:
 
 @numba.njit(nogil=True, cache=True)
 def _rounded(digits: Int64s) -> float:
-    """Return the double that is nearest to the number in the limbs."""
+    """Return the double nearest to the number in the limbs."""
     sign = 1.0
     if _carried(digits) < 0:
         sign = -1.0
         for place in range(len(digits)):
             digits[place] = -digits[place]
-        # The carry of -1 stood for the negative sign, so the negated number has no carry.
+        # The carry of -1 was the negative sign, so the negated number has no carry.
         _carried(digits)
     top = len(digits) - 1
     while top >= 0 and digits[top] == 0:
         top -= 1
     if top < 0:
         return 0.0
-    # The 64 highest bits; lower bits only decide whether this is a tie or more.
+    # Take the 64 highest bits; lower bits only decide whether the value is a tie or above it.
     bits, width = np.uint64(digits[top]), 0
     while digits[top] >> width:
         width += 1

@@ -4,13 +4,13 @@
                                   min of both watermarks
                     closed: emitted now           open
 
-The event time of a pair is that of its later row. The row that arrives last is not late, so its event time is
-at least its stream's watermark at the start of its batch. So the pair's event time is at least the smaller
-one of the two watermarks. Once this smaller watermark has passed the end of an interval, no later batch adds
-a pair to it, and its groups are emitted: once for each query, in the same batch under every strategy. A query
-that leaves the plan gets its open groups in the batch in which it leaves.
+The event time of a pair is the event time of its later row. The row of a pair that arrives last is not late,
+so its event time is at least its stream's watermark at the start of its batch. So the pair's event time is at
+least the smaller of the two watermarks. Once the smaller watermark has passed the end of an interval, no
+later batch adds a pair to it. Then its groups are emitted, once for each query, in the same batch under every
+strategy. For a query that leaves the plan, its open groups are emitted in the batch in which it leaves.
 
-All pairs of a key are in one bucket: families with groups are never replicated.
+All pairs of a key are in one bucket, because families with groups are never replicated.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ from operators.lineage.routes import RouteCounts, query_key
 from operators.segments.row_codec import KEY, POS, TS
 from operators.segments.segment import Segment, timestamps
 
-#: Two segments are merged unless the older one has more than this many times the partials of the newer one.
+#: Two segments are merged unless the older segment has more than this many times the partials of the newer
+#: one.
 _MERGED_RATIO = 2
 
 
@@ -53,11 +54,11 @@ class OpenGroups:
     given: int = 0
 
     def take_over(self, former: OpenGroups) -> None:
-        """Continue with the groups that were open under the plan version before."""
+        """Continue with the groups that were open under the previous plan version."""
         self.segments, self.routes = former.segments, former.routes
 
     def take_rows(self, other: OpenGroups, number: int, buckets: int) -> None:
-        """Take over the groups of another bucket whose keys belong to this one.
+        """Take over another bucket's groups whose keys belong to this bucket.
 
         Args:
             other: The groups of the other bucket.
@@ -88,7 +89,7 @@ class OpenGroups:
             self.segments[-2:] = [Segment(self.compiled.merged([older.rows, newer.rows]), 0, ())]
 
     def close_keys(self, finished: pa.Table) -> pa.Table | None:
-        """Take out the groups without intervals of finished keys; None if there are none.
+        """Remove and return the groups without intervals for finished keys; None if there are none.
 
         Args:
             finished: The keys: ``_key`` and, for hashed keys, ``0``, ``1`` ...
@@ -111,7 +112,7 @@ class OpenGroups:
         return self._closed(due, "punctuation") if due else None
 
     def close(self, watermarks: Iterable[int | None]) -> pa.Table | None:
-        """Take out the groups of intervals that get no more pairs; None if there are none.
+        """Remove and return the groups whose intervals get no more pairs; None if there are none.
 
         Args:
             watermarks: Watermarks of both streams at the end of the batch, µs.
@@ -152,7 +153,7 @@ class OpenGroups:
         return int(np.unique(np.concatenate(places, axis=1), axis=1).shape[1])
 
     def facts(self) -> dict[str, Any]:
-        """Return the facts about the groups for the bucket's manifest, without their segments."""
+        """Return facts about the groups for the bucket's manifest; segments are listed separately."""
         return {"routes": None if self.routes is None else b64encode(self.routes.encode()).decode()}
 
     def restore(self, facts: Mapping[str, Any]) -> None:
@@ -166,7 +167,7 @@ class OpenGroups:
         return closed.append_column(f"g_{CLOSED_BY}", pa.array([closed_by] * closed.num_rows, pa.string()))
 
     def _forget_routes(self) -> None:
-        """Drop the routes that no partial has any more."""
+        """Drop the routes that no partial uses any more."""
         if self.routes is None:
             return
         numbers = [_numbers(s, "route") for s in self.segments]
@@ -179,7 +180,7 @@ class OpenGroups:
 def group_results(
     parts: Sequence[pa.Table], plan_version: int, batch: int
 ) -> tuple[pa.RecordBatch, RouteCounts] | None:
-    """Return closed groups with the columns of a result file, and their routes; None if there are none.
+    """Return closed groups as rows of a result file, and their routes; None if there are none.
 
     Args:
         parts: Results of ``OpenGroups.close`` and ``leave``.

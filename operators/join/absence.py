@@ -1,25 +1,25 @@
-"""Rows of one family and bucket that wait for a partner, and the verdicts on them.
+"""Rows of one family and bucket that wait for a match, and the decisions about them.
 
                  T_a        opposite watermark passes T_a + 10 s    ... T_a + 30 s
     row a  ------o------------------|---------------------------------|-----------> time
                                     no match: absent for (g1, 10 s)   no match: absent for (g1, 30 s)
 
-A row that passes its side's filter is *absent* for a query once no further match is possible: when the
-opposite watermark passes its event time by the query's window on its side (matches have T_b - T_a < W_a, and
-no later row of b is older than b's watermark). The row is decided in that batch under every strategy, batch
-cut and slack, because times decide and not the slice that holds the row. If the other side closes the row's
-key (``operators.closings``), all matches are known at the end of that batch, which decides the row. Rows wait
-in their slices; rows whose key is NULL match nothing and wait in a list of their own. Known matches are kept
-as marks (``join.marks``).
+A row that passes its side's filter is *absent* for a query if it has no match when no further match is
+possible. That is when the opposite watermark has passed its event time by the query's window on its side:
+matches have T_b - T_a < W_a, and every later row of b is at or after b's watermark. The row is decided in the
+same batch under every strategy, batch size and slack, because the decision depends on times, not on the slice
+that holds the row. If the other side closes the row's key (``operators.closings``), all matches are known at
+the end of that batch, so the batch decides the row. Rows wait in their slices; rows whose key is NULL match
+nothing and wait in a list of their own. Known matches are kept as marks (``join.marks``).
 
-    1. rows that become due are looked up before the chains of the batch move or drop rows
-    2. the pairs of the batch leave marks
-    3. due rows without a near enough match are results
+    1. rows that this batch may decide are looked up before its chains move or drop rows
+    2. the pairs of the batch add marks
+    3. decided rows without a match inside the window become results
 
-Rows that no query needs after their matches leave early (``leaving.needs``).
+Rows that no query needs after their matches are removed early (``leaving.needs``).
 
-A semi join gives a row with its first match, in the order of the union: event time, then positions. The
-queries that get a row at the same time share one result.
+A semi join returns a row with its first match, in the order of the union of both streams: by event time, then
+by position. Queries that return a row at the same event time share one result.
 """
 
 from __future__ import annotations
@@ -49,23 +49,23 @@ from operators.segments.layout import SIDES, SideLayout
 from operators.segments.segment import Segment, timestamps
 from operators.slices.sliced_join import SliceState, compact
 
-#: Rows of a side in one join: the ids of its queries, and segments of which some rows may be due.
+#: Rows of a side in one join: the ids of the join's queries, and the segments that may have rows to decide.
 Waiting = tuple[frozenset[int], Iterable[Segment]]
 _NOTHING = np.zeros(0, dtype=np.int64)
 _NO_CLOSINGS: Mapping[str, ClosedOpposite] = MappingProxyType({})
-#: Search resting rows for rows that leave early once one in this many of them can have got a match.
+#: Search stored rows for rows that may leave early once at least one row in this many may have got a match.
 _WORTH_A_LOOK = 4
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DueRows:
-    """Rows of one segment that become due in a batch for some classes, each for a run of them.
+    """Rows of one segment that a batch decides, each for a run of neighbouring classes.
 
     Attributes:
         segment: The segment.
-        rows: int64[n], places of the rows in it.
-        first: int64[n], first class of each, by window.
-        last: int64[n], one more than the last class.
+        rows: int64[n], indices of the rows in the segment.
+        first: int64[n], first class for which each row is decided; classes are sorted by window.
+        last: int64[n], one more than the last class for which each row is decided.
         null: Whether the key of the rows is NULL.
     """
 
@@ -76,23 +76,24 @@ class DueRows:
     null: bool
 
 
-#: Rows that become due, by side and condition group, with the classes that decide about them.
+#: Rows that a batch decides, by side and condition group.
 Due = dict[tuple[str, int], list[DueRows]]
 
 
 @dataclass(slots=True, eq=False)
 class Absence:
-    """State of a family's outer, semi and anti joins, beside its chains.
+    """State of a family's outer, semi and anti joins, in addition to its chains.
 
     Attributes:
         family: The family, compiled under the plan version in force.
         compiled: The joins.
         marks: Nearest matches per side.
-        keyless: Rows per side whose key is NULL, until they are decided.
-        given: Absent rows that are results of the last batch, per side, summed over all queries.
-        unmatched: The same of each outer join, by query id.
-        found: Rows of a side that got their first match in the last batch, once for each condition group.
-        unsearched: Marks per side added since the last search for rows that leave early.
+        keyless: Rows per side whose key is NULL; they stay here until they are decided.
+        given: Number of absent rows among the results of the last batch, per side, summed over all queries.
+        unmatched: Number of absent rows among the results of the last batch for each outer join, by query id.
+        found: Number of rows per side that got their first match in the last batch, counted once per
+            condition group.
+        unsearched: Number of marks per side added since rows were last searched for early removal.
     """
 
     family: CompiledFamily
@@ -105,13 +106,13 @@ class Absence:
     unsearched: dict[str, int] = field(default_factory=lambda: dict.fromkeys(SIDES, 0))
 
     def states(self) -> Iterator[SliceState]:
-        """Yield the slice states that hold its segments, in a fixed order."""
+        """Yield the slice states that hold the segments of this state, in a fixed order."""
         for side in SIDES:
             yield self.marks[side]
             yield self.keyless[side]
 
     def take_over(self, former: Absence) -> None:
-        """Continue with the state of the plan version before."""
+        """Continue with the state under the previous plan version."""
         self.marks, self.keyless, self.unsearched = former.marks, former.keyless, former.unsearched
 
     def due(
@@ -129,11 +130,12 @@ class Absence:
         Args:
             held: Rows stored before the batch, per side and join.
             fresh: New rows per side.
-            keyless: Rows without a key, which wait here from now on.
-            before: Watermark per side at the end of the batch before.
-            watermarks: The same at the end of this one.
+            keyless: New rows without a key, which are added to ``keyless``.
+            before: Watermark per side at the end of the previous batch.
+            watermarks: Watermark per side at the end of this batch.
             row_classes: Row classes of the segments.
-            closings: Closings that the rows of a side meet, of sides whose keys the other side can close.
+            closings: The other side's closings that rows of a side match, for each side whose keys the other
+                side can close.
         """
         found: Due = {}
         ended: dict[int, Int64s] = {}
@@ -182,13 +184,13 @@ class Absence:
         watermarks: Mapping[str, int | None],
         repeated: Collection[str],
     ) -> None:
-        """Give the verdicts of a batch after its chains have run, and forget decided rows.
+        """Decide rows after the batch's chains have run, and forget the marks of decided rows.
 
         Args:
             due: Result of ``due``.
-            pairs: The batch's pairs with their matches; takes the results.
+            pairs: The batch's pairs with their matches; receives the results.
             watermarks: Watermark per side at the end of the batch.
-            repeated: Sides on which a row may have matches in several segments in this batch.
+            repeated: Sides on which a row with matches may be in several segments in this batch.
         """
         self.given, self.found = dict.fromkeys(SIDES, 0), dict.fromkeys(SIDES, 0)
         self.unmatched.clear()
@@ -226,7 +228,7 @@ class Absence:
             compact(waiting, UNBOUNDED_US, self.family.lineages[side].live)
 
     def forget_marks(self, side: str, held: Iterable[Segment]) -> None:
-        """Drop the marks of rows that have left: these rows are decided and have no further pairs.
+        """Drop the marks of rows that have left: these rows are decided and get no further pairs.
 
         Args:
             side: The side.
@@ -241,14 +243,14 @@ class Absence:
 
         Args:
             side: The side.
-            held: Its resting rows that have a key; rows without a key are known here.
+            held: Stored rows of the side that have a key; this object holds the rows without a key.
             opposite_us: The opposite watermark, µs.
         """
         segments = [s for s in (*held, *self.keyless[side].segments) if len(s)]
         if opposite_us is None:
             return sum(len(s) for s in segments)
         after = opposite_us - self.compiled.reach_us[side]
-        # Only segments that span the boundary are read.
+        # Read only the segments that span the time limit.
         return sum(
             len(s) if s.t_min > after else int(np.count_nonzero(s.ts > after))
             for s in segments
@@ -256,13 +258,13 @@ class Absence:
         )
 
     def forget_undecided(self, side: str, held: Iterable[Segment]) -> None:
-        """Stop judging the resting rows of a side, because the opposite watermark goes back.
+        """Treat the stored rows of a side as decided, because the opposite watermark goes back.
 
-        Otherwise decided rows would be results again when the watermark passes them a second time.
+        Otherwise decided rows would be results again when the watermark passes them for a second time.
 
         Args:
             side: The side.
-            held: Its resting rows that have a key; rows without a key are known here.
+            held: Stored rows of the side that have a key; this object holds the rows without a key.
         """
         groups = self.compiled.groups[side]
         for segment in (*held, *self.keyless[side].segments):
@@ -271,7 +273,7 @@ class Absence:
         self.keyless[side].segments = []
 
     def is_look_due(self, side: str, held: int) -> bool:
-        """Return whether enough marks were added to search the rows; if so, restart the count.
+        """Return whether enough marks were added to search the rows; if so, restart the count of marks.
 
         Args:
             side: Side of the rows.
@@ -285,7 +287,7 @@ class Absence:
     def early(
         self, side: str, opposite_us: int | None, row_classes: SegmentClasses
     ) -> Callable[[Segment], Bools]:
-        """Return a function that tells which rows of a segment leave early.
+        """Return a function that tells which rows of a segment can be removed early.
 
         Args:
             side: Side of the rows.
@@ -332,7 +334,8 @@ class Absence:
             of_classes += runs.rows(starts, ends)
             if len(row):
                 codes, routes = runs.routes(starts, ends)
-                # Each query's result time is later by its window; only readers of the query add the window.
+                # The result times of the queries differ only by their windows. Readers of a query add its
+                # window.
                 times = segment.ts[row]
                 pairs.add(self._chunk(classes.side, routes, codes, segment, row, times, null=part.null))
         self.given[classes.side] += classes.runs.results(of_classes)
@@ -349,12 +352,12 @@ class Absence:
         *,
         repeated: bool,
     ) -> None:
-        """Give the rows whose first match is in this batch; ``known`` has the matches before it.
+        """Add the rows with a first match in this batch to the results; ``known`` has earlier matches.
 
         Args:
             semi: Queries that get the rows.
-            matched: Segments with their rows that have matches in this batch.
-            found: Marks of these rows, in the same order.
+            matched: Segments, each with its rows that have matches in this batch.
+            found: Marks of the rows in ``matched``, in the same order.
             known: Marks of the batches before.
             pairs: Takes the rows.
             repeated: Whether a row may be in several of the segments.
@@ -389,15 +392,15 @@ class Absence:
         *,
         null: bool,
     ) -> PairChunk:
-        """Return rows of one side with the other side NULL.
+        """Return a chunk with rows of one side, in which the other side is NULL.
 
         Args:
             judged: The side.
             routes: Routes of some classes.
-            codes: int64[n], index into the routes, by the class that gets each row.
+            codes: int64[n], index into the routes for each row.
             segment: Segment of the rows.
             rows: int64[n], their places.
-            event_time: int64[n], of the results, µs.
+            event_time: int64[n], event times of the results, µs.
             null: Whether the key of the rows is NULL.
         """
         count = len(rows)
@@ -422,10 +425,10 @@ class Absence:
 
 
 def _nearest_of_all(found: GroupMarks) -> tuple[Int64s, Int64s, Bools]:
-    """Return the nearest matches of rows over all segments; a row may be in several of them.
+    """Return the nearest matches of rows over all segments; a row may be in several segments.
 
     Returns:
-        int64[n] ahead, int64[n] behind, and bool[n], whether a mark is the first of its row.
+        int64[n] ahead, int64[n] behind, and bool[n], whether an entry is the first one of its row.
     """
     _, first, place = np.unique(found.pos, return_index=True, return_inverse=True)
     ahead, behind = (np.full(len(first), NO_MATCH, dtype=np.int64) for _ in range(2))
@@ -447,19 +450,19 @@ def _due_rows(
     ended: Int64s = _NOTHING,
     known: ClosedOpposite | None = None,
 ) -> DueRows | None:
-    """Find the rows of a segment that the opposite watermark passes by a window, or whose key was closed.
+    """Find rows that the opposite watermark passes by a window, or whose key was closed.
 
-    Return None if there are none.
+    Return None if there are no such rows.
 
     Args:
         classes: The classes whose windows count.
         segment: The segment.
-        then: Opposite watermark up to which its rows have been decided; None if none has been.
-        now: Opposite watermark up to which they are decided now; None before the first row.
+        then: Opposite watermark up to which the segment's rows are already decided; None before any decision.
+        now: Opposite watermark up to which the rows are decided now; None before the first row.
         row_classes: Row classes of segments.
         null: Whether the key of the rows is NULL.
-        ended: Places of rows that are decided for all windows, because the other side has closed their key.
-        known: Tells which resting rows were decided earlier by a closing; None for new rows.
+        ended: Indices of rows that are decided for all windows, because the other side has closed their key.
+        known: Tells which stored rows an earlier closing has decided; None for new rows.
     """
     windows = classes.windows_us
     if not len(segment) or segment.epoch_max < classes.since_version:

@@ -1,4 +1,4 @@
-"""Compiled outer, semi and anti joins of a family, grouped by the pairs they match and the rows they get.
+"""Compiled outer, semi and anti joins, grouped by the pairs they match and the rows they return.
 
     query                                   condition group      judged class
     q1  A LEFT JOIN B, 10 s                 g1                   (g1, 10 s)
@@ -6,9 +6,9 @@
     q3  A ANTI JOIN B, 30 s                 g1                   (g1, 30 s)
     q4  A ANTI JOIN B, 30 s, B.v < 5        g2                   (g2, 30 s)
 
-Queries of one *condition group* differ only in their windows. So a row's nearest match ahead and its nearest
-match behind tell, for each of these queries, whether the row has a match. Queries of a *judged class* get the
-same rows, in the same batch.
+Queries of one *condition group* differ only in their windows. So the nearest matches of a row, ahead and
+behind, are enough to tell for each of these queries whether the row has a match. Queries of one *judged
+class* return the same rows, in the same batch.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ from operators.lineage.lineage import keep, query_set
 from operators.lineage.routes import route_numbers
 from operators.segments.layout import SIDES
 
-#: Bytes of query sets that all routes of a condition group's absent rows may take.
+#: Maximum number of bytes for the query sets of all routes of a condition group's absent rows.
 _MOST_ROUTE_BYTES = 16 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class ConditionGroup:
-    """Queries that match the same pairs, as far as their windows reach.
+    """Queries with equal conditions, which match the same pairs except for their windows.
 
     Attributes:
-        number: int64 that identifies the conditions, the same in every plan version.
+        number: int64 that identifies the conditions; it is the same in every plan version.
         queries: Set of the queries.
     """
 
@@ -52,17 +52,18 @@ class ConditionGroup:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AbsentClasses:
-    """Judged classes of one condition group and side that get absent rows: outer and anti joins.
+    """Judged classes of one condition group and side whose queries return absent rows (outer, anti).
 
     Attributes:
-        side: The side whose rows are judged.
+        side: The side whose rows are checked for matches.
         group: Number of the condition group.
-        since_version: First plan version whose rows are judged.
+        since_version: First plan version whose rows are checked for matches.
         queries: Set of the queries of all classes.
         ids: Their ids.
-        windows_us: int64[k], how far the opposite watermark has passed a row when it is decided, µs.
-        outer: For each outer join its query id, and the place of its class.
-        runs: Runs of classes that get a row together.
+        windows_us: int64[k], distance from a row to the opposite watermark at which each class decides it,
+            µs.
+        outer: For each outer join: its query id, and the index of its class.
+        runs: Runs of neighbouring classes that return the same row.
     """
 
     side: str
@@ -79,16 +80,16 @@ class AbsentClasses:
 class ClassRuns:
     """Runs of neighbouring judged classes.
 
-    A row that all classes of a run get in one batch is stored once, or a few times. No two classes share a
-    query, so the query bits of a run are the difference of two prefix sums.
+    A row that all classes of a run return in one batch is stored once, or a few times. No two classes have a
+    query in common, so the query bits of a run are the difference of two prefix sums.
 
     Attributes:
         query_ids: Query ids of the family in plan order.
         windows_a_us: int64[k], window on a of each class, µs.
-        windows_b_us: int64[k], the same on b.
-        ascending: Whether both kinds of windows ascend with the classes.
-        digits: Most binary digits of a run's length (``join.nearest.without_match``), so that the routes
-            of all runs take no more than some memory.
+        windows_b_us: int64[k], window on b of each class, µs.
+        ascending: Whether the windows on both sides ascend from class to class.
+        digits: Maximum number of significant binary digits of a run's length
+            (``join.nearest.without_match``). It bounds the memory for the routes of all runs.
     """
 
     query_ids: tuple[int, ...]
@@ -96,7 +97,7 @@ class ClassRuns:
     windows_b_us: Int64s
     ascending: bool
     digits: int
-    # Prefix sums: over the classes before each class, and over all of them.
+    # Prefix sums over the classes: before each class, and over all classes.
     _numbers: Int64s
     _words: UInt64s
     # Queries of each class.
@@ -106,7 +107,7 @@ class ClassRuns:
     def of(
         cls, query_ids: tuple[int, ...], keys: Int64s, classes: Sequence[tuple[tuple[int, int], int]]
     ) -> ClassRuns:
-        """Compile the classes, given as windows on a and b with the set of their queries."""
+        """Compile classes, each given as its windows on a and b and the set of its queries."""
         windows_a_us, windows_b_us = (
             np.array([both[place] for both, _ in classes], dtype=np.int64) for place in (0, 1)
         )
@@ -125,16 +126,16 @@ class ClassRuns:
     def without_match(
         self, first: Int64s, last: Int64s, ahead: Int64s, behind: Int64s
     ) -> tuple[Int64s, Int64s, Int64s]:
-        """Return rows with runs of classes that ask about them and for which they have no match.
+        """Return, for each row, the runs of classes for which it has no match.
 
         Args:
-            first: int64[n], the first class that asks about each row.
-            last: int64[n], one more than the last.
-            ahead: int64[n], distance of each row's nearest match ahead, µs.
+            first: int64[n], the first class for which each row is decided.
+            last: int64[n], one more than the last class for which each row is decided.
+            ahead: int64[n], distance of each row's nearest match ahead (later in time), µs.
             behind: int64[n], the same behind.
 
         Returns:
-            int64[m] each: place of the row, first class of the run, and one more than its last class.
+            int64[m] each: index of the row, first class of the run, and one more than the run's last class.
         """
         found: tuple[Int64s, Int64s, Int64s] = without_match(
             *(first, last, ahead, behind),
@@ -143,17 +144,17 @@ class ClassRuns:
         return found
 
     def rows(self, starts: Int64s, ends: Int64s) -> Int64s:
-        """Count the given runs that contain each class, int64[k]."""
+        """Return how many of the given runs contain each class, int64[k]."""
         classes = len(self.windows_a_us)
         began, ended = (np.bincount(part, minlength=classes + 1) for part in (starts, ends))
         return np.cumsum(began - ended)[:classes]
 
     def results(self, rows: Int64s) -> int:
-        """Return the results of all queries, given the rows of each class."""
+        """Return the number of results of all queries, given the number of rows per class."""
         return int(self._sizes @ rows)
 
     def routes(self, starts: Int64s, ends: Int64s) -> tuple[Int64s, RouteTable]:
-        """Return the place of each run's route, int64[n], and the routes, each once."""
+        """Return the index of each run's route, int64[n], and the distinct routes."""
         classes = len(self._numbers)
         codes, distinct = pd.factorize(starts * classes + ends)
         start, end = np.divmod(distinct, classes)
@@ -162,9 +163,9 @@ class ClassRuns:
 
 
 def _digits(classes: int, set_bytes: int) -> int:
-    """Return how many digits a run length may have so that all routes fit in ``_MOST_ROUTE_BYTES``.
+    """Return the digits that a run length may have for all routes to fit ``_MOST_ROUTE_BYTES``.
 
-    With d digits, the runs that begin with one class have 2^(d - 1) lengths of each magnitude.
+    With at most d digits, there are 2^(d - 1) run lengths of each order of magnitude for every first class.
     """
     magnitudes = classes.bit_length()
     lengths = _MOST_ROUTE_BYTES // max(classes * magnitudes * set_bytes, 1)
@@ -173,19 +174,20 @@ def _digits(classes: int, set_bytes: int) -> int:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SemiClasses:
-    """Semi joins of one condition group and side: each gets a row with its first match.
+    """Semi joins of one condition group and side: each returns a row with its first match.
 
-    A match with an earlier row has the event time of the judged row; a match with a later row has that row's
-    event time. So the nearest match of each kind is the first, and all queries that get a row at one time
-    share one result.
+    A match with an earlier row has the event time of the checked row; a match with a later row has the later
+    row's event time. So the nearest match in each direction is the first match, and all queries that return a
+    row at the same time share one result.
 
     Attributes:
-        side: The side whose rows are judged.
+        side: The side whose rows are checked for matches.
         query_ids: Query ids of the family in plan order.
         keys: Their keys (``operators.lineage.routes.query_keys``).
-        bounds_a: Distinct windows on a, ascending, int64, µs.
+        bounds_a: Distinct windows on a, int64, ascending, µs.
         bounds_b: The same on b.
-        within_a: Queries for which a match ahead counts, by the number of bounds that its distance reaches.
+        within_a: For each number of bounds that the distance of a match ahead reaches: the queries within
+            whose windows the match is.
         within_b: The same for matches behind.
     """
 
@@ -201,7 +203,7 @@ class SemiClasses:
     def of(
         cls, side: str, query_ids: tuple[int, ...], keys: Int64s, windows: Mapping[tuple[int, int], int]
     ) -> SemiClasses:
-        """Compile the classes, given as the set of the queries of each pair of windows."""
+        """Compile semi joins, given as a map from pairs of windows to sets of queries."""
         steps = [sorted({both[place] for both in windows}) for place in (0, 1)]
         within_a, within_b = (
             tuple(
@@ -216,17 +218,18 @@ class SemiClasses:
     def first_matches(
         self, ahead: Int64s, behind: Int64s, known_ahead: Int64s, known_behind: Int64s
     ) -> tuple[tuple[Int64s, RouteTable], tuple[Int64s, RouteTable]]:
-        """Return the queries for which rows have their first match in a batch.
+        """Return the queries for which rows have their first match in this batch.
 
         Args:
             ahead: int64[n], distance of the nearest match ahead in this batch, µs.
             behind: The same behind.
-            known_ahead: The same ahead in the batches before.
+            known_ahead: Distance of the nearest match ahead in earlier batches.
             known_behind: The same behind.
 
         Returns:
-            Twice, for queries whose first match is earlier than the row itself and for queries whose first
-            match is later: int64[n], place of each row's route, -1 if no query gets the row, and the routes.
+            Two results: for queries whose first match is an earlier row, and for queries whose first match is
+            a later row. Each has int64[n], the index of each row's route (-1 if no query returns the row),
+            and the routes.
         """
         reached = [
             np.searchsorted(bounds, distance, side="right")
@@ -263,12 +266,13 @@ class CompiledAbsence:
     """The outer, semi and anti joins of a family.
 
     Attributes:
-        groups: Condition groups per side, of the queries that judge rows of the side.
+        groups: Condition groups per side, of the queries that check rows of this side for matches.
         absent: Classes of outer and anti joins per side and condition group.
         semi: Semi joins per side and condition group.
-        silent: Set of the queries without pairs as results: semi and anti joins.
-        reach_us: How far the opposite watermark has passed a row when all classes are decided, per side, µs.
-        needs: Needs of each query, in plan order, for the sides whose rows may leave early.
+        silent: Set of the queries that do not return pairs: semi and anti joins.
+        reach_us: Distance per side from a row to the opposite watermark at which all classes have decided the
+            row, µs.
+        needs: Needs of each query, in plan order, for each side whose rows may leave early.
     """
 
     groups: Mapping[str, tuple[ConditionGroup, ...]]
@@ -280,7 +284,7 @@ class CompiledAbsence:
     _of_classes: dict[tuple[str, int], RowNeeds | None] = field(default_factory=dict)
 
     def needs_of(self, side: str, masks: Sequence[int]) -> dict[int, RowNeeds]:
-        """Return the needs of row classes that may leave early, by the queries that each may serve."""
+        """Return the needs of row classes that may leave early, by the set of queries of the class."""
         found = {}
         for mask in set(masks):
             if (side, mask) not in self._of_classes:
@@ -302,7 +306,8 @@ def compile_absence(family: FamilyPlan, keys: Int64s) -> CompiledAbsence | None:
     if not family.judges_absence:
         return None
     groups: dict[str, dict[int, int]] = {side: {} for side in SIDES}
-    # By side, group, plan version and kind of join: the set of queries of each pair of windows.
+    # By side, condition group, first plan version, and whether it is a semi join: the set of queries of each
+    # pair of windows.
     classes: dict[tuple[str, int, int, bool], dict[tuple[int, int], int]] = {}
     reach = dict.fromkeys(SIDES, 0)
     for number, query in enumerate(family.queries):
@@ -357,8 +362,9 @@ def compile_absence(family: FamilyPlan, keys: Int64s) -> CompiledAbsence | None:
 
 
 def _needs(family: FamilyPlan, side: str) -> tuple[QueryNeed, ...]:
-    """Return the needs of each query for rows of a side."""
-    # Held rows tell when a closed key is finished, so a query that needs this keeps its rows to the end.
+    """Return what each query needs of the rows of a side."""
+    # Stored rows determine when a closed key is finished, so a query that reports finished keys needs its
+    # rows to the end.
     return tuple(
         QueryNeed(
             query.w_a_us if side == "a" else query.w_b_us,
@@ -371,7 +377,7 @@ def _needs(family: FamilyPlan, side: str) -> tuple[QueryNeed, ...]:
 
 
 def _group_number(query: PlannedQuery) -> int:
-    """Return a number that identifies the conditions of a query and the rows that it is entitled to."""
+    """Return a number that identifies a query's conditions and the rows that it may use."""
     columns = (query.columns_a, query.columns_b) if query.backfill == "state" else ()
     facts = (query.filter_a, query.filter_b, query.residual, query.since_version, query.backfill, columns)
     return int.from_bytes(hashlib.blake2b(repr(facts).encode(), digest_size=8).digest(), "big") >> 1

@@ -3,13 +3,13 @@
     males of b ->  [ a: slice 1 ] -> [ a: slice 2 ] -> ...      each side has its own boundaries;
     males of a ->  [ b: slice 1 ] -> [ b: slice 2 ] -> ...      with equal windows both chains read as one
 
-A batch is processed as the paper processes a tuple (State-Slice, VLDB 2006, §4.2, Figure 9): cross-purge,
-probe, insert, propagate, slice by slice. Between batches the chain is purged up to the watermarks, so it
-holds the rows that some query can still use (the minimal state of Theorem 4, §6.1), up to the slack of
-segments that straddle a boundary.
+A batch is processed like a tuple in the paper (State-Slice, VLDB 2006, §4.2, Figure 9): cross-purge, probe,
+insert and propagate, slice by slice. Between batches the chain is purged up to the watermarks. So it holds
+only rows that some query can still use (the minimal state of Theorem 4, §6.1), plus slack: segments that
+straddle a slice boundary are not split.
 
-Every strategy runs on this chain; strategies differ in the rows that enter it (``Admissible``) and in its
-boundaries. A chain of one slice that admits every row is selection pull-up (§3.1).
+All strategies use this chain; they differ in the rows that enter it (``Admissible``) and in its slice
+boundaries. A chain with one slice that admits every row is the paper's selection pull-up (§3.1).
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ from operators.slices.candidates import Reach
 from operators.slices.sliced_join import SliceCounts, SliceState, compact, count_per_slice, purge
 from operators.steps.expiry import Expiry, leaving
 
-#: A stored segment is rewritten if at least one in this many of its rows has left by the clock of its key,
-#: or has a closed key.
+#: A stored segment is rewritten if at least one row in this many has expired on the clock of its key, or has
+#: a closed key.
 WORTH_A_REWRITE = 4
 
 
@@ -52,11 +52,11 @@ class Chain:
         join: The join, compiled under the plan version in force.
         slices: Slices per side.
         classes: Row classes of the family's segments, shared by its joins.
-        ends_us: Ends of the slices per side.
-        rings: Rings per side, with the rows of the last slices; None if slices are merged with males.
-        search: Finds partners of males in the slices.
-        dead: Tells per side which rows of a segment have a key that the other side closed before the batch,
-            bool[n]; sides without closed keys are left out.
+        ends_us: End of each slice, per side.
+        rings: Rings per side that index the rows of the last slice; None if males are merged with slices.
+        search: Finds matches of males in the slices.
+        dead: Function per side that tells which rows of a segment have a key that the other side closed
+            before the batch, bool[n]. Sides without closed keys have no entry.
     """
 
     join: CompiledJoin
@@ -90,12 +90,13 @@ class Chain:
         """Run one batch through the chain.
 
         Args:
-            fresh: New rows of the family per side that are not late: the males.
-            resting: The new rows that rest in this bucket: the females; mostly the same segments.
+            fresh: New rows of the family per side that are not late; they probe as males.
+            resting: The new rows that are stored in this bucket, the females; mostly the same segments as the
+                males.
             watermarks: Watermark per side at the end of the batch.
             pairs: Takes the joined pairs.
-            opened: Females per side that arrived in earlier batches and enter now (``operators.parking``).
-            again: Rows of a that were made again because they are not stored.
+            opened: Females per side that arrived in earlier batches but enter now (``operators.parking``).
+            again: Recomputed rows of a, if these are not stored.
         """
         for side in SIDES:
             for state in self.slices[side]:
@@ -109,7 +110,8 @@ class Chain:
         males = {side: [m for m in admitted[side] if m is not None] for side in SIDES}
         self._purge("a", _safe_limit(watermarks["b"], males["b"]))
         self._purge("b", _safe_limit(watermarks["a"], males["a"]))
-        # A pair within the batch is made by its male of b, wherever its row of a rests.
+        # Rows of a are inserted before the probes, and rows of b after them. So the male of b makes the pairs
+        # of two new rows, in the bucket that stores the row of a.
         self._insert_all("a", females["a"], resting["a"])
         for side, other in (("a", "b"), ("b", "a")):
             for number, probing in enumerate(males[other], 1):
@@ -145,16 +147,18 @@ class Chain:
     ) -> None:
         """Run one batch through the chain of a family with windows of rows; each side has its own clock.
 
-        The join has two directions: newer rows of the other side probe the resting rows of a side on that
-        side's clock. If a stream is not counted, its rows may also arrive after newer rows of the other side
-        are stored; the late rows find these rows by event time.
+        The join has two directions. In each, newer rows of one side probe the stored rows of the other side,
+        on the clock of the stored rows. If a stream is not counted, its rows may arrive after newer rows of
+        the other side are stored. Such late rows find the stored rows by event time.
 
         Args:
-            released: Rows per side whose ranks are now final, with their clocks: the males.
-            resting: The released rows that rest in this bucket: the females; mostly the same segments.
+            released: Rows per side whose ranks are final in this batch, with their clocks; they probe as
+                males.
+            resting: The released rows that are stored in this bucket, the females; mostly the same segments
+                as the males.
             ranked: Ranks of the family's rows.
             watermarks: Watermark per side at the end of the batch.
-            searched: Sides on which segments are searched for rows that have left on the clock of their key.
+            searched: Sides whose segments are searched for rows that have expired on the clock of their key.
             pairs: Takes the joined pairs.
             earlier: Rankings of earlier families that gave the rows of a side their ranks, by side.
         """
@@ -187,13 +191,13 @@ class Chain:
                     self._expire(side, partial(self._passed_in_rows, side, earlier.get(side, ())), reached)
             live = self.classes.family.lineages[side].live
             for state in self.slices[side]:
-                # Rows of other keys do not decide when a row leaves.
+                # With a clock per key, rows of other keys do not affect when a row expires.
                 compact(state, UNBOUNDED_US if by_key else self.join.slacks[side], live)
 
     def _admitted(
         self, fresh: Mapping[str, Sequence[Segment]], resting: Mapping[str, Sequence[Segment]]
     ) -> tuple[dict[str, list[Segment | None]], dict[str, list[Segment | None]]]:
-        """Return, per side, the admitted rows: those that arrived, and those that rest in this bucket."""
+        """Return the admitted rows per side: all new rows, and those stored in this bucket."""
         admitted = {side: {id(rows): self.admitted(side, rows) for rows in fresh[side]} for side in SIDES}
         females = {
             side: [
@@ -205,9 +209,9 @@ class Chain:
         return {side: [*of.values()] for side, of in admitted.items()}, females
 
     def _probe_by_time(self, side: str, males: Segment, released_us: int, pairs: PairTable) -> None:
-        """Let late males probe the resting rows of ``side`` that are not older than the males.
+        """Let late males probe the stored rows of ``side`` that are at least as new as the males.
 
-        Such rows are in the first slice, because no later male has reached their clock.
+        Such rows are in the first slice, because no male has reached their clock yet.
         """
         late = males.times < released_us
         if not late.any():
@@ -225,7 +229,7 @@ class Chain:
     def _as(
         self, form: Callable[[Segment], Segment], side: str, rows: Segment, keep: Bools | None = None
     ) -> Segment:
-        """Return rows in another form, with the same classes."""
+        """Return rows converted to another form, with the same row classes."""
         classes = self.classes.of(side, rows)
         if keep is not None:
             rows, classes = rows.filter(keep), classes.select(keep)
@@ -234,7 +238,7 @@ class Chain:
         return found
 
     def admitted(self, side: str, rows: Segment, *, after_us: int | None = None) -> Segment | None:
-        """Return the rows that the join admits, after an event time if one is given; None without any."""
+        """Return the admitted rows, optionally only after an event time; None if there are none."""
         if self.join.admission is None:
             return rows
         return self.classes.serving(side, rows, self.join.admission[side], after_us=after_us)
@@ -252,7 +256,8 @@ class Chain:
         for index, state in enumerate(self.slices[side]):
             for segment in state.segments:
                 if watermark_us is None or watermark_us - segment.t_min < state.w_end_us:
-                    # No row rests deeper than it belongs, so all rows of the segment belong to this slice.
+                    # No row is in a later slice than it should be, so all rows of the segment belong to this
+                    # slice.
                     rows[index] += len(segment)
                     continue
                 for place, count in enumerate(count_per_slice(ends_us, segment, watermark_us)):
@@ -262,7 +267,7 @@ class Chain:
         return rows
 
     def settle_rings(self) -> None:
-        """Drop from segments the rows that rings have removed, because clocks go back."""
+        """Drop the rows from segments that rings have removed, because clocks are about to go back."""
         for side, rings in {} if self.rings is None else self.rings.items():
             last = self.slices[side][-1]
             last.segments = rings.settled(last.segments)
@@ -270,7 +275,7 @@ class Chain:
     def _empty_rings(
         self, rings: Rings, side: str, entered: Sequence[Segment | None], reached: int | None
     ) -> None:
-        """Remove rows that expire when other rows enter, and drop segments without rows."""
+        """Remove rows that expire because other rows enter, and drop empty segments."""
         last = self.slices[side][-1]
         for females in (rows for rows in entered if rows is not None):
             rings.entered(last.segments, rings.arrivals(females), reached)
@@ -282,7 +287,7 @@ class Chain:
             return
         slices = self.slices[side]
         for index, state in enumerate(slices):
-            # Of a thousand slices most are empty.
+            # Most slices of a long chain are empty.
             if not state.segments:
                 continue
             end_of = partial(self._loses_us, side, index) if self.join.slacks[side] else None
@@ -301,11 +306,11 @@ class Chain:
                 state.segments = [part for part in parts if part is not None]
 
     def _expire(self, side: str, passed: Callable[[Segment, int], Bools], reached: int | None) -> None:
-        """Remove rows of an intermediate that no later row can meet.
+        """Remove rows of an intermediate that no later row can match.
 
         Args:
             side: Side of the rows.
-            passed: Tells which rows cannot meet any row at or after an event time.
+            passed: Tells which rows cannot match any row at or after an event time.
             reached: Lower bound of the event times of later rows of the other side.
         """
         if reached is None:
@@ -329,14 +334,14 @@ class Chain:
         return expiry.expired(segment, (classes.codes, classes.masks), reached)
 
     def _passed_in_rows(self, side: str, earlier: Sequence[Ranking], segment: Segment, reached: int) -> Bools:
-        """Tell which rows of an intermediate no later row can meet, in a family with windows of rows."""
+        """Return which rows of an intermediate no later row can match, if windows are counted in rows."""
         router, layout = self.join.builder.router, self.classes.family.layouts[side]
         expiries, ranked = (
             (router.expiries, router.ranks) if side == "a" else (router.expiries_b, router.ranks_b)
         )
         near = []
         for name, bounds in expiries:
-            # A row that was made before a query needed the column stays.
+            # A row made before any query needed the column has no value there, and is kept.
             times = pc.fill_null(layout.read(segment, name).cast(pa.int64()), reached).to_numpy()
             near.append(bounds.classes(reached - times))
         before = np.full(len(segment), reached - 1, dtype=np.int64)
@@ -353,7 +358,7 @@ class Chain:
         return kept
 
     def _propagate(self, side: str, segment: Segment, index: int, watermark_us: int | None = None) -> None:
-        """Move a segment to the next slice, or past all slices that the watermark has passed already.
+        """Move a segment to the next slice, or directly past all slices that the watermark has passed.
 
         Args:
             side: Side of the rows.
@@ -381,9 +386,10 @@ class Chain:
             following.segments.append(kept)
 
     def _without_dead(self, side: str, state: SliceState, segment: Segment) -> Segment | None:
-        """Return a segment that was moved, cut or merged, without the rows whose key is closed.
+        """Return a segment that was moved, cut or merged, without its rows of closed keys.
 
-        A segment without a file is written anyway. Any other segment is rewritten only if that pays.
+        A segment without a file must be written in any case. A segment in a file is rewritten only if at
+        least one row in ``WORTH_A_REWRITE`` is dropped.
 
         Args:
             side: Side of the rows.
@@ -391,7 +397,7 @@ class Chain:
             segment: The rows.
 
         Returns:
-            The segment without these rows; None if no rows are left.
+            The segment without rows of closed keys; None if no rows are left.
         """
         if side not in self.dead:
             return segment
@@ -404,7 +410,7 @@ class Chain:
         return None if count == len(segment) else self._kept(side, segment, ~gone)
 
     def _purge_by_key(self, side: str, ranked: RankedRows, watermarks: Mapping[str, int | None]) -> None:
-        """Purge slices whose clock differs from key to key: rewrite segments that enough rows have left."""
+        """Purge slices with a clock per key: rewrite only segments with enough expired rows."""
         slices = self.slices[side]
         for index, state in enumerate(slices):
             staying = []
@@ -426,13 +432,15 @@ class Chain:
             state.segments = staying
 
     def _loses_us(self, side: str, index: int, segment: Segment) -> int:
-        """Return the end of the first slice, from ``index`` on, at which a segment is split.
+        """Return the end of the first slice, starting at ``index``, where a segment must be split.
 
-        A segment is split if the end is not lazy, or if rows stay behind that pass the filters of later
-        slices but may not be used there: the queries with longer windows are newer than these rows.
+        A segment is split if the slice's end is not lazy. It is also split if some rows pass the filters of
+        later slices but may not be used there, because the queries with longer windows are newer than these
+        rows.
         """
         slices = self.slices[side]
-        # The last end is not lazy. Every query that reaches a slice also reaches the slices before it.
+        # The last slice's end is never lazy. Every query that reaches a slice also reaches the slices before
+        # it.
         before = range(index, self.join.lazy_ends[side].index(False, index))
         if side in self.join.expiries:
             return slices[before.stop].w_end_us
@@ -442,7 +450,7 @@ class Chain:
         return slices[index + number].w_end_us
 
     def _all_reach(self, side: str, rows: Segment, queries: int) -> bool:
-        """Return whether ``reaching`` would return all of these rows."""
+        """Return whether ``reaching`` would return all of the given rows."""
         if self.join.admission is None:
             return True
         return self.classes.of(side, rows).serving(len(rows), queries) is None
@@ -452,7 +460,7 @@ class Chain:
             self._insert(side, rows, of)
 
     def _insert(self, side: str, females: Segment | None, came: Segment) -> None:
-        # Every query of the join reaches its first slice, so admitted rows need no further filter.
+        # Every query of the join uses the first slice, so admitted rows need no further filter.
         first = self.slices[side][0]
         inserted = 0 if females is None else len(females)
         first.counts.inserted += inserted
@@ -462,10 +470,10 @@ class Chain:
 
 
 def _safe_limit(watermark_us: int | None, males: Sequence[Segment]) -> int | None:
-    """Return how far the opposite side may purge before males of this batch probe.
+    """Return the time up to which the opposite side may purge before this batch's males probe.
 
-    No male of the batch is older than the batch's oldest row, and no later male is older than the watermark
-    at the end of the batch.
+    No male of this batch is older than the oldest row of the batch, and no later male is older than the
+    watermark at the end of the batch.
     """
     if watermark_us is None:
         return None

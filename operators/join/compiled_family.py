@@ -1,10 +1,10 @@
-"""A family compiled under one plan version: all facts about it that do not depend on rows.
+"""A family compiled under one plan version: all facts about it that do not depend on its rows.
 
     CompiledFamily   layouts, lineages, held terms                  shared by all joins of the family
       CompiledJoin   queries, admission per side, slices, routes    one per join of the plan
 
-Queries are numbered by their place in the family's plan, even in a join that serves only some of them. So a
-set of queries means the same in every join, and rows are classified once for all joins.
+Queries are numbered by their index in the family's plan, even in a join that serves only some of them. So a
+set of queries has the same meaning in every join, and rows are classified once for all joins.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ from operators.slices.candidates import BandProbe, Reach
 from operators.slices.sliced_join import SliceState
 from operators.steps.expiry import Expiry, expiry_of
 
-#: Segments may straddle a slice boundary by the join's largest window divided by this (design: The chain).
+#: Segments may straddle a slice boundary by at most the join's largest window divided by this number (design:
+#: The chain).
 SLACK_DIVISOR = 40
 
 Terms = Mapping[int, tuple[Term, ...]]
@@ -42,11 +43,11 @@ Terms = Mapping[int, tuple[Term, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Admissible:
-    """Rule by which a join admits rows of a side: the queries that the rows can serve.
+    """Rule for the rows of a side that a join admits, in terms of the queries that a row can serve.
 
     Attributes:
-        one_of: Set of queries; a row must serve one of them.
-        none_of: Set of queries of which a row must serve none (the other side of a stream partition).
+        one_of: Set of queries; a row must serve at least one of them.
+        none_of: Set of queries; a row must serve none of them (the other half of a stream partition).
     """
 
     one_of: int
@@ -59,15 +60,16 @@ class CompiledJoin:
 
     Attributes:
         plan: The join's part of the plan.
-        admission: Rows that the join admits, per side; None if it admits every row (selection pull-up).
-        reaches: Per side and slice the set of the queries that reach it.
-        builder: Builds the joined pairs, for the join's queries alone.
-        slacks: Span per side, on the clock of the side, below which a segment is never split.
-        lazy_ends: Per side and slice whether segments are not split at its end.
+        admission: Rows that the join admits, per side; None if it admits all rows (selection pull-up).
+        reaches: Per side and slice: the set of the queries that use the slice.
+        builder: Builds the joined pairs, for this join's queries only.
+        slacks: Span per side, on the side's clock, up to which a segment is never split.
+        lazy_ends: Per side and slice: whether segments are never split at its end.
         probe: How its slices are searched.
-        band: Finds pairs by a band if there is no key; None if the key finds them.
-        expiries: When rows of an intermediate leave, for each side that has such rows.
-        again: Builds the pairs that are handed on, from rows that rest already; None if no pairs are.
+        band: Finds pairs by a band condition, if there is no key; None if there is a key.
+        expiries: When rows of an intermediate expire, for each side with such rows.
+        again: Builds the pairs for the next step from stored rows; None if the join hands no pairs to a next
+            step.
     """
 
     plan: JoinPlan
@@ -90,7 +92,7 @@ class CompiledJoin:
         ]
 
     def reach(self, side: str) -> Reach:
-        """Return how far apart females of a side and the males that probe them may be."""
+        """Return the maximum distance between females of a side and the males that probe them."""
         bounds = self.builder.router
         own, other = (bounds.bounds_a, bounds.bounds_b) if side == "a" else (bounds.bounds_b, bounds.bounds_a)
         return Reach(int(own[-1]), int(other[-1]))
@@ -106,13 +108,13 @@ class CompiledFamily:
         layouts: Stored columns per side.
         lineages: Lineage per side.
         joins: Joins in plan order.
-        terms: Held terms per side and query id.
-        fragments: Buckets in which rows are stored.
+        terms: Terms of the held rows per side and query id.
+        fragments: Rule for the buckets in which rows are stored.
         absence: Its outer, semi and anti joins; None if all joins are inner.
         contracts: Rules by which keys are closed, for each side whose stream has a contract.
         groups: Groups that are its results; None if its results are pairs.
-        finishing: Numbers of the queries that ask when keys are finished: queries with result punctuations,
-            or with groups that wait for finished keys.
+        finishing: Numbers of the queries that need to know when keys are finished: queries with result
+            punctuations, or with groups that wait for finished keys.
     """
 
     plan: FamilyPlan
@@ -146,8 +148,8 @@ def compile_family(
         family: The family.
         version: Plan version in force.
         streams: Streams by id.
-        terms: Held terms per side and query id (see ``operators.lineage.entitlement``).
-        slack_us: Overrides the slack of all joins; 0 splits at every boundary exactly.
+        terms: Terms of the held rows per side and query id (see ``operators.lineage.entitlement``).
+        slack_us: Replaces the slack of all joins; 0 splits segments at every slice boundary exactly.
     """
     ids = {"a": family.stream_a, "b": family.stream_b}
     layouts = {side: side_layout(family, side, streams[ids[side]]) for side in SIDES}
@@ -196,7 +198,7 @@ def _compile_join(
     combined = tuple(side for side in SIDES if is_intermediate(streams[side]))
 
     def builder(members: Sequence[int]) -> PairBuilder:
-        """Return a builder of the pairs of some queries."""
+        """Return a builder for the pairs of some queries."""
         residual = [family.queries[number] for number in members if family.queries[number].residual]
         ends_us = ([s.w_end_us for s in join.chain_a], [s.w_end_us for s in join.chain_b])
         return PairBuilder(
@@ -231,11 +233,12 @@ def _compile_join(
 def _reaches(
     family: FamilyPlan, join: JoinPlan, side: Literal["a", "b"], numbers: Mapping[int, int]
 ) -> tuple[int, ...]:
-    """Return the set of the queries that reach each slice of a side."""
+    """Return the set of queries that use each slice of a side."""
     last: list[list[int]] = [[] for _ in (join.chain_a if side == "a" else join.chain_b)]
     for query, slices in family.slices_reached(join, side):
         last[slices - 1].append(numbers[query.id])
-    # From the last slice to the first, the set of queries grows.
+    # Sets are accumulated from the last slice to the first, since every query uses all slices before its last
+    # one.
     sets = accumulate(map(query_set, reversed(last)), or_)
     return tuple(sets)[::-1]
 
@@ -250,7 +253,7 @@ def _admission(join: JoinPlan, numbers: Mapping[int, int]) -> dict[str, Admissib
 
 
 def _slacks(family: FamilyPlan, queries: list[PlannedQuery]) -> dict[str, int]:
-    """Return the slack per side: from its own windows if rows are counted, else from those of both sides."""
+    """Return the slack per side: from its own windows if they count rows, else from both sides'."""
     windows = {"a": [q.w_a_us for q in queries], "b": [q.w_b_us for q in queries]}
     if not family.counted_sides:
         windows = dict.fromkeys(SIDES, windows["a"] + windows["b"])

@@ -4,10 +4,10 @@
                  +--> join 2: chain --+
                  +--> ...           --+
 
-Every strategy is a set of joins over the same rows (``catalog.values.plan.JoinPlan``). Joins share lineage
-and stored columns; each has its own state. Each pair of a query is made by exactly one join: a join gives
-pairs to its own queries only, and where several joins serve a query, each row of the split side enters only
-one of them (stream partition, State-Slice, VLDB 2006, §3.2).
+Every strategy is a set of joins that process the same rows (``catalog.values.plan.JoinPlan``). Joins share
+lineage and stored columns, but each join has its own state. Each pair of a query is made by exactly one join.
+A join makes pairs only for its own queries. Where several joins serve a query, each row of the split side
+enters only one of them (stream partition, State-Slice, VLDB 2006, §3.2).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from operators.slices.sliced_join import SliceState
 #: Objects that hold segments.
 Holder = SliceState | ClosedKeys | OpenGroups | WaitingKeys | Ranking | WaitingRows | ParkedRows
 
-#: Segments may stay closed in slices whose rows rest at least this long.
+#: Segments may stay unopened on disk in slices whose window ends at least this late.
 LONG_US: Final = 3_600_000_000
 
 _OPPOSITES = (("a", "b"), ("b", "a"))
@@ -65,14 +65,15 @@ class FamilyJoins:
         chains: Chain per join id, in plan order.
         classes: Row classes of their segments.
         absence: State of the outer, semi and anti joins; None if there are none.
-        closed: Closed keys per side whose stream has a contract; usually empty.
-        disordered: Rows of the batch per side that broke the order of their stream; ordered families only.
-        ranked: Ranks of rows, and rows that wait for their ranks; None if windows are of time.
+        closed: Closed keys per side whose stream has a contract; mostly empty.
+        disordered: Number of rows per side that broke the order of their stream in this batch; for ordered
+            families only.
+        ranked: Ranks of rows, and rows that wait for their ranks; None if windows are in time.
         groups: Open groups; None if the results are pairs.
         waiting: Closed keys that are not finished; None if no query needs them.
         parked: Rows per side that wait on disk; empty unless the family saves memory this way.
         sorting: Rows per side that wait for their place in the order before they are joined. Only a family
-            that sorts, or sorted until this batch, has such rows.
+            that sorts, or did so before this batch, has such rows.
     """
 
     family: CompiledFamily
@@ -136,14 +137,14 @@ class FamilyJoins:
             a: New rows of a that are not late, or None.
             b: New rows of b, or None.
             watermarks: Watermark per side at the end of the batch.
-            females: The new rows that rest in this bucket, per side; None if all of them do.
-            before: Watermark per side at the end of the batch before; read by families with absence.
+            females: The new rows that are stored in this bucket, per side; None if all new rows are.
+            before: Watermark per side at the end of the previous batch; used by outer, semi and anti joins.
             keyless: New rows without a key, for each side whose absent rows are results.
-            closings: Closings per side that arrived with the batch; read by families with absence.
-            opened: Rows of earlier batches per side that were parked until now.
-            more: Further rows per side that are joined in this batch, each segment with its rows that rest in
-                this bucket; they were packed under other plan versions than ``a`` and ``b``.
-            again: Rows of a that were made again because they are not stored.
+            closings: Closings per side that arrived with the batch; used by outer, semi and anti joins.
+            opened: Rows per side that arrived in earlier batches and were parked until now.
+            more: Further rows per side to join in this batch, which were packed under other plan versions
+                than ``a`` and ``b``. Each segment comes with its rows that are stored in this bucket.
+            again: Recomputed rows of a, if these are not stored.
 
         Returns:
             The joined pairs of the batch, and absent rows.
@@ -160,8 +161,8 @@ class FamilyJoins:
                 for side, other in _OPPOSITES
                 if other in self.closed
             }
-            # Rows whose key is closed do not rest, but they are decided as well. Judged rows take part in one
-            # bucket only, so all others rest here.
+            # New rows whose key is closed are not stored, but they are also decided. A row that is checked
+            # for matches takes part in one bucket only. Rows of the other side are stored in all buckets.
             judged = {side: fresh[side] if side in met else resting[side] for side in SIDES}
             new = {side: [rows for rows in (judged[side],) if rows is not None] for side in SIDES}
             due = absence.due(held, new, keyless, before, watermarks, self.classes, met)
@@ -185,7 +186,7 @@ class FamilyJoins:
                 slices = [state for chain in self.chains.values() for state in chain.slices[side]]
                 self.closed[other].lose([state.counts.closed for state in slices])
         if absence is not None:
-            # A new row may be in two segments: the probing one, and the stored one, which has no rows
+            # A new row may be in two segments: the one that probes, and the stored one, which excludes rows
             # of closed keys.
             repeated = {
                 side
@@ -200,16 +201,16 @@ class FamilyJoins:
     def in_order(
         self, side: str, rows: Segment | None, limit: int | None, place: tuple[int, int]
     ) -> tuple[Segment | None, Segment | None]:
-        """Split new rows into those that keep the order of their stream and those that break it; count these.
+        """Split new rows by whether they keep their stream's order, and count those that break it.
 
-        A row is sent to all buckets of its key; only one of them returns and counts a row that breaks the
+        A row is sent to all buckets of its key, but only one bucket returns and counts a row that breaks the
         order.
 
         Args:
             side: ``a`` or ``b``.
             rows: New rows of an ordered family.
-            limit: Least clock of a row that keeps the order; None for any.
-            place: Number of the bucket, and of all buckets.
+            limit: Lowest clock value of a row that keeps the order; None: all rows keep it.
+            place: Number of this bucket, and the number of buckets.
         """
         self.disordered[side] = 0
         if rows is None or limit is None or rows.t_min >= limit:
@@ -238,7 +239,7 @@ class FamilyJoins:
             fresh: New rows per side that are not late.
             counted: All new rows of the counted sides that are not late (``operators.ranks.ranking``).
             watermarks: Watermark per side at the end of the batch.
-            resting: Returns the rows of a segment of a side that rest in this bucket.
+            resting: Returns those rows of a side's segment that are stored in this bucket.
             earlier: Rankings of earlier families that gave the rows of a side their ranks, by side.
 
         Returns:
@@ -262,7 +263,7 @@ class FamilyJoins:
         return pairs
 
     def opposite_reached(self, watermarks: Mapping[str, int | None]) -> Mapping[str, int | None]:
-        """Return for each side the watermark of the other side, converted to the clock of the first.
+        """Return the other side's watermark for each side, converted to the clock of this side.
 
         Args:
             watermarks: Watermark per side.
@@ -274,7 +275,7 @@ class FamilyJoins:
     def terms_for(
         self, side: str, opposite_watermark_us: int | None, newest_us: int | None, columns: frozenset[str]
     ) -> tuple[Term, ...]:
-        """Return the terms of the rows that this version holds for a query that the next one activates."""
+        """Return the terms of held rows for a query that the next plan version activates."""
         first = side == "a"
         holders = [
             HolderQuery(
@@ -284,7 +285,8 @@ class FamilyJoins:
                 tuple(self.family.terms[side].get(q.id, ())),
             )
             for q in self.family.plan.queries
-            # A query that needs one match may have let matched rows leave, so it holds none for new queries.
+            # A query that needs only one match may have removed matched rows, so it holds no rows for new
+            # queries.
             if not q.needs_one_match(side)
         ]
         return held_terms(holders, opposite_watermark_us, newest_us, columns)
@@ -302,10 +304,10 @@ class FamilyJoins:
             yield from state.segments
 
     def lazy_slices(self) -> Iterator[SliceState]:
-        """Yield the slices whose large segments stay closed until males may match their rows.
+        """Yield the slices whose large segments stay unopened until males may match their rows.
 
-        Rows rest long in these slices and are found by their keys. A family in which other work than probing
-        reads the rows in every batch has none, because that work would open the segments anyway.
+        Rows stay long in these slices, and males find them by key. A family in which other work reads the
+        rows in every batch has no such slices, because this work would open the segments anyway.
         """
         plan = self.family.plan
         asked = self.absence is not None or self.ranked is not None or plan.ordered or plan.probe.has_rings
@@ -315,7 +317,7 @@ class FamilyJoins:
                     yield from (state for state in chain.slices[side] if state.w_end_us >= LONG_US)
 
     def states(self) -> Iterator[Holder]:
-        """Yield everything that holds segments, in a fixed order: slices first."""
+        """Yield all objects that hold segments, in a fixed order: slices first."""
         for _, _, _, state in self.slices():
             yield state
         if self.absence is not None:
@@ -338,14 +340,14 @@ class FamilyJoins:
             yield from state.segments
 
     def restart_counts(self) -> None:
-        """Exclude all resting rows from joins, because ranks start again."""
+        """Drop all stored rows, because ranks restart and old ranks cannot be compared with new ones."""
         if self.ranked is not None:
             self.ranked.restart()
             for _, _, _, state in self.slices():
                 state.segments = []
 
     def forget_undecided(self, stream_id: int) -> None:
-        """Stop judging stored rows whose opposite stream's watermark goes back."""
+        """Treat stored rows as decided if their opposite stream's watermark goes back."""
         plan = self.family.plan
         if stream_id in (plan.stream_a, plan.stream_b):
             for chain in self.chains.values():
@@ -356,10 +358,10 @@ class FamilyJoins:
                 self.absence.forget_undecided(side, held.values())
 
     def leave_behind(self, stream_id: int, horizon_us: int) -> None:
-        """Remove the rows of a stream whose event time is below a horizon from all slices.
+        """Remove the rows of a stream from all slices if their event time is below a horizon.
 
-        Queries over such a stream have windows of time and inner joins of two streams
-        (``planner.bind.clocks.horizons``), so no other part of the state depends on these rows.
+        All queries over such a stream are inner joins of two streams with windows of time
+        (``planner.bind.clocks.horizons``). So no other part of the state depends on these rows.
         """
         plan = self.family.plan
         kept: dict[int, Segment] = {}
@@ -380,11 +382,11 @@ class FamilyJoins:
         ]
 
     def purge_closed(self, side: str, *, all_rows: bool = False) -> None:
-        """Remove stored rows whose key the other side has closed, from segments where a rewrite pays.
+        """Remove stored rows whose key the other side has closed, where rewriting a segment pays.
 
         Args:
             side: Side of the rows.
-            all_rows: Whether to rewrite every segment that has such rows.
+            all_rows: Whether to rewrite every segment that has such rows, even if it does not pay.
         """
         closed = self.closed["b" if side == "a" else "a"]
         layout = self.family.layouts[side]
@@ -399,7 +401,7 @@ class FamilyJoins:
             self.absence.forget_marks(side, (s for _, segments in self._waiting(side) for s in segments))
 
     def _let_go(self, absence: Absence, watermarks: Mapping[str, int | None]) -> None:
-        """Remove rows that no query needs after their matches, once enough rows may have matches."""
+        """Remove rows that no query needs after their matches, once many rows may have matches."""
         for side, other in _OPPOSITES:
             held = sum(state.rows for chain in self.chains.values() for state in chain.slices[side])
             if absence.is_look_due(side, held):
@@ -410,16 +412,16 @@ class FamilyJoins:
     def _remove(
         self, side: str, unneeded: Callable[[Segment], Bools], *, all_rows: bool = False
     ) -> tuple[list[tuple[SliceState, int, int]], int]:
-        """Remove resting rows that no query needs from segments in which a rewrite pays.
+        """Remove stored rows that no query needs, from segments where a rewrite pays.
 
         Args:
             side: Side of the rows.
-            unneeded: Returns which rows of a segment no query needs, bool[n].
-            all_rows: Whether to rewrite every segment that has such rows.
+            unneeded: Returns the rows of a segment that no query needs, bool[n].
+            all_rows: Whether to rewrite every segment that has such rows, even if it does not pay.
 
         Returns:
-            Each slice with the number of rows removed and the number of unneeded rows left; and the number of
-            unneeded rows left in all segments, where a segment that joins share counts once.
+            A list of (slice, number of rows removed, number of unneeded rows left), and the number of
+            unneeded rows left in all segments. Here a segment that joins share counts once.
         """
         kept: dict[int, Segment] = {}
         unneeded_rows: dict[int, int] = {}
@@ -446,24 +448,25 @@ class FamilyJoins:
         return slices, sum(unneeded_rows.values())
 
     def replace(self, state: Holder, index: int, stored: Segment) -> None:
-        """Replace a segment by its stored form; facts about its rows are kept."""
-        # Facts are looked up, not removed: another join may hold the same segment, and needs them next.
+        """Replace a segment by its stored form, and keep its row classes."""
+        # Row classes are looked up without removing them, because another join may hold the same segment and
+        # need them next.
         classes = self.classes.known(state.segments[index])
         state.segments[index] = stored
         if classes is not None:
             self.classes.put(stored, classes)
 
     def known_classes(self, segment: Segment) -> RowClasses | None:
-        """Return the row classes of a segment if they were needed in this batch."""
+        """Return the row classes of a segment; None if they were not needed in this batch."""
         return self.classes.known(segment)
 
     def remember_classes(self, segment: Segment, classes: RowClasses) -> None:
-        """Take over the row classes that an earlier batch found under the same plan version."""
+        """Take over row classes that an earlier batch computed under the same plan version."""
         self.classes.put(segment, classes)
 
 
 def _parked_rows(family: CompiledFamily) -> dict[str, ParkedRows]:
-    """Return empty ``ParkedRows`` per side, if rows of the family wait on disk."""
+    """Return empty ``ParkedRows`` per side, if the family parks rows on disk."""
     memory, queries = family.plan.memory, family.plan.queries
     if not memory.parks:
         return {}
@@ -478,7 +481,7 @@ def _closed_keys(family: CompiledFamily) -> dict[str, ClosedKeys]:
         side: max((q.w_b_us if side == "a" else q.w_a_us for q in queries), default=0) for side in SIDES
     }
     if family.finishing:
-        # A closing is kept until its key is finished, which the windows of either side may delay.
+        # A closing is kept until its key is finished, which depends on the windows of both sides.
         windows = dict.fromkeys(SIDES, max(windows.values()))
     return {
         side: ClosedKeys(contract, family.layouts[side], windows[side])

@@ -1,15 +1,16 @@
-"""Marks: distances of the nearest matches of rows, stored apart from the segments that hold the rows.
+"""Marks: distances of the nearest matches of rows, stored apart from the rows' segments.
 
     _key     _pos   _ts   c.ahead   c.behind       the row at this position has for condition group _key
     group 7    4     ..      2 s       none        a match 2 s ahead of it, and none behind
     group 7    9     ..     none       1 s
 
-A mark has the position of its row, so segments can be cut, merged and filtered without their marks. Marks
-have segments of their own, which are stored like any other. A batch adds one segment, with the matches that
-are nearer than all before: mostly one or two per row, since later partners are farther away. A few segments
-of similar size are merged into one, without rows that are decided for all windows.
+A mark has the position of its row. So segments of rows can be cut, merged and filtered without changing their
+marks. Marks have segments of their own, which are stored like other segments. A batch adds one segment with
+the matches that are nearer than all earlier ones. These are mostly one or two per row, since later partners
+are farther away. A few segments of similar size are merged into one, without rows that are decided for all
+windows.
 
-To look marks up they are laid out by position (``PositionTable``), once per batch and condition group.
+For look-ups, marks are laid out by position (``PositionTable``), once per batch and condition group.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from operators.segments.segment import COLUMN, Segment
 from operators.slices.candidates import CandidateSide
 
 AHEAD, BEHIND = "ahead", "behind"
-#: Distance of a match that does not exist, and its stored form: a small number, so that columns are narrow.
+#: Distance that stands for no match, and its stored form, which is small so that columns stay narrow.
 NO_MATCH = 2**62
 _STORED_NO_MATCH = -2
 #: Number of neighbouring segments of similar size that are merged into one.
@@ -41,9 +42,10 @@ class NearestMatches:
     """Nearest matches of a side's rows for one condition group.
 
     Attributes:
-        table: Places by position; None if positions are too scattered.
-        known: Positions by place, ascending, if there is no table.
-        ahead: int64[n], distance of the nearest match ahead in µs by place, ``NO_MATCH`` without one.
+        table: Index of a position in the columns; None if positions are too scattered for a table.
+        known: Positions in ascending order, if there is no table.
+        ahead: int64[n], distance of the nearest match ahead of each position, µs; ``NO_MATCH`` if there is
+            none.
         behind: The same behind.
     """
 
@@ -59,7 +61,7 @@ class NearestMatches:
         Args:
             marks: Marks of the side.
             group: Number of the condition group.
-            besides: Marks that may be added later; they get places now.
+            besides: Marks that may be added later; their positions are included now.
         """
         parts = [part for segment in marks if len((part := _of_group(segment, group)).pos)]
         positions = [part.pos for part in (*parts, *(() if besides is None else (besides,)))]
@@ -72,7 +74,7 @@ class NearestMatches:
         return found
 
     def add(self, marks: GroupMarks) -> None:
-        """Take in marks at positions that have places; a position may occur twice."""
+        """Add marks whose positions are included; a position may occur twice."""
         if self.table is not None:
             self.table.take_nearer(self.ahead, self.behind, marks.pos, marks.ahead, marks.behind)
             return
@@ -92,7 +94,7 @@ class NearestMatches:
         return np.where(inside, self.ahead[place], NO_MATCH), np.where(inside, self.behind[place], NO_MATCH)
 
     def unmatched(self, pos: Int64s, *, once: bool) -> int:
-        """Count the distinct positions without a match; ``once`` means that each occurs once."""
+        """Count the distinct positions without a match; ``once``: no position occurs twice."""
         ahead, behind = self.at(pos)
         none = (ahead == NO_MATCH) & (behind == NO_MATCH)
         return int(np.count_nonzero(none)) if once else len(np.unique(pos[none]))
@@ -109,12 +111,12 @@ class _Nearest:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GroupMarks:
-    """Marks of rows of one side for one condition group, n of them.
+    """The n marks of rows of one side for one condition group.
 
     Attributes:
         group: Number of the condition group.
         ts: int64[n], event times of the rows, µs.
-        pos: int64[n], their positions; a position occurs twice if its row rests in two joins.
+        pos: int64[n], positions of the rows; a position occurs twice if its row is stored in two joins.
         ahead: int64[n], µs.
         behind: int64[n], µs.
     """
@@ -126,7 +128,7 @@ class GroupMarks:
     behind: Int64s
 
     def after(self, after_us: int | None) -> GroupMarks:
-        """Return the marks of rows after an event time, all of them where it is None."""
+        """Return the marks of rows after an event time; all marks if it is None."""
         return self if after_us is None else self._select(self.ts > after_us)
 
     def nearer(self, known: NearestMatches) -> GroupMarks | None:
@@ -153,7 +155,7 @@ class BatchMatches:
     """
 
     compiled: CompiledAbsence
-    # By side and condition group, for each segment by its identity.
+    # By side and condition group: nearest matches per segment, by the segment's ``id()``.
     _nearest: dict[tuple[str, int], dict[int, _Nearest]] = field(default_factory=dict)
 
     def add(self, a: CandidateSide, b: CandidateSide, codes: Int64s, sets: Sequence[int]) -> None:
@@ -162,8 +164,8 @@ class BatchMatches:
         Args:
             a: Rows of a.
             b: Rows of b.
-            codes: int64[n], index into the sets.
-            sets: Sets of queries that a pair matches.
+            codes: int64[n], index of each pair's set.
+            sets: Sets of queries; each pair matches one set.
         """
         distance = b.ts() - a.ts()
         for side, rows in (("a", a), ("b", b)):
@@ -190,7 +192,7 @@ class BatchMatches:
 
 
 def _mark(nearest: dict[int, _Nearest], rows: Segment, index: Int64s, apart: Int64s) -> None:
-    """Take in the distances of matches of some rows of a segment."""
+    """Add the distances of matches of some rows of a segment."""
     if id(rows) not in nearest:
         far = np.full(len(rows), NO_MATCH, dtype=np.int64)
         nearest[id(rows)] = _Nearest(rows, far, far.copy())
@@ -201,12 +203,12 @@ def _mark(nearest: dict[int, _Nearest], rows: Segment, index: Int64s, apart: Int
 def _matching(
     rows: CandidateSide, codes: Int64s, sets: Sequence[int], queries: int, values: Int64s
 ) -> Iterator[tuple[Segment, Int64s, Int64s]]:
-    """Yield segments with the rows of pairs that match one of some queries, and values of these pairs.
+    """Yield segments with the rows of pairs that match some query, and the values of these pairs.
 
     Args:
-        rows: Rows of one side of n pairs.
-        codes: int64[n], index into the sets.
-        sets: Sets of queries that a pair matches.
+        rows: Rows of one side in n pairs.
+        codes: int64[n], index of each pair's set.
+        sets: Sets of queries; each pair matches one set.
         queries: The queries.
         values: int64[n].
     """
@@ -225,13 +227,13 @@ def _matching(
 
 
 def satisfied(groups: Sequence[ConditionGroup], rows: Segment) -> Segment:
-    """Return marks that decide rows, by giving each row a match for every group."""
+    """Return marks with a match for every group, which make rows count as decided."""
     none = np.full(len(rows), -1, dtype=np.int64)
     return marks_segment([GroupMarks(group.number, rows.ts, rows.pos, none, none) for group in groups])
 
 
 def marks_segment(marks: Sequence[GroupMarks]) -> Segment:
-    """Return marks in their stored form: by group, in the order given."""
+    """Return marks in their stored form: sorted by group, in the given order within a group."""
     ordered = sorted(marks, key=lambda m: m.group)
     arrays = {
         KEY: np.concatenate([np.full(len(m.pos), m.group, dtype=np.int64) for m in ordered]),
@@ -249,7 +251,7 @@ def fold(marks: Sequence[Segment], live: Collection[int], after_us: int | None) 
     Args:
         marks: Marks of one side.
         live: Numbers of the existing condition groups.
-        after_us: Rows up to this event time are decided for all windows; None if no row is.
+        after_us: All rows up to this event time are decided for all windows; None if no row is.
 
     Returns:
         The marks to keep.

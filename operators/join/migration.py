@@ -1,8 +1,9 @@
-"""Migration of the state from one plan version's joins to the next one's, in place, between batches.
+"""Migration of the state from one plan version's joins to the next's, in place, between batches.
 
-If one join becomes one join, every segment moves to the new slice that begins where its former slice did, or
-to the last slice that begins earlier. This covers splits, merges, extensions and truncations of slices;
-splits and merges are the paper's (State-Slice, VLDB 2006, §5.3), the others ours.
+If each version has only one join, every segment moves to the new slice that begins where its former slice
+began. If there is no such slice, it moves to the last slice that begins earlier. This covers splits, merges,
+extensions and truncations of slices. Splits and merges are from the paper (State-Slice, VLDB 2006, §5.3);
+extensions and truncations are ours.
 
     former   [0s, 10s)  s1 s2     [10s, 30s)  s3          merge of both, split at 5s
                   |                    |
@@ -10,13 +11,13 @@ splits and merges are the paper's (State-Slice, VLDB 2006, §5.3), the others ou
                   v        v                              s1 and s2 stay at 0s, and the next cross-purge
     next     [0s, 5s)  s1 s2     [5s, 30s)  s3            moves their rows beyond 5s on
 
-A join that stays keeps its segments where they are. Any other join takes the rows of the side from all former
-joins, each row once; the rows that the join admits enter its first slice.
+A join that exists in both versions keeps its segments where they are. Any other join takes the rows of a side
+from all former joins, each row once. The rows that it admits enter its first slice.
 
-Invariant: a row never rests deeper in the chain than the watermarks allow, but it may rest less deep. The
-next cross-purge filters such rows and moves them to the slices where they belong.
+Invariant: a row is never in a later slice than the watermarks allow, but it may be in an earlier slice. The
+next cross-purge filters the rows in earlier slices and moves them to the slices where they belong.
 
-``lineage.entitlement`` decides which rows a query may use, whatever joins the rows are in.
+``lineage.entitlement`` decides which rows a query may use, regardless of which joins hold the rows.
 """
 
 from __future__ import annotations
@@ -39,11 +40,13 @@ from operators.lineage.entitlement import Term, rows_of_terms
 from operators.segments.layout import SIDES
 from operators.segments.segment import Segment
 
-#: A side's segments in one join, each with the start of the slice that holds it.
+#: A side's segments in one join, each with the start of its slice.
 Held = list[tuple[int, Segment]]
-#: Per side the lineage bits that mark held rows, with the terms that hold them (``entitlement.settled``).
+#: Per side: the lineage bits that mark held rows, each with the terms for these rows
+#: (``entitlement.settled``).
 Marks = dict[str, dict[int, tuple[Term, ...]]]
-#: Rows taken out of segments (by identity), for the row classes that are wanted, after an event time.
+#: Rows taken out of segments, by the segment's ``id()``, by which row classes are wanted, and by the event
+#: time after which rows are taken.
 Taken = dict[tuple[int, tuple[bool, ...], int | None], Segment | None]
 _NO_MARKS: Mapping[str, Mapping[int, Sequence[Term]]] = MappingProxyType({})
 _NO_WATERMARKS: Mapping[str, int | None] = MappingProxyType({})
@@ -62,23 +65,24 @@ def migrated(
         former: The joins under the version in force.
         family: The family under the next version.
         activated: Ids of the queries that the next version activates.
-        marks: Per side the bits that held rows get, with the terms that hold them.
-        watermarks: Watermark per side at the end of the batch before, None before the first row.
+        marks: Per side: the lineage bits for held rows, each with the terms for these rows.
+        watermarks: Watermark per side at the end of the previous batch; None before the first row.
 
     Returns:
-        Joins whose rows are in slices that start no later than their former slices.
+        The next joins; each row is in a slice that starts no later than its former slice.
     """
     following = FamilyJoins.empty(family)
     kept = [
         side
         for side in following.closed
-        # Of several plan versions at one boundary, one may end a contract and spread keys over more buckets,
-        # and the last may renew the contract.
+        # Several plan versions may take effect before one batch: one of them may end a contract and spread
+        # keys over more buckets, and the last one may renew the contract.
         if side in former.closed and former.family.plan.replication == family.plan.replication
     ]
     if following.absence is not None and former.absence is not None:
         for side in former.closed.keys() - set(kept):
-            # With its closings, the family forgets which rows are decided, so these rows are removed first.
+            # The closings tell which rows are decided. A family that loses its closings therefore first
+            # removes the decided rows.
             former.purge_closed("b" if side == "a" else "a", all_rows=True)
         following.absence.take_over(former.absence)
     if following.ranked is not None and former.ranked is not None:
@@ -107,7 +111,7 @@ def migrated(
                 pool = _pooled(segment for rows in held.values() for _, segment in rows)
             passed_us = _passed_us(chain, side, reached)
             for segment in pool:
-                # Rows that have passed all windows of the join would be purged before they meet a partner.
+                # Rows that have passed all windows of the join would be purged before they could match.
                 if passed_us is None or segment.t_max > passed_us:
                     admitted = _admitted(chain, side, segment, passed_us, taken)
                     if admitted is not None:
@@ -151,8 +155,8 @@ def _admitted(
 ) -> Segment | None:
     """Return the rows that a join admits; joins that want the same rows get the same segment.
 
-    Each row is in the state of every join that admits it. But the queries have few distinct filters, and rows
-    are gathered, and stored (``bucket.state.store_segments``), once per distinct filter.
+    Each row is in the state of every join that admits it. The queries have few distinct filters, so rows are
+    copied and stored (``bucket.state.store_segments``) once per distinct filter.
     """
     admission = chain.join.admission
     if admission is None:
@@ -167,7 +171,7 @@ def _admitted(
 
 
 def _continued(former: FamilyJoins, join: JoinPlan, joins: int, activated: frozenset[int]) -> str | None:
-    """Return the id of the former join that alone holds all rows the join may use, or None."""
+    """Return the id of the only former join with all rows that a join may use; None if there is none."""
     if joins == 1 and len(former.chains) == 1:
         return next(iter(former.chains))
     if join.id not in former.chains or activated.intersection(join.queries):
@@ -178,7 +182,7 @@ def _continued(former: FamilyJoins, join: JoinPlan, joins: int, activated: froze
 
 
 def _passed_us(chain: Chain, side: str, reached: Mapping[str, int | None]) -> int | None:
-    """Return the event time up to which rows of a side have left the join; None if none has."""
+    """Return the event time up to which a side's rows have left a join; None if no row has left."""
     opposite_us = reached.get(side)
     return None if opposite_us is None else opposite_us - chain.slices[side][-1].w_end_us
 
@@ -198,9 +202,9 @@ def _place(chain: Chain, side: str, segment: Segment, index: int) -> None:
 
 
 def _pooled(held: Iterable[Segment]) -> list[Segment]:
-    """Return the rows of a side, each once: copies of a row are alike, whichever join held them."""
+    """Return the rows of a side, each once; the copies of a row in several joins are equal."""
     distinct = {id(segment): segment for segment in held}
-    # Large ones first, so that few are cut into pieces.
+    # Take large segments first, so that few segments are cut into pieces.
     segments = sorted(distinct.values(), key=len, reverse=True)
     pool = []
     for segment, new in zip(segments, first_copies([s.pos for s in segments]), strict=True):
@@ -210,13 +214,14 @@ def _pooled(held: Iterable[Segment]) -> list[Segment]:
 
 
 def first_copies(positions: Sequence[Int64s]) -> list[Bools]:
-    """Tell which positions occur in no earlier array.
+    """Return, for each array, which positions occur in no earlier array.
 
     >>> [new.tolist() for new in first_copies([np.array([4, 2]), np.array([2, 7])])]
     [[True, True], [False, True]]
 
     Args:
-        positions: int64[n] each, positions of rows in their source, distinct within an array; any order.
+        positions: int64[n] each, positions of rows in their source, in any order; no array has a position
+            twice.
 
     Returns:
         bool[n] for each.
@@ -248,9 +253,9 @@ def _held(
     activated: frozenset[int],
     marks: Mapping[int, Sequence[Term]],
 ) -> Mapping[str, Held]:
-    """Return the rows of a side that each former join holds, with new filters evaluated on them.
+    """Return the rows of a side in each former join, with the bits of new filters added.
 
-    All copies of a row get the same answers, so it does not matter which copy is taken.
+    A filter gives the same answer for all copies of a row, so any copy may be used.
     """
     states = {join_id: chain.slices[side] for join_id, chain in former.chains.items()}
     before: dict[int, Segment] = {}
@@ -263,8 +268,8 @@ def _held(
     marked = list(before.values())
     if marks:
         marked = [_with_marks(segment, layout.kept(segment), marks) for segment in marked]
-    # Segments that are rewritten anyway drop the filters of departed queries. Otherwise rows that stay
-    # forever would collect the filters of all queries that ever existed.
+    # Segments that are rewritten anyway drop the bits of departed queries' filters. Otherwise rows with
+    # unbounded windows would collect the bits of all queries that ever existed.
     known = {
         id(segment): found if found is segment else found.slimmed(live)
         for segment, found in zip(
@@ -280,7 +285,7 @@ def _held(
 
 
 def _with_marks(segment: Segment, kept: frozenset[str], marks: Mapping[int, Sequence[Term]]) -> Segment:
-    """Mark the held rows; if none is held, no bit is added, because a missing bit means an unset one."""
+    """Set a bit on held rows; if no row is held, add no bit: a missing bit means an unset bit."""
     for bit, terms in marks.items():
         rows = rows_of_terms(segment, terms, kept)
         if rows.any():
@@ -297,9 +302,10 @@ def _with_new_filters(
 ) -> list[Segment]:
     """Evaluate new filters on old rows that queries with these filters may use.
 
-    The watermark has passed the rows of a slice by the slice's start, so a query whose window is not longer
-    finds no more partners for them: they need no bit, and are not rewritten. All segments that lack the same
-    filters are evaluated together: a call of the evaluator takes milliseconds, whatever the number of rows.
+    The watermark has passed the rows of a slice by at least the slice's start. So a query with a window up to
+    this start finds no more matches for these rows: they need no bit, and are not rewritten. All segments
+    that lack the same filters are evaluated in one call, because a call takes milliseconds, even for few
+    rows.
     """
     filters = {f.bit: f for f in (family.plan.filters_a if side == "a" else family.plan.filters_b)}
     wanted: dict[int, int] = {}
@@ -323,7 +329,7 @@ def _with_new_filters(
             lacking.setdefault(tuple(missing), []).append(number)
     result = list(segments)
     for lacked, numbers in lacking.items():
-        # Filters that read no column get one anyway: the table must have the rows.
+        # Filters without columns get one column, because the table must have the number of rows.
         names = {name for bit in lacked for name in filters[bit].columns} or {layout.event_time}
         parts = {name: [layout.read(segments[n], name) for n in numbers] for name in sorted(names)}
         table = pa.table({name: pa.chunked_array(arrays) for name, arrays in parts.items()})

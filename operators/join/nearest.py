@@ -5,8 +5,8 @@ row`` (``service.inputs``):
 
     positions   7<<32 | 2,  7<<32 | 4,  8<<32 | 3      places   0  2  4      rows 2 to 4 of pieces 7 and 8
 
-Resting rows come from few pieces of input and are dense in each, or from one range if events are posted: a
-look-up in a table of all places is some twenty times as fast as sorting them.
+Stored rows come from few pieces of input and are dense in each piece, or from one range if events are posted.
+A look-up in a table with an entry per position is about 20 times as fast as sorting the positions.
 """
 
 from __future__ import annotations
@@ -29,24 +29,24 @@ from operators.kernels.keys import (
     Int64s,
 )
 
-#: A watermark before the first one.
+#: Stands for a watermark that is not known yet.
 NEVER = -(2**62)
 _ROW_BITS = 32
 _ROW = (1 << _ROW_BITS) - 1
-#: Places that a table may have per position, and the places allowed on top.
+#: Maximum table entries per position, and additional entries allowed for any table.
 _PLACES_PER_POSITION = 16
 _PLACES_BESIDES = 1 << 20
 
 
 @numba.njit(numba.void(INT64S, INT64S, INT64S_READ, INT64S_READ), nogil=True, cache=True)
 def take_nearer(ahead: Int64s, behind: Int64s, rows: Int64s, apart: Int64s) -> None:
-    """Take in matches that are nearer than the known ones.
+    """Add matches; keep the nearest match of each row in each direction.
 
     Args:
         ahead: int64[n], distances of the nearest matches ahead, updated.
         behind: int64[n], the same behind.
         rows: int64[m], the row of each match.
-        apart: int64[m], how far ahead it is; below 0: behind.
+        apart: int64[m], how far the match is ahead of the row; negative if it is behind.
     """
     for place in range(len(rows)):
         row, distance = rows[place], apart[place]
@@ -73,15 +73,15 @@ def take_nearer_at(
     low: int,
     width: int,
 ) -> None:
-    """Take in distances of positions, in columns that are laid out by position (``PositionTable``).
+    """Add distances to columns that are laid out by position (``PositionTable``).
 
     Args:
         ahead: int64[places], distances of the nearest matches ahead, updated.
         behind: int64[places], the same behind.
-        pos: int64[n], positions, all of them with a place.
-        ahead_of_pos: int64[n], distance ahead of each.
-        behind_of_pos: int64[n], distance behind of each.
-        row_bits: Bits of a position that are the row.
+        pos: int64[n], positions, all of them in the table.
+        ahead_of_pos: int64[n], distance ahead of each position.
+        behind_of_pos: int64[n], distance behind of each position.
+        row_bits: Number of bits of a position that contain the row number.
         first: First piece.
         low: First row of each piece.
         width: Places of each piece.
@@ -97,17 +97,18 @@ def take_nearer_at(
 def passed_windows(
     ts: Int64s, windows: Int64s, then: int, now: int, ended: Bools
 ) -> tuple[Int64s, Int64s, Int64s]:
-    """Return the rows that an advancing watermark passes by windows, and these windows, int64[m] each.
+    """Return the rows that an advancing watermark passes by windows, and these windows.
 
     Args:
         ts: int64[n], event times of the rows.
         windows: int64[k], ascending.
-        then: The watermark before; ``NEVER`` if it has passed no row by any window.
+        then: The watermark before; ``NEVER`` if there was none.
         now: The watermark after; ``NEVER`` likewise.
-        ended: bool[n], rows that count as passed by all windows now; empty if there are none.
+        ended: bool[n], rows that are decided now for all windows; empty if there are none.
 
     Returns:
-        Place of the row, the first window by which it is passed, and one more than the last.
+        Index of the row, the first window by which the watermark passes it, and one more than the last such
+        window.
     """
     rows, first = np.empty(len(ts), dtype=np.int64), np.empty(len(ts), dtype=np.int64)
     last = np.empty(len(ts), dtype=np.int64)
@@ -144,24 +145,24 @@ def without_match(
     ascending: bool,
     digits: int,
 ) -> tuple[Int64s, Int64s, Int64s]:
-    """Return rows and the runs of classes for which they have no match, int64[m] each, row by row.
+    """Return, row by row, the runs of classes for which the row has no match, int64[m] each.
 
     The runs of a row are as long as possible, but the binary form of a length has at most ``digits`` digits
     from its first 1 to its last 1. So a run of 50 classes (110010) becomes runs of 48 and 2 with four digits,
     and runs of 32, 16 and 2 with one digit.
 
     Args:
-        first: int64[n], the first class that asks about each row.
-        last: int64[n], one more than the last.
+        first: int64[n], the first class for which each row is decided.
+        last: int64[n], one more than the last class for which each row is decided.
         ahead: int64[n], distance of each row's nearest match ahead.
         behind: int64[n], the same behind.
-        windows_a: int64[k], below this distance a match ahead counts for a class.
+        windows_a: int64[k], distance below which a match ahead counts, per class.
         windows_b: int64[k], the same behind.
-        ascending: Whether both kinds of windows ascend with the classes.
-        digits: Most digits of a length, from its first one to its last one that is not 0.
+        ascending: Whether the windows on both sides ascend from class to class.
+        digits: Maximum number of binary digits of a run length, from its first 1 to its last 1.
 
     Returns:
-        Place of the row, first class of the run, and one more than its last class.
+        Index of the row, first class of the run, and one more than the run's last class.
     """
     size = 0
     for row in range(len(first)):
@@ -203,17 +204,17 @@ def without_match(
 def nearest_at(
     ahead: Int64s, behind: Int64s, pos: Int64s, row_bits: int, first: int, low: int, width: int, none: int
 ) -> tuple[Int64s, Int64s]:
-    """Look distances up in columns that are laid out by position (``PositionTable``), int64[n] each.
+    """Return the distances of positions from columns laid out by position, int64[n] each.
 
     Args:
         ahead: int64[places], distances ahead.
         behind: int64[places], distances behind.
-        pos: int64[n], positions, with a place or without.
-        row_bits: Bits of a position that are the row.
+        pos: int64[n], positions, which may be outside the table.
+        row_bits: Number of bits of a position that contain the row number.
         first: First piece.
         low: First row of each piece.
         width: Places of each piece.
-        none: Distance returned for positions without a place.
+        none: Distance returned for positions outside the table.
     """
     found_ahead, found_behind = (
         np.full(len(pos), none, dtype=np.int64),
@@ -230,7 +231,7 @@ def nearest_at(
 
 @dataclass(frozen=True, slots=True)
 class PositionTable:
-    """Places for the rows of a range of pieces; the range of rows is the same in every piece.
+    """Table with an entry for each row of a range of pieces; all pieces have the same range of rows.
 
     Attributes:
         first: First piece.
@@ -246,7 +247,7 @@ class PositionTable:
 
     @classmethod
     def covering(cls, positions: Sequence[Int64s]) -> PositionTable | None:
-        """Return a table with places for positions; None if they are too scattered.
+        """Return a table for some positions; None if they are too scattered.
 
         Args:
             positions: int64[n] each, n > 0; at least one array.
@@ -261,7 +262,7 @@ class PositionTable:
         return cls(first, low, width, size)
 
     def places(self, pos: Int64s) -> Int64s:
-        """Return the places of positions that the table covers, int64[n]."""
+        """Return the table indices of positions that the table covers, int64[n]."""
         places: Int64s = ((pos >> _ROW_BITS) - self.first) * self.width + (pos & _ROW) - self.low
         return places
 
@@ -271,11 +272,11 @@ class PositionTable:
         """Take in distances of matches.
 
         Args:
-            ahead: int64[size], distances ahead by place, updated.
+            ahead: int64[size], distances ahead by table index, updated.
             behind: int64[size], distances behind, updated.
             pos: int64[n], positions that the table covers.
-            ahead_of_pos: int64[n], distance ahead of each.
-            behind_of_pos: int64[n], distance behind of each.
+            ahead_of_pos: int64[n], distance ahead of each position.
+            behind_of_pos: int64[n], distance behind of each position.
         """
         take_nearer_at(
             *(ahead, behind, pos, ahead_of_pos, behind_of_pos),
@@ -283,10 +284,10 @@ class PositionTable:
         )
 
     def nearest(self, ahead: Int64s, behind: Int64s, pos: Int64s, none: int) -> tuple[Int64s, Int64s]:
-        """Look distances of matches up, int64[n] each.
+        """Look up the distances of matches, int64[n] each.
 
         Args:
-            ahead: int64[size], distances ahead by place.
+            ahead: int64[size], distances ahead by table index.
             behind: int64[size], distances behind.
             pos: int64[n], positions.
             none: Distance returned for positions that the table does not cover.

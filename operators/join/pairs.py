@@ -1,4 +1,4 @@
-"""Joined pairs: from candidate rows to the rows that are stored once for all their queries."""
+"""Joined pairs: from candidate rows to result rows, each stored once for all its queries."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ RESULT_COLUMNS = ("_route", "_plan_version", "_batch", "_event_time", "_pos_a", 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PairBuilder:
-    """Compiled for one join of a family under one plan version.
+    """Builder of pairs, compiled for one join of a family under one plan version.
 
     Attributes:
         layout_a: Columns of a.
         layout_b: Columns of b.
-        columns_a: Columns of a that results carry.
-        columns_b: Columns of b that results carry.
+        columns_a: Columns of a that are part of results.
+        columns_b: Columns of b that are part of results.
         router: Routes.
-        residuals: Distinct residual predicates with the set of their queries.
-        residual_a: Columns of a that contain all columns which residuals read.
+        residuals: Distinct residual predicates, each with the set of its queries.
+        residual_a: All columns of a that residual predicates read.
         residual_b: The same of b.
         silent: Set of the queries whose results are not pairs: semi and anti joins.
-        handing: Set of the queries that hand on their pairs to a next step.
-        combines: Sides whose rows are rows of an intermediate.
+        handing: Set of the queries that hand their pairs to a next step.
+        combines: Sides whose stream is an intermediate.
         counted: Sides with windows of rows.
     """
 
@@ -72,10 +72,11 @@ class PairBuilder:
             a: Side a of n candidates.
             b: Side b of the same candidates.
             matches: Receives the matches of the pairs, for outer, semi and anti joins.
-            one_way: The only side whose windows count, for rows with two clocks; None: distances in time.
+            one_way: The only side whose windows apply, if rows have two clocks; None: windows apply to the
+                difference of event times.
 
         Returns:
-            The pairs with their sets of queries, residuals applied; None if there are none.
+            The pairs that satisfy the residuals, with their sets of queries; None if there are none.
         """
         ts_a, ts_b = a.ts(), b.ts()
         in_rows: list[RowClasses] = []
@@ -186,7 +187,7 @@ class PairBuilder:
         sets: Sequence[int],
         arrays: Sequence[pa.Array],
     ) -> HandedChunk | None:
-        """Return the pairs handed to a next step; ``arrays`` are as in a chunk, without routes."""
+        """Return the pairs for a next step; ``arrays`` are those of a chunk, without the routes."""
         rows = np.flatnonzero(_serving([mask & self.handing for mask in sets])[codes])
         if not len(rows):
             return None
@@ -211,29 +212,29 @@ class PairBuilder:
         )
 
     def _entered(self, a: CandidateSide, b: CandidateSide) -> RowClasses | None:
-        """Return, per pair, the queries that take it by the version of its later row; None if all do."""
+        """Return the queries allowed by the plan version of each pair's later row; None if all are."""
         activations = self.router.activations
         if activations is None:
             return None
         newest = int(activations.versions[-1])
-        # If all rows of a side are new, each pair has a new row. Otherwise rows have waited for their place
-        # in the order.
+        # If all rows of one side are new, each pair has a new row. Otherwise rows have waited for their place
+        # in the order, and the version must be checked.
         if any(all(run.rows.epoch_min >= newest for run in side.runs) for side in (a, b)):
             return None
         epochs = [side.gathered(Segment.epochs) for side in (a, b)]
         return activations.classes(np.maximum(*epochs))
 
     def _in_rows(self, a: CandidateSide, b: CandidateSide, behind: Int64s, ties: Bools) -> list[RowClasses]:
-        """Return the queries whose windows of rows contain the rows of intermediates, as classes of pairs.
+        """Return, as row classes, the queries whose windows contain the rows of each pair.
 
         The windows end at the newest row of a pair. If both sides have the same newest event time, it is
-        enough that the newest rows of one of them are in their windows.
+        enough that the newest rows of one side are in their windows.
 
         Args:
             a: Side a of n candidates.
             b: Side b.
-            behind: int64[n], distances on b's clock.
-            ties: bool[n], candidates whose sides have equal event times.
+            behind: int64[n], distances on the clock of b.
+            ties: bool[n], candidates whose two sides have equal event times.
         """
         counted = [("a", *each) for each in _in_windows(self.router.ranks, self.layout_a, a, b)]
         counted += [("b", *each) for each in _in_windows(self.router.ranks_b, self.layout_b, b, a)]
@@ -246,7 +247,7 @@ class PairBuilder:
         return [_of_ties(counted, ties, self.router.within[0])]
 
     def _oldest(self, side: str, rows: CandidateSide, layout: SideLayout, newest: Int64s) -> Int64s:
-        """Return the oldest event times of rows, int64[n], given the newest ones."""
+        """Return the oldest event time in each row, int64[n], given the newest event time."""
         if side not in self.combines or OLDEST not in layout.stored:
             return newest
         return _times(rows, layout, OLDEST, newest)
@@ -254,7 +255,7 @@ class PairBuilder:
     def _results(
         self, codes: Int64s, sets: Sequence[int], arrays: list[pa.Array]
     ) -> tuple[Int64s, list[int], list[pa.Array]]:
-        """Return the pairs that are results; queries that hand on are left out of their routes."""
+        """Return the pairs that are results; remove queries that hand pairs on from their routes."""
         codes, sets = _distinct(codes, [mask & ~self.handing for mask in sets])
         keep = _serving(sets)[codes]
         if keep.all():
@@ -263,7 +264,7 @@ class PairBuilder:
         return codes[keep], sets, [array.filter(chosen) for array in arrays]
 
     def _event_time(self, a: CandidateSide, b: CandidateSide) -> Int64s:
-        """Return the later event time of each pair, for sides that store event time as an ordinary column."""
+        """Return the later event time of each pair, if event time is stored as an ordinary column."""
         times = [
             side.read(layout, layout.event_time).cast(pa.int64()).to_numpy(zero_copy_only=False)
             for side, layout in ((a, self.layout_a), (b, self.layout_b))
@@ -283,8 +284,8 @@ class PairBuilder:
         for (_, members), passes in zip(self.residuals, answers, strict=True):
             codes = codes * 2 + passes
             sets = [s for mask in sets for s in (mask & ~members, mask)]
-            # Codes are counted, because np.unique sorts. With it 12 queries over three streams, each with its
-            # own residual, took a tenth more CPU time.
+            # Codes are counted by ``bincount``, because np.unique sorts. With np.unique, 12 queries over
+            # three streams, each with its own residual, took 10% more CPU time.
             present = np.flatnonzero(np.bincount(codes, minlength=len(sets)))
             places = np.zeros(len(sets), dtype=np.int64)
             places[present] = np.arange(len(present))
@@ -299,10 +300,10 @@ class PairChunk:
 
     Attributes:
         arrays: Route, event time, positions, then columns of a and b; n values each.
-        chosen: int64[n], ascending, which candidates these are.
+        chosen: int64[n], ascending, indices of the pairs among the candidates.
         apart: int64[classes], number of pairs in each distance class of the router.
-        routes: Their routes; a route may occur twice.
-        handed: Pairs handed to a next step; ``arrays`` and ``routes`` have the results only.
+        routes: Routes of the pairs; a route may occur twice.
+        handed: Pairs for a next step; ``arrays`` and ``routes`` contain only the results.
     """
 
     arrays: list[pa.Array]
@@ -327,7 +328,7 @@ class PairTable:
     chunks: list[PairChunk] = field(default_factory=list)
 
     def add(self, chunk: PairChunk) -> None:
-        """Take in the pairs of one probe."""
+        """Add the pairs of one probe."""
         self.chunks.append(chunk)
 
     def routes(self) -> RouteCounts:
@@ -335,7 +336,7 @@ class PairTable:
         return add_up(tuple(q.id for q in self.family.queries), [chunk.routes for chunk in self.chunks])
 
     def handed(self) -> HandedPairs:
-        """Return the pairs that go on to next steps."""
+        """Return the pairs that are handed to next steps."""
         return HandedPairs(self.family, [c.handed for c in self.chunks if c.handed is not None])
 
     def finish(self, plan_version: int, batch: int) -> pa.RecordBatch | None:
@@ -356,9 +357,9 @@ class PairTable:
 
 
 def _times(rows: CandidateSide, layout: SideLayout, name: str, newest: Int64s) -> Int64s:
-    """Return event times of one stream in rows of an intermediate, int64[n], given the newest ones."""
+    """Return one stream's event times in an intermediate's rows, int64[n], given the newest times."""
     column = rows.read(layout, name)
-    # A row made before a query asked for the column is not for that query.
+    # A row made before a query needed the column is not used by that query.
     filled = pc.coalesce(column.cast(pa.int64()), pa.array(newest)) if column.null_count else column
     times: Int64s = filled.cast(pa.int64()).to_numpy()
     return times
@@ -367,12 +368,12 @@ def _times(rows: CandidateSide, layout: SideLayout, name: str, newest: Int64s) -
 def _in_windows(
     ranks: Sequence[tuple[str, TimeBounds]], layout: SideLayout, own: CandidateSide, other: CandidateSide
 ) -> Iterator[tuple[RowClasses, Bools]]:
-    """Yield, for each stream with ranks, the queries whose windows contain its rows, and its newest rows.
+    """Yield, per stream with ranks, the queries whose windows have its rows, and its newest rows.
 
-    Its newest rows are those that are not older than the other side.
+    The newest rows of a stream are those at least as new as the other side.
 
     Args:
-        ranks: Columns of a side with ranks, and bounds on them.
+        ranks: Rank columns of a side, each with bounds on the ranks.
         layout: Columns of the side.
         own: The side of n candidates.
         other: The other side; windows end at its event times.
@@ -384,16 +385,17 @@ def _in_windows(
 
 
 def _of_ties(counted: Sequence[tuple[str, RowClasses, Bools]], ties: Bools, everyone: int) -> RowClasses:
-    """Return the queries whose windows contain the rows of pairs, some of which are ties.
+    """Return the queries whose windows contain the rows of pairs, where pairs may be ties.
 
     Args:
-        counted: For each stream: its side, the queries whose windows contain its rows, and which of these
-            rows have the newest event time if the pair is a tie.
-        ties: bool[n], which pairs have sides of equal event times.
+        counted: For each stream: its side; the queries whose windows contain its rows; and which of these
+            rows have the newest event time of a tie.
+        ties: bool[n], pairs whose two sides have equal event times.
         everyone: Set of all queries.
     """
     codes = np.zeros(len(ties), dtype=np.int64)
-    # Three sets of queries, whose windows contain the older rows, the newest rows of a, and those of b.
+    # Three sets of queries per code: those whose windows contain the older rows, the newest rows of a, and
+    # the newest rows of b.
     found = [(everyone, everyone, everyone)]
     for side, classes, newest in counted:
         assert classes.codes is not None, "bounds give each row a class"
@@ -412,19 +414,19 @@ def _of_ties(counted: Sequence[tuple[str, RowClasses, Bools]], ties: Bools, ever
 
 
 def _distinct(codes: Int64s, sets: Sequence[int]) -> tuple[Int64s, list[int]]:
-    """Return codes of n pairs under one number for each set."""
+    """Return the codes of n pairs, renumbered so that equal sets have the same number."""
     numbers: dict[int, int] = {}
     renumbered = np.array([numbers.setdefault(mask, len(numbers)) for mask in sets], dtype=np.int64)
     return renumbered[codes], list(numbers)
 
 
 def _serving(sets: Sequence[int]) -> Bools:
-    """Tell which sets have a query, bool[len(sets)]."""
+    """Return which sets are not empty, bool[len(sets)]."""
     return np.array([mask != 0 for mask in sets], dtype=np.bool_)
 
 
 def residual_sets(family: FamilyPlan, members: Sequence[int]) -> tuple[tuple[str, int], ...]:
-    """Return the distinct residuals of queries of a family, each with the set of queries that have it.
+    """Return the distinct residuals of some queries, each with the set of its queries.
 
     Args:
         family: The family.

@@ -1,6 +1,6 @@
-"""Row classes of segments, found once and known until the segment goes or the plan changes.
+"""Row classes of segments, kept until the segment is dropped or the plan changes.
 
-Classes depend on the family and the plan version, not on the join: a segment that several joins look at is
+Classes depend on the family and the plan version, not on the join. So a segment that several joins use is
 classified once.
 """
 
@@ -23,7 +23,7 @@ class SegmentClasses:
     """
 
     family: CompiledFamily
-    # By identity; the segment is kept beside its classes so that its identity is not given to another one.
+    # By the segment's ``id()``. The segment is kept with its classes, so that its ``id()`` is not reused.
     _known: dict[int, tuple[Segment, RowClasses]] = field(default_factory=dict)
 
     def of(self, side: str, segment: Segment) -> RowClasses:
@@ -38,7 +38,7 @@ class SegmentClasses:
     def serving(
         self, side: str, segment: Segment, wanted: Admissible, *, after_us: int | None = None
     ) -> Segment | None:
-        """Return the admitted rows, only rows after an event time if given; None if there are none."""
+        """Return the admitted rows, optionally only after an event time; None if there are none."""
         classes = self.of(side, segment)
         keep = classes.serving(len(segment), wanted.one_of, wanted.none_of)
         if after_us is not None and segment.t_min <= after_us:
@@ -55,12 +55,12 @@ class SegmentClasses:
         return kept
 
     def known(self, segment: Segment) -> RowClasses | None:
-        """Return the classes of a segment if they were needed so far."""
+        """Return the classes of a segment; None if they were not needed so far."""
         known = self._known.get(id(segment))
         return None if known is None else known[1]
 
     def put(self, segment: Segment, classes: RowClasses) -> None:
-        """Take over the classes of a segment's rows."""
+        """Set the classes of a segment's rows."""
         self._known[id(segment)] = (segment, classes)
 
     def keep_only(self, segments: Iterable[Segment]) -> None:

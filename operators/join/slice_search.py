@@ -27,11 +27,11 @@ from operators.slices.sliced_join import SliceState
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OneWay:
-    """One direction of a join whose sides have clocks of their own.
+    """One direction of a join whose sides have different clocks.
 
     Attributes:
         side: Side whose windows count.
-        reach: Largest distance of two rows on the clock of the probe.
+        reach: Largest distance between two rows, on the clock of the probe.
     """
 
     side: str
@@ -47,7 +47,7 @@ class SliceSearch:
         slices: Slices per side.
         classes: Row classes of the family's segments.
         ends_us: Ends of the slices per side.
-        rings: Rings per side, with the rows of the last slices; None if slices are merged with males.
+        rings: Rings per side that index the rows of the last slice; None if males are merged with slices.
     """
 
     join: CompiledJoin
@@ -71,9 +71,9 @@ class SliceSearch:
             side: Side of the slices.
             males: Rows of the other side.
             pairs: Takes the joined pairs.
-            one_way: Direction of a join whose sides have clocks of their own.
-            reached: Watermark of the males at the end of the batch; used if rows are in rings.
-            among: Rows that are probed instead of the slices; None if the slices are probed.
+            one_way: Direction of the probe, if the two sides have different clocks.
+            reached: Watermark of the males at the end of the batch; used only with rings.
+            among: Rows to probe instead of the slices; None: probe the slices.
         """
         classes = self.classes.of("b" if side == "a" else "a", males)
         build = self.join.builder.build
@@ -101,11 +101,11 @@ class SliceSearch:
             self.rings[side].counts.scanned += sum(p.scan.scanned for p in probings if p.scan is not None)
 
     def _count_results(self, apart: Int64s) -> None:
-        """Count each pair in the slice that spans the distance of its rows, wherever it was made.
+        """Count each pair in the slice that spans its rows' distance, even if another slice made it.
 
         Args:
-            apart: int64[classes], number of pairs in each distance class; pairs at distance 0 count on a's
-                side.
+            apart: int64[classes], number of pairs in each distance class; pairs at distance 0 are counted on
+                side a.
         """
         bounds = self.join.builder.router
         first_b = len(bounds.bounds_a) + 1
@@ -128,14 +128,14 @@ class SliceSearch:
         reach: Reach,
         reached: int | None,
     ) -> list[Probing]:
-        """Return the segments of a side that males may meet, with the males that reach them."""
+        """Return a side's segments that males may match, each with the males that reach it."""
         probings = []
         reaching: Int64s | None = None
         keys, times, oldest, newest = males.key, males.ts, males.t_min, males.t_max
         arrivals = None if self.rings is None else self.rings[side].arrivals(males)
         slices = self.slices[side]
-        # Males at the first slice were admitted to the join: they reach one of its queries. Each
-        # query that reaches a slice also reaches the slices before it.
+        # Males at the first slice were admitted to the join, so each serves at least one of its queries. Each
+        # query that uses a slice also uses the slices before it.
         all_come = bisect_left(
             slices[1:], True, key=lambda state: classes.serving(len(males), state.reach) is not None
         )
@@ -169,7 +169,7 @@ class SliceSearch:
     def _scans(
         self, side: str, number: int, males: Arrivals, reached: int | None
     ) -> list[tuple[Segment, Scan]]:
-        """Let males scan the rings of a slice; rows expire in the last slice only."""
+        """Let males scan the rings of a slice; rows in rings expire in the last slice only."""
         assert self.rings is not None, "slices without rings are merged"
         segments, rings = self.slices[side][number].segments, self.rings[side]
         if number + 1 == len(self.slices[side]):

@@ -1,4 +1,4 @@
-"""Kernels: keys as numbers, and the compiled loops over sorted arrays that all operators share.
+"""Kernels: keys as numbers, and compiled loops over sorted arrays, shared by all operators.
 
 Doors: fragments, keys, sort.
 """

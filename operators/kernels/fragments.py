@@ -1,26 +1,27 @@
-"""Fragment-and-replicate: the rows of a few keys shared by several buckets.
+"""Fragment-and-replicate: several buckets share the rows of a few heavy keys.
 
     a key of 3 fragments, 5 buckets                     bucket 0     1     2     3     4
       its hash names bucket 3, its home                                        home
       row 1, whose position names the fragment at 4     male                   male  female and male
       row 2, whose position names the fragment at 0     female and male        male  male
 
-A row is sent to every bucket of its key as a male, which probes there, and is stored in one of them as a
-female. Males of a batch probe the stored females, and males of b also the females of a of the same batch. So
-each pair is made once, in the bucket where one of its rows is the female.
+A row is sent as a male to every bucket of its key and probes there. It is stored as a female in only one of
+them. Males of a batch probe the stored females. Males of b also probe the females of a of the same batch. So
+each pair is made once, in the bucket that stores one of its rows as a female.
 
 Invariant: the buckets of a key with f fragments are its home and the f - 1 buckets after it. So the buckets
-for fewer fragments are among those for more, and a row's female can be found from the key, the position and
-the replication in force when the row arrived. The number of fragments may grow without moving a row; it must
-not fall while rows are stored (``catalog.values.plan.Replication``).
+for f fragments are also among the buckets for more fragments. The bucket of a row's female follows from the
+key, the position, and the replication in force when the row arrived. The number of fragments can grow without
+moving rows; it must not fall while rows are stored (``catalog.values.plan.Replication``).
 
-If rows of one side are judged for absence, they take part in one bucket of their key, and rows of the other
-side are stored in all of its buckets. So a row meets all its partners in one bucket, which can tell that
-there are none. A new bucket would lack the other side's rows, so such keys have all buckets from the first
-row on.
+If rows of one side are checked for matches (outer, semi and anti joins), each takes part in one bucket of its
+key. Rows of the other side are stored in all buckets of the key. So a row meets all its partners in one
+bucket, and this bucket can tell that there are none. A bucket added later would lack the other side's rows.
+So such keys have all buckets from the first row on.
 
-Source: the distributed join of that name (see Stamos, Young, IEEE TPDS 1993). Male and female copies of a row
-are from State-Slice (VLDB 2006, §4.2); there both stay in one chain, and nothing is spread over buckets.
+Source: the distributed join "fragment-and-replicate" (see Stamos, Young, IEEE TPDS 1993). Male and female
+copies of a row are from State-Slice (VLDB 2006, §4.2), where both stay in one chain and are not spread over
+buckets.
 """
 
 from __future__ import annotations
@@ -41,9 +42,9 @@ class Fragments:
     """A family's replication, as arrays.
 
     Attributes:
-        every: Fragments of each key that is not heavy.
+        every: Number of fragments of each key that is not heavy.
         heavy: int64[m], ascending: heavy keys.
-        counts: int64[m], fragments of each heavy key.
+        counts: int64[m], number of fragments of each heavy key.
     """
 
     every: int
@@ -62,11 +63,11 @@ class Fragments:
         return self.every > 1 or len(self.heavy) > 0
 
     def of_rows(self, key: Int64s, buckets: int) -> Int64s:
-        """Return the fragments of each row's key.
+        """Return the number of fragments of each row's key.
 
         Args:
             key: int64[n], ascending.
-            buckets: Number of buckets, an upper limit of the fragments of a key.
+            buckets: Number of buckets; a key cannot have more fragments.
 
         Returns:
             int64[n].
@@ -78,7 +79,7 @@ class Fragments:
         return counts
 
     def sort_into_buckets(self, key: Int64s, valid: Bools, buckets: int) -> tuple[Int64s, Int64s]:
-        """Order copies of rows, one copy for each bucket in which their key has fragments.
+        """Sort copies of rows, one for each bucket in which the row's key has a fragment.
 
         Args:
             key: int64[n].
@@ -86,7 +87,7 @@ class Fragments:
             buckets: Number of buckets.
 
         Returns:
-            order: int64[m], numbers of rows in the order of (bucket, key, row).
+            order: int64[m], row numbers sorted by (bucket, key, row).
             starts: int64[buckets + 1]; rows of bucket b are ``order[starts[b]:starts[b + 1]]``.
         """
         rows, _ = sort_into_buckets(key, np.zeros(len(key), dtype=np.int64), valid, 1)
@@ -95,14 +96,14 @@ class Fragments:
         copies = np.repeat(np.arange(len(rows)), counts)
         fragment = np.arange(len(copies)) - np.repeat(np.cumsum(counts) - counts, counts)
         bucket = (bucket_of(key, buckets)[copies] + fragment) % buckets
-        # numpy sorts numbers of 16 bits by radix.
+        # numpy uses a radix sort for 16-bit numbers.
         narrow = bucket.astype(np.uint16) if buckets <= 1 << 16 else bucket
         order = rows[copies[np.argsort(narrow, kind="stable")]]
         starts = np.concatenate(([0], np.cumsum(np.bincount(bucket, minlength=buckets))))
         return order, starts.astype(np.int64)
 
     def place(self, key: Int64s, pos: Int64s, bucket: int, buckets: int) -> Placed:
-        """Tell which rows sent to a bucket are stored in it.
+        """Return which of the rows that were sent to a bucket are stored in it.
 
         Args:
             key: int64[n], ascending.
@@ -117,7 +118,7 @@ class Fragments:
         return Placed(female=_rest(home, counts, pos, buckets) == bucket, home=home == bucket)
 
     def comes_to(self, key: Int64s, bucket: int, buckets: int) -> Bools:
-        """Return which keys have rows that are sent to a bucket, stored there or not, bool[n].
+        """Return which keys have rows that are sent to a bucket, bool[n].
 
         Args:
             key: int64[n], ascending.
@@ -143,8 +144,9 @@ class Fragments:
 
 
 def _rest(home: Int64s, counts: Int64s, pos: Int64s, buckets: int) -> Int64s:
-    """Return the bucket of each row's female, given the home and the fragments of its key."""
-    # By a hash, not in turn: the heavy keys of a periodic source must not always meet the same bucket.
+    """Return the bucket that stores each row, given the home bucket and fragments of its key."""
+    # A hash chooses the fragment. Choosing in turn could send every row of a heavy key to the same bucket, if
+    # the source is periodic.
     fragment = (mix(np.ascontiguousarray(pos).view(np.uint64)) % counts.view(np.uint64)).view(np.int64)
     found: Int64s = (home + fragment) % buckets
     return found
@@ -152,12 +154,14 @@ def _rest(home: Int64s, counts: Int64s, pos: Int64s, buckets: int) -> Int64s:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Placed:
-    """Role in a bucket of the rows that were sent to it.
+    """Role of the rows that were sent to a bucket.
 
     Attributes:
-        female: bool[n], whether the row is stored here; otherwise it only probes. None: all rows are stored.
-        home: bool[n], whether the bucket is the home of the row's key, to which every row of the key is sent.
-            None: it is the home of all.
+        female: bool[n], whether the row is stored in the bucket; other rows only probe. None: all rows are
+            stored.
+        home: bool[n], whether the bucket is the home of the row's key; every row of a key is sent to its
+            home.
+            None: the bucket is the home of all rows' keys.
     """
 
     female: Bools | None

@@ -1,11 +1,13 @@
 """Stable sort of rows into buckets and by key: a compiled radix sort.
 
-Least significant byte first, without a pass for a byte in which all keys agree: keys below five million take
-three passes, hashes eight. Keys move with their rows, so no pass looks them up by row.
+The least significant byte is sorted first, and bytes that are equal in all keys are skipped: keys below five
+million need three passes, and hashes need eight. Keys move with their rows, so no pass needs random access by
+row.
 
-Sorting half a million rows of many-keys into two buckets takes 6 ms of CPU time, and 50 ms with numpy's
-stable sort; Polars and Arrow take 32 and 47 ms for a single bucket. A batch of a million rows takes 285 ms in
-PACK and chain, and 391 ms with numpy's sort in PACK (many-keys, medians of three rounds).
+Sorting half a million rows of the many-keys workload into two buckets takes 6 ms of CPU time, and 50 ms with
+numpy's stable sort. Polars and Arrow take 32 ms and 47 ms for a single bucket. A batch of a million rows
+takes 285 ms in PACK and chain with this sort, and 391 ms with numpy's sort in PACK (many-keys workload,
+medians of three rounds).
 """
 
 from __future__ import annotations
@@ -18,13 +20,13 @@ from operators.kernels.keys import BOOLS_READ, INT64, INT64S_READ, TWO_INT64S, B
 _BYTES = 8
 _DIGITS = 256
 _LAST_DIGIT = np.uint64(_DIGITS - 1)
-#: Converts the order of signed numbers to that of unsigned ones.
+#: Maps signed numbers to unsigned numbers in the same order.
 _SIGN = np.uint64(1 << 63)
 
 
 @numba.njit(nogil=True, cache=True)
 def _sort(keys: Words, rows: Int64s) -> None:
-    """Sort rows in place by their keys, which move with them; rows of equal key stay in their order."""
+    """Sort rows and their keys in place; rows of equal key keep their order."""
     n = len(keys)
     differing = np.uint64(0)
     for i in range(1, n):
@@ -64,7 +66,7 @@ def sort_into_buckets(key: Int64s, bucket: Int64s, valid: Bools, buckets: int) -
         buckets: Number of buckets.
 
     Returns:
-        order: int64[m], numbers of the valid rows in order.
+        order: int64[m], sorted numbers of the valid rows.
         starts: int64[buckets + 1]; rows of bucket b are ``order[starts[b]:starts[b + 1]]``.
     """
     starts = np.zeros(buckets + 1, dtype=np.int64)

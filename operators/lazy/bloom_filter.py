@@ -1,16 +1,16 @@
-"""Bloom filters over the keys of stored segments, in blocks of one cache line.
+"""Bloom filters for the keys of stored segments, in blocks of one cache line.
 
     key  ->  block of 8 words   |  word 0  |  word 1  | ... |  word 7  |
                                 |  bit 17  |  bit 3   |     |  bit 40  |     one bit in each word
 
-A key that is in the filter is always found. A key that is not in it is found by mistake about once in 12,000
-times. A look-up reads one cache line. These filters are stored with their segments. The filter of
-``slices.key_filter`` is another one: it is built in every batch, sets one bit for each key and errs more
-often.
+A key that is in the filter is always found. A key that is not in the filter is reported as present about once
+in 12,000 look-ups. A look-up reads only one cache line. These filters are stored together with their
+segments. The filter of ``slices.key_filter`` is different: it is built in every batch, sets one bit per key,
+and has more false positives.
 
 Source: Bloom, "Space/time trade-offs in hash coding with allowable errors", CACM 13(7), 1970; blocks: Putze,
-Sanders, Singler, "Cache-, hash- and space-efficient Bloom filters", JEA 14, 2009. The split-block filter of
-Apache Parquet, with one bit in each 32-bit word.
+Sanders, Singler, "Cache-, hash- and space-efficient Bloom filters", JEA 14, 2009. Apache Parquet's
+split-block filter is similar, with one bit in each 32-bit word.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from operators.kernels.keys import INT64S, INT64S_READ, UINT64S, UINT64S_READ, I
 _BITS_PER_KEY = 24
 _WORDS, _WORD_BITS = 8, 64
 _BLOCK_BITS = _WORDS * _WORD_BITS
-#: Multipliers of the finalizer of MurmurHash3, which makes distant bits depend on each other. The hash of
-#: ``kernels.keys`` is unsuitable: it chooses the bucket of a key, so keys of one bucket share some of its
+#: Multipliers of the finalizer of MurmurHash3, which makes distant bits depend on each other. The hash of The
+#: hash of ``kernels.keys`` is unsuitable: it chooses a key's bucket, so keys in one bucket share some of its
 #: bits.
 _FIRST, _SECOND = np.uint64(0xFF51AFD7ED558CCD), np.uint64(0xC4CEB9FE1A85EC53)
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
@@ -42,7 +42,7 @@ def _hashed(key: int) -> np.uint64:
 
 @numba.njit(UINT64S(INT64S_READ), nogil=True, cache=True)
 def bloom_filter(keys: Int64s) -> Words:
-    """Return the filter of keys: uint64[8 * blocks].
+    """Return the Bloom filter of keys: uint64[8 * blocks].
 
     Args:
         keys: int64[n], ascending.

@@ -7,12 +7,12 @@
     males' keys ── between the least and the greatest? ── in the filter? ── in the column of keys? ── rows
                         facts                               <id>.bloom        <id>, binary search
 
-Most segments of an unbounded window have no match for the few keys of a batch, so they stay closed: they take
-neither time nor memory. If a few males may have a partner, only the rows of their keys are read from the
-mapped file, and are probed in place of the segment. If many males may, or if other code needs the rows, the
-segment is *opened*: it is decoded, as all small segments are.
+Most segments of an unbounded window have no match for the few keys of a batch. These segments are not read,
+so they take neither time nor memory. If only a few males may match, only the rows of their keys are read from
+the mapped file, and the males probe these rows instead of the segment. If many males may match, or if other
+code needs the rows, the segment is *opened*: it is decoded, like all small segments.
 
-Invariant: a lazy segment gives the same answers as the decoded one. So results do not depend on which
+Invariant: a lazy segment gives the same answers as the decoded segment. So results do not depend on which
 segments are lazy or opened.
 """
 
@@ -31,17 +31,17 @@ from operators.segments.row_codec import KEY, rows_with, widened
 from operators.segments.segment import Segment
 from operators.segments.view_names import CUT, bloom_id, cut_bounds, steps, stored_id
 
-#: Segments with fewer rows are decoded faster than their facts and filter pay off.
+#: Segments with fewer rows are not lazy: decoding them costs less than their facts and filter.
 LEAST_ROWS: Final = 1 << 16
-#: A segment is opened if the number of males that may have a partner there, or of its rows that may be one,
-#: is more than one for this many of its rows.
+#: A segment is opened if more than one male per this many of its rows may match, or if more than one row in
+#: this many may match.
 _OPENED_FROM: Final = 8
-#: Number of parts into which the times of a lazy segment are divided.
+#: Number of intervals into which the event times of a lazy segment are divided.
 _PARTS: Final = 16
-#: Approximate maximum of rows that are read for these parts.
+#: Approximate maximum number of rows whose event times are read for these intervals.
 _SAMPLE: Final = 4096
 
-#: Attributes of a segment for which its rows are read.
+#: Attributes of a segment that require reading its rows.
 _OF_ROWS: Final = ("rows", "key", "ts", "times", "pos", "alike", "cells", "by_clock")
 #: Attributes that the facts contain.
 _OF_FACTS: Final = (
@@ -58,11 +58,11 @@ _OF_FACTS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class SegmentFacts:
-    """Facts about a stored segment that are known without its rows.
+    """Facts about a stored segment that are known without reading its rows.
 
     Attributes:
         filters: As in the segment.
-        columns: Names of the stream columns kept, sorted.
+        columns: Sorted names of the stream columns that the segment has.
         values: As in the segment.
         rows: Number of rows.
         stored_rows: As in the segment.
@@ -71,10 +71,10 @@ class SegmentFacts:
         key_max: Greatest key.
         t_min: Least clock.
         t_max: Greatest clock.
-        epoch: Plan version of all rows, or None.
+        epoch: Plan version of all rows; None if they have several.
         epoch_min: Least plan version of a row.
         epoch_max: Greatest plan version of a row.
-        cuts: Event times that divide the rows into parts of about the same number, ascending.
+        cuts: Ascending event times that divide the rows into intervals with about equal numbers of rows.
     """
 
     filters: tuple[int, ...]
@@ -123,8 +123,8 @@ class SegmentReader:
 
     Attributes:
         load: Returns a decoded segment by its name.
-        stored: Returns rows in stored form, mapped, by their stored id.
-        bloom: Returns the filter of keys under a stored id.
+        stored: Returns memory-mapped rows in stored form, by their stored id.
+        bloom: Returns a filter of keys by its stored id.
     """
 
     load: Callable[[str], Segment]
@@ -133,7 +133,7 @@ class SegmentReader:
 
 
 class LazySegment(Segment):
-    """A stored segment that is read when its rows are needed.
+    """A stored segment that is read only when its rows are needed.
 
     Args:
         name: Its name (``operators.segments.view_names``).
@@ -165,7 +165,7 @@ class LazySegment(Segment):
             object.__setattr__(self, field, value)
 
     def __getattr__(self, name: str) -> object:
-        """Open the segment when its rows are needed; called only for unset attributes."""
+        """Open the segment, because its rows are needed; Python calls this only for unset attributes."""
         if name not in _OF_ROWS:
             raise AttributeError(f"a segment has no {name}")
         whole = self._reader.load(self.id)
@@ -184,7 +184,7 @@ class LazySegment(Segment):
         return self.facts.first_pos
 
     def probed(self, keys: Int64s) -> Segment | None:
-        """Return the rows that males search: all, or only those with their keys; None if there are none."""
+        """Return the rows that males probe: all, or those with the males' keys; None if there are none."""
         facts = self.facts
         start, end = np.searchsorted(keys, facts.key_min), np.searchsorted(keys, facts.key_max, "right")
         if start >= end:
@@ -213,16 +213,16 @@ class LazySegment(Segment):
 
 
 def with_filter(segment: Segment, put: Callable[[str, bytes, Segment | None], None]) -> Segment:
-    """Store the filter of the keys of a segment if it is large enough to be lazy and has no filter yet.
+    """Store a filter of a segment's keys, if the segment is large and has no filter yet.
 
-    A view has the filter of its origin, or none, because other views may be made of the same rows.
+    A view uses the filter of its origin, or has none, because other views may use the same rows.
 
     Args:
         segment: A stored segment.
-        put: Called with the id and the bytes of the filter.
+        put: Called with the id and the bytes of the new filter.
 
     Returns:
-        The segment, with the filter if there is one now.
+        The segment, with its filter if it has one now.
     """
     if len(segment) < LEAST_ROWS or segment.bloom is not None or steps(segment.id):
         return segment
@@ -232,7 +232,7 @@ def with_filter(segment: Segment, put: Callable[[str, bytes, Segment | None], No
 
 
 def encode_facts(segments: Mapping[str, SegmentFacts]) -> dict[str, object]:
-    """Return facts about segments, by name, as JSON; values that most segments share are stored once."""
+    """Return facts about segments, by name, as JSON; common values are stored once."""
     forms: dict[tuple[tuple[int, ...], tuple[str, ...]], int] = {}
     encoded = {}
     for name, facts in segments.items():
@@ -253,5 +253,5 @@ def decode_facts(document: Mapping[str, Any]) -> dict[str, SegmentFacts]:  # Any
 
 
 def read_bloom(data: pa.Buffer | bytes) -> Words:
-    """Return a filter of keys from its stored form."""
+    """Return a filter of keys, read from its stored form."""
     return np.frombuffer(data, dtype="<u8")

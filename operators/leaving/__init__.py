@@ -1,4 +1,4 @@
-"""Rows that leave the state early: no query needs them any more, although windows still reach them.
+"""Rows that leave the state early: windows still reach them, but no query needs them any more.
 
 Doors: needs.
 """

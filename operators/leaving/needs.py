@@ -4,12 +4,11 @@
                        q2  ANTI JOIN, 30 s     needed until it has a match, at most for 30 s
                        q3  LEFT JOIN,  5 s     needed for 5 s: every match is a result
 
-A semi or anti join needs a row that it judges only until the first match; then it has emitted the row, or
-never will. A row whose nearest match is 7 s away is needed for 5 s by q3, and not needed by q1 and q2. If the
-nearest match is 12 s away, q1 needs the row for 10 s, and q2 does not need it.
+A semi or anti join needs a row whose match it checks only until the first match: a semi join then returns the
+row, and an anti join never will. A row whose nearest match is 7 s away is needed for 5 s by q3, and not
+needed by q1 and q2. If the nearest match is 12 s away, q1 needs the row for 10 s, and q2 does not need it.
 
-Which matches a row has does not depend on when it leaves: a row leaves only if no later match can change an
-answer.
+Leaving early never changes a result: a row leaves only if no later match can change an answer.
 """
 
 from __future__ import annotations
@@ -22,22 +21,23 @@ import numpy as np
 from operators.kernels.keys import Bools, Int64s
 from operators.lineage.lineage import RowClasses
 
-#: Distance greater than that of every match, and of every row without a match.
+#: Greater than the distance of any match, and than the value that stands for no match.
 _ANY = np.iinfo(np.int64).max
 
-#: Returns the distances of the nearest matches, ahead and behind, by condition group and positions of rows.
+#: Returns the distances of the nearest matches ahead and behind, given a condition group and the rows'
+#: positions.
 Nearest = Callable[[int, Int64s], tuple[Int64s, Int64s]]
 
 
 @dataclass(frozen=True, slots=True)
 class QueryNeed:
-    """A query's need of the rows of one side.
+    """How long a query needs the rows of one side.
 
     Attributes:
-        own_us: How far the opposite watermark has passed a row when the query stops needing it, µs.
-        group: Condition group of a query that needs a row only until its first match; None for any other.
-        w_a_us: Matches ahead count below this distance, µs.
-        w_b_us: Matches behind count below this distance, µs.
+        own_us: Distance from a row to the opposite watermark at which the query stops needing the row, µs.
+        group: Condition group of a query that needs a row only until its first match; None for other queries.
+        w_a_us: Distance below which a match ahead counts, µs.
+        w_b_us: Distance below which a match behind counts, µs.
     """
 
     own_us: int
@@ -48,13 +48,13 @@ class QueryNeed:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GroupNeeds:
-    """Needs of one condition group that end with a match.
+    """Needs of the queries of one condition group that end with the first match.
 
     Attributes:
         group: Number of the condition group.
         windows_us: int64[k], ``own_us`` of these needs, ascending.
-        least_a_us: int64[k + 1]: if the opposite watermark has passed a row by n of these windows, then a
-            match ahead below ``least_a_us[n]`` counts for all queries that still need the row.
+        least_a_us: int64[k + 1]. If the opposite watermark has passed a row by n of these windows, a match
+            ahead below ``least_a_us[n]`` counts for all queries that still need the row.
         least_b_us: The same for matches behind.
     """
 
@@ -69,9 +69,10 @@ class RowNeeds:
     """Needs of the queries that a row may serve.
 
     Attributes:
-        keeps_us: A row is needed until the opposite watermark has passed it by this, µs, matched or not.
-        until_us: Longest window, µs: the slices end there, and rows leave them anyway.
-        groups: Needs that end with the first match of the row.
+        keeps_us: A row is needed, even if it has matches, until the opposite watermark has passed it by this
+            time, µs.
+        until_us: Longest window, µs: slices end there, so rows leave then in any case.
+        groups: Needs that end with the row's first match.
     """
 
     keeps_us: int
@@ -80,7 +81,7 @@ class RowNeeds:
 
     @classmethod
     def of(cls, needs: Iterable[QueryNeed]) -> RowNeeds | None:
-        """Return the needs of some queries together; None if a match ends no need early."""
+        """Return the combined needs of some queries; None if a match cannot end any need early."""
         keeps_us, by_group = 0, dict[int, list[QueryNeed]]()
         for need in needs:
             if need.group is None:
@@ -93,7 +94,7 @@ class RowNeeds:
         return cls(keeps_us, longest_us, tuple(_group_needs(g, own) for g, own in sorted(by_group.items())))
 
     def ended(self, age_us: Int64s, pos: Int64s, nearest: Nearest) -> Bools:
-        """Return which rows no query needs although some window still reaches them, bool[n].
+        """Return which rows no query needs, although some window still reaches them, bool[n].
 
         Args:
             age_us: int64[n], how far the opposite watermark has passed each row.
@@ -116,10 +117,10 @@ class RowNeeds:
 def ended_needs(
     needs: Mapping[int, RowNeeds], classes: RowClasses, age_us: Int64s, pos: Int64s, nearest: Nearest
 ) -> Bools:
-    """Return which rows of a segment no query needs although some window still reaches them, bool[n].
+    """Return which rows of a segment no query needs, although windows still reach them, bool[n].
 
     Args:
-        needs: Needs by the set of queries that rows may serve; rows of other sets are needed.
+        needs: Needs by the set of queries that a row may serve; rows with other sets are always needed.
         classes: Classes of the rows.
         age_us: int64[n], how far the opposite watermark has passed each row.
         pos: int64[n], positions of the rows.
@@ -148,7 +149,7 @@ def _group_needs(group: int, needs: list[QueryNeed]) -> GroupNeeds:
 
 
 def _least_of_rest(values: list[int]) -> Int64s:
-    """Return the least of all values from each place on; ``_ANY`` after the last.
+    """Return, for each index, the least value from there to the end; ``_ANY`` after the last index.
 
     >>> _least_of_rest([3, 9, 5])[:3].tolist()
     [3, 5, 5]

@@ -1,4 +1,4 @@
-"""Lineage: which queries a row or a pair may serve, from filters that were evaluated to routes.
+"""Lineage: which queries a row or a pair may serve, from filter answers to routes.
 
 Doors: entitlement, lineage, routes.
 """

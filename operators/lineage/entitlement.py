@@ -1,16 +1,16 @@
-"""Rows from before the activation of a query that it may use (design: Activation).
+"""Rows from before a query's activation that the query may use (design: Activation).
 
-A query with ``backfill: none`` is entitled to the rows processed since its activation. A query with
-``backfill: state`` is also entitled to rows *held* at its activation. A row is held if it passes the filter
-of a query of the plan before which is itself entitled to it, and whose window still reaches from the opposite
-watermark to the row. Unfolding this recursion gives an OR of terms over facts that every row carries
-(lineage, event time, plan version), so nothing is written per row, and slack in the state (rows kept too
-long) cannot leak into answers.
+A query with ``backfill: none`` may use the rows processed since its activation. A query with
+``backfill: state`` may also use rows *held* at its activation. A row is held if some query of the previous
+plan version keeps it: that query is itself entitled to the row, its filter passes the row, and its window
+still reaches from the opposite watermark to the row. Unfolding this recursion gives an OR of terms over facts
+that every row has (lineage, event time, plan version). So nothing is written per row, and rows that slack
+keeps too long never affect answers.
 
-Each way in which a row can have been handed on, from query to query, is a term. A term is dropped with the
-last row that it can hold. But if queries with new filters come and go faster than their rows, the number of
-ways grows as the Fibonacci numbers with the generations. Beyond ``MOST_TERMS`` the answer is stored instead,
-as one more lineage bit of the rows (``settled``).
+Each term is one way in which a row can have been handed on from query to query. A term is dropped when the
+last row for which it can hold has expired. But if queries with new filters enter and leave faster than their
+rows expire, the number of terms grows with the generations of queries like the Fibonacci numbers. If there
+are more than ``MOST_TERMS``, the answer is stored as one more lineage bit of the rows (``settled``).
 """
 
 from __future__ import annotations
@@ -24,26 +24,28 @@ from operators.kernels.keys import Bools
 from operators.segments.segment import Segment
 
 NO_TIME_BOUND = -(2**62)
-#: Newest row of a term for which it is unknown.
+#: Newest event time of a term's rows, if it is unknown.
 NO_NEWEST = 2**62
 
-#: Most terms of one query and side. With this many, checking a row costs as much as writing a bit for it.
+#: Maximum number of terms per query and side. With this many terms, checking a row costs as much as writing a
+#: bit for it.
 MOST_TERMS = 32
-#: Lineage bits of settled terms begin here, one per query id; bits of filters count up from 0.
+#: Lineage bits of settled terms are numbered from here, one per query id; bits of filters are numbered from
+#: 0.
 SETTLED_BITS = 2**40
 
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """One reason why a row was held, if the row meets all conditions of the term.
+    """One reason why a row was held; the row must meet all conditions of the term.
 
     Attributes:
-        bits: Lineage bits that the row needs, all of them.
-        epoch_min: Plan version from which the row was processed.
-        t_min_us: Event time from which the row still mattered, µs.
-        columns: Columns that must have been kept for the row.
-        t_max_us: No row that it holds is newer, µs. Rows are not checked for it: it tells when the term can
-            be dropped.
+        bits: Lineage bits that must all be set in the row.
+        epoch_min: Least plan version under which the row was processed.
+        t_min_us: Least event time of the row, µs: the holder's window still reached it.
+        columns: Columns that must be readable from the row's segment.
+        t_max_us: Upper bound of the event times of its rows, µs. Rows are not checked against this bound: it
+            tells when the term can be dropped.
     """
 
     bits: frozenset[int]
@@ -53,7 +55,7 @@ class Term:
     t_max_us: int = NO_NEWEST
 
     def implies(self, other: Term) -> bool:
-        """Return whether every row of this term is also a row of ``other``."""
+        """Return whether every row that meets this term also meets ``other``."""
         return (
             other.bits <= self.bits
             and other.epoch_min <= self.epoch_min
@@ -63,13 +65,13 @@ class Term:
         )
 
     def reaches(self, window_us: int, opposite_watermark_us: int | None) -> bool:
-        """Return whether a window still reaches from the opposite watermark to a row of this term."""
+        """Return whether a window still reaches from the opposite watermark to a row of the term."""
         return opposite_watermark_us is None or self.t_max_us + window_us > opposite_watermark_us
 
 
 @dataclass(frozen=True, slots=True)
 class HolderQuery:
-    """Facts about a query of the plan before that decide, on one side, whether it held a row."""
+    """Facts about a query of the previous plan that decide, on one side, whether it held a row."""
 
     filter_bit: int | None
     since_version: int
@@ -87,13 +89,13 @@ def held_terms(
 
     Args:
         holders: Queries of the plan in force before, on this side.
-        opposite_watermark_us: Watermark of the other stream at the end of the batch before; None before
-            its first row.
-        newest_us: Newest event time of this side's stream until then; None before its first row.
-        columns: Columns that the new query needs of a row of this side.
+        opposite_watermark_us: Watermark of the other stream at the end of the previous batch; None before its
+            first row.
+        newest_us: Newest event time of this side's stream so far; None before its first row.
+        columns: Columns of this side that the new query needs.
 
     Returns:
-        Terms of which a held row satisfies at least one; no term implies another.
+        Terms; every held row meets at least one of them, and no term implies another.
     """
     if newest_us is None:
         return ()
@@ -120,7 +122,7 @@ def held_terms(
 def _weakest(terms: Iterable[Term]) -> tuple[Term, ...]:
     """Return the terms that imply no other term, in a fixed order."""
     weakest: list[Term] = []
-    # In this order a term follows every term that it implies.
+    # In this order, a term comes after every term that it implies.
     for term in sorted(terms, key=_strength):
         if not any(term.implies(other) for other in weakest):
             weakest.append(term)
@@ -133,23 +135,23 @@ def _strength(term: Term) -> tuple[object, ...]:
 
 
 def settled(query_id: int, terms: Sequence[Term]) -> Term:
-    """Return the one term of a query whose held rows are marked by a lineage bit.
+    """Return the single term of a query whose held rows are marked by a lineage bit.
 
     Args:
         query_id: The query.
-        terms: Terms that held its rows; ``rows_of_terms`` tells which rows get the bit.
+        terms: The former terms of the query; ``rows_of_terms`` tells which rows get the bit.
     """
     newest = max(term.t_max_us for term in terms)
     return Term(frozenset({SETTLED_BITS + query_id}), 0, NO_TIME_BOUND, frozenset(), newest)
 
 
 def rows_of_terms(segment: Segment, terms: Sequence[Term], kept: frozenset[str]) -> Bools:
-    """Tell which rows of a segment satisfy at least one term.
+    """Return which rows of a segment meet at least one term.
 
     Args:
         segment: n rows.
         terms: Terms that held them.
-        kept: Columns that can be read from the segment, including derived ones.
+        kept: Columns that can be read from the segment, including derived columns.
 
     Returns:
         bool[n].

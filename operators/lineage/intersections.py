@@ -1,7 +1,7 @@
 """Intersections of sets of queries.
 
 A pair may serve the queries that the classes of both of its rows may serve. With 20 classes per side there
-are 400 combinations of classes. Few of them occur, and some have the same set.
+are 400 combinations of classes. Only few combinations occur, and some of them have the same set.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from operators.lineage.lineage import RowClasses
 #: Up to this many combinations, or as many as there are codes, a table with an entry for each combination
 #: tells which ones occur; beyond, ``np.unique`` does.
 MAX_DIRECT_COMBINATIONS = 1 << 20
-#: Up to this many combinations are not renumbered: processing all is faster than finding those that occur.
+#: Up to this number, combinations are not renumbered: processing all of them is faster than finding those
+#: that occur.
 FEW_COMBINATIONS = 1 << 12
 
 
@@ -28,7 +29,7 @@ def intersected(parts: Sequence[RowClasses], count: int) -> tuple[Int64s, list[i
         count: Number of pairs.
 
     Returns:
-        codes: int64[count], index into the sets.
+        codes: int64[count], index of each pair's set.
         sets: Sets of queries.
     """
     always = -1
@@ -40,7 +41,8 @@ def intersected(parts: Sequence[RowClasses], count: int) -> tuple[Int64s, list[i
             tables.append((part.codes, part.masks))
     if not tables:
         return np.zeros(count, dtype=np.int64), [always]
-    # Small tables first: with 2,000 windows and 20 classes per side, only the last step has many sets.
+    # Combine small tables first: with 2,000 windows and 20 classes per side, only the last step has many
+    # sets.
     (codes, masks), *others = sorted(tables, key=lambda table: len(table[1]))
     sets = [mask & always for mask in masks]
     for more, masks in others:
@@ -49,7 +51,7 @@ def intersected(parts: Sequence[RowClasses], count: int) -> tuple[Int64s, list[i
 
 
 def renumbered(codes: Int64s, combinations: int) -> tuple[Int64s, Int64s]:
-    """Number the codes that occur, ascending.
+    """Number the codes that occur, in ascending order.
 
     Args:
         codes: int64[n], each below ``combinations``.
@@ -57,7 +59,7 @@ def renumbered(codes: Int64s, combinations: int) -> tuple[Int64s, Int64s]:
 
     Returns:
         present: Codes that occur, ascending.
-        places: int64[n], place of each code in ``present``.
+        places: int64[n], index of each code in ``present``.
     """
     if combinations > max(MAX_DIRECT_COMBINATIONS, len(codes)):
         present, places = np.unique(codes, return_inverse=True)
@@ -72,7 +74,7 @@ def _compact(codes: Int64s, sets: Sequence[int], masks: Sequence[int]) -> tuple[
     """Number the distinct sets that remain after masking; equal sets have the same number.
 
     Args:
-        codes: int64[n], place of the set times the number of masks, plus place of the mask.
+        codes: int64[n], index of the set times the number of masks, plus the index of the mask.
         sets: Sets of queries.
         masks: Sets of queries that may remain.
     """

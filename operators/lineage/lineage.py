@@ -7,13 +7,13 @@
               2    0b10    ->  0b10    ->  0b101  q0    q2
               5    0b00    ->  0b00    ->  0b001  q0
 
-PACK evaluates every distinct filter once per row and stores the answer as one bit; the segment says which bit
-belongs to which filter (``segments.segment``). Queries of a family are numbered by their place in the plan; a
-set of queries is an int with a bit per query. Rows with the same answers to all filters are of one *kind*
-(``segments.row_kinds``). Rows of one kind can serve the same queries: they are a *class*. There are few
-classes, so every decision about queries is made per class and not per row. A kind is split into several
-classes only if a segment has rows on both sides of an event time up to which a query may use rows from before
-its activation (``lineage.entitlement``).
+PACK evaluates every distinct filter once per row and stores the answer as one bit. The segment says which bit
+belongs to which filter (``segments.segment``). Queries of a family are numbered by their index in the plan. A
+set of queries is an int with one bit per query. Rows with the same answers to all filters are of one *kind*
+(``segments.row_kinds``). Rows of one kind can serve the same queries, so they form a *class*. There are few
+classes, so every decision about queries is made per class instead of per row. A kind is split into several
+classes only if a query may use old rows (from before its activation, ``lineage.entitlement``) up to an event
+time, and the segment has rows on both sides of this time.
 """
 
 from __future__ import annotations
@@ -35,16 +35,17 @@ from operators.segments.segment import WORD_BITS, Segment
 K = TypeVar("K")
 V = TypeVar("V")
 
-#: Answers kept of each sort: a plan version may be in force for weeks.
+#: Maximum number of cached answers of each sort, since a plan version may be in force for weeks.
 MAX_KEPT = 1 << 12
-#: Largest product of class counts kept without renumbering the classes.
+#: Largest product of class counts for which classes are not renumbered.
 MAX_CLASSES = 1 << 16
-#: Up to this many kinds are used as classes; beyond, kinds that serve the same queries become one class.
+#: Up to this number of kinds, each kind is a class; beyond it, kinds that serve the same queries become one
+#: class.
 MAX_KINDS = 64
 
 
 def keep(answers: dict[K, V], question: K, answer: V) -> None:
-    """Keep an answer; if there are too many answers, forget all others, so the dict does not grow forever."""
+    """Cache an answer; clear the cache when it is full, so that it does not grow forever."""
     if len(answers) >= MAX_KEPT:
         answers.clear()
     answers[question] = answer
@@ -63,7 +64,7 @@ class RowClasses:
     masks: tuple[int, ...]
 
     def serving(self, rows: int, queries: int, none_of: int = 0) -> Bools | None:
-        """Tell which rows serve one of ``queries``: bool[rows], or None if all of them do.
+        """Return which rows serve one of ``queries``, bool[rows]; None if all rows do.
 
         Args:
             rows: Number of rows.
@@ -78,19 +79,19 @@ class RowClasses:
         return np.array(wanted, dtype=np.bool_)[self.codes]
 
     def select(self, keep: Bools) -> RowClasses:
-        """Return the classes of the rows where ``keep`` holds."""
+        """Return the classes of the rows for which ``keep`` is true."""
         return self if self.codes is None else RowClasses(self.codes[keep], self.masks)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PlacedFilters:
-    """Places of the filters in force, for segments that know the same filters.
+    """Bit indices of the filters in force, for segments that have the bits of the same filters.
 
     Attributes:
-        places: Place of each filter that these rows know.
-        candidates: Queries without a filter, or with one that these rows know.
-        lives: Places of the filters in force, and of filters that held rows have passed, by lineage word.
-        queries: Queries of each filter in force, by its place.
+        places: Index of the bit of each filter that these rows have.
+        candidates: Queries without a filter, or with a filter whose bit these rows have.
+        lives: Bits, in each lineage word, of the filters in force and of filters that held rows have passed.
+        queries: Set of queries of each filter in force, by the index of its bit.
     """
 
     places: Mapping[int, int]
@@ -113,17 +114,18 @@ class PlacedFilters:
         return queries
 
 
-#: Queries that one plan version activated, with the terms that hold rows for them.
+#: Plan version that activated some queries, and the terms of the rows held for them.
 Group = tuple[int, tuple[Term, ...]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EpochEntitlement:
-    """Queries that rows processed under one plan version may serve.
+    """Queries that may use rows processed under one plan version.
 
     Attributes:
-        queries: Queries activated by this version or earlier, and later ones that may use some of these rows.
-        held: These later queries: sets by their activation and by the terms that hold their rows.
+        queries: Queries activated by this version or earlier, and later queries that may use some of these
+            rows.
+        held: The later queries, as sets by their activation and by the terms of their held rows.
     """
 
     queries: int
@@ -132,13 +134,13 @@ class EpochEntitlement:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Settled:
-    """Queries that rows of one plan version and range of event times may serve, whatever filters they pass.
+    """Queries that rows of one plan version and event time range may serve, before filters.
 
     Attributes:
-        queries: Queries that may use some of them.
-        passing: Sets of these queries that may use only rows that pass all filters of one of several sets;
-            these are given by their places, as bits, in each lineage word.
-        undecided: Groups that depend on the event time.
+        queries: Queries that may use some of these rows.
+        passing: Sets of queries that may use only rows that pass all filters of at least one choice. A choice
+            is given as bits in each lineage word.
+        undecided: Groups for which the event time of each row decides.
     """
 
     queries: int
@@ -146,7 +148,7 @@ class Settled:
     undecided: Mapping[Group, int]
 
     def serves(self, kind: Kind) -> int:
-        """Return the queries that may use the rows of a kind, if these pass their own filters."""
+        """Return the queries that may use rows of a kind, if the rows also pass the queries' filters."""
         queries = self.queries
         for members, choices in self.passing:
             if not any(_passes(kind, choice) for choice in choices):
@@ -159,9 +161,9 @@ class Found:
     """Classes of the rows of some kinds.
 
     Attributes:
-        numbering: int64[kinds], class of each kind; None if every kind is its own class.
-        masks: Queries that the rows of each class may serve, without those of undecided groups.
-        undecided: Groups that the event time of each row decides.
+        numbering: int64[kinds], class of each kind; None if every kind is a class of its own.
+        masks: Queries that the rows of each class may serve, except those of undecided groups.
+        undecided: Groups for which the event time of each row decides.
     """
 
     numbering: Int64s | None
@@ -175,13 +177,14 @@ class SideLineage:
 
     Attributes:
         queries: The family's queries, in plan order.
-        bits: Each query's filter bit on this side, None without a filter.
-        terms: Terms of the rows that each ``backfill: state`` query holds from before its activation, by id.
+        bits: Each query's filter bit on this side; None if the query has no filter.
+        terms: Terms of the rows that each ``backfill: state`` query may use from before its activation, by
+            query id.
         columns: Each query's needed columns.
-        live: Lineage bits that this version may read, including those of the queries that held rows before.
-            All that a later version reads of stored rows follows from these: bits of other filters are dead.
-        newest: Plan version that activated the youngest query.
-        bounds_us: Event times from which terms hold rows, ascending, each once.
+        live: Lineage bits that this version may read, including bits of filters of departed queries that held
+            rows. Later versions read no other bits of stored rows, so bits of other filters can be dropped.
+        newest: Newest plan version that activated one of the queries.
+        bounds_us: Distinct least event times of held rows in the terms, ascending.
     """
 
     queries: tuple[PlannedQuery, ...]
@@ -191,10 +194,11 @@ class SideLineage:
     live: frozenset[int] = field(init=False)
     newest: int = field(init=False)
     bounds_us: tuple[int, ...] = field(init=False)
-    # One entry per set of filters that stored rows know: at most one per plan version of their arrival.
+    # One entry per distinct tuple of filters in stored segments: at most one per plan version under which
+    # rows arrived.
     _placed: dict[tuple[int, ...], PlacedFilters] = field(default_factory=dict)
     _entitled: dict[tuple[int, frozenset[str]], EpochEntitlement] = field(default_factory=dict)
-    # Most segments have the same kinds: the classes of a version are found for all of them together.
+    # Most segments have the same kinds, so the classes of a plan version are computed once for all of them.
     _settled: dict[tuple[object, ...], Settled] = field(default_factory=dict)
     _found: dict[tuple[object, ...], Found] = field(default_factory=dict)
 
@@ -216,14 +220,14 @@ class SideLineage:
 
         Args:
             segment: n rows.
-            kept: Columns that can be read from it.
+            kept: Columns that can be read from the segment.
 
         Returns:
-            Classes; at least one even without rows.
+            Classes; at least one class, even if there are no rows.
         """
         placed = self._places(segment.filters)
         alike = segment.kinds(placed.lives)
-        # Numbers of bounds that all rows have passed, and that some rows have passed.
+        # Number of time bounds that all rows have passed, and number that some rows have passed.
         early = late = len(self.bounds_us)
         if self.newest > segment.epoch_min:
             early = bisect_right(self.bounds_us, segment.t_min)
@@ -232,7 +236,8 @@ class SideLineage:
         found = self._found.get(question) if len(alike.kinds) <= MAX_KINDS else None
         if found is None:
             found = self._classes_of(placed, alike.kinds, kept, early, late)
-            # If there are many kinds, no two segments have the same, and caching would take gigabytes.
+            # If there are many kinds, no two segments have the same kinds, and caching their classes would
+            # take gigabytes.
             if len(alike.kinds) <= MAX_KINDS:
                 keep(self._found, question, found)
         codes = alike.codes
@@ -247,7 +252,7 @@ class SideLineage:
         return classes
 
     def _only(self, serves: Bools, members: int) -> RowClasses:
-        """Return the classes of rows that may serve all queries, but ``members`` only if ``serves``."""
+        """Return classes of rows: all rows may serve all queries but ``members``; some serve these, too."""
         without = self.all_queries & ~members
         if serves.all():
             return RowClasses(None, (self.all_queries,))
@@ -258,7 +263,7 @@ class SideLineage:
     def _classes_of(
         self, placed: PlacedFilters, kinds: tuple[Kind, ...], kept: frozenset[str], early: int, late: int
     ) -> Found:
-        """Find the queries that rows of some kinds may serve, by facts common to all rows of a segment."""
+        """Find the queries that rows of each kind may serve, from facts common to a segment's rows."""
         settled = {kind[0]: self._settle(placed, kind[0], kept, early, late) for kind in kinds}
         masks = [placed.passed_by(kind) & settled[kind[0]].serves(kind) for kind in kinds]
         undecided = {group: m for one in settled.values() for group, m in one.undecided.items()}
@@ -293,14 +298,14 @@ class SideLineage:
     def _settle(
         self, placed: PlacedFilters, epoch: int, kept: frozenset[str], early: int, late: int
     ) -> Settled:
-        """Determine the queries for which rows of one plan version are held.
+        """Determine the queries that may use rows of one plan version.
 
         Args:
-            placed: Places of the filters in these rows.
+            placed: Indices of the filters' bits in these rows.
             epoch: The plan version.
             kept: Columns that can be read from the rows.
-            early: Number of bounds that all rows have passed.
-            late: Number of bounds that some rows have passed.
+            early: Number of time bounds that all rows have passed.
+            late: Number of time bounds that some rows have passed.
         """
         question = (tuple(placed.places), epoch, kept, early, late)
         known = self._settled.get(question)
@@ -330,7 +335,7 @@ class SideLineage:
         return settled
 
     def _of_epoch(self, epoch: int, kept: frozenset[str]) -> EpochEntitlement:
-        """Return the queries that rows of one plan version with these columns may serve."""
+        """Return the queries that may use rows of one plan version with these columns."""
         known = self._entitled.get((epoch, kept))
         if known is None:
             queries = self.all_queries
@@ -349,7 +354,7 @@ class SideLineage:
 
 
 def _words_of(places: Sequence[int], filters: int) -> tuple[int, ...]:
-    """Return places as bits of the lineage words for this many filters.
+    """Return bit indices as bits of the lineage words of this many filters.
 
     >>> _words_of([1, 64], 65)
     (2, 1)
@@ -361,7 +366,7 @@ def _words_of(places: Sequence[int], filters: int) -> tuple[int, ...]:
 
 
 def _passes(kind: Kind, places: tuple[int, ...]) -> bool:
-    """Return whether the rows of a kind pass all filters at some places."""
+    """Return whether the rows of a kind pass all filters at the given bits."""
     return all(not wanted & ~answers for answers, wanted in zip(kind[1:], places, strict=True))
 
 

@@ -37,7 +37,7 @@ class Windows:
     Attributes:
         within: Queries that cover each distance class: first the classes for d >= 0, ascending, then those
             for d < 0.
-        behind: Number of the first class for d < 0.
+        behind: Index of the first class for d < 0.
         reaches: int64[2, bits], number of classes that a query covers, for each direction and each bit of a
             set; 0 for queries that are not in the join.
     """
@@ -102,9 +102,9 @@ def reaches_of(windows_us: Sequence[tuple[int, int]], bounds_us: Int64s, bits: i
     """Return how many distance classes each query covers, int64[bits].
 
     Args:
-        windows_us: Number of each query, and its window.
+        windows_us: Number and window of each query.
         bounds_us: Ends of the distance classes, ascending, all windows among them; class 0 ends at the first.
-        bits: Number of bits of a set.
+        bits: Number of bits in a set.
 
     >>> reaches_of([(0, 10), (1, 30), (3, 10)], np.array([10, 30]), 4)
     array([1, 2, 0, 1])

@@ -1,8 +1,8 @@
-"""The column that orders a stream as int64: a clock in place of event time.
+"""The column that orders a stream, as an int64 clock in place of event time.
 
-An ordered family (a join without windows, WO-Join, §2) runs on the chain of time windows, with the ordering
-column in place of event time: equality is the window ``[NOW]``. Descending values are negated, so every clock
-ascends.
+An ordered family (a join without windows, WO-Join, §2) uses the chain for time windows, with the ordering
+column as the clock instead of event time: equality is the window ``[NOW]``. Descending values are negated, so
+every clock is ascending.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ import pyarrow as pa
 from catalog.values.stream import Stream
 from operators.kernels.keys import Bools, Int64s, join_key
 
-#: Clocks are between -MOST and MOST, so that the difference of two, or a clock plus a window, fits int64.
+#: Clocks are between -MOST and MOST, so that the difference of two clocks, and a clock plus a window, fit
+#: into int64.
 MOST: Final = 2**61
 
 
@@ -27,7 +28,7 @@ def order_clock(stream: Stream, table: pa.Table) -> tuple[Int64s, Bools]:
         table: Its rows.
 
     Returns:
-        clock: int64[n], any value if the row is not valid.
+        clock: int64[n], undefined for rows that are not valid.
         valid: bool[n], False if the column is NULL.
     """
     order = stream.order

@@ -1,11 +1,12 @@
 """Progress of a stream in its order: the value at or below which no later row is expected.
 
-In a stream with scrambling factor k, rows s and s' with s.A <= s'.A have places PI(s) - k <= PI(s') (WO-Join,
-§2.2). So once n rows have arrived, each later row has a value above the greatest of the first n - k. This
-greatest value is the *passed* one, a watermark on the column. Later rows at or below it break the order.
+In a stream with scrambling factor k, rows s and s' with s.A <= s'.A have arrival positions PI(s) - k <=
+PI(s') (WO-Join, §2.2). So once n rows have arrived, each later row has a value above the greatest value of
+the first n - k rows. This greatest value is called the *passed* value; it is a watermark on the column. Later
+rows at or below the passed value break the order.
 
-The values of the last k rows are kept in blocks of neighbouring rows. Only whole blocks are removed, so the
-passed value is at most one block, a 64th of k, behind the exact one.
+The values of the last k rows are summarized in blocks of neighbouring rows. Only whole blocks are removed, so
+the passed value lags behind the exact one by at most one block, which is a 64th of k.
 
 If k is not declared, it is *monitored*: it is ``MARGIN`` times the greatest factor of the last
 ``SEEN_FACTORS`` * k rows.
@@ -26,31 +27,34 @@ from operators.orders.order_clock import MOST
 
 #: Approximate number of blocks in which the last k rows are kept.
 _BLOCKS: Final = 64
-#: Most and fewest rows of a block if k is monitored, and the most blocks of one partition. A factor is known
-#: up to an error of two blocks. With 64 rows in each block, a join of three streams of 50 rows/s held 1.17
-#: times the optimum, with 8 rows 1.08 times (``tests.bench.oblivious``, two runs).
+#: If k is monitored: maximum and minimum number of rows in a block, and maximum number of blocks per
+#: partition. A factor is known with an error of up to two blocks. With 64 rows per block, a join of three
+#: streams of 50 rows/s held 1.17 times the minimum number of rows, and with 8 rows per block 1.08 times
+#: (``tests.bench.oblivious``, two runs).
 _MONITORED_ROWS: Final = 64
 _LEAST_MONITORED_ROWS: Final = 8
 _MOST_MONITORED: Final = 1024
 
-#: A monitored k is MARGIN times the greatest factor in this many times k rows, at least the last rows.
+#: A monitored k is MARGIN times the greatest factor in the last SEEN_FACTORS * k rows, but at least
+#: LEAST_MONITORED rows.
 MARGIN: Final = 1.5
 SEEN_FACTORS: Final = 20
 LEAST_MONITORED: Final = 64
-#: Factors of neighbouring batches are merged while the batches together have less than 1/_PARTS of k rows.
+#: Factors of neighbouring batches are merged as long as these batches together have less than 1/_PARTS of k
+#: rows.
 _PARTS: Final = 4
 
-#: Consecutive rows: their number, their greatest value and their least value.
+#: Consecutive rows: number of rows, greatest value, least value.
 Block = tuple[int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
 class OrderedRows:
-    """Summary of the rows of one partition for the order of their stream.
+    """Summary of one partition's rows with regard to the order of their stream.
 
     Attributes:
         blocks: Blocks in order of arrival.
-        factor: Their scrambling factor if it is monitored, else 0.
+        factor: Scrambling factor of the rows if it is monitored, else 0.
     """
 
     blocks: Sequence[Sequence[int]] = ()
@@ -68,7 +72,8 @@ def scrambling_factor(values: Int64s) -> int:
     """
     if not len(values):
         return 0
-    # A row is compared with the first row that has at least its value, where the running maximum reaches it.
+    # Compare each row with the first row whose value is at least as great: there the running maximum reaches
+    # the row's value.
     first = np.searchsorted(np.maximum.accumulate(values), values, side="left")
     return int((np.arange(len(values)) - first).max())
 
@@ -86,10 +91,10 @@ def ordered_rows(values: Int64s, scramble: int | None) -> OrderedRows:
 
     Args:
         values: int64[n].
-        scramble: Scrambling factor, which determines the size of blocks. None: it is monitored.
+        scramble: Scrambling factor, which determines the block size. None: it is monitored.
     """
     if scramble is None:
-        # A partition has few blocks unless it has many rows.
+        # Use few blocks per partition, unless it has many rows.
         small = min(_MONITORED_ROWS, max(_LEAST_MONITORED_ROWS, len(values) // _BLOCKS))
         head, size = 0, max(small, -(-len(values) // _MOST_MONITORED))
     else:
@@ -108,12 +113,12 @@ class OrderProgress:
     """Progress of a stream in its order.
 
     Attributes:
-        scramble: Scrambling factor, as it was declared or last monitored.
-        monitored: Whether the scrambling factor is derived from the rows.
+        scramble: Scrambling factor k, as declared or as last monitored.
+        monitored: Whether the scrambling factor is monitored instead of declared.
         blocks: Blocks of the last rows, in order of arrival.
-        passed: Greatest value of the rows before them; None before there are any.
-        newest: Greatest value of all rows; None before the first.
-        factors: Numbers of rows of the last batches with their factors, if it is monitored.
+        passed: Greatest value of the rows before these blocks; None if there are none.
+        newest: Greatest value of all rows so far; None before the first row.
+        factors: Number of rows and scrambling factor of each of the last batches, if the factor is monitored.
     """
 
     scramble: int
@@ -125,12 +130,12 @@ class OrderProgress:
 
     @classmethod
     def begun(cls, scramble: int | None) -> OrderProgress:
-        """Return the progress before the first row; a ``scramble`` of None is monitored."""
+        """Return the progress before the first row; if ``scramble`` is None, it is monitored."""
         return cls(LEAST_MONITORED if scramble is None else scramble, monitored=scramble is None)
 
     @property
     def limit(self) -> int | None:
-        """Least value of a later row that keeps the order, as watermark of families; None if all do."""
+        """Least value of later rows that keep the order, used as a watermark; None if any value does."""
         return None if self.passed is None else min(self.passed + 1, MOST)
 
     def after_rows(self, came: OrderedRows) -> OrderProgress:
@@ -162,17 +167,18 @@ class OrderProgress:
         )
 
     def reset(self) -> OrderProgress:
-        """Return the progress as before the first row, with the monitored factor kept."""
+        """Return the progress reset to before the first row; keep the monitored factor."""
         return OrderProgress(self.scramble, self.monitored)
 
     def declared(self, scramble: int | None) -> OrderProgress:
-        """Return the progress under another scrambling factor; passed values stay passed.
+        """Return the progress under a new scrambling factor; passed values stay passed.
 
-        After an increase by d, no further value is passed until d more rows have arrived. After a decrease,
-        the next rows also pass the rows that are no longer among the last k.
+        After an increase by d, the passed value stays the same until d more rows have arrived. After a
+        decrease, the passed value also covers rows that are no longer among the last k, as soon as rows
+        arrive.
 
         Args:
-            scramble: The new factor k; None: it is monitored, starting from the present one.
+            scramble: The new factor k; None: it is monitored, starting from the current factor.
         """
         if scramble is not None:
             return replace(self, scramble=scramble, monitored=False, factors=())
@@ -181,7 +187,7 @@ class OrderProgress:
         return replace(self, scramble=max(self.scramble, LEAST_MONITORED), monitored=True, factors=())
 
     def _monitored(self, came: OrderedRows) -> tuple[int, tuple[tuple[int, int], ...]]:
-        """Return the scrambling factor after more rows, and the factors from which it is derived."""
+        """Return the new scrambling factor after more rows, and the factors that determine it."""
         factor = max(came.factor, self._behind_kept(came))
         factors = [*self.factors, (sum(rows for rows, *_ in came.blocks), factor)]
         if len(factors) > 1 and factors[-2][0] + factors[-1][0] <= self.scramble // _PARTS:
@@ -194,12 +200,12 @@ class OrderProgress:
         return max(LEAST_MONITORED, math.ceil(MARGIN * greatest)), tuple(factors)
 
     def _behind_kept(self, came: OrderedRows) -> int:
-        """Return the most rows between a new row and an earlier kept row that should follow it."""
+        """Return the largest distance, in rows, of a new row from an earlier row that it should precede."""
         if not self.blocks:
             return 0
         kept, new = np.array(self.blocks), np.array(came.blocks)
         first = np.searchsorted(np.maximum.accumulate(kept[:, 1]), new[:, 2], side="left")
-        # From the beginning of the kept block to the end of the new one.
+        # Measure from the start of the kept block to the end of the new block, an upper bound.
         begins = np.append(np.cumsum(kept[:, 0]) - kept[:, 0], kept[:, 0].sum())
         ends = kept[:, 0].sum() + np.cumsum(new[:, 0]) - 1
         apart = np.where(first < len(kept), ends - begins[first], 0)
@@ -211,12 +217,12 @@ def following(known: OrderProgress | None, former: Order | None, order: Order | 
 
     Args:
         known: Progress before the batch.
-        former: Order of the stream in the version before.
+        former: Order of the stream in the previous plan version.
         order: Its order now.
 
     Returns:
-        The progress under the new scrambling factor. If column or direction of the order are new, the
-            progress before the first row. None without an order.
+        The progress under the new scrambling factor. If the column or direction of the order has changed,
+            this is the progress before the first row. None without an order.
     """
     if order is None:
         return None

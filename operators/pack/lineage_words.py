@@ -1,4 +1,4 @@
-"""Lineage as PACK makes it: which filters a row passes, in words of 64 bits (cf. CACQ, SIGMOD 2002).
+"""Lineage as computed by PACK: which filters a row passes, in words of 64 bits (cf. CACQ, SIGMOD 2002).
 
 filters   v < 1   v < 3   w > 2        row v=2 w=5  ->  0b110
 places      0       1       2
@@ -19,24 +19,26 @@ from operators.pack.threshold_filters import Thresholds, thresholds
 from operators.segments.row_codec import NUMBERED
 from operators.segments.segment import WORD_BITS
 
-#: Words with at most this many values are replaced by numbers of one byte.
+#: Words with at most this many distinct values are replaced by one-byte numbers.
 _MOST_VALUES = 1 << 8
 
 
 def evaluate_lineage(table: pa.Table, filters: Sequence[Sequence[PlannedFilter]]) -> list[list[pa.Array]]:
-    """Evaluate several lists of filters over the bare columns of a table, each distinct filter once.
+    """Evaluate lists of filters over a table's bare columns; evaluate each distinct filter once.
 
-    Comparisons of a number with a constant are counted (``pack.threshold_filters``). DuckDB evaluates the
-    other predicates and packs their answers into words: a column per predicate took twice as long for 12.
+    Filters that compare a number with a constant are evaluated by counting (``pack.threshold_filters``).
+    DuckDB evaluates the other predicates and packs their answers into words. Returning a column per predicate
+    took twice as long for 12 predicates.
 
     Args:
         table: n rows of one stream.
         filters: Lists of filters.
 
     Returns:
-        For each list a column of n words for every ``WORD_BITS`` predicates, by place; NULL counts as False.
-        Rows answer many filters in few ways, so the words are mostly numbered (``row_codec.NUMBERED``),
-        because a byte is sorted and written faster than a word; otherwise they are uint64.
+        For each list, one column of n words per ``WORD_BITS`` predicates, in their order; NULL counts as
+        False. Rows have few distinct combinations of answers. So the words are mostly numbered
+        (``row_codec.NUMBERED``), because a byte is sorted and written faster than a word; otherwise they are
+        uint64.
     """
     counted = [
         [t for t in thresholds(tuple(f.threshold for f in group)) if t.answerable(table)] for group in filters
@@ -52,7 +54,7 @@ def evaluate_lineage(table: pa.Table, filters: Sequence[Sequence[PlannedFilter]]
 
 
 def _word_texts(predicates: Sequence[str], counted: Sequence[Thresholds]) -> list[str]:
-    """Return the SQL that DuckDB evaluates for each word; empty if the whole word is counted."""
+    """Return the SQL that DuckDB evaluates for each word; empty if counting answers the whole word."""
     known = {place for some in counted for place in some.places}
     asked = [(place, text) for place, text in enumerate(predicates) if place not in known]
     return [
@@ -64,7 +66,7 @@ def _word_texts(predicates: Sequence[str], counted: Sequence[Thresholds]) -> lis
 def _with_counted(
     table: pa.Table, words: Sequence[Words | None], counted: Sequence[Thresholds]
 ) -> list[pa.Array]:
-    """Return the words, with the counted places filled in, as columns."""
+    """Return the words as columns, with the answers from counting filled in."""
     counts = [some.count(table) for some in counted]
     complete = []
     for number, word in enumerate(words):
@@ -88,7 +90,7 @@ def _by_number(codes: Codes, values: Words) -> pa.Array:
 
 
 def passing_some(lineage: Sequence[pa.Array], rows: int) -> Bools:
-    """Tell which of n rows pass one of the filters, bool[n]."""
+    """Return which of n rows pass at least one filter, bool[n]."""
     some = np.zeros(rows, dtype=np.bool_)
     for codes, values in map(_numbered, lineage):
         some |= (values != 0)[codes]
@@ -96,7 +98,7 @@ def passing_some(lineage: Sequence[pa.Array], rows: int) -> Bools:
 
 
 def count_passing(lineage: Sequence[pa.Array], filters: int) -> list[int]:
-    """Return how many rows pass each of ``filters`` filters, by place."""
+    """Return how many rows pass each of ``filters`` filters, in the order of their bits."""
     counts: list[int] = []
     for number, (codes, values) in enumerate(map(_numbered, lineage)):
         rows = np.bincount(codes, minlength=len(values))
@@ -106,7 +108,7 @@ def count_passing(lineage: Sequence[pa.Array], filters: int) -> list[int]:
 
 
 def _numbered(column: pa.Array) -> tuple[Codes, Words]:
-    """Return the number of each row's value, and the values."""
+    """Return the index of each row's value, and the distinct values."""
     if column.type == NUMBERED:
         return column.indices.to_numpy(), column.dictionary.to_numpy()
     return numbered(column.to_numpy())

@@ -1,10 +1,10 @@
-"""PACK: one partition's rows become one payload per bucket, after all decisions that need only the rows.
+"""PACK: turns one partition's rows into one payload per bucket, and decides all that the rows alone decide.
 
-Every distinct filter is evaluated once per row and gives the row its lineage. Keys are normalised, hashed to
-a bucket and sorted. A row without a key, or that no query of a family takes, is dropped. Lateness is not
-decided here, because the watermark belongs to the buckets. But the listing of the input gives a bound that no
-watermark of this batch exceeds, and rows below the bound are sent a second time, with all columns, as
-suspects.
+Every distinct filter is evaluated once per row; the answers are the row's lineage. Keys are normalised and
+hashed to a bucket, and rows are sorted by key. A row is dropped if it has no key, or if no query of a family
+can use it. PACK does not decide which rows are late, because only the buckets know the watermark. The listing
+of the input gives an upper bound on all watermarks of this batch. Rows below the bound may be late, so they
+are sent a second time, with all columns, as *suspects*.
 """
 
 from __future__ import annotations
@@ -42,17 +42,17 @@ from operators.segments.segment import COLUMN, LINEAGE
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PackedSide:
-    """One side of a family as needed by PACK: its distinct filters, however many queries have them.
+    """One side of a family for PACK: its distinct filters, regardless of the number of queries.
 
     Attributes:
         family: Id of the family.
         side: ``a`` or ``b``.
         layout: Columns of the side.
-        filters: Filters by their places in the words: by bit, as in the plan.
-        takes_all: Whether some query takes every row of this side, or a join does (selection pull-up).
+        filters: Filters in the order of their bits in the lineage words, as in the plan.
+        takes_all: Whether some query or join takes every row of this side (no filter, or selection pull-up).
         fragments: Buckets to which the rows of a key are sent.
-        keyless: Whether rows without a key are sent, too, to any bucket.
-        contract: Rules by which keys of the side are closed; None: they are never closed.
+        keyless: Whether rows without a key are also sent, each to any one bucket.
+        contract: Rules by which the keys of the side are closed; None: keys are never closed.
         clock: Clock that measures its windows.
     """
 
@@ -73,7 +73,7 @@ class Packer:
 
     Attributes:
         stream: The stream.
-        sides: The family sides that it feeds.
+        sides: The family sides that read the stream.
         buckets: Number of buckets.
     """
 
@@ -89,14 +89,14 @@ class Packer:
             names |= {*part.layout.key, *part.layout.stored}
         promised = self.stream.punctuations
         if promised is not None:
-            # A punctuation that a family uses fixes its key columns.
+            # The key columns of punctuations that a family uses are included above.
             names |= set() if promised.column is None else {promised.column}
         if self.stream.order is not None:
             names.add(self.stream.order.column)
         return frozenset(names)
 
     def may_have_late_rows(self, table: pa.Table, late_bound_us: int) -> bool:
-        """Return whether some row is below the bound."""
+        """Return whether any row's event time is below the bound."""
         oldest = pc.min(table.column(self.stream.event_time)).cast(pa.int64()).as_py()
         return oldest is not None and oldest < late_bound_us
 
@@ -104,13 +104,13 @@ class Packer:
         """Pack one partition.
 
         Args:
-            table: Rows of the stream in canonical Arrow types, with ``_pos``.
+            table: Rows of the stream in canonical Arrow types, with the column ``_pos``.
             order: Number of the partition in its batch.
             batch: Batch number.
-            late_bound_us: No watermark of this stream exceeds it in this batch; None if there is none yet.
+            late_bound_us: Upper bound of this stream's watermark in this batch; None if there is none yet.
 
         Returns:
-            One payload per bucket, by bucket.
+            Payloads, one per bucket, in bucket order.
         """
         table = table.combine_chunks()
         found = Parted(table)
@@ -163,12 +163,12 @@ class Packer:
         return payloads
 
     def _timed(self, found: Parted) -> tuple[pa.Table, Int64s, Bools | None]:
-        """Return a partition, the event times of its rows, and which of them take part; None if all do.
+        """Return a partition, its event times, and which rows take part; None if all rows do.
 
-        A row without an event time takes no part, nor does a punctuation. They are removed at once only if
-        the rows are read for more than their keys and times, or if a punctuation has a time. Otherwise
-        removing them would cost more than all other work for punctuations that no family uses; these get the
-        least time.
+        Rows without an event time, and punctuations, do not take part. Punctuations are removed at once only
+        if more than the keys and times of the rows is read, or if a punctuation has a time. Otherwise
+        removing them would cost more than all other work for punctuations that no family uses; such
+        punctuations must cost as little as possible.
         """
         table, taken = found.table, found.rows
         times = table.column(self.stream.event_time)
@@ -186,7 +186,7 @@ class Packer:
 
     @property
     def _looks_at_rows(self) -> bool:
-        """Return whether rows are filtered, counted or ordered, or close keys themselves."""
+        """Return whether rows are filtered, counted or ordered, or themselves close keys."""
         return self.stream.order is not None or any(
             part.filters
             or part.clock in ("rows", "key rows")
@@ -195,17 +195,17 @@ class Packer:
         )
 
     def _order(self, table: pa.Table) -> tuple[Int64s, Bools | None, OrderedRows | None]:
-        """Return each row's clock by the order of the stream, which rows have a clock, and a summary."""
+        """Return each row's clock in the stream's order, which rows have one, and a summary."""
         if self.stream.order is None:
             return np.zeros(0, dtype=np.int64), None, None
         clock, placed = order_clock(self.stream, table)
         return clock, placed, ordered_rows(clock[placed], self.stream.order.scramble)
 
     def _counted(self, table: pa.Table, ts: Int64s) -> list[dict[tuple[str, str], pa.RecordBatch]]:
-        """Return the rows that windows of rows count, including filtered ones, for each bucket.
+        """Return the rows that windows of rows count, per bucket; these include filtered rows.
 
-        Every bucket gets all rows if all are counted together; if they count by key, each row goes to its
-        bucket.
+        If all rows are counted together, every bucket gets all rows; if they are counted by key, each row
+        goes to its key's bucket.
         """
         counted: list[dict[tuple[str, str], pa.RecordBatch]] = [{} for _ in range(self.buckets)]
         pos = np.ascontiguousarray(_chunk(table.column("_pos")).to_numpy())
@@ -225,7 +225,7 @@ class Packer:
     def _closings(
         self, table: pa.Table, ts: Int64s, promises: Sequence[Promise]
     ) -> tuple[list[dict[tuple[str, str], pa.RecordBatch]], dict[tuple[str, str], pa.RecordBatch]]:
-        """Return the closings for each bucket, by the bucket of their key, and edges for all buckets."""
+        """Return the closings per bucket, by the bucket of their key, and the edges for all buckets."""
         edges: dict[tuple[str, str], pa.RecordBatch] = {}
         closings: list[dict[tuple[str, str], pa.RecordBatch]] = [{} for _ in range(self.buckets)]
         for part in self.sides:
@@ -251,13 +251,13 @@ class Packer:
         return closings, edges
 
     def _into_buckets(self, part: PackedSide, key: Int64s, valid: Bools) -> tuple[Int64s, Int64s]:
-        """Order rows by (bucket, key, row), with a copy for each bucket of their key."""
+        """Sort rows by (bucket, key, row), with a copy for each bucket of their key."""
         if part.fragments.replicates:
             return part.fragments.sort_into_buckets(key, valid, self.buckets)
         return sort_into_buckets(key, bucket_of(key, self.buckets), valid, self.buckets)
 
     def _count(self, rows: int, lineages: Sequence[Sequence[pa.Array]]) -> tuple[FilterCounters, ...]:
-        """Count per lineage bit; without rows there is nothing to count."""
+        """Count passing rows per lineage bit; return no counts if there are no rows."""
         if not rows:
             return ()
         return tuple(
@@ -274,7 +274,7 @@ class Packer:
         lineage: Sequence[pa.Array],
         placed: Bools | None = None,
     ) -> tuple[list[pa.RecordBatch], list[pa.RecordBatch]]:
-        """Return the rows of each bucket, and those without a key if they are needed."""
+        """Return the rows of each bucket, and the rows without a key if they are needed."""
         key, valid = join_key(table, part.layout.key, part.layout.key_types)
         null = ~valid if part.keyless and not valid.all() else None
         if placed is not None:
@@ -295,13 +295,13 @@ class Packer:
         columns += lineage
         columns += [_chunk(table.column(name)) for name in part.layout.stored]
         whole = pa.RecordBatch.from_arrays(columns, names=names)
-        # Positions ascend in the table, so rows in the order of (key, row) are sorted by (key, position).
+        # Positions ascend in the table, so rows sorted by (key, row) are also sorted by (key, position).
         order, starts = self._into_buckets(part, key, valid)
         ordered = whole.take(pa.array(order))
         with_key = [ordered.slice(start, end - start) for start, end in pairwise(starts.tolist())]
         if null is None:
             return with_key, []
-        # The value behind a NULL may be anything: a fixed value makes the rows sorted by position.
+        # The key value of a NULL is undefined: with a fixed value, these rows are sorted by position.
         apart = whole.set_column(0, KEY, pa.array(np.zeros(len(ts), dtype=np.int64)))
         bucket = table.column("_pos").to_numpy() % self.buckets
         return with_key, [apart.filter(pa.array(null & (bucket == b))) for b in range(self.buckets)]
@@ -333,14 +333,14 @@ def _packed_side(asked: SidePlan, stream: Stream) -> PackedSide:
 def control_payloads(
     texts: Sequence[str], order: int, batch: int, buckets: int, senders: tuple[int, ...] = ()
 ) -> list[Payload]:
-    """Return one payload per bucket that carries the batch's control records.
+    """Return one payload per bucket with the batch's control records.
 
     Args:
         texts: The records.
         order: Number of the partition in the batch.
         batch: Batch number.
         buckets: Number of buckets.
-        senders: Buckets that sent pairs to others in the batch before.
+        senders: Numbers of the buckets that sent pairs to other buckets in the previous batch.
     """
     return [
         Payload(order, batch, control=tuple(texts), place=(b, buckets), senders=senders)
@@ -354,14 +354,14 @@ def _chunk(column: pa.ChunkedArray) -> pa.Array:
 
 
 def _below(ts: Int64s, bound_us: int, taken: Bools | None) -> Int64s:
-    """Return the places of the rows that take part and are below a bound."""
+    """Return the indices of the rows that take part and are below a bound."""
     if taken is not None:
         return np.flatnonzero((ts < bound_us) & taken)
     return np.flatnonzero(ts < bound_us) if int(ts.min()) < bound_us else ts[:0]
 
 
 def _int64(column: pa.ChunkedArray) -> Int64s:
-    """Return event times, µs; any number if a row has none."""
+    """Return event times, µs; undefined for rows without one."""
     chunk = _chunk(column).cast(pa.timestamp("us")).cast(pa.int64())
     values = pa.Array.from_buffers(pa.int64(), len(chunk), [None, chunk.buffers()[1]], offset=chunk.offset)
     return np.ascontiguousarray(values.to_numpy())

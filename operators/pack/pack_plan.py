@@ -1,7 +1,8 @@
-"""Instructions to PACK for a stream: exactly what a plan version needs of its rows.
+"""Instructions to PACK for a stream: the parts of a plan version that its rows need.
 
-Code that distributes the input can read it without loading the packing code (``operators.pack.pack``). It is
-small: it has the distinct filters, however many queries have them.
+Code that distributes the input can read these instructions without loading the packing code
+(``operators.pack.pack``). It is
+small: they contain only the distinct filters, regardless of the number of queries.
 """
 
 from __future__ import annotations
@@ -15,13 +16,14 @@ from operators.closings.contract import SideContract, side_contract
 
 @dataclass(frozen=True, slots=True)
 class SidePlan:
-    """One side of a family that a stream feeds.
+    """One side of a family that reads the stream.
 
     Attributes:
         family: The family, without queries and joins.
         side: ``a`` or ``b``.
-        takes_all: Whether some query takes every row of this side, or a join does (selection pull-up).
-        keyless: Whether rows without a key are sent, too, since they can be results (absence).
+        takes_all: Whether some query or join takes every row of this side (no filter, or selection pull-up).
+        keyless: Whether rows without a key are also sent, because they can be results of outer and anti
+            joins.
         contract: Part of the stream's contract that the side can use; None if there is none.
     """
 
@@ -33,7 +35,7 @@ class SidePlan:
 
     @property
     def filters(self) -> tuple[PlannedFilter, ...]:
-        """Distinct filters of the side, by their places in the words of a row's lineage."""
+        """Distinct filters of the side, in the order of their bits in the lineage words."""
         return self.family.filters_a if self.side == "a" else self.family.filters_b
 
 
@@ -43,7 +45,7 @@ class PackPlan:
 
     Attributes:
         stream: The stream.
-        sides: The family sides that it feeds.
+        sides: The family sides that read the stream.
         buckets: Number of buckets.
     """
 

@@ -4,10 +4,10 @@
 
 Rows of a family side may be in a file that the header names (``operators.segments.segment_files``).
 
-The header is sent to every bucket, even to buckets that get no rows. So every bucket learns of every stream's
-newest event time and of every control record in the same batch. Data that must be counted once are sent to
-one bucket only: suspects, which are rows that may be late, with all columns and once per stream, and PACK's
-counters.
+The header is sent to every bucket, even to buckets that get no rows. So every bucket learns of each stream's
+newest event time, and of every control record, in the same batch. Data that must be counted only once are
+sent to one bucket only. These are PACK's counters, and the suspects: rows that may be late, with all columns,
+once per stream.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from operators.segments.row_codec import TS, decode_rows, encode_rows
 from operators.segments.segment import ArrivedFile
 
 _LENGTH = struct.Struct("<I")
-#: Rows begin at a multiple of this many bytes, as in Arrow's buffers: their columns are views of the
-#: payload, and numpy gathers so much more slowly from unaligned ones that a batch costs 13-28% more.
+#: Rows begin at a multiple of this many bytes, as in Arrow's buffers. Their columns are views of the payload,
+#: and numpy gathers from unaligned columns so much more slowly that a batch costs 13-28% more.
 ALIGNMENT = 64
 
 
@@ -39,10 +39,10 @@ class StreamHeader:
 
     Attributes:
         stream_id: The stream.
-        rows: Rows read, including those dropped later.
+        rows: Number of rows read, including rows dropped later.
         rejected_rows: Rows without an event time.
-        max_event_time_us: Newest event time, or None without rows.
-        order: Summary of the rows by the column that orders the stream; None without an order.
+        max_event_time_us: Newest event time; None without rows.
+        order: Summary of the rows with regard to the stream's order; None if the stream has no order.
     """
 
     stream_id: int
@@ -52,7 +52,8 @@ class StreamHeader:
     order: OrderedRows | None = None
 
 
-#: Errors of reading bytes that are not a payload (ArrowInvalid and bad JSON are ValueErrors).
+#: Errors that occur when bytes that are not a payload are read (ArrowInvalid and JSON errors are
+#: ValueErrors).
 _MALFORMED = (
     ValueError,
     TypeError,
@@ -66,33 +67,34 @@ _MALFORMED = (
     pa.ArrowException,
 )
 
-#: Given family id, side and rows: writes the rows to a file, or returns None to leave them in the payload.
+#: Writes rows to a file, given family id, side and rows; returns None to leave the rows in the payload.
 WriteRows = Callable[[str, str, pa.RecordBatch], ArrivedFile | None]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Payload:
-    """Part of one partition for one bucket.
+    """The part of one partition that is sent to one bucket.
 
     Attributes:
-        order: Number of the partition, by which payloads are ordered.
+        order: Number of the partition; payloads are sorted by it.
         batch: Batch number.
         streams: Headers of the streams that the partition read.
-        control: Encoded control records, in order; only one partition carries them.
+        control: Encoded control records, in order; only one partition of a batch has them.
         rows: Packed rows per (family id, side), sorted by key.
-        keyless: Packed rows without a key per (family id, side), if they can be results.
-        suspects: Rows per stream id that may be late, all columns, with ``_ts`` and ``_pos``.
-        filters: Counters per distinct filter of the partition, in one of its payloads.
-        pack_us: CPU time of the partition, µs, in one of its payloads.
-        began_us: Wall clock when its task began, µs UTC, in the same payload.
-        place: Number of the bucket and of all buckets, if PACK made the payload.
-        files: Files in which rows arrived, by family id and side; the other rows are in the payload.
+        keyless: Packed rows without a key per (family id, side), if such rows can be results.
+        suspects: Rows that may be late, per stream id, with all columns, ``_ts`` and ``_pos``.
+        filters: Counters per distinct filter of the partition; only one of its payloads has them.
+        pack_us: CPU time of the partition, µs; only one of its payloads has it.
+        began_us: Start time of the partition's task, µs UTC; in the payload that has ``pack_us``.
+        place: Number of the bucket, and number of buckets, if PACK made the payload.
+        files: Files in which rows arrived, by family id and side; all other rows are in the payload.
         closings: Closed keys per (family id, side), sorted by key (``operators.closings.closing_rows``).
         edges: First and last row of clustered sides per (family id, side) (``closing_rows``).
-        received: Counts of the partition's punctuations, in one of its payloads.
-        senders: Numbers of the buckets that sent pairs to others in the batch before
-            (``operators.steps.exchange``), in the payload with the control records.
-        counted: All rows that windows of rows count, per (family id, side) (``operators.ranks.ranking``).
+        received: Counts of the partition's punctuations; only one of its payloads has them.
+        senders: Numbers of the buckets that sent pairs to other buckets in the previous batch
+            (``operators.steps.exchange``); only payloads with the control records have them.
+        counted: All rows that windows of rows must count, per (family id, side)
+            (``operators.ranks.ranking``).
     """
 
     order: int
@@ -117,7 +119,7 @@ class Payload:
         """Return the payload as bytes.
 
         Args:
-            write: Writes rows to files that the decoding process can read; None: they stay in the payload.
+            write: Writes rows to files that the decoding process can read; None: rows stay in the payload.
         """
         bodies: list[bytes] = []
         parts: list[list[object]] = []
@@ -144,7 +146,7 @@ class Payload:
             "rows": parts,
             "keyless": keyless,
             "suspects": suspects,
-            # Not dataclasses.astuple, which copies each number: 1 ms of a small batch with 40 filters.
+            # dataclasses.astuple would copy each number, which takes 1 ms of a small batch with 40 filters.
             "filters": [[c.family, c.side, c.bit, c.rows, c.passed] for c in self.filters],
             "pack_us": self.pack_us,
             "began_us": self.began_us,
@@ -171,7 +173,7 @@ class Payload:
 
         Args:
             data: Result of ``encode``.
-            read: Returns the bytes of a file; needed if rows arrived in one.
+            read: Returns the content of a file; needed only if rows arrived in a file.
 
         Raises:
             CorruptPayload: The bytes are not a payload.
@@ -250,7 +252,7 @@ def _header(stream: StreamHeader) -> list[object]:
 
 
 def _valid(rows: pa.RecordBatch) -> pa.RecordBatch:
-    """Return rows whose buffers are checked to be long enough, because reading shorter ones could crash."""
+    """Return rows after checking that their buffers are long enough; reading short ones could crash."""
     rows.validate()
     return rows
 
@@ -267,7 +269,7 @@ def arrivals(
 def counted_rows(
     payloads: Sequence[Payload], family: str, side: str, late_limit_us: int | None
 ) -> list[pa.RecordBatch]:
-    """Return the rows of a family side that windows of rows count, from all payloads, without late ones."""
+    """Return a side's rows that windows of rows count, from all payloads, except late rows."""
     found = [p.counted[family, side] for p in payloads if (family, side) in p.counted]
     if late_limit_us is not None:
         found = [rows.filter(pa.array(rows.column(TS).to_numpy() >= late_limit_us)) for rows in found]

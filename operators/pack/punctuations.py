@@ -1,8 +1,8 @@
 """Punctuations among the rows of a partition, and the keys that they close.
 
-Rows in which the contract's column is true, and events that carry a pattern (``PUNCTUATION_COLUMN``), are
-only punctuations. They are separated before rows are processed, so they need no event time, advance no
-watermark and join nothing.
+A row is only a punctuation if the contract's column is true in it, or if the event has a pattern
+(``PUNCTUATION_COLUMN``). Punctuations are separated before rows are processed, so they need no event time, do
+not advance the watermark and join with nothing.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from operators.segments.row_codec import POS
 
 
 class Parted(NamedTuple):
-    """A partition whose rows and punctuations are separated.
+    """A partition, separated into rows and punctuations.
 
     Attributes:
-        table: Rows and punctuations, without the column of patterns.
-        rows: bool[n], whether each is a row; None if all are.
+        table: Rows and punctuations, without the pattern column.
+        rows: bool[n], which entries are rows; None if all are.
         promises: The punctuations; none if no family uses any of them.
         received: Number of the punctuations.
         ignored: Number of punctuations that no family uses.
@@ -51,7 +51,7 @@ def parted(
         stream: The stream.
         contract: Its contract.
         table: All rows that were read, in one chunk.
-        used: Sets of columns of the punctuations that a family uses.
+        used: Column sets of the punctuations that some family uses.
     """
     if PUNCTUATION_COLUMN in table.column_names:
         patterns = table.column(PUNCTUATION_COLUMN)
@@ -78,19 +78,19 @@ def parted(
 def closings_of_side(
     layout: SideLayout, contract: SideContract, rows: pa.Table, ts: Int64s, promises: Sequence[Promise]
 ) -> tuple[pa.RecordBatch, Bools, pa.RecordBatch | None]:
-    """Return the closings of a side, by position, which of them close a key, and the edges of its rows.
+    """Return a side's closings by position, which of them close a key, and the rows' edges.
 
     Args:
         layout: Layout of the side.
         contract: Rules by which its keys are closed.
         rows: Rows of the partition.
         ts: int64[n], their event times.
-        promises: Punctuations in the partition, of which the side uses those on its key. There may be none if
-            its rows close keys.
+        promises: Punctuations in the partition; the side uses only those on its key columns. There may be
+            none, if the rows themselves close keys.
 
     Returns:
-        Closings and whether they close; the first and last row if the side is clustered and has rows
-        (``closings.closing_rows``).
+        The closings; which of them close a key; and the first and last row, if the side is clustered and has
+        rows (``closings.closing_rows``).
     """
     parts = [
         closing_rows(layout, promise.table, None, _positions(promise.table), promise.below)
@@ -116,7 +116,7 @@ def closings_of_side(
 
 
 def _rows_by_position(layout: SideLayout, rows: pa.Table, ts: Int64s) -> tuple[pa.RecordBatch, Bools]:
-    """Return rows as closings of their own keys, by position, and which of them have a key."""
+    """Return rows as closings of their own keys, by position, and which rows have a key."""
     pos = _positions(rows)
     own, valid = closing_rows(layout, rows, ts[: rows.num_rows], pos)
     if (pos[1:] >= pos[:-1]).all():

@@ -1,13 +1,13 @@
-"""Filters that compare a number with a constant, evaluated together for one column and operator.
+"""Filters that compare a number with a constant, evaluated together per column and operator.
 
-Many queries compare the same column with different constants. A row that passes one such filter passes all
-wider ones, so its answers are one number: how many filters it passes.
+Many queries compare the same column with different constants. A row that passes one of these filters also
+passes all wider ones. So one number per row is enough: how many filters it passes.
 
     v < 7   v < 3   v < 1     the widest first
     row v=2: passes 2         -> passes the first two of them
 
-DuckDB evaluates each filter on every value separately: for half a million rows it took 12 ms of CPU time for
-six such filters, and 31 ms for twenty; counting takes 1.3 and 2.3 ms.
+DuckDB evaluates each filter on every value separately. For half a million rows, it took 12 ms of CPU time for
+six such filters and 31 ms for twenty; counting takes 1.3 ms and 2.3 ms.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ import pyarrow as pa
 from catalog.values.plan import Threshold
 from operators.kernels.keys import Bools, Words
 
-#: Number of rows that are compared together.
+#: Number of rows that are compared in one step.
 _AT_ONCE = 1 << 14
 
 #: Numbers of any type.
 Numbers = np.ndarray[tuple[int], np.dtype[Any]]
 
-#: NaN is greater than every number, as it is in DuckDB, and less than none.
+#: As in DuckDB, NaN is greater than every number.
 _PASSES: dict[str, Callable[[Numbers, float], Bools]] = {
     "<": lambda values, bound: values < bound,
     "<=": lambda values, bound: values <= bound,
@@ -47,7 +47,8 @@ class Thresholds:
         operator: ``<``, ``<=``, ``>`` or ``>=``.
         bounds: The constants, the widest first.
         places: Places of the filters, likewise.
-        whole: Whether all constants are whole numbers; an integer column is compared only with these.
+        whole: Whether all constants are whole numbers; an integer column can be compared only with such
+            constants.
     """
 
     column: str
@@ -57,7 +58,7 @@ class Thresholds:
     whole: bool
 
     def answerable(self, table: pa.Table) -> bool:
-        """Return whether ``count`` can answer the filters for a table; if not, DuckDB evaluates them."""
+        """Return whether ``count`` can evaluate the filters for a table; if not, DuckDB must."""
         if self.column not in table.schema.names:
             return False
         column = table.column(self.column)
@@ -65,13 +66,13 @@ class Thresholds:
         return known and not column.null_count
 
     def count(self, table: pa.Table) -> Numbers:
-        """Return how many filters each row passes, uint8[n], or uint16[n] if there are many filters."""
+        """Return how many filters each row passes, uint8[n], or uint16[n] for 256 filters or more."""
         values = table.column(self.column).to_numpy()
         whole = np.issubdtype(values.dtype, np.integer)
         passes = _PASSES[self.operator]
         counts: Numbers = np.zeros(len(values), dtype=np.uint8 if len(self.bounds) < 256 else np.uint16)
         bounds = [int(bound) if whole else bound for bound in self.bounds]
-        # Few rows at a time, so that they are still in the processor's cache for the next bound.
+        # Process few rows in each step, so that they stay in the processor's cache for the next bound.
         for start in range(0, len(values), _AT_ONCE):
             some = slice(start, start + _AT_ONCE)
             for bound in bounds:
@@ -79,14 +80,14 @@ class Thresholds:
         return counts
 
     def answers(self, first: int, places: int) -> Words | None:
-        """Return the lineage bits of each count in a range of places; None if no filter is in it.
+        """Return the lineage bits for each count, in a range of bits; None if no filter is in the range.
 
         Args:
             first: First place.
-            places: Number of places, at most 64.
+            places: Number of bits, at most 64.
 
         Returns:
-            uint64[filters + 1], by result of ``count``; bit 0 is the first place.
+            uint64[filters + 1], indexed by the result of ``count``; bit 0 is the first bit of the range.
         """
         masks = np.zeros(len(self.bounds) + 1, dtype=np.uint64)
         for number, place in enumerate(self.places, 1):
@@ -104,7 +105,7 @@ def thresholds(filters: tuple[Threshold | None, ...]) -> tuple[Thresholds, ...]:
     [('<', (2.5, 1), (1, 0))]
 
     Args:
-        filters: The filters by place, None for a filter of another form.
+        filters: The filters in the order of their bits; None for a filter of another form.
     """
     found: dict[tuple[str, str], list[tuple[float, int, bool]]] = {}
     for place, each in enumerate(filters):

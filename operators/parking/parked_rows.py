@@ -6,21 +6,21 @@
                  slices      | closed      closed      closed      tail
                  (memory)    | (manifest)  (manifest)  (manifest)  (memory)
 
-A row of a whose clock is beyond the newest value of b has no partner so far. It probes when it arrives, finds
-nothing, and is then *parked*. Once enough rows are parked, they are written as segments that cover
+A row of a whose clock is beyond the newest value of b has no partner yet. When such a row arrives, it probes,
+finds nothing, and is then *parked*. Once enough rows are parked, they are written as segments that cover
 consecutive ranges of the clock. Such a segment is *closed*: the manifest has its name, its number of rows and
-its range, and its rows are neither read nor kept in memory. It is opened in the batch in which a row of b
-reaches its range. Then its rows enter the first slice, before the rows of b probe.
+its range, but its rows are neither read nor kept in memory. A closed segment is opened in the batch in which
+a row of b reaches its range. Then its rows enter the first slice, before the rows of b probe.
 
-Besides rows with partners, C rows may be in memory. A closed segment has C/2 rows, which are read ahead when
-it is opened; another C/2 are the newest rows, which are not written yet.
+At most C rows without partners may be in memory. A closed segment has C/2 rows, all of which are read when it
+is opened. The newest rows, another C/2, are not written yet.
 
-Invariant: no row of the other stream that has arrived can be a partner of a parked row. So parking neither
+Invariant: no row of the other stream that has already arrived can match a parked row. So parking neither
 changes nor delays results.
 
-Source: Window-Oblivious Join (Wu, Tan, Zhou), §4.2. There a row of the lagging stream triggers the reading of
-    rows. We differ: rows are read segment by segment. A parked row stays closed for at least one batch, which
-    takes longer than the three disk accesses that are the paper's threshold for parking rows.
+Source: Window-Oblivious Join (Wu, Tan, Zhou), §4.2. In the paper, a row of the lagging stream triggers
+    reading parked rows. Unlike in the paper, rows are read segment by segment. A parked row stays on disk for
+    at least one batch. That is longer than three disk accesses, the paper's threshold for parking a row.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from operators.segments.merge import concat_alike
 from operators.segments.segment import Segment
 from operators.segments.waiting_rows import WaitingRows
 
-#: Most segments into which the rows parked in one batch are cut.
+#: Maximum number of segments into which the rows parked in one batch are cut.
 _MOST_PIECES: Final = 64
 
 
@@ -48,7 +48,7 @@ class ClosedSegment:
         rows: Its number of rows.
         t_min: Least clock of its rows.
         t_max: Greatest clock of its rows.
-        values: Stored id and length of every stored value that it is made of.
+        values: Stored id and length of every stored value of the segment.
     """
 
     id: str
@@ -76,11 +76,12 @@ class ParkedRows:
     """Parked rows of one side of a family in one bucket.
 
     Attributes:
-        reach: Window of the other side: its rows are partners of rows that are less than this ahead.
-        read_ahead: Rows that may be in memory besides those that have partners (C).
+        reach: Window of the other side: a row matches rows of the other side that are less than this distance
+            ahead.
+        read_ahead: C: maximum number of rows in memory that have no partner yet.
         closed: Closed segments, in no fixed order.
         segments: Segments to be closed once they are stored.
-        tail: Rows that are too few to be written.
+        tail: The newest parked rows, too few to be written so far.
         load: Opens a closed segment.
         counts: Counts of this batch.
     """
@@ -104,7 +105,7 @@ class ParkedRows:
         return sum(segment.rows for segment in self.closed)
 
     def due(self, newest: int | None) -> list[Segment]:
-        """Take out the rows that can have a row of the other stream as a partner from now on.
+        """Remove and return the rows that rows of the other stream may match from now on.
 
         Args:
             newest: Greatest clock of the other stream's rows; None before the first.
@@ -124,7 +125,7 @@ class ParkedRows:
         return [*opened, *self.tail.released(beyond)]
 
     def park(self, rows: Segment | None, newest: int | None) -> Segment | None:
-        """Park the new rows that are beyond the reach of the other stream; return the rest.
+        """Park the new rows beyond the reach of the other stream, and return the remaining rows.
 
         Args:
             rows: New rows that are stored in this bucket.
@@ -146,7 +147,7 @@ class ParkedRows:
         """Make segments of the tail once it has enough rows.
 
         Args:
-            buckets: Number of buckets, which share the rows in memory.
+            buckets: Number of buckets; they share the limit on rows in memory.
             live: Lineage bits that a query may still need.
         """
         rows = self.tail.rows
@@ -156,12 +157,13 @@ class ParkedRows:
             return
         parts = sorted(self.tail.segments, key=lambda s: int(s.pos[0]))
         self.tail.segments = []
-        # Rows evaluated under other plan versions keep their known filters.
+        # Rows with the bits of different filters, from other plan versions, are not merged, so that no bit is
+        # lost.
         for whole in concat_alike(parts, live):
             self.segments += _pieces(whole, min(len(whole) // enough, _MOST_PIECES))
 
     def close(self) -> None:
-        """Forget the rows of segments that are stored now."""
+        """Drop the rows of stored segments from memory; the segments become closed."""
         for segment in self.segments:
             self.closed.append(
                 ClosedSegment(segment.id, len(segment), segment.t_min, segment.t_max, segment.values)
@@ -170,21 +172,21 @@ class ParkedRows:
         self.segments = []
 
     def opened(self) -> Iterator[Segment]:
-        """Yield all parked rows, one segment after the other; they stay parked."""
+        """Yield all parked rows, segment by segment, without changing the state."""
         for closed in self.closed:
             yield self.load(closed.id)
         yield from self.segments
         yield from self.tail.segments
 
     def take_over(self, former: ParkedRows) -> None:
-        """Continue with the rows that were parked under the plan version before."""
+        """Continue with the rows that were parked under the previous plan version."""
         self.closed, self.segments = [*former.closed], [*former.segments]
         self.tail.segments = [*former.tail.segments]
         self.load = former.load
 
 
 def _pieces(rows: Segment, number: int) -> list[Segment]:
-    """Cut rows into about this many segments of consecutive ranges of the clock."""
+    """Cut rows into about ``number`` segments with consecutive ranges of the clock."""
     if number < 2:
         return [rows]
     ordered = np.sort(rows.ts)

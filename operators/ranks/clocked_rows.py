@@ -1,18 +1,18 @@
 """Rows of a side with the clocks of both directions of its join.
 
-The *own* clock of a row measures its window: it is the row's rank, or its event time. The *cross* clock of a
-row is its place on the own clock of the other side: the number of rows of that side up to the row's event
-time, or the event time again. So on any clock, a is in its window of n when b arrives if
-0 <= cross(b) - own(a) < n.
+The *own* clock of a row measures its window: it is either the row's rank or its event time. The *cross* clock
+of a row is its place on the own clock of the other side. This is either the number of rows of that side up to
+the row's event time, or the event time itself. So for each clock: when b arrives, a is in its window of
+length n if 0 <= cross(b) - own(a) < n.
 
     stored      _ts  own        _time  event time    _cross                   stored in this form
     as males    _ts  cross      _time                _cross     _own
     by time     _ts  event time _time                _cross     _own
 
-So code that reads ``_ts``, such as slices and probes, works on the clock of its direction.
+So code that reads ``_ts``, for example slices and probes, works on the clock of the current direction.
 
-A row that meets combinations of rows also has, for each of their streams with a window of rows, the number of
-rows of that stream up to its event time (``_upto0``, ...) and before it (``_below0``, ...).
+A row may probe combinations of rows. Then it also has, for each stream in them that has a window of rows, the
+number of rows of this stream up to its event time (``_upto0``, ...) and before it (``_below0``, ...).
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ def clocked(rows: Segment, own: Int64s, cross: Int64s) -> Segment:
 
 
 def as_males(rows: Segment) -> Segment:
-    """Return stored rows in the form in which they probe the other side."""
+    """Return stored rows in the form in which they probe, as males."""
     return _under(rows, cross_clock(rows), {OWN: own_clock(rows)})
 
 
 def by_time(rows: Segment) -> Segment:
-    """Return stored rows, or males, under their event times."""
+    """Return stored rows, or males, with event time as their clock."""
     return _under(rows, rows.times, {OWN: own_clock(rows)})
 
 
@@ -65,11 +65,12 @@ def cross_clock(rows: Segment) -> Int64s:
 
 
 def counting(rows: Segment, counts: Sequence[tuple[Int64s, Int64s]]) -> Segment:
-    """Return clocked rows with the numbers of rows of other streams.
+    """Return clocked rows with the number of rows of other streams added.
 
     Args:
         rows: Clocked rows.
-        counts: For each of these streams int64[n], its rows up to each event time, and int64[n], before it.
+        counts: For each of the other streams: int64[n], its number of rows up to each event time, and
+            int64[n], before it.
     """
     more = {f"{UP_TO}{place}": up_to for place, (up_to, _) in enumerate(counts)}
     more |= {f"{BELOW}{place}": below for place, (_, below) in enumerate(counts)}
@@ -77,10 +78,10 @@ def counting(rows: Segment, counts: Sequence[tuple[Int64s, Int64s]]) -> Segment:
 
 
 def rows_up_to(place: int, rows: Segment) -> Int64s:
-    """Return the rows of another stream up to each event time, int64[n].
+    """Return the number of another stream's rows up to each event time, int64[n].
 
     Args:
-        place: Place of the stream in ``counting``.
+        place: Index of the stream in the argument of ``counting``.
         rows: The rows.
     """
     up_to: Int64s = rows.rows.column(f"{UP_TO}{place}").to_numpy()
@@ -88,7 +89,7 @@ def rows_up_to(place: int, rows: Segment) -> Int64s:
 
 
 def rows_before(place: int, rows: Segment) -> Int64s:
-    """Return the rows of another stream before each event time, int64[n]."""
+    """Return the number of another stream's rows before each event time, int64[n]."""
     below: Int64s = rows.rows.column(f"{BELOW}{place}").to_numpy()
     return below
 

@@ -2,16 +2,17 @@
 
     new rows --> waiting --(watermarks of the counted streams pass)--> released with both clocks --> chains
 
-The rows between the two rows of a pair decide whether it is a result. So rows wait until the watermark of
-each counted stream has passed them. Then all rows of both sides before that time are released together. After
-that, only a stream that is not counted can still bring a row before that time.
+Whether a pair is a result depends on the number of rows between its two rows. So rows wait until the
+watermark of each counted stream has passed them. Then all rows of both sides before this event time are
+released together. After that, only rows of a stream that is not counted can still arrive with an event time
+before it.
 
-In a join of more than two streams, a side may be an intermediate whose rows already have ranks, one for each
-of their streams with a window of rows. Then rows of the other side also wait for the watermark of the
-intermediate, and are released with the numbers of rows of these streams (``clocked_rows.counting``). The
-rankings are those of the earlier families.
+In a join of more than two streams, a side may be an intermediate. Its rows already have ranks, one for each
+of their streams with a window of rows. Then rows of the other side also wait for the intermediate's
+watermark. They are released with the numbers of rows of these streams (``clocked_rows.counting``). Earlier
+families have the rankings of these streams.
 
-Source: State-Slice (VLDB 2006) says that windows of rows are sliced in the same way as windows of time.
+Source: State-Slice (VLDB 2006) says that windows of rows are sliced like windows of time.
 """
 
 from __future__ import annotations
@@ -36,12 +37,12 @@ class RankedRows:
     """Ranks of a family's rows, and the rows that wait for their ranks.
 
     Attributes:
-        clocks: Clock that measures the windows of each side.
-        follows: Sides whose rows are rows of an intermediate and have ranks.
+        clocks: Clock that measures the windows on each side.
+        follows: Sides that are intermediates with ranks.
         rankings: Ranks of the sides with windows of rows.
         waiting: Rows that wait, per side.
-        released_us: All rows before this event time have been released, except later ones of streams that are
-            not counted; None if no row has been released.
+        released_us: All rows before this event time have been released, except rows of uncounted streams that
+            arrived afterwards; None if no row has been released.
     """
 
     clocks: Mapping[str, Clock]
@@ -54,16 +55,16 @@ class RankedRows:
         self.restart()
 
     def states(self) -> list[Ranking | WaitingRows]:
-        """Return the holders of its segments, in a fixed order."""
+        """Return the objects that hold its segments, in a fixed order."""
         return [*self.rankings.values(), *self.waiting.values()]
 
     def take_over(self, former: RankedRows) -> None:
-        """Continue with the rows and ranks that were kept under the plan version before."""
+        """Continue with the rows and ranks kept under the previous plan version."""
         self.rankings, self.waiting = former.rankings, former.waiting
         self.released_us = former.released_us
 
     def restart(self) -> None:
-        """Forget all rows: a watermark goes back, so new rows may be before rows already counted."""
+        """Forget all rows: a watermark goes back, so new rows may precede rows already counted."""
         self.rankings = {s: Ranking(c == "key rows") for s, c in self.clocks.items() if c != "time"}
         self.waiting = {side: WaitingRows() for side in SIDES}
         self.released_us = None
@@ -75,7 +76,7 @@ class RankedRows:
         watermarks: Mapping[str, int | None],
         earlier: Mapping[str, Sequence[Ranking]],
     ) -> dict[str, list[Segment]]:
-        """Take in the rows of a batch; return rows whose ranks are now final, per side, with their clocks.
+        """Add a batch's rows; return the rows per side whose ranks are now final, with their clocks.
 
         Args:
             fresh: New rows per side that are not late.
@@ -104,11 +105,11 @@ class RankedRows:
 
         Args:
             watermarks: Watermark per side at the end of the batch.
-            following: The same for each later family whose rows need ranks of this family.
+            following: Watermarks per side of each later family whose rows need ranks of this family.
         """
         before_us = self._release_before_us(watermarks)
         if before_us is not None:
-            # A stream's watermark goes back only by ``restart``.
+            # A stream's watermark goes back only together with a call of ``restart``.
             self.released_us = before_us
         for side, ranking in self.rankings.items():
             asked = [self._least_male_us(side, watermarks), *(t for of in following for t in of.values())]
@@ -117,9 +118,9 @@ class RankedRows:
                 ranking.before_us = max(ranking.before_us, min(known))
 
     def reached(self, side: str, watermarks: Mapping[str, int | None]) -> int | None:
-        """Return the time on the clock of a side below which no later row of the other side can be.
+        """Return a lower bound, on the clock of a side, of all later rows of the other side.
 
-        None if it is unknown, or if it differs from key to key (``reached_by``).
+        None if this time is unknown, or if it differs between keys (``reached_by``).
         """
         least_us = self._least_male_us(side, watermarks)
         if least_us is None or self.clocks[side] == "key rows":
@@ -130,7 +131,7 @@ class RankedRows:
         return int(reached[0])
 
     def reached_by(self, side: str, key: Int64s, watermarks: Mapping[str, int | None]) -> Int64s | None:
-        """Return the same for the rows of some keys, int64[n], if rows count by key; None if unknown."""
+        """Return ``reached`` for the rows of each key, int64[n], if rows count by key; None if unknown."""
         least_us = self._least_male_us(side, watermarks)
         if least_us is None:
             return None
@@ -143,7 +144,7 @@ class RankedRows:
         return min(known) if len(known) == len(passed) else None
 
     def _least_male_us(self, side: str, watermarks: Mapping[str, int | None]) -> int | None:
-        """Return the least event time of rows of the other side that are not released yet or still arrive."""
+        """Return the least event time of the other side's rows that are still waiting or to come."""
         opposite, before_us = watermarks["b" if side == "a" else "a"], self._release_before_us(watermarks)
         return None if opposite is None or before_us is None else min(opposite, before_us)
 
@@ -160,6 +161,6 @@ class RankedRows:
 
 
 def _counting(rows: Segment, earlier: Sequence[Ranking]) -> Segment:
-    """Return clocked rows with the numbers of rows of the streams that earlier families rank."""
+    """Return clocked rows with numbers of rows of the streams that earlier families rank."""
     counts = [(of.up_to(rows.key, rows.times), of.up_to(rows.key, rows.times - 1)) for of in earlier]
     return counting(rows, counts)

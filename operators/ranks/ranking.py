@@ -1,16 +1,17 @@
 """Ranks of the rows of a stream in one bucket, among all rows or by key.
 
 Rows are ordered by (event time, position) and numbered from 1. A rank is final once the stream's watermark
-has passed the row: no later row can be before it. Only differences of ranks matter. So rows whose ranks no
-query needs are dropped, except the last row of each key, whose rank stays as an anchor.
+has passed the row, because then no later arrival can precede it. Only differences of ranks matter. So rows
+whose ranks no query needs are dropped, except the last such row of each key, whose rank stays as an anchor.
 
     forgotten    kept: anchor |  rows whose ranks may be needed
     1 2 ... 41        42      |  43 44 45
                               ^ no earlier time will be looked up
 
-There may be millions of keys, and a batch has few of them. The kept rows of these keys are copied from older
-segments, numbered together with the new rows, and stored as a new segment, as in a log-structured merge tree
-(O'Neil and others, Acta Informatica 1996). Rows of these keys in older segments are stale until a merge.
+There may be millions of keys, but a batch has few of them. The kept rows of the batch's keys are copied from
+older segments, numbered together with the new rows, and stored as a new segment, as in a log-structured merge
+tree (O'Neil and others, Acta Informatica 1996). Rows of these keys in older segments are stale; a merge
+removes them.
 """
 
 from __future__ import annotations
@@ -27,25 +28,25 @@ from operators.ranks.rank_kernel import NO_SUCH_KEY, ranks_up_to
 from operators.segments.row_codec import KEY, POS, TS
 from operators.segments.segment import Segment
 
-#: Key of all rows if they are counted regardless of their key.
+#: Key given to all rows if they are counted regardless of their key.
 ANY_KEY = 0
 RANK = "_rank"
 _NAMES = (KEY, TS, POS, RANK)
 _LAST = np.iinfo(np.int64).max
-#: Two segments are merged unless the older one has more than this many times the rows of the newer one.
+#: Two segments are merged unless the older segment has more than this many times the rows of the newer one.
 _MERGED_RATIO = 2
-#: Stored rows are searched for rows that have left once one in this many can have left.
+#: Stored rows are searched for expired rows once at least one row in this many may have expired.
 _WORTH_A_LOOK = 4
 
 
 def rank_rows(key: Int64s | None, ts: Int64s, pos: Int64s) -> pa.RecordBatch:
     """Return rows for counting: key, event time and position of each row, as PACK sends them.
 
-    A window of rows counts the rows of its stream before filters. If it counts all rows, every bucket gets
-    them under one key. If it counts rows of equal key, each row goes to the bucket of its key.
+    A window of rows counts all rows of its stream, before filters. If rows of all keys count together, every
+    bucket gets all rows, under one key. If rows are counted by key, each row goes to the bucket of its key.
 
     Args:
-        key: int64[n], their keys; None: all rows count under one.
+        key: int64[n], keys of the rows; None: all rows count under one key.
         ts: int64[n], event times, µs.
         pos: int64[n], positions in the source.
     """
@@ -60,10 +61,10 @@ class Ranking:
 
     Attributes:
         by_key: Whether rows are counted by key.
-        segments: The rows that are kept, sorted by (key, event time, position). The newest segment is the
-            last one; of each key only the rows in its newest segment count.
-        before_us: Event time before which no rank will be needed.
-        added: Rows added since the stored rows were last searched for rows that have left.
+        segments: The kept rows, sorted by (key, event time, position). The newest segment is the last one.
+            For each key, only the rows in the newest segment with this key are valid.
+        before_us: Event time before which no rank will be looked up.
+        added: Number of rows added since the stored rows were last searched for expired rows.
     """
 
     by_key: bool
@@ -72,7 +73,7 @@ class Ranking:
     added: int = 0
 
     def add(self, parts: Sequence[pa.RecordBatch]) -> None:
-        """Take in new rows (``rank_rows``); none of them is late."""
+        """Add new rows (``rank_rows``); none of them is late."""
         new = [part for part in parts if part.num_rows]
         if not new:
             return
@@ -84,7 +85,7 @@ class Ranking:
         self._append(_numbered(rows.take(pa.array(order))))
 
     def take_over(self, rows: pa.RecordBatch) -> None:
-        """Take in the ranking of another bucket, or a part of it; this ranking must not have its keys yet."""
+        """Add another bucket's ranking, or a part of it; this ranking must not have any of its keys yet."""
         if rows.num_rows:
             self._append(rows)
 
@@ -96,11 +97,11 @@ class Ranking:
         return None if merged is None else merged.rows
 
     def of(self, rows: Segment) -> Int64s:
-        """Return the ranks of rows that are kept, int64[n]."""
+        """Return the ranks of rows that are still kept, int64[n]."""
         return self._ranks(rows.key, rows.ts, rows.pos)
 
     def up_to(self, key: Int64s, times: Int64s) -> Int64s:
-        """Return how many rows there are up to some times, int64[n].
+        """Return the number of rows up to given times, int64[n].
 
         Args:
             key: int64[n], keys; used only if rows count by key.
@@ -132,7 +133,7 @@ class Ranking:
         return np.maximum(found, 0)
 
     def _current(self, keys: Int64s) -> list[pa.RecordBatch]:
-        """Return the rows of some keys that are not stale; ``keys`` are distinct and ascend."""
+        """Return the valid rows of some keys; ``keys`` are distinct and ascending."""
         found = []
         for segment in reversed(self.segments):
             first = np.searchsorted(segment.key, keys)
@@ -144,7 +145,7 @@ class Ranking:
         return found
 
     def _append(self, rows: pa.RecordBatch) -> None:
-        """Add the rows that are still needed as the newest segment; merge small older segments into it."""
+        """Append the needed rows as the newest segment, and merge small older segments into it."""
         self.segments.append(Segment(self._needed(rows), 0, ()))
         while len(self.segments) > 1 and len(self.segments[-2]) <= _MERGED_RATIO * len(self.segments[-1]):
             newer = self.segments.pop()
@@ -152,7 +153,7 @@ class Ranking:
             self.segments[-1] = Segment(self._needed(merged.rows), 0, ())
 
     def _needed(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """Return the rows whose ranks may be needed, and the last row of each key before these."""
+        """Return the rows whose ranks may be needed, and for each key the last row before them."""
         key, ts = rows.column(KEY).to_numpy(), rows.column(TS).to_numpy()
         keep: Bools = ts >= self.before_us
         keep[:-1] |= (key[1:] != key[:-1]) | keep[1:]
@@ -161,7 +162,7 @@ class Ranking:
 
 
 def _merged(older: Segment, newer: Segment) -> Segment:
-    """Return the rows of a newer segment, and rows of an older one whose keys the newer one lacks."""
+    """Return a newer segment's rows, and an older one's rows with keys that the newer one lacks."""
     place = np.minimum(np.searchsorted(newer.key, older.key), len(newer) - 1)
     stale = newer.key[place] == older.key
     rows = pa.concat_batches([older.rows.filter(pa.array(~stale)), newer.rows])
@@ -170,7 +171,7 @@ def _merged(older: Segment, newer: Segment) -> Segment:
 
 
 def _numbered(rows: pa.RecordBatch) -> pa.RecordBatch:
-    """Number the rows of each key, from the rank of its first row, or from 1 if that has none."""
+    """Number the rows of each key, from its first row's rank, or from 1 if it has no rank."""
     key, rank = rows.column(KEY).to_numpy(), rows.column(RANK).to_numpy()
     first = np.flatnonzero(np.append(True, key[1:] != key[:-1]))
     lengths = np.diff(np.append(first, len(key)))

@@ -1,4 +1,4 @@
-"""Rings of rows by key: nested-loops and hash joins over windows, and how they remove expired rows.
+"""Rings of rows by key: nested-loops and hash joins over windows, with their expiry of rows.
 
 Doors: ring_kernel, rings.
 """

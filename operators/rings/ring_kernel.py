@@ -1,7 +1,7 @@
-"""Compiled inner loops of rings: the first live row of each ring, and the rows that males match.
+"""Compiled inner loops of rings: find the first live row of each ring, and the matches of males.
 
-A segment has a part of every ring, in the order of time. In each segment, the head of a ring is its first row
-that has not been removed.
+A segment has a part of every ring; the rows of a part are sorted by time. In each segment, the head of a ring
+is the ring's first row that has not been removed.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ def heads_behind(times: Int64s, offsets: Int64s, gone: Int64s) -> Int64s:
 
     Args:
         times: int64[n], ascending in each cell.
-        offsets: int64[cells + 1], begin and end of each cell.
-        gone: int64[cells], time up to which the rows of a ring have been removed.
+        offsets: int64[cells + 1], start and end of each cell.
+        gone: int64[cells], time up to which the rows of each ring have been removed.
     """
     heads = np.empty(len(gone), dtype=np.int64)
     for cell in range(len(gone)):
@@ -56,22 +56,25 @@ def remove_expired(
     first: Int64s,
     counts: Int64s,
 ) -> None:
-    """Move the heads of rings in one segment past the rows that have expired when each of m rows arrives.
+    """Move the heads of rings in a segment past the rows expired at the arrival of each of m rows.
 
-    Call it for the segments in the order of their oldest rows. Once the head of a ring was found in a
-    segment, later segments whose oldest row has not expired are not searched.
+    Call this for the segments in the order of their oldest rows. Once a segment with a ring's head was found,
+    later segments are skipped if their oldest row has not expired.
 
     Args:
         times: int64[n], times of the segment's rows, ascending in each cell.
         oldest: Least of them.
-        offsets: int64[cells + 1], begin and end of each cell.
+        offsets: int64[cells + 1], start and end of each cell.
         heads: int64[cells], updated.
         cells: int64[m], ring of each arriving row.
-        limits: int64[m], time up to which rows have expired when each of the m rows arrives.
-        every: Whether each row empties all rings; otherwise it empties its own.
-        looked: bool[m], or bool[m * cells] if ``every``: whether the head of the ring was found; updated.
-        first: int64[m], filled with the head of the row's ring when the row arrives.
-        counts: int64[2], increased by the heads that were examined and stayed, and by the removed rows.
+        limits: int64[m], time up to which stored rows have expired when each of the m rows arrives.
+        every: Whether each arriving row removes expired rows from all rings; otherwise only from its own
+            ring.
+        looked: bool[m], or bool[m * cells] if ``every``: whether the head of each ring has been found;
+            updated.
+        first: int64[m], set to the head of each arriving row's ring.
+        counts: int64[2], increased by the number of heads examined and kept, and by the number of rows
+            removed.
     """
     rings = len(heads)
     for row in range(len(cells)):
@@ -120,20 +123,20 @@ def scan_rings(
     female_rows: Int64s,
     male_rows: Int64s,
 ) -> int:
-    """Write pairs (i, j) of equal key that are near enough in time, until the buffers are full.
+    """Write pairs (i, j) of equal key and near enough in time, until the buffers are full.
 
     Args:
-        keys: int64[n], keys of a segment's rows by cell and time.
+        keys: int64[n], keys of the segment's rows, sorted by cell and time.
         times: int64[n], their times.
-        offsets: int64[cells + 1], begin and end of each cell.
+        offsets: int64[cells + 1], start and end of each cell.
         male_keys: int64[m], keys of the males.
         male_times: int64[m], their times.
-        cells: int64[m], rings that they scan.
-        first: int64[m], row at which each scan begins.
-        behind_us: How far a female may be behind a male, exclusive.
-        ahead_us: How far a female may be ahead of a male, exclusive.
-        state: int64[4], all 0 at first; updated. Next male, 1 + his next row if he has begun, rows scanned,
-            and pairs of equal key so far.
+        cells: int64[m], rings that the males scan.
+        first: int64[m], row at which each male's scan begins.
+        behind_us: Distance below which a female may be behind a male.
+        ahead_us: Distance below which a female may be ahead of a male.
+        state: int64[4], initially all 0; updated. Index of the next male; 1 + the next row of this male's
+            scan, if it has begun; number of rows scanned so far; number of pairs of equal key so far.
         female_rows: int64[size], filled with i.
         male_rows: int64[size], filled with j.
 

@@ -1,22 +1,24 @@
-"""Rings of one side of a join: the last slice of its chain, from which expired rows are removed.
+"""Rings of one side of a join: the rows of its chain's last slice, with removal of expired rows.
 
     rings        0              1              2              one for each remainder of the key
     segments     [x x 4 7 9]    []             [x 8]          x: removed; 4 and 8 are heads
                  [11 12]        [10]           []
 
-A male looks at the head of its ring, removes the rows that have expired, and scans the rows behind it. The
-*invalidation* (``catalog.values.policies.probe.Probe``) says which other rings lose their expired rows when a
-row arrives. Nested loops are one ring.
+A male first examines the head of its ring, removes expired rows, and scans the remaining rows. The
+*invalidation* (``catalog.values.policies.probe.Probe``) determines which other rings also lose their expired
+rows when a row arrives. Nested loops are one ring.
 
-A ring remembers ``gone``, the time up to which its rows were removed. Its head in every segment follows from
-this time, also after a restart, so the bucket's manifest keeps nothing else. A segment is dropped once all of
-its rows are removed, and rewritten once half of them are.
+A ring stores ``gone``, the time up to which its rows were removed. The ring's head in every segment follows
+from this time, even after a restart, so the bucket's manifest stores nothing else about rings. A segment is
+dropped once all of its rows are removed, and rewritten once at least half of them are.
 
-Invariant: a row is removed only if no later male is near enough, so the invalidation changes no result. Males
-arrive in the order of their clock. A male's own time limits rows only up to the watermark.
+Invariant: a row is removed only if it is too old for all later males. So results do not depend on the
+invalidation. Males arrive in the order of their clock. Rows expire by the male's own time, or by the
+watermark if that is earlier.
 
-Source: WNL and WHJ (Kostowski, Claypool), §2, Figures 2 and 3, and §3.2. There a stream arrives in order and
-a ring is a circular buffer. We differ: rows may arrive out of order, so each segment keeps its own order.
+Source: WNL and WHJ (Kostowski, Claypool), §2, Figures 2 and 3, and §3.2. In the paper, a stream arrives in
+order, and a ring is a circular buffer. Here rows may arrive out of order, so each segment keeps its own
+order.
 """
 
 from __future__ import annotations
@@ -33,11 +35,11 @@ from operators.rings.ring_kernel import heads_behind, remove_expired, scan_rings
 from operators.segments.cell_index import CellIndex
 from operators.segments.segment import Segment
 
-#: Time up to which nothing has been removed.
+#: Value of ``gone`` if no row has been removed.
 NOTHING: Final = -(2**63)
-#: A segment is rewritten once at least one in this many of its rows has been removed.
+#: A segment is rewritten once at least one row in this many has been removed.
 WORTH_A_REWRITE = 2
-#: Most pairs of a row and a ring that are processed together; bounds memory if each row empties all rings.
+#: Maximum number of (row, ring) pairs processed together; limits memory if each row cleans all rings.
 _LOOKED_AT_ONCE = 1 << 22
 
 
@@ -57,7 +59,7 @@ class Arrivals:
     """Rows that arrive at rings, in the order of their clock.
 
     Attributes:
-        rows: int64[m], place of each row in its segment.
+        rows: int64[m], index of each row in its segment.
         keys: int64[m], their keys.
         times: int64[m], their clock, ascending.
         cells: int64[m], their rings.
@@ -99,7 +101,7 @@ class Scan:
     Attributes:
         index: The segment by rings.
         males: The males.
-        first: int64[m], row at which each male begins.
+        first: int64[m], row at which each male's scan begins.
     """
 
     index: CellIndex
@@ -119,11 +121,11 @@ class Scan:
 
     @property
     def touched(self) -> int:
-        """Pairs of equal key so far."""
+        """Number of pairs of equal key found so far."""
         return int(self._state[3])
 
     def fill(self, females: Int64s, males: Int64s, behind_us: int, ahead_us: int) -> int:
-        """Write rows of pairs, and return how many; see ``scan_rings``."""
+        """Write the rows of pairs, and return the number of pairs; see ``scan_rings``."""
         index, own = self.index, self.males
         found = scan_rings(
             index.keys,
@@ -149,8 +151,8 @@ class Rings:
     """Rings of one side of a join in one bucket.
 
     Attributes:
-        probe: Number of rings, and their invalidation.
-        w_end_us: Window of the side: an older row has expired.
+        probe: Number of rings, and rule for the removal of expired rows.
+        w_end_us: Window of the side; older rows have expired.
         gone: int64[cells], time up to which the rows of each ring have been removed.
         counts: Counts of this batch.
     """
@@ -164,18 +166,18 @@ class Rings:
         self.gone = np.full(self.probe.cells, NOTHING, dtype=np.int64)
 
     def arrivals(self, rows: Segment) -> Arrivals:
-        """Return rows by their clock, with their rings (``Arrivals.of``)."""
+        """Return rows sorted by their clock, with their rings (``Arrivals.of``)."""
         return Arrivals.of(rows.key, rows.ts, self.probe.cells)
 
     def whole(self, segment: Segment, males: Arrivals) -> Scan:
-        """Let males scan their cells of a segment in which no row can have expired."""
+        """Let males scan their rings in a segment where no row can have expired."""
         index = segment.in_cells(self.probe.cells)
         return Scan(index, males, index.offsets[males.cells])
 
     def probed(
         self, segments: Sequence[Segment], males: Arrivals, reached: int | None
     ) -> list[tuple[Segment, Scan]]:
-        """Remove rows that have expired when males arrive, and let the males scan the rest.
+        """Remove rows that have expired when males arrive, and let the males scan the remaining rows.
 
         Args:
             segments: Segments of the side.
@@ -191,12 +193,12 @@ class Rings:
         return scans
 
     def entered(self, segments: Sequence[Segment], females: Arrivals, reached: int | None) -> None:
-        """Remove rows that have expired when other rows enter, if the invalidation says so.
+        """Remove rows that have expired when other rows enter, if the invalidation requires it.
 
         Args:
             segments: Segments of the side, including those of the entering rows.
             females: The entering rows.
-            reached: Progress of the other side at the end of the batch; all of its males have probed.
+            reached: Progress of the other side at the end of the batch, after all of its males have probed.
         """
         self.counts.inserted += len(females.cells)
         if self.probe.invalidation in ("probe+insert", "optimal"):
@@ -206,7 +208,7 @@ class Rings:
                 pass
 
     def dropped(self, segments: Sequence[Segment]) -> tuple[list[Segment], int]:
-        """Return segments, rewritten if many of their rows are removed, and how many rows were dropped."""
+        """Return segments, rewritten if many of their rows are removed, and the number of dropped rows."""
         staying, dropped = [], 0
         for segment in segments:
             gone = self.removed(segment)
@@ -219,7 +221,7 @@ class Rings:
         return staying, dropped
 
     def settled(self, segments: Sequence[Segment]) -> list[Segment]:
-        """Return segments without their removed rows; from then on no row counts as removed."""
+        """Return segments without their removed rows, and reset the rings: no row counts as removed."""
         kept = [s.filter(self._live(s)) if self.removed(s) else s for s in segments]
         self.gone = np.full(self.probe.cells, NOTHING, dtype=np.int64)
         return [segment for segment in kept if len(segment)]
@@ -231,7 +233,7 @@ class Rings:
         return int((heads - index.offsets[:-1]).sum())
 
     def held(self, segments: Sequence[Segment], reached: int | None) -> tuple[int, int]:
-        """Return how many rows have not expired, and how many have expired but are not removed."""
+        """Return the number of rows that have not expired, and of expired rows not removed yet."""
         rows = sum(len(segment) - self.removed(segment) for segment in segments)
         if reached is None:
             return rows, 0
@@ -245,7 +247,7 @@ class Rings:
     def _emptied(
         self, indexes: Sequence[CellIndex], rows: Arrivals, reached: int | None, *, every: bool
     ) -> Iterator[tuple[Arrivals, list[Int64s]]]:
-        """Remove rows that expire when others arrive; yield parts of the others, and heads of their rings."""
+        """Remove rows that expire at arrivals; yield parts of the arriving rows, and their rings' heads."""
         cells = self.probe.cells
         at_once = max(1, _LOOKED_AT_ONCE // cells) if every else max(1, len(rows.cells))
         for begin in range(0, len(rows.cells), at_once):
@@ -274,7 +276,7 @@ class Rings:
                     counts,
                 )
                 found.append(first)
-            # An empty ring counts as examined, too.
+            # An empty ring also counts as examined.
             self.counts.looked += int(counts[0]) + int(np.count_nonzero(~looked))
             self.counts.removed += int(counts[1])
             if every:

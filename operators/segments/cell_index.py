@@ -1,4 +1,4 @@
-"""Rows of a segment by cells: for rings of a hash join, by key modulo a number, and by time within a cell.
+"""Rows of a segment sorted into cells: by key modulo a number, for rings of a hash join, then by time.
 
 cells      0        1     2
 offsets    0        3     3        5          cell 1 is empty
@@ -20,9 +20,9 @@ class CellIndex:
     """Rows of a segment by cell and time.
 
     Attributes:
-        rows: int64[n], place in the segment of each row.
+        rows: int64[n], index of each row in the segment.
         keys: int64[n], their keys.
-        times: int64[n], their clock, ascending in each cell.
+        times: int64[n], clock of each row, ascending in each cell.
         offsets: int64[cells + 1], where the cells begin and end.
         oldest: Least of the times.
     """

@@ -1,8 +1,8 @@
 """Stored columns of a side's rows, and how they are read back.
 
-The event-time column is the row's ``_ts`` and a single exact key column is its ``_key``; neither is stored
-twice. In an ordered family ``_ts`` is the order of the stream, and event time is an ordinary column. Keys
-that are hashed are stored beside the hash, for the verification of candidate pairs.
+Event time is stored only as the row's ``_ts``, and a single exact key column only as its ``_key``. In an
+ordered family, ``_ts`` is the stream's order, and event time is an ordinary column. Key columns that are
+hashed are stored in addition to the hash, to verify candidate pairs.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class SideLayout:
         key: Key columns of this side.
         key_types: Common type of each key pair.
         stored: Columns stored as such, sorted.
-        derived_key: The column that ``_key`` restores, or None.
+        derived_key: The column that can be recovered from ``_key``; None if there is none.
         timed: Whether ``_ts`` is the event time.
     """
 
@@ -47,7 +47,7 @@ class SideLayout:
 
     @property
     def exact(self) -> bool:
-        """Return whether equal int64 keys are equal keys."""
+        """Return whether equal int64 keys imply equal key columns."""
         return is_exact(self.key_types)
 
     def kept(self, segment: Segment) -> frozenset[str]:
@@ -61,11 +61,11 @@ class SideLayout:
         return kept
 
     def derived(self, name: str, ts: Callable[[], Int64s], key: Callable[[], Int64s]) -> pa.Array | None:
-        """Return a column that follows from event times or keys, None for any other.
+        """Return a column derived from event times or keys; None for any other column.
 
         Args:
             name: Name of the column.
-            ts: Gives the event times of the rows, int64[n], µs UTC.
+            ts: Returns the event times of the rows, int64[n], µs UTC.
             key: Gives their keys, int64[n].
         """
         if name == self.event_time and self.timed:
@@ -73,7 +73,7 @@ class SideLayout:
         return recover_column(key(), self.types[name]) if name == self.derived_key else None
 
     def read(self, segment: Segment, name: str, index: Int64s | None = None) -> pa.Array:
-        """Return a stream column of the rows at ``index`` (None: all rows); NULLs if it was not kept."""
+        """Return a column of the rows at ``index`` (None: all rows); NULLs if the segment lacks it."""
         derived = self.derived(
             name,
             lambda: segment.times if index is None else segment.times[index],

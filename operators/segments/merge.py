@@ -1,4 +1,4 @@
-"""Merging of segments: runs that keep the same columns become one run, sorted by (key, position).
+"""Merging of segments with the same columns into one run, sorted by (key, position).
 
 1 3 8   filters 4 17        1 2 3 8 9   filters 4 17
 2 9     filters 4 17   ->               (filters that no query needs any more are dropped)
@@ -36,13 +36,13 @@ def concat(segments: Iterable[Segment], live: Collection[int] | None = None) -> 
     names = batches[0].schema.names
     rows = pa.concat_batches([batch.select(names) for batch in batches])
     key, pos = rows.column(KEY).to_numpy(), rows.column(POS).to_numpy()
-    # numpy merges sorted runs, and the parts are sorted.
+    # A stable sort in numpy merges sorted runs, and each part is sorted.
     order = np.argsort(key, kind="stable") if _follow_each_other(parts) else np.lexsort((pos, key))
     return Segment(rows.take(pa.array(order)), epoch, filters)
 
 
 def concat_alike(segments: Sequence[Segment], live: Collection[int] | None = None) -> list[Segment]:
-    """Merge the segments that are ``mergeable`` with the first one; the others stay separate.
+    """Merge the segments that are ``mergeable`` with the first segment; leave the others separate.
 
     Args:
         segments: Any number.
@@ -55,12 +55,12 @@ def concat_alike(segments: Sequence[Segment], live: Collection[int] | None = Non
 
 
 def _follow_each_other(parts: Sequence[Segment]) -> bool:
-    """Return whether all rows of a part come before those of the next one in the source, which is usual."""
+    """Return whether the parts follow each other in the source without overlap, as they usually do."""
     return all(int(one.pos.max()) < int(next_one.pos.min()) for one, next_one in pairwise(parts))
 
 
 def mergeable(one: Segment, other: Segment, live: Collection[int] | None = None) -> bool:
-    """Return whether two segments keep the same columns and know the same filters (of ``live`` if given)."""
+    """Return whether two segments have the same columns and bits of the same filters (in ``live``)."""
     if one.columns != other.columns:
         return False
     if one.filters == other.filters:

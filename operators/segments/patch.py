@@ -1,14 +1,15 @@
-"""Patches: changes of stored segments by a migration, without writing the segments again.
+"""Patches: changes that a migration makes to stored segments, without rewriting the segments.
 
     | length of header | header (JSON) | kept rows of part 0 | of part 1 | ... | lineage of segments |
 
-A bucket writes at most one patch per batch, under its own id beside its segments. The views that are made of
-a patch name its parts (``segments.view_names``). There are two kinds of parts, each numbered separately:
+A bucket writes at most one patch per batch. It is stored under its own id, like the segments. Views that use
+a patch name the parts of it (``segments.view_names``). There are two kinds of parts, each numbered
+separately:
 
-* *kept rows*: one bit per row of the value from which they are chosen. Many queries choose alike, so equal
-  parts are written once.
-* *lineage*: filters and words for every row, as after the evaluation of another filter. Segments that know
-  the same filters follow each other in one column, narrowed as in a segment (``segments.row_codec``).
+* *kept rows*: one bit per row of the stored value, set if the view keeps the row. Many queries keep the same
+  rows, so equal parts are written once.
+* *lineage*: filters and words for every row, including the bits of newly evaluated filters. Segments with the
+  same filters are concatenated in one column, narrowed as in a segment (``segments.row_codec``).
 """
 
 from __future__ import annotations
@@ -32,10 +33,10 @@ FORMAT = 1
 
 @dataclass(slots=True, eq=False)
 class PatchWriter:
-    """Gathers the parts of a patch."""
+    """Collects the parts of a patch."""
 
     _kept: dict[tuple[int, bytes], int] = field(default_factory=dict)
-    # Numbers of the parts and their words, by filters; all rows of a part have words.
+    # Part numbers and words, by filters.
     _lineage: dict[tuple[int, ...], list[tuple[int, Sequence[Words]]]] = field(default_factory=dict)
     _relabelled: int = 0
 
@@ -43,8 +44,8 @@ class PatchWriter:
         """Add a selection.
 
         Args:
-            index: int64[k], ascending, rows that are kept.
-            rows: Number of rows from which they are chosen.
+            index: int64[k], ascending, indices of the kept rows.
+            rows: Number of rows from which the kept rows are chosen.
 
         Returns:
             The number of the part.
@@ -57,7 +58,7 @@ class PatchWriter:
         """Add lineage.
 
         Args:
-            filters: Numbers of filters, by place; at least one.
+            filters: Numbers of the filters, in the order of their bits; at least one.
             words: uint64[n] per word.
 
         Returns:
@@ -101,7 +102,7 @@ class Patch:
         """Return which of ``rows`` rows a part keeps, bool[rows].
 
         Raises:
-            CorruptSegment: The part is for another number of rows, or does not exist.
+            CorruptSegment: The part has another number of rows, or does not exist.
         """
         if number >= len(self._kept) or self._kept[number][0] != rows:
             raise CorruptSegment(f'patch "{self.id}" has no selection {number} of {rows} rows')
@@ -113,7 +114,7 @@ class Patch:
         """Return the filters and words of a part for this many rows.
 
         Raises:
-            CorruptSegment: The part is for another number of rows, or does not exist.
+            CorruptSegment: The part has another number of rows, or does not exist.
         """
         filters, words = self._lineage.get(number, ((), []))
         if not words or len(words[0]) != rows:
@@ -122,10 +123,10 @@ class Patch:
 
     @classmethod
     def decode(cls, data: bytes | pa.Buffer, patch_id: str) -> Patch:
-        """Read the stored form; kept rows stay views of ``data``.
+        """Read the stored form; the kept rows remain views of ``data``.
 
         Raises:
-            CorruptSegment: If it is not a patch, or of an unknown format.
+            CorruptSegment: The data are not a patch, or are in an unknown format.
         """
         buffer = pa.py_buffer(data)
         try:

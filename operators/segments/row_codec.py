@@ -1,13 +1,13 @@
-"""Rows as bytes: an Arrow IPC stream whose 64-bit numbers are as narrow as their range.
+"""Rows as bytes: an Arrow IPC stream in which 64-bit numbers are narrowed to their range.
 
     _ts   1_700_000_000_000_000 ... +5_000_000     ->  uint32 0 ... 5_000_000, "from": 1_700_000_000_000_000
     _l0   0b0 | 0b1 << 19 | 0b11 << 18 | ...       ->  uint8 0 ... 20, "values": 21 words
 
-Keys, event times, positions and lineage words of a batch or segment are close to each other, and they are
-most of the bytes that are sent to a bucket and stored in its state. Narrowing halves the bytes to shuffle and
-to store, for two passes over an array (frame of reference encoding; Goldstein, Ramakrishnan, Shaft, ICDE
-1998). Rows answer many filters in few ways, so lineage words are mostly numbered instead (dictionary
-encoding).
+Keys, event times, positions and lineage words each vary little within a batch or segment, and they are most
+of the bytes that are sent to a bucket and stored in its state. Narrowing halves the bytes to shuffle and
+store, and costs two passes over an array (frame of reference encoding; Goldstein, Ramakrishnan, Shaft, ICDE
+1998). Rows have few distinct combinations of filter answers, so lineage words are mostly numbered instead
+(dictionary encoding).
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from operators.kernels.keys import Int64s, Words, numbered_if_few
 #: Columns of packed rows that are int64 without NULLs.
 KEY, TS, POS = "_key", "_ts", "_pos"
 
-#: Type of words that are numbered already.
+#: Type of lineage words that are already numbered.
 NUMBERED = pa.dictionary(pa.uint8(), pa.uint64())
 
 _FROM, _VALUES = b"from", b"values"
 _WIDE = ("int64", "uint64")
 _NARROWER = (np.uint8, np.uint16, np.uint32)
-#: Words with at most this many values are numbered.
+#: Words with at most this many distinct values are numbered.
 _MOST_VALUES = 1 << 8
-#: Bytes of a value in the metadata, and number of rows from which numbering saves more than that.
+#: Bytes per distinct value in the metadata; numbering pays from this many rows per value.
 _VALUE_BYTES = 20
 
 
 def encode_rows(rows: pa.RecordBatch) -> bytes:
-    """Return one record batch as bytes; its schema's metadata stays."""
+    """Return a record batch as bytes; keep its schema's metadata."""
     sink = pa.BufferOutputStream()
     write_rows(rows, sink)
     data: bytes = sink.getvalue().to_pybytes()
@@ -56,12 +56,12 @@ def write_rows(rows: pa.RecordBatch, sink: pa.NativeFile) -> None:
 
 
 def decode_rows(data: bytes | pa.Buffer) -> pa.RecordBatch:
-    """Read the result of ``encode_rows``; columns that were not narrowed stay views of ``data``.
+    """Read the result of ``encode_rows``; columns that were not narrowed remain views of ``data``.
 
     Raises:
         EOFError: There is no record batch.
         pyarrow.ArrowInvalid: The bytes are not an Arrow IPC stream.
-        ValueError: Its metadata is not what ``encode_rows`` writes.
+        ValueError: The metadata was not written by ``encode_rows``.
     """
     return widened(narrow_rows(data))
 
@@ -77,17 +77,17 @@ def narrow_rows(data: bytes | pa.Buffer) -> pa.RecordBatch:
         try:
             return reader.read_next_batch()
         except StopIteration as end:
-            # A StopIteration would silently end the generator that calls this.
+            # A StopIteration would silently end a generator that calls this function.
             raise EOFError("the stream ends before its record batch") from end
 
 
 def rows_with(narrow: pa.RecordBatch, name: str, values: Int64s) -> Int64s:
-    """Return the rows in which a column has one of some values, int64[m], ascending, by binary search.
+    """Return the rows whose value in an ascending column is one of some values, int64[m], ascending.
 
     Args:
         narrow: Rows as they are stored.
-        name: A column that ascends, int64 without NULLs.
-        values: int64[k], k > 0, ascending, none below the column's least value or above its greatest one.
+        name: An ascending int64 column without NULLs.
+        values: int64[k], k > 0, ascending, all within the range of the column.
     """
     stored = narrow.column(name).to_numpy()
     facts = narrow.schema.field(name).metadata or {}
@@ -96,17 +96,17 @@ def rows_with(narrow: pa.RecordBatch, name: str, values: Int64s) -> Int64s:
     sought = (distinct - smallest).astype(stored.dtype)
     first, end = (np.searchsorted(stored, sought, side) for side in ("left", "right"))
     lengths = end - first
-    # Each run begins where the rows of the runs before it end.
+    # Each run starts where the previous run ends.
     starts = first - np.cumsum(lengths) + lengths
     rows: Int64s = np.repeat(starts, lengths) + np.arange(lengths.sum())
     return rows
 
 
 def widened(narrow: pa.RecordBatch) -> pa.RecordBatch:
-    """Return stored rows, or some of them, with numbers of their original width.
+    """Return stored rows, or some of them, with numbers widened to their original type.
 
     Raises:
-        ValueError: Their metadata is not what ``encode_rows`` writes.
+        ValueError: The metadata was not written by ``encode_rows``.
     """
     fields, columns = [], []
     for field, column in zip(narrow.schema, narrow.columns, strict=True):

@@ -6,8 +6,8 @@
       7    0b001                                               0
       8    0b101                                               2
 
-The queries that a row may serve follow from its kind, its event time and the plan. So a new plan version
-decides about a few kinds, and the codes of the rows stay valid, because they do not depend on the queries.
+The queries that a row may serve follow from its kind, its event time and the plan. So a new plan version is
+applied to a few kinds only. The codes of the rows stay valid, because they do not depend on the queries.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ import numpy as np
 
 from operators.kernels.keys import Codes, Int64s, Words, numbered
 
-#: Plan version of a row, then its values in the live places of each lineage word.
+#: Plan version of a row, then the values of the live bits of each lineage word.
 Kind = tuple[int, ...]
 
 
 @dataclass(slots=True, eq=False)
 class RowKinds:
-    """Kinds of a segment's rows, as last computed.
+    """Kinds of a segment's rows, as computed last.
 
     Attributes:
-        lives: Live places of each lineage word; None before the first look.
+        lives: Live bits of each lineage word; None if kinds have not been computed yet.
         codes: Kind of each row, int64[n], or uint8[n] if there are few kinds; None if all rows have one kind.
-        kinds: The kinds that occur; one kind of version 0 if there are no rows.
+        kinds: The kinds that occur; a single kind of version 0 if there are no rows.
     """
 
     lives: tuple[int, ...] | None = None
@@ -38,7 +38,7 @@ class RowKinds:
     kinds: tuple[Kind, ...] = ()
 
     def tells(self, lives: tuple[int, ...]) -> bool:
-        """Return whether the kinds already distinguish rows by these live places."""
+        """Return whether the kinds already distinguish rows by all of these live bits."""
         return self.lives is not None and not any(
             live & ~before for live, before in zip(lives, self.lives, strict=True)
         )
@@ -47,9 +47,9 @@ class RowKinds:
         """Compute the kind of each row.
 
         Args:
-            lives: Live places of each lineage word, as bits.
-            epochs: Plan version of each row, int64[n], or the one of all rows.
-            words: Lineage words with live places, uint64[n] each, by their number.
+            lives: Live bits of each lineage word.
+            epochs: Plan version of each row, int64[n], or the common version of all rows.
+            words: Lineage words with live bits, uint64[n] each, by the number of the word.
         """
         codes: Codes | None
         codes, kinds = _by_epoch(epochs)
@@ -60,7 +60,7 @@ class RowKinds:
 
 
 def _by_epoch(epochs: int | Int64s) -> tuple[Int64s | None, tuple[Kind, ...]]:
-    """Divide rows by the plan versions under which they were processed, ascending."""
+    """Number rows by the plan versions under which they were processed, ascending."""
     if isinstance(epochs, int):
         return None, ((epochs,),)
     distinct, inverse = np.unique(epochs, return_inverse=True)
@@ -69,9 +69,9 @@ def _by_epoch(epochs: int | Int64s) -> tuple[Int64s | None, tuple[Kind, ...]]:
 
 
 def _alike(values: Words, live: int) -> tuple[Codes | None, tuple[int, ...]]:
-    """Number the values that rows have in the live places of a word; no codes if it is one value."""
+    """Number the values of a word's live bits; return no codes if there is only one value."""
     codes, distinct = numbered(values, live)
-    # The codes are kept as long as the segment, and looked up in no order.
+    # The codes are kept as long as the segment and are accessed at random, so narrow codes pay.
     narrow = codes.astype(np.uint8) if len(distinct) <= 1 << 8 else codes
     return narrow if len(distinct) > 1 else None, tuple(distinct.tolist()) or (0,)
 
@@ -79,7 +79,7 @@ def _alike(values: Words, live: int) -> tuple[Codes | None, tuple[int, ...]]:
 def _combined(
     codes: Codes | None, kinds: tuple[Kind, ...], more: Codes | None, values: tuple[int, ...]
 ) -> tuple[Codes | None, tuple[Kind, ...]]:
-    """Divide the rows of each kind by one more word."""
+    """Split the kinds by the values of one more word."""
     if more is None:
         return codes, tuple((*kind, values[0]) for kind in kinds)
     if codes is None:

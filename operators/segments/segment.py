@@ -5,17 +5,17 @@
      3     ..                            sorted by (_key, _pos)
      8     ..
 
-``_epoch`` is the plan version under which a row was processed; if it is the same for all rows, only the
-metadata has it. ``_l<word>`` are the lineage words, 64 places each; ``filters`` in the metadata says which
-filter has which place:
+``_epoch`` is the plan version under which a row was processed. If it is the same for all rows, it is stored
+only in the metadata. ``_l<word>`` are the lineage words, with 64 bits each; ``filters`` in the metadata tells
+which filter has which bit:
 
     filters  (4, 17, 90)      _l0 = 0b101: passes 4 and 90, fails 17; other filters are unknown
 
-A filter's number (``PlannedFilter.bit``) is given once, and numbers only grow. Places are given again with
-every plan version, without gaps, and are valid only inside their segment. So the places of departed filters
-are reused at once, and no row can seem to pass a filter that was never evaluated on it: the words of stored,
-backfilled and replayed rows stay together with the numbers they were written with. A row's words grow with
-the filters in force, not with all filters that ever existed.
+A filter's number (``PlannedFilter.bit``) is never reused, and numbers only grow. Bit positions are assigned
+anew, without gaps, in every plan version, and are valid only inside their segment. So bit positions of
+departed filters are reused at once. Still, no row can seem to pass a filter that was never evaluated on it,
+because the words of stored, backfilled and replayed rows keep the filter numbers with which they were
+written. A row needs words only for the filters in force, not for all filters that ever existed.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ LINEAGE = "_l"
 #: Places in a lineage word.
 WORD_BITS = 64
 COLUMN = "c."
-#: Event time of rows whose ``_ts`` is another clock (``operators.ranks.clocked_rows``).
+#: Event time of rows whose ``_ts`` is a different clock (``operators.ranks.clocked_rows``).
 TIME = "_time"
-#: Version of the encoding, stored in every segment. In 1 a filter's place was its number; in 2 keys, times
-#: and positions were 64 bits wide.
+#: Version of the encoding, stored in every segment. In format 1, a filter's bit position was its number; in
+#: format 2, keys, times and positions were 64 bits wide.
 FORMAT = 3
 
 
@@ -66,8 +66,8 @@ class Origin:
 
     Attributes:
         segment: A stored segment or a view.
-        index: int64[n], ascending, rows of that segment; None for all of them.
-        relabelled: Whether only their lineage has changed.
+        index: int64[n], ascending, indices of the rows in the origin's segment; None for all rows.
+        relabelled: Whether only the lineage of the rows has changed.
     """
 
     segment: Segment
@@ -75,7 +75,7 @@ class Origin:
     relabelled: bool
 
     def picked(self, index: Int64s) -> Origin:
-        """Return the origin of the rows at an index of a segment with this origin."""
+        """Return the origin of the rows at some indices of a segment with this origin."""
         return Origin(self.segment, index if self.index is None else self.index[index], self.relabelled)
 
 
@@ -86,24 +86,28 @@ class Segment:
     Attributes:
         rows: The columns, as pictured above.
         key: int64[n], ascending.
-        ts: int64[n], event time, µs UTC; in a family with windows of rows another clock.
+        ts: int64[n], event time, µs UTC; in a family with windows of rows, another clock.
         times: int64[n], event time, µs UTC.
         pos: int64[n], position in the source.
-        epoch: Plan version of all rows, or None if rows carry their own (``_epoch``).
-        filters: Numbers of the filters that were evaluated on these rows, by their place in the words.
+        epoch: Plan version of all rows; None if each row has its own (``_epoch``).
+        filters: Numbers of the filters that were evaluated on these rows, in the order of their bits in the
+            words.
         t_min: Smallest event time (0 without rows).
         t_max: Largest event time (0 without rows).
         epoch_min: Smallest plan version of a row.
         epoch_max: Largest plan version of a row.
-        columns: Names of the stream columns kept.
-        id: Stored id (``operators.segments.view_names``); empty until it is stored.
-        values: Stored id and length of every stored value that it is made of, first that of its rows; also of
-            the filter of its keys if there is one (``operators.lazy``).
-        stored_rows: Number of rows in the first value, of which a view has some; 0 until it is stored.
-        origin: Stored rows of which these are a part; None if there are none, and once it is stored.
-        arrived: File that already has exactly these rows; None if there is none, and once it is stored.
-        alike: Kinds of the rows, as far as they were needed.
-        cells: Indexes of the rows by cell, by the number of cells, as far as they were needed.
+        columns: Names of the stream columns that the segment has.
+        id: Stored id (``operators.segments.view_names``); empty until the segment is stored.
+        values: Stored id and length of every stored value of the segment: first the value of its rows, and
+            last the filter of its keys, if it has one (``operators.lazy``).
+        stored_rows: Number of rows in the stored value of the rows; a view has only some of them. 0 until the
+            segment is stored.
+        origin: Stored rows from which these rows were taken; None if there are none, or once the segment is
+            stored.
+        arrived: File that already has exactly these rows; None if there is none, or once the segment is
+            stored.
+        alike: Kinds of the rows, as far as they have been computed.
+        cells: Indexes of the rows by cell, for each number of cells that was needed.
         by_clock: ``ts`` sorted ascending; empty until it is first needed.
     """
 
@@ -148,12 +152,12 @@ class Segment:
 
     @property
     def known_bits(self) -> frozenset[int]:
-        """Lineage bits evaluated on these rows: a missing bit must not be taken for a failed filter."""
+        """Lineage bits of the filters evaluated on these rows; a missing bit is not a failed filter."""
         return frozenset(self.filters)
 
     @property
     def stored_bytes(self) -> int:
-        """Length of the stored rows, for a view its share; 0 until it is stored."""
+        """Length of the stored rows; for a view, its share of the length; 0 until the segment is stored."""
         return round(self.values[0][1] * len(self) / max(self.stored_rows, 1)) if self.values else 0
 
     @property
@@ -168,12 +172,12 @@ class Segment:
 
     @property
     def bloom(self) -> tuple[str, int] | None:
-        """Stored id and length of the filter of the keys of its stored rows; None if there is none."""
+        """Stored id and length of the filter of the stored rows' keys; None if there is no filter."""
         last = self.values[-1] if len(self.values) > 1 else None
         return last if last is not None and last[0] == bloom_id(self.id) else None
 
     def probed(self, keys: Int64s) -> Segment | None:
-        """Return the rows that males search; None if none of them can have a partner.
+        """Return the rows that males probe; None if none of the rows can match.
 
         Args:
             keys: int64[n], n > 0, ascending, keys of the males.
@@ -190,15 +194,15 @@ class Segment:
         return epochs
 
     def lineage_word(self, word: int) -> Words:
-        """Return places 64*word ... 64*word+63 of every row; the word must have a filter."""
+        """Return bits 64*word ... 64*word+63 of every row; the word must have a filter."""
         values: Words = self.rows.column(f"{LINEAGE}{word}").to_numpy()
         return values
 
     def kinds(self, lives: tuple[int, ...]) -> RowKinds:
-        """Return the kinds of rows, distinguished at least by the live places; the result is kept.
+        """Return the kinds of rows, which differ at least in the live bits; keep the result.
 
         Args:
-            lives: Live places of each lineage word, as bits.
+            lives: Live bits of each lineage word.
         """
         if not self.alike.tells(lives):
             epochs = self.epochs() if self.epoch is None else self.epoch
@@ -207,7 +211,7 @@ class Segment:
         return self.alike
 
     def has_bit(self, bit: int) -> Bools:
-        """Tell which rows pass the filter of a lineage bit, bool[n]; none if it was not evaluated."""
+        """Return which rows pass the filter of a lineage bit, bool[n]; none if it was not evaluated."""
         if bit not in self.filters:
             return np.zeros(len(self), dtype=np.bool_)
         word, place = divmod(self.filters.index(bit), WORD_BITS)
@@ -215,7 +219,7 @@ class Segment:
         return passes
 
     def in_cells(self, cells: int) -> CellIndex:
-        """Return the index of the rows by a number of cells, and keep it."""
+        """Return the index of the rows for a number of cells; keep it for the next call."""
         found = self.cells.get(cells)
         if found is None:
             found = self.cells[cells] = CellIndex.of(self.key, self.ts, cells)
@@ -229,25 +233,25 @@ class Segment:
         return found
 
     def column(self, name: str) -> pa.Array | None:
-        """Return a kept stream column, or None if it was not kept."""
+        """Return a stream column; None if the segment does not have it."""
         full = COLUMN + name
         return self.rows.column(full) if full in self.rows.schema.names else None
 
     def filter(self, keep: Bools) -> Segment:
-        """Return the rows for which ``keep`` is true, as a segment not stored yet."""
+        """Return the rows for which ``keep`` is true, as a segment that is not stored yet."""
         return self.take(np.flatnonzero(keep))
 
     def cut(self, t_start: int, t_end: int) -> Segment:
         """Return the rows with ``t_start <= T < t_end``.
 
-        The cut of a stored segment is a view of it: a split at a slice boundary writes nothing, and the
-        stored bytes are removed with the last view of them.
+        The cut of a stored segment is a view of it. So a split at a slice boundary writes nothing, and the
+        stored bytes are removed together with the last view of them.
         """
         part = self.filter((self.ts >= t_start) & (self.ts < t_end))
         return part.stored_as_view(cut_name(self.id, t_start, t_end)) if self.id else part
 
     def take(self, index: Int64s) -> Segment:
-        """Return the rows at an ascending index, as a segment not stored yet."""
+        """Return the rows at ascending indices, as a segment that is not stored yet."""
         rows = _taken(self.rows, index)
         if self.id:
             return Segment(rows, self.epoch, self.filters, origin=Origin(self, index, False))
@@ -255,7 +259,7 @@ class Segment:
         return Segment(rows, self.epoch, self.filters, origin=origin)
 
     def with_bit(self, bit: int, passes: Bools) -> Segment:
-        """Return the same rows with one more filter evaluated, in the next place."""
+        """Return the same rows with one more filter evaluated, stored in the next bit."""
         number, place = divmod(len(self.filters), WORD_BITS)
         words = [self.lineage_word(word) for word in range(number)]
         added = passes.astype(np.uint64) << np.uint64(place)
@@ -267,16 +271,16 @@ class Segment:
         return self.placed(tuple(bit for bit in self.filters if bit in bits))
 
     def slimmed(self, live: Collection[int]) -> Segment:
-        """Return the same rows without dead filters, if that makes them narrower."""
+        """Return the same rows without dead filters, if that saves a lineage word."""
         known = sum(bit in live for bit in self.filters)
         return self.knowing(live) if _words(known) < _words(len(self.filters)) else self
 
     def placed(self, filters: tuple[int, ...]) -> Segment:
-        """Return the same rows with exactly these filters, all of them known, in this order."""
+        """Return the same rows with exactly these filters, in this order; all must be known already."""
         if filters == self.filters:
             return self
         places = {bit: place for place, bit in enumerate(self.filters)}
-        # Filters that move from one word to another by the same distance are moved together.
+        # Bits that move between the same two words by the same distance are moved together.
         moves: dict[tuple[int, int, int], int] = {}
         for new, bit in enumerate(filters):
             (from_word, from_place), (to_word, to_place) = (divmod(p, WORD_BITS) for p in (places[bit], new))
@@ -289,7 +293,7 @@ class Segment:
         return self.with_lineage(filters, words)
 
     def with_lineage(self, filters: tuple[int, ...], words: Sequence[Words]) -> Segment:
-        """Return the same rows with these filters, by place, and these lineage words, uint64[n] each."""
+        """Return the same rows with these filters, by bit, and these lineage words, uint64[n] each."""
         names = [name for name in self.rows.schema.names if not name.startswith(LINEAGE)]
         arrays = [self.rows.column(name) for name in names]
         names += [f"{LINEAGE}{number}" for number in range(len(words))]
@@ -311,16 +315,16 @@ class Segment:
         )
 
     def stored_as(self, segment_id: str, stored_bytes: int) -> Segment:
-        """Return the same segment under the name and with the length of its own stored value."""
+        """Return the same segment with the id and length of its own stored value."""
         values = ((segment_id, stored_bytes),)
         return self._with(id=segment_id, values=values, stored_rows=len(self), origin=None, arrived=None)
 
     def stored_as_view(self, segment_id: str, patch: tuple[str, int] | None = None) -> Segment:
-        """Return the same segment under the name of a view of its origin.
+        """Return the same segment with the name of a view of its origin.
 
         Args:
             segment_id: The name.
-            patch: Stored id and length of the patch that it names, in addition to the values of its origin.
+            patch: Stored id and length of the patch in the name, in addition to the values of the origin.
         """
         assert self.origin is not None, "only stored rows can be viewed"
         lengths = dict(self.origin.segment.values)
@@ -334,12 +338,13 @@ class Segment:
         )
 
     def with_bloom(self, length: int) -> Segment:
-        """Return the same stored segment, with a filter of its keys of this many bytes."""
+        """Return the same stored segment with a filter of its keys, given the filter's bytes."""
         return self._with(values=(*self.values, (bloom_id(self.id), length)))
 
     def _with(self, **given: object) -> Segment:
         """Return a segment with the same keys, times and versions, and new values of the given fields."""
-        # Not made again: finding the first and last times again would cost as much as a state write.
+        # Copied instead of computed: finding the first and last times again would cost as much as writing the
+        # state.
         other = object.__new__(Segment)
         for name in Segment.__slots__:
             object.__setattr__(other, name, given[name] if name in given else getattr(self, name))
@@ -358,7 +363,7 @@ class Segment:
             segment_id: Its stored id.
 
         Raises:
-            CorruptSegment: It is not a segment, or has an unknown format.
+            CorruptSegment: The bytes are not a segment, or have an unknown format.
         """
         try:
             rows = decode_rows(data)
@@ -378,10 +383,11 @@ def labelled(rows: pa.RecordBatch, epoch: int | None, filters: tuple[int, ...]) 
 
 
 def unlabelled(rows: pa.RecordBatch, name: str, epoch: int, filters: tuple[int, ...]) -> pa.RecordBatch:
-    """Return the rows of a file that was ``labelled`` in this way.
+    """Return the rows of a file, after checking that they were ``labelled`` in the same way.
 
     Raises:
-        CorruptSegment: It has another label: linked to a slice, its rows would answer other filters.
+        CorruptSegment: The label is different: if the rows were stored in a slice, their bits would be read
+            as answers of other filters.
     """
     if rows.schema.metadata != {key.encode(): text.encode() for key, text in _label(epoch, filters).items()}:
         raise CorruptSegment(
@@ -396,9 +402,9 @@ def _label(epoch: int | None, filters: tuple[int, ...]) -> dict[str, str]:
 
 
 def _taken(rows: pa.RecordBatch, index: Int64s) -> pa.RecordBatch:
-    """Return the rows at an ascending index; numpy takes 64-bit numbers twice as fast as Arrow does.
+    """Return the rows at ascending indices; numpy takes 64-bit numbers twice as fast as Arrow.
 
-    For an index in any other order Arrow is faster.
+    For unsorted indices, Arrow is faster.
     """
     where = pa.array(index)
     columns = [
@@ -408,7 +414,7 @@ def _taken(rows: pa.RecordBatch, index: Int64s) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=rows.schema)
 
 
-# Segments have few distinct sets of columns; each is one object, whose hash is computed once.
+# Segments have few distinct sets of columns. Equal sets share one object, so its hash is computed once.
 @lru_cache(maxsize=1 << 10)
 def _columns(names: tuple[str, ...]) -> frozenset[str]:
     return frozenset(name[len(COLUMN) :] for name in names if name.startswith(COLUMN))

@@ -5,19 +5,19 @@
 
     | value | "SLC1" | CRC-32C of the value | length of the value |      the seal, checked on each read
 
-The manifest in the state store names them, so a value is valid once a manifest that names it is committed.
-A value that a batch no longer needs stays for two batches: a replay of the batch, or of the one before,
-starts from earlier manifests (``service.recovery.checkpoint``). Every process maps the same file, so a worker
-reads values of another worker without a copy.
+The manifest in the state store names the values, so a value is valid once a manifest that names it is
+committed. A value that a batch no longer needs is kept for two more batches, because a replay of this batch
+or of the previous batch starts from an earlier manifest (``service.recovery.checkpoint``). Every process maps
+the same file, so a worker can read another worker's values without a copy.
 
-In the state store itself, each megabyte went through a socket, a pickle and several copies in the JVM, at
-some 8 ms each (many-keys, 2 cores).
+When values were in the state store itself, each megabyte went through a socket, a pickle and several copies
+in the JVM, at about 8 ms each (many-keys workload, 2 cores).
 
-Rows are sent from PACK to CHAIN in the same way if both run on one machine: through Spark they are copied
-some twelve times, by sockets, Arrow, shuffle and sort. Usually the rows of a file are a complete segment:
-then the file gets the segment's id as a second name, and nothing is written. The first name is removed with
-the other values that the batch drops; names left by a crash are swept, because a replayed batch writes them
-again.
+Rows are also sent from PACK to CHAIN in files if both run on one machine. Through Spark, they would be copied
+about twelve times, by sockets, Arrow, shuffle and sort. Usually the rows of a file are a complete segment.
+Then the file gets the segment's id as a second name, and nothing is written. The first name is removed with
+the other values that the batch drops. Names left by a crash are removed at the start, because a replayed
+batch writes them again.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ from operators.storage.folder import (
 )
 from operators.storage.writeback import begin_writeback
 
-#: Prefix of the names of rows in transit; names of stored values begin with the checkpoint's id.
+#: Prefix of the names of files with rows in transit; names of stored values begin with the checkpoint's id.
 _ARRIVING = "rows."
 
 #: Beginning of the names of stored values: the checkpoint's id and the number of the bucket.
@@ -63,11 +63,11 @@ _SEAL = struct.Struct("<4sIQ")
 
 @dataclass(frozen=True, slots=True)
 class Fence:
-    """The epoch of the one engine whose workers may write, in a file beside the values.
+    """The epoch of the only engine whose workers may write, in a file next to the values.
 
     Attributes:
         path: The file.
-        epoch: Epoch of the engine that these workers belong to.
+        epoch: Epoch of the engine to which these workers belong.
     """
 
     path: Path
@@ -99,8 +99,8 @@ class SegmentFiles:
 
     Attributes:
         directory: Folder of the files, one for all workers of the job.
-        fence: Checked before anything is written or removed; None if no other process can write.
-        sealed: Whether every file has a seal; files of an older version have none.
+        fence: Checked before a value is written or removed; None if no other process can write.
+        sealed: Whether every file has a seal; files written by an older version have none.
     """
 
     directory: Folder
@@ -118,13 +118,13 @@ class SegmentFiles:
             file.write(_SEAL.pack(_MAGIC, google_crc32c.value(data), len(data)))
 
     def send(self, batch: int, order: int, bucket: int, part: int, rows: pa.RecordBatch) -> ArrivedFile:
-        """Write rows that are sent to a bucket; a replayed batch sends the same rows.
+        """Write rows for a bucket to a file; a replayed batch sends the same rows.
 
         Args:
             batch: Number of the batch.
-            order: Number of the partition in the batch.
+            order: Number of the partition within the batch.
             bucket: Number of the bucket.
-            part: Number of the family side among those of the partition.
+            part: Number of the family side within the partition.
             rows: The rows, ``labelled`` as a segment.
 
         Raises:
@@ -142,7 +142,7 @@ class SegmentFiles:
         return ArrivedFile(name, size)
 
     def link(self, arrived: ArrivedFile, stored_id: str) -> None:
-        """Make the rows of an arrived file a value; a replayed batch makes the same value again.
+        """Store the rows of an arrived file as a value; a replayed batch stores the same value again.
 
         Raises:
             OSError: There is no such file, or it cannot be linked or copied.
@@ -153,12 +153,12 @@ class SegmentFiles:
             target.unlink(missing_ok=True)
             target.hardlink_to(source)
         except OSError:
-            # Not every file system supports two names for a file.
+            # Some file systems do not support two names for a file.
             with self._whole(stored_id) as partial:
                 shutil.copyfile(source, partial)
 
     def read(self, stored_id: str) -> pa.Buffer:
-        """Return the bytes of a value, mapped.
+        """Return the bytes of a value, memory-mapped.
 
         Raises:
             CorruptSegment: There is no such file, it cannot be mapped, or its bytes have changed.
@@ -182,7 +182,7 @@ class SegmentFiles:
         return value
 
     def publish(self, stored_ids: Collection[str]) -> None:
-        """Make values that were written here available to all workers, before a manifest names them.
+        """Make values written on this machine available to all workers, before a manifest names them.
 
         Raises:
             StorageDown: The object store does not accept a value.
@@ -193,22 +193,22 @@ class SegmentFiles:
         """Remove values that no valid manifest names; a value that does not exist is skipped."""
         self._check_fence()
         stored_ids = list(stored_ids)
-        # Rows in transit are files of this machine, wherever the folder is.
+        # Rows in transit are always files of this machine, even if the folder is in an object store.
         remove(directory_here(self.directory), (name for name in stored_ids if name.startswith(_ARRIVING)))
         remove(self.directory, (name for name in stored_ids if not name.startswith(_ARRIVING)))
 
     def sizes(self) -> dict[str, int]:
-        """Return the bytes of all values by id, without rows in transit."""
+        """Return the bytes of all values by id, except rows in transit."""
         found = contents(self.directory).items()
         return {name: size - _SEAL.size for name, size in found if not name.startswith(_ARRIVING)}
 
     def sweep(self, checkpoint_id: str) -> None:
-        """Remove values that crashed writers left incomplete; call it only while no process writes.
+        """Remove incomplete files of crashed writers; call this only while no process writes.
 
-        Values of abandoned checkpoints, which no manifest names any more, are removed, too.
+        Values of abandoned checkpoints, which no manifest names any more, are also removed.
 
         Args:
-            checkpoint_id: Id of the checkpoint whose values stay.
+            checkpoint_id: Id of the checkpoint whose values are kept.
         """
         self._check_fence()
         stored = (name for name in names(self.directory) if _STORED.match(name))
@@ -220,17 +220,17 @@ class SegmentFiles:
 
     @contextmanager
     def _whole(self, name: str) -> Iterator[Path]:
-        """Yield a path to write to; the file gets its name once it is written completely."""
+        """Yield a path to write to; the file gets its final name once it is complete."""
         self._check_fence()
         prepare(self.directory)
-        # Two machines may share the directory, and two processes may have one id.
+        # Two machines may share the directory, and processes on them may have the same process id.
         partial = self.directory / f".{name}.{socket.gethostname()}.{os.getpid()}.{uuid.uuid4().hex[:8]}"
         try:
             yield partial
             begin_writeback(partial)
             partial.replace(self.directory / name)
         except OSError:
-            # A full disk should not stay full because of a file that is of no use.
+            # A useless partial file should not keep a full disk full.
             partial.unlink(missing_ok=True)
             raise
 

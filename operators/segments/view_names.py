@@ -1,14 +1,14 @@
-"""Names of views: segments that are parts of stored values, so that they need no bytes of their own.
+"""Names of views: segments that are parts of stored values, and so take no bytes of their own.
 
     c.7.3.0                            a stored segment: checkpoint, bucket, batch, serial number
     c.7.3.0@100:200                    its rows with 100 <= T < 200
     c.7.3.0@100:200&9.4:12             of these, the rows that part 12 of the patch c.7.9.4 keeps
     c.7.3.0@100:200&9.4:12=9.4:0       these rows with the lineage that part 0 of the patch gives them
 
-Steps are applied from left to right. Consecutive cuts become one cut, and new lineage replaces the earlier
-one. So only selections make a name longer, and their number is bounded (``bucket.state``). A patch
-(``segments.patch``) is stored in the same bucket as the segment that it applies to, so its name omits their
-common part.
+Steps are applied from left to right. Consecutive cuts are merged into one, and new lineage replaces earlier
+lineage. So only selections make a name longer, and the number of steps is bounded (``bucket.state``). A patch
+(``segments.patch``) is stored in the same bucket as the segment to which it applies, so its name in a step
+omits the common prefix.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def steps(segment_id: str) -> list[tuple[str, str]]:
 
 
 def stored_id(segment_id: str) -> str:
-    """Return the id under which the rows are stored: the segment's own id, or that of the viewed segment.
+    """Return the id under which a segment's rows are stored: its own, or the viewed segment's.
 
     >>> stored_id("c.7.3.0@100:200&9.4:12")
     'c.7.3.0'
@@ -40,13 +40,13 @@ def stored_id(segment_id: str) -> str:
 
 
 def stored_ids(segment_id: str) -> tuple[str, ...]:
-    """Return the ids of all stored values that a segment is made of, first that of its rows.
+    """Return the ids of all stored values of a segment; the first is the value of its rows.
 
     >>> stored_ids("c.7.3.0@100:200&9.4:12=9.4:0")
     ('c.7.3.0', 'c.7.9.4')
     """
     if KEPT not in segment_id and LINEAGE not in segment_id:
-        # Most segments have no patch, and a bucket asks for hundreds in a batch.
+        # Shortcut: most segments have no patch, and a bucket calls this hundreds of times per batch.
         return (segment_id.partition(CUT)[0],)
     base = stored_id(segment_id)
     patches = [part_of(base, facts)[0] for kind, facts in steps(segment_id) if kind != CUT]
@@ -54,7 +54,7 @@ def stored_ids(segment_id: str) -> tuple[str, ...]:
 
 
 def bloom_id(segment_id: str) -> str:
-    """Return the id under which the filter of the keys of a segment's stored rows is stored.
+    """Return the id under which the key filter of a segment's stored rows is stored.
 
     >>> bloom_id("c.7.3.0@100:200")
     'c.7.3.0.bloom'
@@ -63,7 +63,7 @@ def bloom_id(segment_id: str) -> str:
 
 
 def part_of(segment_id: str, part: str) -> tuple[str, int]:
-    """Return the stored id of the patch and the number of its part that a step of a segment names.
+    """Return the patch's stored id and the part number that a step of a segment's name contains.
 
     >>> part_of("c.7.3.0@100:200", "9.4:12")
     ('c.7.9.4', 12)
@@ -73,7 +73,7 @@ def part_of(segment_id: str, part: str) -> tuple[str, int]:
 
 
 def part_name(patch_id: str, number: int) -> str:
-    """Return the name of a part of a patch in a step.
+    """Return the name that a part of a patch has in a step.
 
     >>> part_name("c.7.9.4", 12)
     '9.4:12'
@@ -82,7 +82,7 @@ def part_name(patch_id: str, number: int) -> str:
 
 
 def cut_name(segment_id: str, t_start: int, t_end: int) -> str:
-    """Name the rows of a segment with ``t_start <= T < t_end``.
+    """Return the name of the rows of a segment with ``t_start <= T < t_end``.
 
     >>> cut_name("c.7.3.0@100:200", 150, 999)
     'c.7.3.0@150:200'
@@ -91,7 +91,7 @@ def cut_name(segment_id: str, t_start: int, t_end: int) -> str:
 
 
 def cut_bounds(facts: str) -> tuple[int, int]:
-    """Return the bounds in the step of a cut.
+    """Return the bounds that the step of a cut contains.
 
     >>> cut_bounds("-5:10")
     (-5, 10)
@@ -101,7 +101,7 @@ def cut_bounds(facts: str) -> tuple[int, int]:
 
 
 def patched_name(segment_id: str, kept: str | None, lineage: str | None) -> str:
-    """Name a selection of a segment's rows, with new lineage if it is given.
+    """Return the name of a selection of a segment's rows, with new lineage if it is given.
 
     >>> patched_name("c.7.3.0=4.1:3@0:9", "9.4:12", "9.4:0")
     'c.7.3.0@0:9&9.4:12=9.4:0'

@@ -1,4 +1,4 @@
-"""Rows of one side of a family that wait until a clock has passed them, before they take part in joins."""
+"""Rows of one side of a family that wait until a clock has passed them before they are joined."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 from operators.segments.merge import concat, mergeable
 from operators.segments.segment import Segment
 
-#: Number of waiting segments at which they are merged, except segments that hold most of the rows.
+#: Number of waiting segments from which on they are merged; a segment with most of the rows is left out.
 _MOST_WAITING: Final = 8
 
 
@@ -18,7 +18,7 @@ class WaitingRows:
 
     Attributes:
         segments: The rows.
-        taken: Rows that were taken out in this batch.
+        taken: Number of rows that were removed in this batch.
     """
 
     segments: list[Segment] = field(default_factory=list)
@@ -30,7 +30,7 @@ class WaitingRows:
         return sum(len(segment) for segment in self.segments)
 
     def released(self, before: int | None) -> list[Segment]:
-        """Take out the rows whose clock is before a value; no rows if it is None."""
+        """Remove and return the rows whose clock is before a value; no rows if the value is None."""
         if before is None:
             return []
         going = [s for s in self.segments if s.t_max < before]

@@ -1,4 +1,4 @@
-"""Candidate pairs of one side of a join, gathered over all of its segments before any is examined further.
+"""Candidate pairs of one side of a join, collected from all segments before any is checked further.
 
     slices of a          slice 1              slice 2
     segments          s1      s2      s3      s4      s5
@@ -6,8 +6,9 @@
     males of b     [ ..................................... ]   rows of one segment throughout
 
 Pairs are found segment by segment, but their queries, residuals and columns are computed for all candidates
-together: a call of numpy or Arrow costs some 10 µs however few rows it has. Measured on three queries of the
-State-Slice paper (§7.2): 102-260 ms per batch segment by segment, 32-50 ms gathered.
+together: a call of numpy or Arrow takes about 10 µs even for few rows. Measured on three queries of the
+State-Slice paper (§7.2): 102-260 ms per batch if each segment is processed alone, and 32-50 ms if candidates
+are collected first.
 """
 
 from __future__ import annotations
@@ -32,12 +33,13 @@ from operators.slices.overlaps import Doubles, overlapping_pairs
 
 _Array = TypeVar("_Array", Int64s, Codes)
 
-#: Candidate pairs expanded together; bounds memory if one key has very many rows.
+#: Maximum number of candidate pairs expanded together; limits memory if one key has very many rows.
 MAX_PAIRS_AT_ONCE = 2_000_000
-#: Minimum number of pairs in a chunk, since each chunk costs some 0.1 ms: with 4 keys and batches of 100
-#: rows, a batch took 169 ms in chunks of as many pairs as rows, and takes 30 ms.
+#: Minimum number of pairs in a chunk, since each chunk takes about 0.1 ms. With 4 keys and batches of 100
+#: rows, a batch took 169 ms with chunks of as many pairs as rows; now it takes 30 ms.
 MIN_PAIRS_AT_ONCE = 1 << 15
-#: A gallop of a male past this many rows takes about as long as testing each of them with the filter.
+#: Break-even: a male gallops past this many rows in about the time that it takes to test each of them with
+#: the filter.
 FILTERED_PER_MALE = 16
 #: Maximum relative rounding error of a sum: a few units in the last place of a double.
 _ROUNDED = 2.0**-50
@@ -50,7 +52,7 @@ class SegmentRun:
     Attributes:
         rows: The segment.
         classes: Classes of its rows.
-        index: int64[n], row of the segment of each candidate.
+        index: int64[n], index in the segment of each candidate's row.
     """
 
     rows: Segment
@@ -63,7 +65,7 @@ class CandidateSide:
     """One side of n candidate pairs.
 
     Attributes:
-        runs: Rows of the side in the order of the pairs; n of them in all.
+        runs: Rows of the side in the order of the pairs, n rows in total.
     """
 
     runs: tuple[SegmentRun, ...]
@@ -73,7 +75,7 @@ class CandidateSide:
         return self.gathered(_times)
 
     def gathered(self, values: Callable[[Segment], Int64s]) -> Int64s:
-        """Return a value of each row, int64[n], given a function that returns the values of a segment."""
+        """Return a value per row, int64[n], given a function that returns the values of a segment."""
         return _joined([values(run.rows)[run.index] for run in self.runs])
 
     def pos(self) -> Int64s:
@@ -85,9 +87,9 @@ class CandidateSide:
         return _joined([run.rows.key[run.index] for run in self.runs])
 
     def classes(self) -> RowClasses:
-        """Return the classes of the rows, n of them, under one numbering."""
+        """Return the classes of the n rows, numbered uniformly over all segments."""
         numbers: dict[int, int] = {}
-        # Most segments have the same classes in the same order, and then need no renumbering.
+        # Most segments have the same classes in the same order, so they need no renumbering.
         renumbered: dict[tuple[int, ...], Int64s | None] = {}
         codes: list[Codes] = []
         for run in self.runs:
@@ -104,7 +106,7 @@ class CandidateSide:
         return RowClasses(_joined(codes) if len(numbers) > 1 else None, tuple(numbers))
 
     def select(self, keep: Bools) -> CandidateSide:
-        """Return the side of the pairs for which ``keep``, bool[n], is true."""
+        """Return this side of the pairs for which ``keep``, bool[n], is true."""
         runs, start = [], 0
         for run in self.runs:
             kept = run.index[keep[start : start + len(run.index)]]
@@ -124,12 +126,12 @@ class CandidateSide:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Candidates:
-    """Candidate pairs: pairs of equal int64 key that are not too far apart for the largest windows.
+    """Candidate pairs: equal int64 keys, and near enough in time for the largest windows.
 
     Attributes:
         females: Rows of the slices.
         males: Rows that probed them.
-        slices: Number of the slice that has each run of ``females``.
+        slices: Number of the slice of each run of ``females``.
     """
 
     females: CandidateSide
@@ -137,10 +139,10 @@ class Candidates:
     slices: tuple[int, ...]
 
     def per_slice(self, chosen: Int64s) -> Iterator[tuple[int, int]]:
-        """Yield the number of a slice and how many of the chosen candidates it has, run by run.
+        """Yield, for each run, its slice's number and how many of the chosen candidates are in it.
 
         Args:
-            chosen: int64[m], ascending, numbers of candidates.
+            chosen: int64[m], ascending, indices of candidates.
         """
         ends = np.cumsum([len(run.index) for run in self.females.runs])
         below = np.searchsorted(chosen, ends)
@@ -149,7 +151,7 @@ class Candidates:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Probing:
-    """Segment of a slice that males probe.
+    """Segment of a slice, with the males that probe it.
 
     Attributes:
         slice: Number of the slice.
@@ -157,8 +159,8 @@ class Probing:
         classes: Classes of its rows.
         keys: int64[m], keys of the males that reach the slice, ascending.
         times: int64[m], their event times.
-        reaching: int64[m], their rows; None for all males.
-        scan: Finds pairs in rings instead; None: by merging.
+        reaching: int64[m], row numbers of these males; None for all males.
+        scan: Finds pairs by scanning rings; None: pairs are found by merging.
     """
 
     slice: int
@@ -172,11 +174,11 @@ class Probing:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ranges:
-    """Ranges of n rows; the ranges of a pair overlap, and the ranges of one side are points.
+    """Ranges of n rows. Two rows are a pair if their ranges overlap; on one side, ranges are points.
 
     Attributes:
-        low: float64[n], begins of the ranges.
-        high: float64[n], ends, inclusive; below ``low`` if a row has no range.
+        low: float64[n], starts of the ranges.
+        high: float64[n], ends of the ranges, inclusive; below ``low`` if a row has no range.
     """
 
     low: Doubles
@@ -189,7 +191,7 @@ class Ranges:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BandProbe:
-    """Finds the pairs of a family without a key by its band.
+    """Finds the pairs of a family that has no key but a band condition.
 
     Attributes:
         band: The band.
@@ -200,7 +202,7 @@ class BandProbe:
     layouts: Mapping[str, SideLayout]
 
     def ranges(self, side: str, rows: Segment) -> Ranges:
-        """Return the ranges of rows of a side, never narrower than those that DuckDB compares."""
+        """Return the ranges of a side's rows, at least as wide as those that DuckDB compares."""
         if side == self.band.side:
             low, high = self._ends(side, rows, Bound(self.band.column))
             return Ranges(low, high)
@@ -212,15 +214,15 @@ class BandProbe:
         return Ranges(low, high)
 
     def _ends(self, side: str, rows: Segment, bound: Bound) -> tuple[Doubles, Doubles]:
-        """Return the least and greatest possible values of a column plus an offset; +inf, -inf for NULL."""
+        """Return the least and greatest possible column value plus offset; +inf and -inf for NULL."""
         layout = self.layouts[side]
         column, kind = layout.read(rows, bound.column), layout.types[bound.column]
         null = column.is_null().to_numpy(zero_copy_only=False)
         if kind in ("date", "timestamp"):
             column = column.cast(pa.int32() if kind == "date" else pa.int64())
         value = pc.fill_null(column.cast(pa.float64(), safe=False), 0.0).to_numpy(zero_copy_only=False)
-        # NaN is greater than any number, as in DuckDB. Conversion of integers to doubles keeps their order;
-        # sums and decimals are rounded, here and in DuckDB.
+        # NaN is greater than any number, as in DuckDB. Conversion of integers to doubles keeps their order.
+        # Sums and decimals are rounded, both here and in DuckDB.
         value = np.where(np.isnan(value), np.inf, value)
         exact = bound.offset == 0 and not kind.startswith("decimal")
         pad = 0.0 if exact else (np.abs(value) + abs(bound.offset)) * _ROUNDED
@@ -249,7 +251,7 @@ class _Merging:
         return int(self._state[3])
 
     def fill(self, females: Int64s, males: Int64s) -> int:
-        """Write rows of pairs, and return how many."""
+        """Write the row numbers of pairs, and return the number of pairs."""
         probing = self._probing
         found = merge_pairs(
             self._keys,
@@ -284,7 +286,7 @@ class _Scanning:
         return self._scan.touched
 
     def fill(self, females: Int64s, males: Int64s) -> int:
-        """Write rows of pairs, and return how many."""
+        """Write the row numbers of pairs, and return the number of pairs."""
         return self._scan.fill(females, males, self._reach.behind_us, self._reach.ahead_us)
 
 
@@ -317,13 +319,13 @@ class _Overlapping:
         return int(self._state[3])
 
     def fill(self, females: Int64s, males: Int64s) -> int:
-        """Write rows of pairs, and return how many."""
+        """Write the row numbers of pairs, and return the number of pairs."""
         return overlapping_pairs(*self._arguments, self._state, females, males)
 
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """Largest distances in time between females and the males that probe them, µs.
+    """Maximum distances in time between females and the males that probe them, µs.
 
     Attributes:
         behind_us: Largest window on the females' side.
@@ -334,7 +336,7 @@ class Reach:
     ahead_us: int
 
     def can_meet(self, female: Segment, oldest: int, newest: int) -> bool:
-        """Return whether any window reaches between a segment's event times and those of the males."""
+        """Return whether a window reaches from any row of a segment to the males' event times."""
         return oldest - female.t_max < self.behind_us and female.t_min - newest < self.ahead_us
 
 
@@ -347,21 +349,21 @@ def find_candidates(
     side: str = "a",
     band: BandProbe | None = None,
 ) -> Iterator[Candidates]:
-    """Find the candidate pairs between segments and the males that reach them.
+    """Find the candidate pairs between segments and the males that reach the segments.
 
     Args:
-        segments: Segments of the slices of a side, in the order in which males pass them.
+        segments: Segments of a side's slices, in the order in which males pass them.
         males: Probing rows of the opposite stream.
         classes: Classes of the males.
         reach: Largest distances between candidates.
-        touched: int64[slices], increased by the pairs of equal key, or in the band, in each slice, whatever
-            their distance in time.
+        touched: int64[slices], increased by the number of pairs in each slice that have equal keys or are in
+            the band, regardless of their distance in time.
         side: Side of the segments.
         band: Finds pairs by a band instead of a key.
 
     Yields:
-        Candidates of all segments; in several pieces if there are more than fit into one. Use a piece before
-        requesting the next.
+        Candidates of all segments, in several pieces if they do not fit into one. Use a piece before
+        requesting the next one.
     """
     held = sum(len(probing.rows) for probing in segments)
     size = min(MAX_PAIRS_AT_ONCE, max(MIN_PAIRS_AT_ONCE, held + len(males)))
@@ -400,14 +402,14 @@ def find_candidates(
 
 
 def _with_partners(probing: Probing, wanted: Words | None) -> tuple[Int64s, Int64s, Int64s | None]:
-    """Return keys and event times of a segment; only of rows that males may meet, if these are few.
+    """Return a segment's keys and event times; if few rows may match, only those of these rows.
 
     Args:
         probing: The segment.
         wanted: Filter of the keys of all males.
 
     Returns:
-        int64[m] and int64[m], and the places of these rows, int64[m]; None if they are all rows.
+        int64[m] each: keys, event times and row indices; None as indices if all rows are returned.
     """
     keys, times = probing.rows.key, probing.rows.ts
     if wanted is None or len(keys) > FILTERED_PER_MALE * len(probing.keys):

@@ -1,11 +1,11 @@
-"""Bloom filter with one hash function over the keys of males: it finds rows that may have a partner.
+"""Bloom filter with one hash function over the keys of males, to find rows that may match.
 
     males' keys      3 8 8      ->   bits   ..1....1..
     females' keys    1 3 5 8    ->   rows     1   3       5 only if its bit is also that of another key
 
-With many keys, most rows of a slice have no partner in a batch. Without the filter, the keys of both sides
-were merged segment by segment: that took 34 ms for 25 segments of 60,000 rows and 250,000 males. Testing the
-filter and merging only the rows that it leaves takes 15 ms.
+With many keys, most rows of a slice have no match in a batch. Without the filter, the keys of both sides were
+merged segment by segment, which took 34 ms for 25 segments of 60,000 rows and 250,000 males. Testing the
+filter, and merging only the remaining rows, takes 15 ms.
 
 Source: Bloom, "Space/time trade-offs in hash coding with allowable errors", CACM 13(7), 1970.
 """
@@ -17,7 +17,7 @@ import numpy as np
 
 from operators.kernels.keys import INT64S, INT64S_READ, UINT64S, UINT64S_READ, Int64s, Words
 
-#: Minimum bits per key: one row in this many seems to have a partner but has none.
+#: Minimum bits per key; so at most one row in this many is a false positive.
 _BITS_PER_KEY = 16
 _WORD_BITS = 64
 #: Fibonacci hashing (Knuth, The Art of Computer Programming, vol. 3, section 6.4).
@@ -27,7 +27,7 @@ _SIX, _LAST_BIT = np.uint64(6), np.uint64(_WORD_BITS - 1)
 
 @numba.njit(nogil=True, cache=True)
 def _shift(size: int) -> np.uint64:
-    """Return the number of excess bits of a hash for a filter of this many words."""
+    """Return the number of hash bits to drop for a filter of this many words."""
     bits = 6
     while 1 << (bits - 6) < size:
         bits += 1
@@ -68,7 +68,7 @@ def rows_with_partners(keys: Int64s, words: Words) -> Int64s:
     count = 0
     for row in range(len(keys)):
         bit = (np.uint64(keys[row]) * _GOLDEN) >> shift
-        # No branch: whether a row stays cannot be predicted.
+        # No branch, because whether a row stays is unpredictable.
         rows[count] = row
         count += int((words[bit >> _SIX] >> (bit & _LAST_BIT)) & np.uint64(1))
     return rows[:count]

@@ -1,14 +1,14 @@
-"""The compiled inner loop of a probe: pairs of equal key, near enough in time, of two sorted arrays.
+"""Compiled inner loop of a probe: finds pairs of equal key, near enough in time, in two sorted arrays.
 
-Measured on 80,000 rows probed by 250,000 males, one core: 0.9 ms here, 8 ms by two ``searchsorted`` calls of
-numpy, whose binary searches start anew for every male. Galloping instead of stepping keeps small batches
-cheap against large segments, and the few rows of a segment that have a partner (``slices.key_filter``) cheap
-against large batches.
+Measured for 80,000 rows probed by 250,000 males on one core: 0.9 ms with this loop, and 8 ms with two
+``searchsorted`` calls of numpy, which start each binary search anew. The loop gallops instead of stepping row
+by row. So small batches are cheap against large segments, and segments with few matching rows
+(``slices.key_filter``) are cheap against large batches.
 
-If there are few keys, most rows of a batch have the same key and are far apart in time: 100 keys and 100,000
-rows per batch make 10^8 pairs of equal key, one in a hundred of them inside the largest window. So time is
-checked here, before a pair costs anything else. And a long run of females in the order of their event times,
-which is typical of an ordered source, is entered where the male's window begins.
+If there are few keys, most rows of a batch have the same key but are far apart in time. For example, 100 keys
+and 100,000 rows per batch make 10^8 pairs of equal key, of which one in a hundred is inside the largest
+window. So this loop checks time first, before any other work on a pair. A long run of females in the order of
+event time, which is typical of an ordered source, is entered directly where the male's window begins.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ import numpy as np
 
 from operators.kernels.keys import BOOL, INT64, INT64S, INT64S_READ, Int64s
 
-#: Runs of equal key up to this length are scanned: a binary search would take as long.
+#: Runs of equal key up to this length are scanned, because a binary search would take as long.
 _SHORT = 16
 
 
 @numba.njit(INT64(INT64S_READ, INT64, INT64), nogil=True, cache=True)
 def _first_not_below(values: Int64s, bound: int, start: int) -> int:
-    """Return the first place from ``start`` whose value is at least ``bound``; ``values`` ascend."""
+    """Return the first index from ``start`` with a value >= ``bound``; ``values`` are ascending."""
     n = len(values)
     low, step, high = start - 1, 1, start
     while high < n and values[high] < bound:
@@ -65,7 +65,7 @@ def merge_pairs(
     female_rows: Int64s,
     male_rows: Int64s,
 ) -> int:
-    """Write pairs (i, j) of equal key that are near enough, until the buffers are full or the males end.
+    """Write pairs (i, j) of equal key and near enough in time, until buffers are full or males end.
 
     A pair is near enough if ``-ahead_us < male_ts[j] - female_ts[i] < behind_us``.
 
@@ -74,16 +74,17 @@ def merge_pairs(
         female_ts: int64[n], event times, µs.
         male: int64[m], keys, ascending.
         male_ts: int64[m], event times, µs.
-        behind_us: How far a female may be behind a male: the largest window on her side.
-        ahead_us: How far a female may be ahead of a male: the largest window on his side.
-        state: int64[4], all 0 at first; updated. Where to continue (first female row not below the male's
-            key, male row, 1 + his next female row if he has begun), and the number of pairs of equal key so
-            far, near or far.
+        behind_us: Distance below which a female may be behind a male: the largest window on the female's
+            side.
+        ahead_us: Distance below which a female may be ahead of a male: the largest window on the male's side.
+        state: int64[4], initially all 0; updated. Where to continue: the first female row whose key is not
+            below the male's key, the male row, and 1 + the male's next female row, if he has begun. The last
+            number counts all pairs of equal key so far, near or far.
         female_rows: int64[size], filled with i.
         male_rows: int64[size], filled with j.
 
     Returns:
-        Number of pairs written; less than ``size`` only if there are no more.
+        Number of pairs written; less than ``size`` only if no pairs are left.
     """
     i, j, begun = state[0], state[1], state[2]
     count, size, n = 0, len(female_rows), len(female)
@@ -114,7 +115,7 @@ def merge_pairs(
             state[3] += end - i
             row = i
             if ordered:
-                # To the first row for which time - female_ts < behind.
+                # Find the first row for which time - female_ts < behind.
                 low = i - 1
                 row = end
                 while row - low > 1:

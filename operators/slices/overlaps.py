@@ -1,13 +1,14 @@
-"""The compiled inner loop of a probe without a key: pairs of overlapping ranges, near enough in time.
+"""Compiled inner loop of a probe without a key: finds overlapping ranges, near enough in time.
 
-The ranges of one side are points; those of the other are its bands. Either side may be the stored one:
+The ranges of one side are points, and the ranges of the other side are the bands of its rows. Either side may
+be the stored side:
 
     females      [----]        *        a point is a range of no length
     males         |--*------------|     in the order of their begins; ``longest`` bounds their length
                   from                  a female looks at males that begin at most ``longest``
                   to                    before she begins, and not after she ends
 
-The males of a batch are few compared with the stored females, so the males are sorted, batch by batch.
+A batch has few males compared with the stored females, so only the males are sorted, in each batch.
 """
 
 from __future__ import annotations
@@ -44,28 +45,28 @@ def overlapping_pairs(
     female_rows: Int64s,
     male_rows: Int64s,
 ) -> int:
-    """Write pairs (i, male[j]) whose ranges overlap and that are near enough, until the buffers are full.
+    """Write pairs (i, male[j]) with overlapping ranges, near enough in time, until buffers are full.
 
     A pair is near enough if ``-ahead_us < male_ts[j] - female_ts[i] < behind_us``.
 
     Args:
-        female_low: float64[n], beginnings of the females' ranges.
+        female_low: float64[n], starts of the females' ranges.
         female_high: float64[n], their ends, inclusive.
         female_ts: int64[n], event times, µs.
-        male_low: float64[m], ascending, beginnings of the males' ranges.
+        male_low: float64[m], ascending, starts of the males' ranges.
         male_high: float64[m], their ends, inclusive.
         male_ts: int64[m], event times, µs.
         male: int64[m], row number of each male.
-        longest: No range of a male is longer.
-        behind_us: How far a female may be behind a male.
-        ahead_us: How far a female may be ahead of a male.
-        state: int64[4], all 0 at first; updated. Next female row, 1 + her next male if she has begun, an
-            unused number, and the overlapping pairs so far, near or far.
+        longest: Upper bound of the length of the males' ranges.
+        behind_us: Distance below which a female may be behind a male.
+        ahead_us: Distance below which a female may be ahead of a male.
+        state: int64[4], initially all 0; updated. Next female row; 1 + her next male, if she has begun; an
+            unused number; and the number of overlapping pairs so far, near or far.
         female_rows: int64[size], filled with i.
         male_rows: int64[size], filled with ``male[j]``.
 
     Returns:
-        Number of pairs written; less than ``size`` only if there are no more.
+        Number of pairs written; less than ``size`` only if no pairs are left.
     """
     count, size, males = 0, len(female_rows), len(male)
     i, begun = state[0], state[1]
@@ -73,7 +74,8 @@ def overlapping_pairs(
         low, high = female_low[i], female_high[i]
         j = begun - 1
         if not begun:
-            # The first male that begins after this; males that begin earlier end before she begins.
+            # Find the first male that begins after this point; all earlier males end before the female
+            # begins.
             start = np.nextafter(low - longest, -np.inf)
             first, end = -1, males
             while end - first > 1:

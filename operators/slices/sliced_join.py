@@ -1,22 +1,23 @@
 """Sliced window joins (State-Slice, VLDB 2006, §4).
 
-A slice [w_start, w_end) of a holds the rows of a at that distance behind b's watermark:
+A slice [w_start, w_end) of a contains the rows of a whose distance behind b's watermark is in this range:
 
       b's watermark                     wm - w_1            wm - w_2
           |  slice 1 [0, w_1)              | slice 2 [w_1, w_2) |  purged
     ------+--------------------------------+--------------------+---------> older
 
-An arriving male of b cross-purges, probes, then propagates to the next slice; a female of a is inserted into
-slice 1. A row that arrives out of order stays in slice 1 until the opposite watermark has passed it by w_1.
-So the slice of a row gives a lower bound of its distance to every later row: the watermark has passed rows of
-slice i by w_(i-1). The slice's filter relies on that bound, and results never do.
+An arriving male of b cross-purges, probes, and moves on to the next slice; a female of a is inserted into
+slice 1. A row that arrives out of order stays in slice 1 until the opposite watermark is w_1 past it. So the
+slice of a row gives a lower bound of the row's distance to every later row: for rows of slice i, the
+watermark is at least w_(i-1) past them. The filter of a slice relies on this bound, but results do not.
 
 Invariant: a row is in exactly one slice of its chain, so no pair is made twice.
 
-Source: Definitions 1 to 3, Lemma 1, Figure 9. A row leaves at a distance of w_end, as in the definitions;
-Figure 9 prints "> W^end". We differ: rows move by segment. A segment whose span is below the slack moves as a
-whole, a wider one is split. A *lazy* boundary (``FamilyPlan.lazy_ends``) is one at which the filters stop
-neither a row nor a male: a segment is not split there, but moves when all of its rows may move.
+Source: Definitions 1 to 3, Lemma 1, Figure 9. A row leaves a slice at a distance of w_end, as in the
+definitions; Figure 9 prints "> W^end". Unlike in the paper, rows move by segment. A segment whose span is
+below the slack moves as a whole; a wider segment is split. A boundary is *lazy* (``FamilyPlan.lazy_ends``) if
+the filters stop neither rows nor males there. A segment is not split at a lazy boundary, but moves when all
+of its rows may move.
 """
 
 from __future__ import annotations
@@ -31,12 +32,12 @@ from catalog.values.query import UNBOUNDED_US
 from operators.segments.merge import concat, mergeable
 from operators.segments.segment import Segment
 
-#: A run of neighbouring segments of this length is merged if no member holds most of its rows, so that
-#: every row is rewritten about log_4(rows / rows of a batch) times.
+#: A run of this many neighbouring segments is merged if no segment has most of its rows. So every row is
+#: rewritten about log_4(rows / rows of a batch) times.
 COMPACTION_FANIN = 4
 #: Up to this many boundaries, rows are compared with each; for more, sorting the times of rows is faster.
 FEW_BOUNDARIES = 16
-#: A segment of this many rows is not merged any more: it is stored as one value.
+#: A segment with this many rows is not merged any more, because a segment is stored as one value.
 MAX_MERGED_ROWS = 1_000_000
 
 
@@ -62,13 +63,13 @@ class SliceCounts:
 
 @dataclass(slots=True)
 class SliceState:
-    """One sliced window of one side: its segments and its counters of this batch.
+    """One sliced window of one side, with its segments and its counters of this batch.
 
     Attributes:
         w_start_us: Start of the window, inclusive.
         w_end_us: End, exclusive.
         reach: Set of the queries whose window on this side goes beyond ``w_start_us``.
-        segments: Rows held, in no fixed order.
+        segments: The rows, as segments in no fixed order.
         counts: Counters of this batch.
     """
 
@@ -80,7 +81,7 @@ class SliceState:
 
     @property
     def rows(self) -> int:
-        """Rows held here, whether they belong into this window or not."""
+        """Number of rows in this slice, including rows that belong in other slices."""
         return sum(len(segment) for segment in self.segments)
 
 
@@ -97,14 +98,14 @@ def purge(
     Args:
         state: The slice; its segments change.
         watermark_us: Opposite watermark.
-        slack_us: A segment that spans at most this much stays until all of it has been passed.
-        end_of: Returns the window end at which a segment is split, the slice's or a later one; by default the
-            slice's.
-        drop: Whether leaving rows are discarded. Usually most of a segment leaves at once, and is then not
-            copied.
+        slack_us: A segment that spans at most this much stays until the watermark has passed all of its rows.
+        end_of: Returns the window end at which to split a segment: the slice's end or a later one. None: the
+            slice's end.
+        drop: Whether leaving rows are discarded. Then they are not copied, which saves time, because usually
+            most of a segment leaves at once.
 
     Returns:
-        Segments whose rows all satisfy T + w_end <= watermark; empty if ``drop``.
+        Segments in which all rows satisfy T + w_end <= watermark; empty if ``drop``.
     """
     limit = watermark_us - state.w_end_us
     staying, leaving = [], []
@@ -157,15 +158,15 @@ def compact(
     live: Collection[int] | None = None,
     without_dead: Callable[[Segment], Segment | None] | None = None,
 ) -> None:
-    """Merge runs of small neighbouring segments as long as the merged span stays within the slack.
+    """Merge runs of small neighbouring segments if the merged span stays within the slack.
 
-    Rows that never leave the chain cross no boundary: in an unbounded slice only size stops a merge.
+    In an unbounded slice, rows never cross a boundary, so only size stops a merge.
 
     Args:
         state: The slice; its segments change.
-        slack_us: Longest span of a merged segment.
-        live: Lineage bits that a query may still need; removed filters do not prevent a merge.
-        without_dead: Returns the merged rows that stay, None if no row does; by default all stay.
+        slack_us: Maximum span of a merged segment.
+        live: Lineage bits that a query may still need; bits of other filters do not prevent a merge.
+        without_dead: Returns the merged rows that stay; None if no rows stay. By default all rows stay.
     """
     if len(state.segments) < COMPACTION_FANIN:
         return
@@ -176,7 +177,7 @@ def compact(
     run: list[Segment] = []
 
     def close() -> None:
-        # Leave out, largest first, segments that would be most of the merged rows.
+        # Leave out segments that would be most of the merged rows, largest first.
         small = sorted(run, key=len)
         while small and (
             len(small[-1]) >= MAX_MERGED_ROWS or 2 * len(small[-1]) > sum(len(segment) for segment in small)

@@ -1,18 +1,18 @@
-"""Exchange: pairs of one step go to the buckets of the next step's key, one batch later.
+"""Exchange: sends pairs of one step to the buckets of the next step's key, one batch later.
 
     batch n     bucket 0   pairs of A and B ── by the key of (A, B) and C ──> file of bucket 0 ──┬─ bucket 0
                 bucket 1   pairs of A and B ─────────────────────────────────> file of bucket 1 ─┼─ bucket 1
     batch n + 1            every bucket reads its part of all files                              ...
 
-Each bucket writes one file with a part for each family and bucket. The manifest of the batch names the
-buckets that have written a file. So the input of the next batch is decided when this batch is committed, and
-a repeated batch reads the same rows again.
+Each bucket writes one file with a part for each receiving family and bucket. The manifest of the batch names
+the buckets that wrote a file. So the commit of this batch fixes the input of the next batch, and a repeated
+batch reads the same rows again.
 
     | length of header | header (JSON) | Arrow IPC of a part | Arrow IPC of ... |
 
-The plan may change between the two batches. Therefore a part names the queries for which its lineage bits
-stand, and ``arrived`` translates these bits into the bits of the plan that is then in force. Pairs of
-departed queries are left out.
+The plan may change between the two batches. Therefore a part names the queries of its lineage bits, and
+``arrived`` translates these bits into those of the plan in force in the next batch. Pairs that only departed
+queries would use are left out.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ _ALIGNMENT = 64
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ExchangedRows:
-    """Pairs that one bucket sends to another one for one family.
+    """Pairs that one bucket sends to another bucket for one family.
 
     Attributes:
-        family: Family that takes them as rows of a side.
-        members: Columns of the intermediate for which the lineage bits stand, by place in the words.
+        family: Family that takes the pairs as rows of one side.
+        members: Columns of the intermediate that the lineage bits represent, in the order of the bits.
         bucket: Number of the receiving bucket.
         rows: Packed rows, sorted by (key, position).
         side: The side.
@@ -64,12 +64,12 @@ class ExchangedRows:
 def set_out(
     handed: HandedPairs, family: FamilyPlan, layout: SideLayout, buckets: int, side: str = "a"
 ) -> list[ExchangedRows]:
-    """Return the pairs that queries of a next step take, for the bucket of each pair's key there.
+    """Return the pairs that queries of a next step use, per bucket of each pair's key there.
 
     Args:
         handed: Pairs of the step before.
         family: Family of the next step.
-        layout: Layout of the side that takes them.
+        layout: Layout of the side that takes the pairs.
         buckets: Number of buckets.
         side: That side.
     """
@@ -77,7 +77,7 @@ def set_out(
     found = handed.taken(family, (*layout.stored, *key_columns), side)
     if found is None:
         return []
-    # In the order of positions, so that rows of equal key stay in that order.
+    # Sort by position, so that rows of equal key remain sorted by position.
     found = found.take(pa.array(np.argsort(found.column(POS).to_numpy(), kind="stable")))
     given = pa.table({name: found.column(COLUMN + name) for name in layout.key})
     key, valid = join_key(given, layout.key, layout.key_types)
@@ -95,7 +95,7 @@ def set_out(
 def arrived(
     parts: Sequence[ExchangedRows], family: FamilyPlan, layout: SideLayout, version: int, side: str = "a"
 ) -> Segment | None:
-    """Return pairs of the batch before as rows of a side of a family; None if no query takes any.
+    """Return the previous batch's pairs as rows of a family's side; None if no query uses any.
 
     Args:
         parts: Pairs that the buckets have sent.
@@ -126,7 +126,7 @@ def _translated(part: ExchangedRows, family: FamilyPlan, layout: SideLayout, ver
     kept = set(part.rows.schema.names)
     for name in layout.stored:
         names.append(COLUMN + name)
-        # Only newer queries read this column, and these pairs are not for them.
+        # Only queries newer than these pairs read this column, and they do not use these pairs.
         missing = COLUMN + name not in kept
         arrays.append(
             pa.nulls(rows, arrow_type(layout.types[name])) if missing else part.rows.column(COLUMN + name)
@@ -143,7 +143,7 @@ def _words(filters: int) -> int:
 
 
 def encode_exchange(parts: Sequence[ExchangedRows]) -> bytes:
-    """Return as bytes all pairs that one bucket sends in a batch."""
+    """Encode all pairs that one bucket sends in a batch."""
     bodies = []
     facts: list[list[object]] = []
     for part in parts:
@@ -157,7 +157,7 @@ def encode_exchange(parts: Sequence[ExchangedRows]) -> bytes:
 
 
 def rehashed_exchange(parts: Sequence[ExchangedRows], buckets: int) -> list[ExchangedRows]:
-    """Return pairs in transit for another number of buckets."""
+    """Return pairs in transit, reassigned to another number of buckets."""
     found = []
     for part in parts:
         places = bucket_of(np.ascontiguousarray(part.rows.column(KEY).to_numpy()), buckets)
@@ -168,14 +168,14 @@ def rehashed_exchange(parts: Sequence[ExchangedRows], buckets: int) -> list[Exch
 
 
 def decode_exchange(data: pa.Buffer, bucket: int | None = None) -> list[ExchangedRows]:
-    """Return the pairs that a bucket has sent to another one, or to all.
+    """Return the pairs that a bucket has sent to another bucket, or to all buckets.
 
     Args:
-        data: Result of ``encode_exchange``; columns may be views of it.
-        bucket: Number of the bucket that reads; None for all.
+        data: Result of ``encode_exchange``; columns may be views of these bytes.
+        bucket: Number of the bucket that reads the pairs; None for all buckets.
 
     Raises:
-        CorruptPayload: The bytes are not the parts of a bucket.
+        CorruptPayload: The bytes are not pairs that a bucket has sent.
     """
     try:
         (length,) = _LENGTH.unpack_from(data)

@@ -1,11 +1,11 @@
-"""Expiry of the rows of an intermediate: when no later row can meet all rows of a combination.
+"""Expiry of an intermediate's rows: when no later row can match all rows of a combination.
 
     a1 b1   oldest 10:00:00, newest 10:00:50      windows of a minute: c rows meet it up to 10:00:59.999999
     a2 b2   oldest 10:00:50, newest 10:00:50                                    up to 10:01:49.999999
 
-A slice follows the newest event time, by which both rows would stay up to 10:01:50. So rows leave their
-slices earlier, each at its own time, and segments are rewritten from time to time. The choice of segments
-depends only on the rows and the watermark, so a repeated batch makes the same choice.
+A slice uses only the newest event time, so it would keep both rows up to 10:01:50. So expired rows are
+removed from slices earlier, each at its own time, and segments are rewritten from time to time. The segments
+to rewrite are chosen only by the rows and the watermark, so a repeated batch chooses the same segments.
 """
 
 from __future__ import annotations
@@ -21,32 +21,32 @@ from catalog.values.query import OLDEST, UNBOUNDED_US
 from operators.kernels.keys import Bools, Codes, Int64s
 from operators.segments.segment import Segment
 
-#: At the end of a batch, at most one in this many of the held rows has expired.
+#: At the end of a batch, at most one row in this many has expired but is still stored.
 MOST_EXPIRED = 25
 
 
-#: Class of each row, None if all rows have one class, and for each class a set of queries.
+#: Class of each row (None if all rows have one class), and the set of queries of each class.
 Classes = tuple[Codes | None, Sequence[int]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Expiry:
-    """Times up to which the queries of a family need the rows of a side that is an intermediate.
+    """Times up to which queries need the rows of a side that is an intermediate.
 
     Attributes:
-        alike_us: How long a row is still needed after its oldest event time, for each query that declares
-            this, as a set of one; other queries need the column ``expires``.
+        alike_us: Time for which each query needs a row after the row's oldest event time. A key is a set with
+            one query. Queries without an entry need the column ``expires``.
     """
 
     alike_us: Mapping[int, int]
 
     def expired(self, rows: Segment, classes: Classes, reached: int) -> Bools:
-        """Return which rows no later row can meet, bool[n], or bool[1] for all rows.
+        """Return which rows no later row can match, bool[n], or bool[1] for all rows.
 
         Args:
             rows: Rows held.
-            classes: Class of each row, None if all rows have one class, and for each class the set of queries
-                that may use its rows.
+            classes: Class of each row (None if all rows have one class), and for each class the set of
+                queries that may use its rows.
             reached: Lower bound of the event times of later rows of the other side.
         """
         return self._needed_until(rows, *classes) < reached
@@ -69,16 +69,16 @@ class Expiry:
 
 
 def leaving(segments: Sequence[Segment], gone: Sequence[Bools]) -> list[Bools | None]:
-    """Return the rows of segments that should leave now, bool[n]; None: all of them stay for now.
+    """Return which rows of each segment should be removed now, bool[n]; None: none of them.
 
     Args:
         segments: Rows held.
-        gone: Rows of each segment that no later row can meet.
+        gone: For each segment: which rows no later row can match.
     """
     counts = [int(np.count_nonzero(each)) for each in gone]
     left, most = sum(counts), sum(map(len, segments))
     found: list[Bools | None] = [None] * len(segments)
-    # Rewriting pays most if most rows of a segment leave.
+    # Rewriting pays most for segments in which most rows have expired.
     for place in sorted(range(len(segments)), key=lambda p: -counts[p] / max(len(segments[p]), 1)):
         if left * MOST_EXPIRED <= most - left:
             break
@@ -88,6 +88,6 @@ def leaving(segments: Sequence[Segment], gone: Sequence[Bools]) -> list[Bools | 
 
 
 def expiry_of(family: FamilyPlan, side: str) -> Expiry:
-    """Return the expiry of a side of a family that is an intermediate."""
+    """Return the expiry of a family's side, which is an intermediate."""
     alike = {1 << number: query.alike_us(side) for number, query in enumerate(family.queries)}
     return Expiry({query: us for query, us in alike.items() if us is not None})

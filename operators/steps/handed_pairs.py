@@ -1,12 +1,12 @@
-"""Pairs of a family that queries hand on to their next steps, as rows of a side there.
+"""Pairs of a family that are handed to the next steps of queries, as rows of a side there.
 
     pairs of A and B      queries 3 and 7 hand on             rows of (A, B)
     a1 b1                 3, 7                                key  newer time  position  _l0 = 0b11
     a1 b2                 7                                   key  newer time  position  _l0 = 0b10
 
-A pair is handed on once for all queries, with a lineage bit for each query that has it. Its position is
-computed from the positions of its two rows. So it is the same on replay, in every bucket and however the
-input is cut into batches.
+A pair is handed on only once, with a lineage bit for each query that has the pair. Its position is computed
+from the positions of its two rows. So the position is the same on replay, in every bucket, and for all batch
+boundaries.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ class HandedChunk:
 
     Attributes:
         key: int64[n].
-        ts: int64[n], the newer event time of each pair, µs UTC; without windows the order of its rows.
+        ts: int64[n], the newer event time of each pair, µs UTC; in a family without windows, the order of its
+            rows.
         pos: int64[n], ``pair_positions``.
         codes: int64[n], index in ``sets``.
         sets: Sets of the family's queries.
@@ -65,7 +66,7 @@ class HandedPairs:
     def rows(
         self, following: FamilyPlan, layout: SideLayout, version: int, side: str = "a"
     ) -> Segment | None:
-        """Return the pairs as rows of a side of a next step, without pairs that no query there takes.
+        """Return the pairs as rows of a side of a next step, except pairs that no query there uses.
 
         Args:
             following: Family of that step.
@@ -78,19 +79,19 @@ class HandedPairs:
             return None
         key, pos = (found.column(name).to_numpy() for name in (KEY, POS))
         if not layout.key:
-            # A next step without a key meets these pairs under the one key that all rows have there.
+            # In a next step without a key, all rows have the same key.
             key = np.zeros(len(key), dtype=np.int64)
             found = found.set_column(0, KEY, pa.array(key))
         bits = tuple(f.bit for f in following.filters(side))
         return Segment(found.take(pa.array(np.lexsort((pos, key)))), version, bits)
 
     def taken(self, following: FamilyPlan, columns: Sequence[str], side: str) -> pa.RecordBatch | None:
-        """Return the pairs that some query of a next step takes, in no order; None if there are none.
+        """Return, unsorted, the pairs that some query of a next step uses; None if there are none.
 
         Args:
             following: Family of that step.
-            columns: Further columns of the intermediate that the rows have.
-            side: Side of that step that takes them.
+            columns: Further columns of the intermediate to include.
+            side: Side of the next step that takes the pairs.
         """
         filters = following.filters(side)
         words = -(-len(filters) // WORD_BITS)
@@ -122,9 +123,9 @@ class HandedPairs:
         return pa.RecordBatch.from_arrays(arrays, names=names)
 
     def _until(self, chunk: HandedChunk, rows: Int64s, following: FamilyPlan, side: str) -> Int64s:
-        """Return the event time up to which a query of a next step needs each pair, int64[m]."""
+        """Return the event time up to which queries of a next step need each pair, int64[m]."""
         places = {query.id: number for number, query in enumerate(self.family.queries)}
-        # Most queries have the same rule.
+        # Group queries by rule, since most queries have the same rule.
         saying: dict[tuple[tuple[tuple[str, int], ...], int], int] = {}
         for query in following.queries:
             expires = query.expires(side)
@@ -141,7 +142,7 @@ class HandedPairs:
         return found
 
     def _takers(self, filters: Sequence[PlannedFilter]) -> dict[int, int]:
-        """Return the place of each query's filter in the next step, by the query's bit in sets."""
+        """Return, by a query's bit in sets, the bit index of its filter in the next step."""
         places = {f.columns: place for place, f in enumerate(filters)}
         return {
             1 << number: places[membership(query.id),]
@@ -151,7 +152,7 @@ class HandedPairs:
 
 
 def _microseconds(column: pa.Array, rows: Int64s) -> Int64s:
-    """Return event times at an index, int64[m], µs UTC."""
+    """Return event times at some indices, int64[m], µs UTC."""
     times: Int64s = column.take(pa.array(rows)).cast(pa.int64()).to_numpy()
     return times
 

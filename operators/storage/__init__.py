@@ -1,4 +1,4 @@
-"""Folders of files that all processes of a job share: a directory, or an object store behind one.
+"""Folders shared by all processes of a job: a directory, or an object store with a cache.
 
 Doors: folder, object_folder, writeback.
 """

@@ -1,4 +1,4 @@
-"""Folders: the places of segments, results, late rows and dead letters.
+"""Folders: where segments, results, late rows and dead letters are stored.
 
     directory          the files themselves, on one machine or on a mount that all machines share
     ObjectFolder       an object store has the files; a directory on each machine is written first, and caches
@@ -23,30 +23,30 @@ Folder: TypeAlias = Path | ObjectFolder
 
 
 def prepare(folder: Folder) -> None:
-    """Make the directory on this machine if it is a cache; others are made with the data directory."""
+    """Make the directory on this machine if it is a cache; other folders already exist."""
     if isinstance(folder, ObjectFolder):
         folder.prepare()
 
 
 def directory_here(folder: Folder) -> Path:
-    """Return the directory on this machine."""
+    """Return the folder's directory on this machine."""
     return folder.directory if isinstance(folder, ObjectFolder) else folder
 
 
 def place_of(folder: Folder) -> str:
-    """Return the name of the place for messages."""
+    """Return the name of a folder for messages: its URL or path."""
     return folder.url if isinstance(folder, ObjectFolder) else str(folder)
 
 
 def folder_text(folder: Folder) -> str:
-    """Return a folder as a text, for options that are texts; see ``folder_of``."""
+    """Return a folder as text, for options whose values are text; see ``folder_of``."""
     if isinstance(folder, ObjectFolder):
         return json.dumps([str(folder.directory), folder.url, folder.cache_bytes])
     return json.dumps([str(folder)])
 
 
 def folder_of(text: str) -> Folder:
-    """Return the folder of a text.
+    """Return the folder for a text from ``folder_text``.
 
     >>> folder_of(folder_text(Path("/data/late")))
     PosixPath('/data/late')
@@ -56,28 +56,28 @@ def folder_of(text: str) -> Folder:
 
 
 def publish(folder: Folder, names: Collection[str]) -> dict[str, str]:
-    """Make files that were written on this machine durable and available to all machines.
+    """Make files written on this machine durable and available to all machines.
 
     Files of a directory are synced by the engine before it commits (``service.commit.sync``).
 
     Returns:
-        ETags of the files by name, if the store gives any.
+        ETags of the files by name, if the store returns ETags.
 
     Raises:
-        StorageDown: The object store does not accept a file.
-        OSError: A file cannot be read here.
+        StorageDown: The object store does not accept a file, or cannot be reached.
+        OSError: A file cannot be read on this machine.
     """
     return folder.publish(names) if isinstance(folder, ObjectFolder) else {}
 
 
 def fetch(folder: Folder, names: Collection[str]) -> list[Path]:
-    """Return the paths of files on this machine, after downloading those that are missing.
+    """Return the local paths of files, after downloading missing files.
 
-    The path of a file that does not exist anywhere is returned, too; opening it fails.
+    A path is also returned for a file that exists nowhere; opening it fails.
 
     Raises:
         StorageDown: The object store cannot be reached.
-        OSError: A file cannot be written here.
+        OSError: A file cannot be written on this machine.
     """
     if isinstance(folder, ObjectFolder):
         folder.fetch(names)
@@ -120,7 +120,7 @@ def names(folder: Folder) -> list[str]:
 
 
 def written_before(folder: Folder, when_us: int) -> list[str]:
-    """Return the names of files that were last written before a moment, wall clock µs.
+    """Return the names of files last written before a time, wall clock µs.
 
     Raises:
         StorageDown: The object store cannot be reached.
@@ -156,7 +156,7 @@ def create(folder: Folder, name: str, data: bytes) -> bool:
 
 
 def read(folder: Folder, name: str) -> bytes | None:
-    """Return the present bytes of a file as all machines see them, None if it does not exist.
+    """Return the current bytes of a file, as seen by all machines; None if it does not exist.
 
     Raises:
         StorageDown: The object store cannot be reached.
@@ -184,10 +184,10 @@ def remove(folder: Folder, gone: Iterable[str]) -> None:
 
 
 def check_writable(folders: Iterable[Folder]) -> None:
-    """Refuse folders that cannot be written, before data is lost there.
+    """Refuse folders that cannot be written, before data is lost.
 
     Raises:
-        StorageDown: The object store does not accept a file.
+        StorageDown: The object store does not accept a file, or cannot be reached.
         OSError: A directory does not accept a file.
     """
     name = f"look-{uuid.uuid4().hex}"

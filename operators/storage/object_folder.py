@@ -1,14 +1,14 @@
-"""A folder in an object store; a directory on each machine is written first and is a cache.
+"""A folder in an object store; on each machine, a directory is written first and is its cache.
 
     worker     directory/name  --PUT-->   s3://bucket/prefix/name
     engine                     <--GET--   directory/name (of its own machine)
 
-An object is written once, under a name that is never used for other bytes, so a cached file is never out of
-date. A batch neither lists nor renames objects: object stores do both slowly. Files of a batch are sent in
-parallel, each in one request if it is small.
+An object is written only once, and its name is never reused for other bytes. So a cached file is never out of
+date. A batch neither lists nor renames objects, because object stores do both slowly. Files of a batch are
+sent in parallel, and each small file takes only one request.
 
-The URL names the store; credentials and addresses come from the environment of each process, in the
-variables that the store's own tools read, such as AWS_ACCESS_KEY_ID (docs/operations.md).
+The URL names the store. Credentials and addresses come from the environment of each process, from the
+variables that the store's own tools use, such as AWS_ACCESS_KEY_ID (docs/operations.md).
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from typing import Any, NamedTuple, TypeVar
 
 from operators.errors import StorageDown
 
-#: Parallel requests of one batch: enough to hide the latency of the store, few enough for its limits.
+#: Parallel requests of one batch: enough to hide the store's latency, but few enough for its rate limits.
 _SIDE_BY_SIDE = 16
-#: Retries of a request, with growing pauses (4 s in all if the store does not answer), and their maximum
-#: duration; then the request has failed, and the job is started again.
+#: Retries of a request, with growing pauses (4 s in total if the store does not answer), and their maximum
+#: duration. Then the request fails, and the job is started again.
 _MOST_RETRIES = 10
 _RETRIED_FOR = timedelta(seconds=30)
-#: A cache is checked once this many bytes were added, and trimmed to this part of its size.
+#: A cache is checked whenever this many bytes were added, and trimmed to this fraction of its maximum size.
 _LOOK_BYTES = 64 << 20
 _TRIMMED_TO = 0.8
 
@@ -45,14 +45,14 @@ class Stored(NamedTuple):
 
     Attributes:
         bytes: Its length.
-        etag: Tag that the store gives each content (an ETag), None if it has none, like a directory.
+        etag: Tag of the content (ETag); None if there is none, as for files in a directory.
     """
 
     bytes: int
     etag: str | None
 
 
-#: Bytes that this process has added to each cache since it last checked it.
+#: Bytes that this process has added to each cache since its last check of the cache.
 _added: dict[Path, int] = {}
 
 
@@ -61,7 +61,7 @@ class ObjectFolder:
     """Files of one kind.
 
     Attributes:
-        directory: Directory on this machine; made when it is first needed.
+        directory: Directory on this machine; created when it is first needed.
         url: URL of the folder in the store, such as ``s3://bucket/prefix/results``.
         cache_bytes: Maximum bytes of the directory; least recently used files are removed first.
     """
@@ -78,7 +78,7 @@ class ObjectFolder:
         """Make the directory on this machine.
 
         Raises:
-            StorageDown: It is, or is in, a directory of another user, who could replace its files.
+            StorageDown: The directory or a parent belongs to another user, who could replace files.
         """
         self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         for directory in (self.directory, *self.directory.parents[:2]):
@@ -102,11 +102,11 @@ class ObjectFolder:
         return etags
 
     def fetch(self, names: Collection[str]) -> None:
-        """Download the files that are not here; see `operators.storage.folder.fetch`."""
+        """Download missing files; see `operators.storage.folder.fetch`."""
         missing = []
         for name in names:
             try:
-                os.utime(self.directory / name)  # used now: others are trimmed first
+                os.utime(self.directory / name)  # mark as recently used
             except FileNotFoundError:
                 missing.append(name)
         if not missing:
@@ -135,7 +135,7 @@ class ObjectFolder:
             return {meta["path"]: int(meta["size"]) for page in _store(self.url).list() for meta in page}
 
     def written_before(self, when_us: int) -> list[str]:
-        """Return the names of objects that were last written before a moment."""
+        """Return the names of objects last written before a time."""
         with _translated(self.url):
             return [
                 meta["path"]
@@ -148,7 +148,7 @@ class ObjectFolder:
         """Remove objects."""
         store = _store(self.url)
         with _translated(self.url):
-            # Not every store reports, for many objects at once, which of them existed.
+            # For a request with many objects, some stores do not report which of them existed.
             try:
                 store.delete(list(names))
             except FileNotFoundError:
@@ -159,7 +159,7 @@ class ObjectFolder:
                         continue
 
     def create(self, name: str, data: bytes) -> bool:
-        """Create an object unless one of that name exists; return whether it was created."""
+        """Create an object unless one with this name exists; return whether it was created."""
         from obstore.exceptions import AlreadyExistsError
 
         with _translated(f"{self.url}/{name}"):
@@ -170,7 +170,7 @@ class ObjectFolder:
         return True
 
     def read(self, name: str) -> bytes | None:
-        """Return the present bytes of an object in the store, None if it does not exist."""
+        """Return the current bytes of an object in the store; None if it does not exist."""
         with _translated(f"{self.url}/{name}"):
             try:
                 return bytes(_store(self.url).get(name).bytes())
@@ -194,9 +194,10 @@ class ObjectFolder:
             partial.unlink(missing_ok=True)
 
     def _trim(self, added: int) -> None:
-        """Remove the least recently used files if the cache has more bytes than it may have.
+        """Remove the least recently used files if the cache is larger than its maximum size.
 
-        Processes that have mapped a file keep it; a removed file is downloaded again when it is needed.
+        A process that has mapped a removed file can still read it; a removed file is downloaded again when it
+        is needed.
         """
         _added[self.directory] = _added.get(self.directory, self.cache_bytes) + added
         if _added[self.directory] < min(_LOOK_BYTES, self.cache_bytes):
@@ -220,7 +221,7 @@ class ObjectFolder:
 
 
 def sizes_here(directory: Path, names: Collection[str]) -> dict[str, int]:
-    """Return the bytes of those files that are in a directory."""
+    """Return the bytes of files, omitting files that are not in a directory."""
     found = {}
     for name in names:
         try:
@@ -231,7 +232,7 @@ def sizes_here(directory: Path, names: Collection[str]) -> dict[str, int]:
 
 
 def _side_by_side(request: Callable[[str], _Answer], names: Collection[str]) -> list[_Answer]:
-    """Make a request for each name in parallel; if one fails, raise its error after the others have ended."""
+    """Make a request per name in parallel; raise the first error after all requests have ended."""
     if len(names) < 2:
         return [request(name) for name in names]
     with ThreadPoolExecutor(min(_SIDE_BY_SIDE, len(names)), thread_name_prefix="storage") as threads:
@@ -239,8 +240,10 @@ def _side_by_side(request: Callable[[str], _Answer], names: Collection[str]) -> 
 
 
 @cache
-def _store(url: str) -> Any:  # Any: one of several classes without a common base that is typed
-    """Return the client of a store. Its threads do not survive a fork, so no process makes one before."""
+def _store(url: str) -> Any:  # Any: one of several classes without a common typed base class
+    """Return the client of a store. Its threads do not survive a fork, so processes must not fork after this
+    call.
+    """
     from obstore.store import from_url
 
     with _translated(url):

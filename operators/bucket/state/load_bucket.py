@@ -1,4 +1,4 @@
-"""A bucket read back from its manifest and its stored segments."""
+"""A bucket loaded from its manifest and its stored segments."""
 
 from __future__ import annotations
 
@@ -36,10 +36,11 @@ def load_bucket(
 
     Args:
         manifest: Result of ``encode_manifest``; None for a new bucket.
-        plan: Plan in force when it was stored.
-        load: Returns a segment by id; called once for each, and later for closed segments that are opened.
-        compiled: Compiled families of that plan by id; missing ones are compiled and added.
-        reader: Reads lazy segments when their rows are needed; None: all segments are loaded.
+        plan: Plan in force when the bucket was stored.
+        load: Returns a segment by id; called once for each segment, and again when a closed segment is
+            opened.
+        compiled: Compiled families of this plan by id; missing families are compiled and added.
+        reader: Reads the rows of lazy segments when they are needed; None: all segments are loaded at once.
 
     Raises:
         UnknownStateFormat: This version does not read the format of the manifest.
@@ -107,7 +108,7 @@ def load_bucket(
             kept = document["absence"][family.id]
             for state, ids in zip(joins.absence.states(), kept, strict=True):
                 state.segments = [segment(segment_id) for segment_id in ids]
-            # Versions in which no row left early did not count them.
+            # Versions that evicted no rows early did not store this count.
             joins.absence.unsearched |= document.get("unsearched", {}).get(family.id, {})
         if joins.ranked is not None:
             (joins.ranked.released_us, *facts), *kept = document["ranked"][family.id]
@@ -118,7 +119,7 @@ def load_bucket(
         for side, closed in joins.closed.items():
             facts = document.get("closed", {}).get(family.id, {}).get(side)
             if facts is None:
-                continue  # stored by a version whose outer, semi and anti joins used no contract
+                continue  # stored by a version in which outer, semi and anti joins used no contract
             closed.floor_us, closed.newest_us, closed.unpurged, closed.dead, *last, ids = facts
             # Earlier versions stored fewer facts.
             if last and last[0] is not None:

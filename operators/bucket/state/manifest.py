@@ -1,8 +1,8 @@
-"""The manifest of a bucket: its state, and the ids of the values that its segments are made of.
+"""The manifest of a bucket: its state, and the ids of the values that contain its segments.
 
 A manifest is a small JSON document. It holds the watermarks, the number of the next batch, the terms by which
-rows were judged, the ids of the segments of every slice, and the values that this batch and the one before
-dropped.
+rows are held, the ids of the segments of every slice, and the ids of the values that this batch and the
+previous batch dropped.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from operators.segments.row_codec import encode_rows
 from operators.segments.view_names import bloom_id, stored_ids
 
 #: 1 had one chain per family, and another encoding of plans. In 2 the place of a bit in a segment's lineage
-#: words was the number of its filter, and terms had no end. In 3 the only views were cuts. Up to 4 values
-#: were in the state store, where no later version looks for them.
+#: words was the number of its filter, and terms had no end. In 3 the only views were cuts. Formats up to 4
+#: kept values in the state store, where later versions do not look for them.
 FORMAT = 5
-#: The same format with closed keys; written only if a stream has a contract.
+#: Like 5, with closed keys; written only if a stream has a contract.
 FORMAT_WITH_CLOSINGS = 6
-#: The same, with ranks of rows, the progress of ordered streams or open groups, and with closed keys if any.
+#: Like 6, with ranks of rows, the progress of ordered streams or open groups; closed keys are optional.
 FORMAT_WITH_MORE = 7
 
-#: The same as all before, with exchanged intermediates.
+#: Like 7, with exchanged intermediates; all other parts are optional.
 FORMAT_WITH_EXCHANGES = 8
-#: The same as all before, with closed segments of rows that wait on disk.
+#: Like 8, with closed segments of rows that wait on disk; all other parts are optional.
 FORMAT_WITH_PARKED = 9
-#: The same as all before, with rows that wait for their place in the order.
+#: Like 9, with rows that wait for their place in the order; all other parts are optional.
 FORMAT_WITH_SORTING = 10
 
 
@@ -46,8 +46,8 @@ def encode_manifest(bucket: Bucket, dropped: Iterable[str] = (), dropped_before:
 
     Args:
         bucket: The bucket.
-        dropped: Stored ids of values that the bucket had before its batch and no longer has.
-        dropped_before: The same for the batch before.
+        dropped: Stored ids of the values that the bucket used before its batch and no longer uses.
+        dropped_before: Stored ids of the values that the previous batch dropped.
     """
     document = {
         "format": FORMAT,
@@ -117,9 +117,9 @@ def encode_manifest(bucket: Bucket, dropped: Iterable[str] = (), dropped_before:
         if joins.closed
     }
     if closed:
-        # Versions without closings must refuse this state, because rows of closed keys are missing from it.
+        # Versions without closings must refuse this state, because rows of closed keys were removed from it.
         document |= {"format": FORMAT_WITH_CLOSINGS, "closed": closed}
-    # Not ``astuple``: it copies each number of each block, which takes longer than all the rest.
+    # ``astuple`` would copy each number of each block, which takes longer than the rest of the encoding.
     orders = {
         str(stream_id): [getattr(s.order, field.name) for field in fields(s.order)]
         for stream_id, s in bucket.streams.items()
@@ -147,7 +147,7 @@ def encode_manifest(bucket: Bucket, dropped: Iterable[str] = (), dropped_before:
         if joins.groups is not None
     }
     if groups:
-        # Versions without groups would lose them.
+        # Versions without groups would lose the groups.
         document |= {"format": FORMAT_WITH_MORE, "groups": groups}
     waiting = {
         family_id: [segment.id for segment in joins.waiting.segments]
@@ -184,7 +184,7 @@ def encode_manifest(bucket: Bucket, dropped: Iterable[str] = (), dropped_before:
         if segment.bloom is not None
     }
     if facts:
-        # Versions without lazy segments decode them, and leave their filters behind.
+        # Versions without lazy segments would decode these segments, and never delete their key filters.
         document["lazy"] = encode_facts(facts)
     if bucket.arrived:
         # Versions without exchanges would lose the pairs in transit.
@@ -200,7 +200,7 @@ def encode_manifest(bucket: Bucket, dropped: Iterable[str] = (), dropped_before:
         if any(rows.segments for rows in joins.sorting.values())
     }
     if sorting:
-        # Versions without such rows would lose them.
+        # Versions without sorting would lose the waiting rows.
         document |= {"format": FORMAT_WITH_SORTING, "sorting": sorting}
     rings = {
         family_id: {
@@ -222,32 +222,33 @@ def _packed(numbers: Int64s) -> str:
 
 
 def stored_plan_version(manifest: bytes) -> int:
-    """Return the plan version in force when a manifest was stored; 0 before the first.
+    """Return the plan version in force when a manifest was stored; 0 before the first plan.
 
     Raises:
-        UnknownStateFormat: This version does not read the format of the manifest, nor of the plan beside it.
+        UnknownStateFormat: This version does not read the format of the manifest, nor that of the plan stored
+            with it.
     """
     version: int = manifest_document(manifest)["plan_version"]
     return version
 
 
 def dropped_ids(manifest: bytes) -> tuple[str, ...]:
-    """Return the stored ids of the values that the batch of a manifest dropped."""
+    """Return the stored ids of the values that a manifest's batch dropped."""
     return tuple(manifest_document(manifest)["dropped"])
 
 
 def dropped_before_ids(manifest: bytes) -> tuple[str, ...]:
-    """Return the stored ids that the batch before it dropped; none if an older version removed them."""
+    """Return the ids dropped by the previous batch; none if an older version already removed them."""
     return tuple(manifest_document(manifest).get("dropped_before", ()))
 
 
 def exchange_ids(manifest: bytes) -> tuple[str, ...]:
-    """Return the stored ids of the pairs that the batch has sent to other buckets."""
+    """Return the stored ids of the pairs that a manifest's batch sent to other buckets."""
     return tuple(manifest_document(manifest).get("exchange", ()))
 
 
 def segment_ids(manifest: bytes) -> set[str]:
-    """Return the stored ids of all values that the segments named by a manifest are made of."""
+    """Return the stored ids of all values that contain the segments of a manifest."""
     document = manifest_document(manifest)
     held = [
         ids for joins in document["families"].values() for sides in joins.values() for ids in sides.values()
@@ -268,14 +269,14 @@ def segment_ids(manifest: bytes) -> set[str]:
 
 
 def manifest_document(manifest: bytes) -> dict[str, Any]:
-    """Read a manifest as JSON; its parts depend on the format.
+    """Read a manifest as JSON; its fields depend on its format.
 
     Raises:
-        UnknownStateFormat: The manifest is of another version.
+        UnknownStateFormat: The manifest has a format that this version does not read.
     """
     document: dict[str, Any] = json.loads(manifest)
     known = range(FORMAT, FORMAT_WITH_SORTING + 1)
-    # The first version with groups kept their finished keys beside them.
+    # The first version with groups stored finished keys next to the groups.
     if document["format"] not in known or any(len(kept) != 2 for kept in document.get("groups", {}).values()):
         raise UnknownStateFormat(
             f"the stored state has format {document['format']}, "

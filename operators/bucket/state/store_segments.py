@@ -1,16 +1,17 @@
 """Values that a bucket stores, their ids and their bytes: each value is written once under its id.
 
-The values (``segments.segment_files``) are: the plan in force as JSON; segments (``segments.segment``), of
-which slices may hold views (``segments.view_names``); the patches of views (``segments.patch``); and filters
-of the keys of large segments (``operators.lazy``). The manifest has facts about segments with a filter.
+The values (``segments.segment_files``) are: the plan in force as JSON; segments (``segments.segment``);
+patches (``segments.patch``) for the views (``segments.view_names``) that slices may hold; and key filters of
+large segments (``operators.lazy``). For each segment with a key filter, the manifest also has summary facts.
 
-A migration hands rows to other joins, or adds to their lineage. Most of these rows are stored already, and
-writing them again would take longer than the rest of the batch. So they become views, and one patch for the
-whole bucket has the other data of the views. Other batches write the segments that they make: a segment that
-is filtered as it moves is stored again, and its former value is dropped.
+A migration moves rows to other joins, or adds bits to their lineage. Most of these rows are stored already,
+and writing them again would take longer than the rest of the batch. So their segments become views, and one
+patch for the whole bucket stores the selections and lineages of the views. In other batches, a bucket writes
+every segment that it
+makes: a segment that is filtered as it moves is stored again, and its former value is dropped.
 
-Ids contain the checkpoint's id, so that no cache outlives its checkpoint, and the batch, so that a replayed
-batch writes the same ids again.
+An id contains the checkpoint's id, so that no cached value is used for another checkpoint. It also contains
+the batch, so that a replayed batch writes the same ids again.
 """
 
 from __future__ import annotations
@@ -29,13 +30,13 @@ from operators.segments.view_names import KEPT, part_name, patched_name, steps, 
 #: A view of this many steps is rewritten instead of viewed again, so that names stay short and views open
 #: quickly.
 MOST_STEPS = 4
-#: Most stored rows per needed row; if there are more, the needed rows are written again.
+#: Maximum number of stored rows per needed row; above this, the needed rows are written again.
 MOST_ROWS_PER_NEEDED = 2
 
 
 @dataclass(frozen=True, slots=True)
 class SegmentIds:
-    """Ids of the values that a bucket writes in one batch: segments and patches in order, and a plan."""
+    """Ids of the values that a bucket writes in a batch: numbered segments and patches, and a plan."""
 
     checkpoint_id: str
     bucket: int
@@ -63,41 +64,42 @@ class SegmentIds:
 
     @property
     def begin(self) -> str:
-        """Stored id of the manifest with which the bucket of a moved checkpoint begins."""
+        """Stored id of the first manifest of a bucket in a moved checkpoint."""
         return f"{self.prefix}begin"
 
 
-#: Place of a segment: joins, slice (or closed keys, or groups), and its number there.
+#: Place of a segment: its joins, its holder (slice, closed keys or groups), and its index in the holder.
 Place = tuple[FamilyJoins, Holder, int]
 
 
 def store_segments(
     bucket: Bucket, ids: SegmentIds, put: Callable[[str, bytes | ArrivedFile, Segment | None], None]
 ) -> set[str]:
-    """Name the segments that are not stored yet, and write their values that are missing.
+    """Name the segments that are not stored yet, and write the missing values.
 
     Args:
-        bucket: Its joins' segments are replaced by their stored form.
-        ids: Names to give, in a fixed order of families, joins, sides and slices.
-        put: Called for every new value, with the value's id, its bytes or the file that has them, and its
-            segment. A patch and a filter of keys have no segment: it is None.
+        bucket: The bucket; the segments of its joins are replaced by their stored form.
+        ids: Ids to assign, in a fixed order of families, joins, sides and slices.
+        put: Called for every new value with the value's id, its bytes or the file that contains them, and its
+            segment. Patches and key filters have no segment: None is passed.
 
     Returns:
-        Stored ids of all values that the bucket's segments are made of now.
+        Stored ids of all values that the bucket's segments now use.
     """
     names = iter(ids)
     known: dict[str, Segment] = {}
     worth_viewing = _worth_viewing(bucket) if bucket.plan_changed else frozenset()
     held: set[str] = set()
     views: dict[int, tuple[Segment, Origin, list[Place]]] = {}
-    # By name, or by ``id()``. The segment is kept, so that no other one gets its ``id()``.
+    # By name, or by ``id()``. Keeping the segment alive prevents another segment from getting the same
+    # ``id()``.
     written: dict[str | int, tuple[Segment, Segment]] = {}
     for place in _places(bucket):
         joins, state, index = place
         segment = state.segments[index]
         origin = segment.origin
         if origin is not None and _viewable(segment, origin, worth_viewing):
-            # Joins whose queries need the same rows of it share one segment.
+            # Joins whose queries need the same rows of a segment share one view.
             views.setdefault(id(segment), (segment, origin, []))[2].append(place)
             continue
         if not segment.id or (bucket.plan_changed and _left_over(segment, worth_viewing)):
@@ -112,8 +114,8 @@ def store_segments(
             segment = written[which][1]
             joins.replace(state, index, segment)
         elif known.setdefault(segment.id, segment) is not segment:
-            # Several joins have cut the same rows. A bucket that is loaded shares them, and a replay must
-            # have the same state, so they are shared here, too.
+            # Several joins have cut the same rows out of a segment. A loaded bucket shares these segments,
+            # and a replay must have the same state, so they are shared here, too.
             joins.replace(state, index, known[segment.id])
         held.update(stored for stored, _ in segment.values)
     if views:
@@ -138,7 +140,7 @@ def store_segments(
 
 
 def _store_filters(bucket: Bucket, put: Callable[[str, bytes, Segment | None], None]) -> set[str]:
-    """Store the filters of keys of large segments in long windows; return the ids of all such filters."""
+    """Store the key filters of large segments in long windows; return the ids of all key filters."""
     slices = [state for joins in bucket.families.values() for state in joins.lazy_slices()]
     lazy = {segment.id for state in slices for segment in state.segments}
     found: dict[str, Segment] = {}
@@ -163,7 +165,7 @@ def _places(bucket: Bucket) -> Iterator[Place]:
 
 
 def _worth_viewing(bucket: Bucket) -> frozenset[str]:
-    """Return the ids of stored segments of which new views may be made: enough of their rows are needed."""
+    """Return the ids of the stored segments with enough needed rows to make new views of them."""
     needed: Counter[str] = Counter()
     whole: dict[str, int] = {}
     seen: dict[int, Segment] = {}
@@ -188,12 +190,12 @@ def _viewable(segment: Segment, origin: Origin, worth_viewing: frozenset[str]) -
 
 
 def _left_over(segment: Segment, worth_viewing: frozenset[str]) -> bool:
-    """Return whether a view keeps too many stored rows that only departed queries needed."""
+    """Return whether too many stored rows of a view were needed only by queries that have left."""
     return KEPT in segment.id and stored_id(segment.id) not in worth_viewing
 
 
 def _view_name(segment: Segment, origin: Origin, patch_id: str, writer: PatchWriter) -> str:
-    """Name a segment as a view of its origin; its selection and its lineage become parts of a patch."""
+    """Name a segment as a view of its origin; add its selection and lineage to a patch."""
     kept = lineage = None
     if origin.index is not None:
         kept = part_name(patch_id, writer.keep(origin.index, len(origin.segment)))
