@@ -110,7 +110,7 @@ class BackupRefused(InvalidInput):
 
 
 class ChangedTwice(InvalidInput):
-    """Two changes of a list are for one query."""
+    """Two changes of a list are for the same query."""
 
     code = "changed-twice"
 
@@ -122,7 +122,7 @@ class DataDirUnusable(InvalidInput):
 
 
 class EventRejected(InvalidInput):
-    """An event does not fit its stream's schema; nothing of its request was taken.
+    """An event does not fit its stream's schema; no event of its request was accepted.
 
     Attributes:
         index: 0-based index of the event in its request.
@@ -162,7 +162,7 @@ class InvalidChanges(InvalidInput):
     """Several changes of a list cannot be made, so none was.
 
     Attributes:
-        errors: Error of each of these changes, with the path of its place in the list.
+        errors: Error of each change that cannot be made; its path is the change's place in the list.
     """
 
     code = "invalid-changes"
@@ -237,7 +237,7 @@ class InvalidYaml(InvalidInput):
 
 
 class MoveRefused(InvalidInput):
-    """A data directory cannot be moved as it stands, or not to the place that was named."""
+    """A data directory cannot be moved in its present state, or not to the place that was named."""
 
     code = "move-refused"
 
@@ -280,7 +280,7 @@ class PlanRefused(InvalidInput):
 
 
 class RequestRefused(InvalidInput):
-    """The service refused a request; the text is the service's own."""
+    """The service refused a request; the error text comes from the service."""
 
     code = "request-refused"
 
@@ -316,13 +316,13 @@ class UnreadableInput(InvalidInput):
 
 
 class UnusableFile(InvalidInput):
-    """A file is corrupt or of another schema; the primary is the reason, told of the file."""
+    """A file is corrupt or has another schema; the primary text is the reason, stated of the file."""
 
     code = "unusable-file"
 
 
 class WorkloadMissing(InvalidInput):
-    """An option needs a workload file, and none is given."""
+    """An option needs a workload file, but none is given."""
 
     code = "workload-missing"
 
@@ -392,7 +392,7 @@ class SinkInUse(Conflict):
 
 
 class IngestFull(Overloaded):
-    """No more events are taken until a batch has read some, or the disk has space.
+    """No more events are accepted until a batch has read some, or the disk has space again.
 
     Attributes:
         limit: The limit that was reached: ``rows``, ``bytes`` or ``disk``.
@@ -452,7 +452,7 @@ class CheckpointDamaged(OtherLife):
 
 
 class CheckpointLost(OtherLife):
-    """Batches of the catalog are not in the checkpoint, and it cannot repeat them."""
+    """The checkpoint lacks batches of the catalog and cannot repeat them."""
 
     code = "checkpoint-lost"
 
@@ -464,11 +464,12 @@ class ClassArchiveNotMade(Unavailable):
 
 
 class CorruptInput(Unavailable):
-    """A listed file turned out to be unreadable; only a recorded decision may void it.
+    """A listed file turned out to be unreadable; only a recorded decision may leave it out.
 
     Attributes:
         stream_id: Stream of the file.
-        position: Its position; ``store.source_files.set_verdict`` with it sets the file aside.
+        position: The file's position in its stream; ``store.source_files.set_verdict`` needs it to set the
+            file aside.
         file: Its path.
         reason: What is wrong with it.
     """
@@ -488,7 +489,7 @@ class CorruptInput(Unavailable):
 
 
 def find_corrupt_input(text: str) -> tuple[int, int] | None:
-    """Return (stream id, position) of a `CorruptInput` told in a text, such as a trace, or None."""
+    """Return (stream id, position) of a `CorruptInput` found in a text such as a trace, or None."""
     match = _CORRUPT.search(text)
     return None if match is None else (int(match[1]), int(match[2]))
 
@@ -500,7 +501,7 @@ class DemoDataMissing(Unavailable):
 
 
 class DemoFailed(Unavailable):
-    """The engine under the demo did not start, or stopped."""
+    """The engine of the demo did not start, or stopped."""
 
     code = "demo-failed"
 
@@ -558,7 +559,7 @@ class UserUnknown(Unavailable):
 
 
 class KafkaDown(Unavailable):
-    """The brokers of a topic do not answer, or refuse us.
+    """The brokers of a topic do not answer, or refuse the service.
 
     Attributes:
         stream_id: Stream that the topic belongs to; None if it belongs to a sink.
@@ -634,7 +635,7 @@ class CorruptResults(InternalError):
 
 
 class MoveFailed(InternalError):
-    """A move wrote something other than it read; the source is unchanged."""
+    """A move wrote other data than it had read; the source is unchanged."""
 
     code = "move-failed"
 
@@ -646,13 +647,13 @@ class InvalidKey(InvalidInput):
 
 
 class KafkaUnsupported(InvalidInput):
-    """A stream or sink is on Kafka, and the client library is not installed."""
+    """A stream or sink uses Kafka, but the client library is not installed."""
 
     code = "kafka-unsupported"
 
 
 class TokensUnsupported(InvalidInput):
-    """An issuer is named, and the library that verifies its tokens is not installed."""
+    """An issuer is configured, but the library that verifies its tokens is not installed."""
 
     code = "tokens-unsupported"
 

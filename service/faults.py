@@ -6,8 +6,9 @@
 The log has the traceback of an error once; further attempts that fail with the same error write one line
 each.
 
-Expected errors, such as an unreachable catalog, are handled where they occur. A failure of one part of a
-thread must not stop its other parts, so each part has its own name here.
+Expected errors, such as an unreachable catalog, are handled where they occur. One thread may run several
+kinds of work ("parts"). Each part has its own name and its own retries, so the failure of one part does not
+stop the others.
 """
 
 from __future__ import annotations
@@ -29,17 +30,17 @@ _Result = TypeVar("_Result")
 #: Delays before the next attempt: 1, 2, 4 ... seconds.
 FIRST_DELAY_S: Final = 1.0
 MAX_DELAY_S: Final = 60.0
-#: Parts whose counter is exported from the start, as 0.
+#: Parts whose failure counter is exported as 0 before the first failure.
 PARTS: Final = ("listing", "heartbeats", "watcher", "sinks", "compactor", "commits", "lease", "pricing")
 
 
 @dataclass(frozen=True, slots=True)
 class BackgroundFault:
-    """A part that fails at present.
+    """Background work that is failing at present.
 
     Attributes:
         part: Its name.
-        of: Object that it works on, such as a stream; "" if the part has only one.
+        of: Object that the part works on, such as a stream; "" if the part has only one.
         reason: The error.
         delay_s: Delay before the next attempt.
         until_s: Time of the next attempt on the monotonic clock, s.
@@ -69,12 +70,12 @@ class Faults:
     _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
 
     def attempt(self, part: str, work: Callable[[], _Result], *, of: str = "") -> _Result | None:
-        """Do work, unless the delay after its last failure is not over.
+        """Do work, or skip it until the delay after its last failure has passed.
 
         Args:
             part: Name of the part.
             work: Function that does it.
-            of: Object that it works on, if the part has several.
+            of: Object that the part works on, if the part has several.
 
         Returns:
             Result of the work; None if it failed or was not tried.
@@ -112,7 +113,7 @@ class Faults:
             log.info("background work recovered", extra=fields(part=part, of=of))
 
     def keep(self, part: str, of: Collection[str]) -> None:
-        """Forget faults of a part for all objects except the given ones, since the others are gone."""
+        """Forget a part's faults for all objects except the given ones, since the others no longer exist."""
         with self._lock:
             self._now = {key: f for key, f in self._now.items() if f.part != part or f.of in of}
 

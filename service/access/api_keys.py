@@ -1,8 +1,8 @@
 """API keys ``sluice_<id>_<secret>``; the catalog stores the id and a hash of the secret.
 
-The hash is made with Argon2id (RFC 9106), which takes about 50 ms, so that a stolen catalog does not give the
-keys away. A verified key is recognised by its SHA-256 from then on; that hash is kept in memory only. Once a
-second the catalog is asked whether the key is still valid.
+The hash is made with Argon2id (RFC 9106). It is slow on purpose, about 50 ms, so that a stolen catalog does
+not reveal the keys. After its first verification, a key is recognised by its SHA-256, which is kept in memory
+only. A key in use is checked against the catalog once a second, in case it was revoked.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from catalog.store.access.api_keys import ApiKey, ApiKeyRepository
 from service.access.principal import DEFAULT_RATE_PER_S, SCOPES, Principal
 from service.errors import InvalidKey
 
-#: Prefix of every key, so that a leaked key is recognized, such as in a repository.
+#: Prefix of every key; it makes a leaked key recognizable, for example in a repository.
 PREFIX = "sluice_"
 _HASHER = PasswordHasher()
-#: Seconds for which a key that the catalog confirmed counts as valid.
+#: Seconds for which a key counts as valid after the catalog confirmed it.
 FRESH_S = 1.0
-#: Keys that are remembered as verified.
+#: Maximum number of verified keys that are cached.
 _REMEMBERED = 1000
 _TEXT = re.compile(r"sluice_([a-z0-9]{12})_([A-Za-z0-9_-]{43})")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,63}")
@@ -45,11 +45,11 @@ def create_key(
         keys: Repository that stores the key.
         name: Name of its holder.
         scopes: Scopes that the key grants, at least one.
-        rate_per_s: Requests that it may send per second.
+        rate_per_s: Requests per second that clients may send with the key.
 
     Raises:
         InvalidKey: Name, scopes or limit are invalid.
-        KeyExists: A valid key of that name exists.
+        KeyExists: A valid key with this name already exists.
     """
     if not _NAME.fullmatch(name):
         raise InvalidKey(
@@ -80,7 +80,7 @@ def _is_of(secret: str, stored: str) -> bool:
 
 
 def _is_of_scrypt(secret: str, stored: str) -> bool:
-    """Return whether a secret has a hash that an earlier version made with scrypt."""
+    """Return whether a secret matches a scrypt hash, as earlier versions stored it."""
     _, n, r, p, salt, digest = stored.split("$")
     found = hashlib.scrypt(
         secret.encode(), salt=base64.b64decode(salt), n=int(n), r=int(r), p=int(p), dklen=64
@@ -94,7 +94,7 @@ class _Verified:
 
     Attributes:
         key: The catalog's record of the key.
-        until_s: Time of the next query to the catalog, monotonic clock.
+        until_s: Time from which the catalog must be asked again, monotonic clock, seconds.
     """
 
     key: ApiKey
@@ -102,7 +102,7 @@ class _Verified:
 
 
 class KeyVerifier:
-    """Verifies keys; threads may share it.
+    """Verifier of API keys; thread-safe.
 
     Args:
         keys: The catalog's keys.

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-#: Parts of the API: reading, appending events, changing streams, queries and plans, controlling the engine.
+#: Parts of the API: ``read`` reads, ``ingest`` appends events, ``write`` changes streams, queries and plans,
+#: and ``admin`` controls the engine.
 Scope = Literal["read", "ingest", "write", "admin"]
 SCOPES: tuple[Scope, ...] = get_args(Scope)
 
-#: Requests per second, unless a key has a limit of its own.
+#: Requests per second that a client may send, unless its key has a limit of its own.
 DEFAULT_RATE_PER_S = 1000
 
 
@@ -18,9 +19,9 @@ class Principal:
     """A client.
 
     Attributes:
-        name: Its name in history and audit log; None if nothing proved one.
-        scopes: Parts of the API that it may use.
-        rate_per_s: Requests that it may send per second; None without limit.
+        name: The client's name in the history and the audit log; None if the client proved no name.
+        scopes: Parts of the API that the client may use.
+        rate_per_s: Requests per second that the client may send; None for no limit.
     """
 
     name: str | None
@@ -28,5 +29,5 @@ class Principal:
     rate_per_s: int | None = DEFAULT_RATE_PER_S
 
 
-#: Any client on this machine, if the service asks for no key.
+#: Any client on this machine, if the service requires no key.
 ANONYMOUS = Principal(None, frozenset(SCOPES), None)

@@ -1,7 +1,8 @@
 """Tokens of an OpenID Connect issuer (JWT), verified by PyJWT with the issuer's published keys.
 
-The claim ``scope`` (or ``scp``) names what a token allows, as ``read`` or ``sluice:read``; ``sub`` is the
-client's name. Only asymmetric signatures are accepted, so nobody can make a token with the published keys.
+The claim ``scope`` (or ``scp``) lists the token's scopes, such as ``read`` or ``sluice:read``. The claim
+``sub`` is the client's name. Only asymmetric signatures are accepted, so the published keys cannot be used to
+sign a token.
 """
 
 from __future__ import annotations
@@ -24,23 +25,23 @@ from service.errors import IssuerDown, TokensUnsupported
 log = logging.getLogger(__name__)
 
 ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
-#: How long the issuer's document and keys may take.
+#: Timeout of a request for the issuer's document or keys, in seconds.
 TIMEOUT_S = 5.0
 #: Seconds by which the clocks of issuer and service may differ.
 _LEEWAY_S = 10
-#: Seconds after which a verified token is verified again, or when it expires if that is sooner.
+#: Seconds for which a verified token counts as valid, unless the token expires sooner.
 _FRESH_S = 60.0
 _REMEMBERED = 1000
-#: Errors of an issuer that cannot be reached or whose answer is not valid.
+#: Exceptions raised if an issuer cannot be reached or its answer is not valid.
 _NO_ANSWER = (OSError, http.client.HTTPException, ValueError, KeyError, TypeError)
 
 
 class TokenVerifier:
-    """Verifies tokens of one issuer; threads may share it.
+    """Verifier of the tokens of one issuer; thread-safe.
 
     Args:
-        issuer: URL of the issuer, as its tokens name it.
-        audience: Name of this service in tokens.
+        issuer: URL of the issuer, as in the claim ``iss`` of its tokens.
+        audience: Name of this service in the claim ``aud`` of tokens.
         clock_s: Wall clock, seconds since 1970.
 
     Raises:
@@ -61,7 +62,7 @@ class TokenVerifier:
         self._issuer = issuer
         self._audience = audience
         self._clock_s = clock_s
-        self._keys: Any = None  # a PyJWKClient, once the issuer was asked where its keys are
+        self._keys: Any = None  # a PyJWKClient; None until the URL of the issuer's keys is known
         self._verified: OrderedDict[bytes, tuple[Principal, float]] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -80,11 +81,11 @@ class TokenVerifier:
         """Return the client of a token, None if the token is not valid.
 
         Raises:
-            IssuerDown: The issuer's keys are needed and cannot be read.
+            IssuerDown: The issuer's keys are needed but cannot be read.
         """
         jwt = self._jwt
         try:
-            jwt.get_unverified_header(text)  # before anybody is asked for keys
+            jwt.get_unverified_header(text)  # refuses a malformed token before the issuer is asked for keys
             claims = jwt.decode(
                 text,
                 self._signing_key(text),
@@ -119,11 +120,12 @@ class TokenVerifier:
         try:
             return keys.get_signing_key_from_jwt(text).key
         except _NO_ANSWER as error:
-            # PyJWT's own errors are different ones: of the token, or of an issuer that cannot be reached.
+            # The caller handles PyJWT's own exceptions: the token is not valid, or the issuer cannot be
+            # reached.
             raise IssuerDown(f'keys of issuer "{self._issuer}" cannot be read', detail=f"{error}.") from error
 
     def _keys_url(self) -> str:
-        """Ask the issuer where its keys are (OpenID Connect Discovery 1.0)."""
+        """Ask the issuer for the URL of its keys (OpenID Connect Discovery 1.0)."""
         url = f"{self._issuer.rstrip('/')}/.well-known/openid-configuration"
         try:
             with urllib.request.urlopen(url, timeout=TIMEOUT_S) as answer:
@@ -139,7 +141,7 @@ class TokenVerifier:
 
 
 def _scopes(claims: Mapping[str, Any]) -> frozenset[str]:
-    """Return the scopes that a token's claims name; a claim of another form names none."""
+    """Return the scopes in a token's claims; none if the claim is neither text nor a list."""
     found = claims.get("scope", claims.get("scp"))
     names = found.split() if isinstance(found, str) else found if isinstance(found, list) else []
     return frozenset(str(name).removeprefix("sluice:") for name in names) & frozenset(SCOPES)

@@ -18,9 +18,10 @@ from service.config.calibration import store_calibration
 from service.config.settings import StorageSettings
 from service.recovery.opening import open_catalog
 
-#: Random workloads besides the corners, and batches measured of each: about five minutes.
+#: Number of random workloads besides the corner workloads, and batches measured per workload. A whole
+#: calibration takes about five minutes.
 RANDOM_WORKLOADS, BATCHES = 28, 20
-#: For a first look, in well below a minute.
+#: The two numbers for ``--quick``; a quick calibration takes well below a minute.
 QUICK_RANDOM_WORKLOADS, QUICK_BATCHES = 4, 4
 
 
@@ -28,15 +29,15 @@ def calibrate_command(storage: StorageSettings, *, quick: bool, say: Callable[[s
     """Calibrate this machine, store the constants in the data directory's catalog and print them.
 
     Args:
-        storage: The data directory, or a catalog elsewhere.
-        quick: Take fewer and shorter runs; the constants are rougher.
+        storage: Settings that locate the data directory and its catalog.
+        quick: Take fewer and shorter runs, which makes the constants less accurate.
         say: Prints a line.
 
     Returns:
         The constants.
 
     Raises:
-        DataDirUnusable: The data directory cannot be made.
+        DataDirUnusable: The data directory cannot be created.
         CatalogDown: The catalog cannot be opened.
     """
     store = open_catalog(storage.open_data_dir(), storage.catalog_url)
@@ -72,7 +73,7 @@ def report(fitted: Fit, runs: list[MeasuredRun]) -> list[str]:
 
 
 def _time(seconds: float) -> str:
-    """Write a constant in the unit that suits it."""
+    """Format a duration in ms, µs or ns, whichever suits its size."""
     for factor, unit in ((1e3, "ms"), (1e6, "µs")):
         if seconds * factor >= 1.0:
             return f"{seconds * factor:.2f} {unit}"

@@ -1,4 +1,4 @@
-"""Work of a run, computed from its counters; the constants are fitted to it."""
+"""Work of a calibration run, computed from its counters; the input of the fit."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ def counted_work(workload: SyntheticWorkload, plan: Plan, measured: Measured) ->
                     segments=counts.segments / measured.batches / workload.buckets,
                     result_columns=columns,
                 )
-                # The engine counts matches batch by batch; the model expects the counts of a join tuple by
-                # tuple.
+                # The engine joins a whole batch at once and so counts more matches than a join tuple by
+                # tuple, which the model assumes.
                 matches = load.matches_per_s / (1.0 + batch_overlap(load))
                 work += slice_work(replace(load, matches_per_s=matches))
     return work

@@ -1,4 +1,4 @@
-"""Workloads to fit the constants to: corners dominated by one kind of work, and random ones in between."""
+"""Workloads for the fit: corners, each dominated by one kind of work, and random ones between."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from catalog.values.plan import Strategy
 from service.calibrate.workload import Selection, SyntheticWorkload, WindowQuery
 
-#: Number of distinct keys at which hardly any two rows have the same key.
+#: Number of distinct keys that is so large that hardly any two rows have the same key.
 _NO_MATCHES = 10**12
 
 
@@ -23,7 +23,7 @@ class Design:
 
 
 def designs(count: int, *, seed: int) -> Iterator[Design]:
-    """Yield the corners and ``count`` random workloads."""
+    """Yield the corner workloads and ``count`` random workloads."""
     yield from _corners()
     rng = np.random.default_rng(seed)
     turns: tuple[tuple[Strategy, ...], ...] = (

@@ -1,7 +1,8 @@
-"""The fit: constants that explain the CPU time of many runs by the work that they did.
+"""Fit of the cost constants: they explain the CPU time of many runs by the work of each run.
 
-Non-negative least squares of relative errors: a run of 2 ms counts as much as one of 2 s, and no constant
-becomes negative to compensate for another. Reading and packing are timed and fitted separately from joining.
+The fit minimises relative errors by non-negative least squares. A run of 2 ms therefore counts as much as a
+run of 2 s, and no constant becomes negative to compensate for another. Reading and packing are timed and
+fitted separately from joining.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _Floats = np.ndarray[tuple[int], np.dtype[np.float64]]
 PACK_CONSTANTS = frozenset(
     {"per_partition", "per_filtered_side", "per_filter_text", "per_packed_row", "per_filter"}
 )
-#: A run with a larger relative error counts less: something else used the machine.
+#: A run with a larger relative error gets less weight, because another process probably used the machine.
 _TRUSTED_ERROR = 0.25
 _ROUNDS = 5
 
@@ -49,7 +50,7 @@ class Fit:
 
     Attributes:
         calibration: The constants.
-        errors: Relative error per run, prediction over measurement less 1.
+        errors: Relative error per run: prediction divided by measurement, minus 1.
     """
 
     calibration: Calibration
@@ -80,7 +81,7 @@ def fit(runs: Sequence[MeasuredRun], *, now_us: int) -> Fit:
 
 
 def relative_nnls(works: np.ndarray[tuple[int, int], np.dtype[np.float64]], seconds: _Floats) -> _Floats:
-    """Minimise the relative errors, large ones by their size and not by its square (Huber's weights)."""
+    """Minimise relative errors: the squares of small ones, the sizes of large ones (Huber's weights)."""
     rows = works / seconds[:, None]
     scale = np.maximum(rows.max(axis=0), np.finfo(np.float64).tiny)
     weights = np.ones(len(rows))

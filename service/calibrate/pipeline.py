@@ -1,7 +1,7 @@
 """Plans measured in this process, without Spark: CPU time and counters of the workers' own code.
 
-Spark's share (planning a batch, the shuffle, the JVM's side of the state store) does not depend on the plan.
-So it is left out, here and in the constants.
+Spark's share of the cost (planning a batch, the shuffle, the JVM's side of the state store) does not depend
+on the plan, so neither the measurements nor the constants include it.
 """
 
 from __future__ import annotations
@@ -21,13 +21,14 @@ from service.calibrate.workload import Batch, SyntheticWorkload
 from service.commit.bucket_report import BucketReport
 from service.job.in_process.in_process_job import ROWS_FILE_BYTES, InProcessJob
 
-#: Batches that a plan processes per turn: with another plan after each batch, every batch would start cold.
+#: Batches that a plan processes per turn. If the plan changed after each batch, every batch would start with
+#: cold caches.
 _TURN = 4
 
 
 @dataclass(slots=True)
 class Measured:
-    """Measured cost of a plan on a workload, once its windows were full.
+    """Cost of a plan on a workload, measured once the workload's windows were full.
 
     Attributes:
         batches: Batches measured.
@@ -35,8 +36,8 @@ class Measured:
         chain_turns_s: CPU seconds of joining, storing and writing, by turn.
         stored_segments: New segments, all batches.
         stored_bytes: Bytes of them.
-        slices: Counters summed over buckets and batches, by join, side and slice number; ``rows``, ``bytes``
-            and ``segments``, too, are sums over batches.
+        slices: Counters by join, side and slice number, summed over buckets and batches. This includes
+            ``rows``, ``bytes`` and ``segments``, although they describe the state at the end of a batch.
     """
 
     batches: int = 0
@@ -62,7 +63,7 @@ class Measured:
         return self.pack_s + self.chain_s
 
     def begin_turn(self) -> None:
-        """Count what follows as another turn."""
+        """Start a new turn, to which the next batches are added."""
         self.pack_turns_s.append(0.0)
         self.chain_turns_s.append(0.0)
 
@@ -84,15 +85,14 @@ def measure(
 ) -> dict[Strategy, Measured]:
     """Run several plans over the same rows, a few batches each in turn, and measure their CPU time.
 
-    Plans take turns so that other work on the machine slows all of them alike. The order changes with each
-    turn, so that no plan always finds the processor's caches and the heap as the same other plan has left
-    them.
+    Plans take turns so that other work on the machine slows all of them alike. The order of the plans is
+    shuffled in each turn, so that no plan always runs on the caches and the heap left by the same other plan.
 
     Args:
         workload: Streams and queries.
         plans: Plans by strategy.
         batches: Batches to measure once the windows are full; rounded up to whole turns.
-        rows_file_bytes: Least bytes of rows that are passed in a file.
+        rows_file_bytes: Minimum number of bytes from which rows are passed in a file.
 
     Returns:
         The measured cost of each plan.
@@ -123,9 +123,9 @@ def measure(
 
 
 def _undisturbed(turns_s: list[float]) -> float:
-    """Return the number of turns times the mean of their middle half.
+    """Return the mean of the middle half of the turns, times the number of turns.
 
-    With full windows all turns are alike, unless another process takes the core's caches for a second.
+    With full windows all turns cost the same, unless another process takes the core's caches for a second.
     """
     ordered = sorted(turns_s)
     cut = len(ordered) // 4
@@ -158,5 +158,5 @@ def _process(job: InProcessJob, batch: Batch, late_bound_us: int | None, into: M
 
 
 def _late_bound_us(workload: SyntheticWorkload, batch: int) -> int | None:
-    """Return the watermark at the start of a batch: no later than the newest row of the batch before."""
+    """Return the watermark at the start of a batch: the event time at which the previous batch began."""
     return None if batch == 0 else round((batch - 1) * workload.batch_s * 1_000_000)

@@ -13,7 +13,7 @@ from service.calibrate.fit import MeasuredRun
 from service.calibrate.pipeline import measure
 from service.calibrate.workload import SyntheticWorkload
 
-#: Fixed, so that every machine gets the same rows.
+#: Fixed seed, so that every machine gets the same rows.
 SEED = 20_060_912
 
 
@@ -53,7 +53,7 @@ def runs_of(design: Design, batches: int) -> list[MeasuredRun]:
 
 
 def plans(workload: SyntheticWorkload, strategies: Sequence[Strategy]) -> dict[Strategy, Plan]:
-    """Plan a workload under each of several strategies; CPU-Opt goes by the paper's model.
+    """Plan a workload under several strategies; CPU-Opt uses the paper's cost model.
 
     Args:
         workload: Streams and queries.
@@ -72,7 +72,7 @@ def plans(workload: SyntheticWorkload, strategies: Sequence[Strategy]) -> dict[S
 
 
 def warm_up(workload: SyntheticWorkload) -> None:
-    """Run a workload once and discard the times: imports and compilation are not work of a batch."""
+    """Run a workload once untimed, so that imports and compilation do not count as a batch's work."""
     measure(workload, plans(workload, ["mem-opt"]), batches=1)
 
 

@@ -1,7 +1,7 @@
 """Constants of rings and of the search for closed keys, timed on the loops themselves.
 
-The runs of ``sluice calibrate`` have no rings, because the planner chooses rings by these very constants, and
-no punctuations.
+The runs of ``sluice calibrate`` cannot measure these constants: they contain no punctuations, and they
+contain no rings, because the planner chooses rings by these very constants.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def with_timed_constants(calibration: Calibration) -> Calibration:
     """Time the constants of this module now and return a calibration with them.
 
     Args:
-        calibration: Calibration that keeps all its other constants.
+        calibration: Calibration from which all other constants are taken.
     """
     random = np.random.default_rng(1)
     keys, times = random.integers(0, 1_000, _ROWS), np.arange(_ROWS)
@@ -61,7 +61,7 @@ def with_timed_constants(calibration: Calibration) -> Calibration:
     sort_s = _least_s(lambda: CellIndex.of(keys, times, _RINGS))
     arrays = [pa.array(each) for each in (np.sort(keys), times, times)]
     stored = Segment(pa.RecordBatch.from_arrays(arrays, names=[KEY, TS, POS]), 0, ())
-    # Every second key is closed, so that no two closings merge into one.
+    # Only every second key is closed, because closings of adjacent keys would merge into one.
     closings = constants(np.arange(0, 2 * _CLOSINGS, 2))
     search_s = _least_s(lambda: matching(stored, _LAYOUT, closings))
     return replace(

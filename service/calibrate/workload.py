@@ -1,7 +1,8 @@
 """Synthetic workloads, generated so that their statistics are known exactly.
 
-Two streams A and B: Poisson arrivals, keys uniform over a domain, ``v`` and ``u`` uniform over [0, 1) and
-independent, so that ``A.v < 0.2`` passes a fifth of the rows; ``x0``, ``x1`` ... are columns to carry along.
+Two streams A and B: Poisson arrivals and uniformly distributed keys. The columns ``v`` and ``u`` are
+independent and uniform over [0, 1), so that ``A.v < 0.2`` passes a fifth of the rows. The columns ``x0``,
+``x1`` ... are only carried along.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ from service.inputs.partitions import FilesPartition
 from service.job.in_process.in_process_job import write_piece
 
 SECOND_US: Final = 1_000_000
-#: Bytes of a stored row before its columns: key, event time, position, narrowed (``segments.row_codec``).
+#: Bytes of a stored row without its columns: key, event time and position, in narrowed types
+#: (``segments.row_codec``).
 _ROW_BYTES: Final = 12
 _COLUMN_BYTES: Final = 8
 
@@ -42,7 +44,8 @@ class Selection:
 
     Attributes:
         column: ``v`` or ``u``.
-        below: Bound, which is also the selectivity.
+        below: Exclusive upper bound. It equals the filter's selectivity, because values are uniform over [0,
+            1).
     """
 
     column: str
@@ -62,7 +65,7 @@ class WindowQuery:
         w_b_s: Window on B, seconds.
         filter_a: Filter on A, or None.
         filter_b: Filter on B, or None.
-        columns: Number of columns ``x0``... that it selects from each side.
+        columns: Number of columns ``x0``... that the query selects from each side.
     """
 
     w_a_s: float
@@ -151,7 +154,7 @@ class SyntheticWorkload:
 
     @cached_property
     def profile(self) -> Profile:
-        """Its statistics, as an expert on the streams would state them."""
+        """The workload's exact statistics, as a user who knows its streams would state them."""
         filters: dict[tuple[int, str], float] = {}
         for query, bound in zip(self.queries, self.bound_queries, strict=True):
             for selection, side in ((query.filter_a, bound.a), (query.filter_b, bound.b)):
@@ -170,7 +173,7 @@ class SyntheticWorkload:
         )
 
     def batches(self, directory: Path, *, at_once: int) -> Iterator[tuple[Batch, ...]]:
-        """Write batches without end, some at a time; their files are removed at the request for the next.
+        """Write batches endlessly, ``at_once`` at a time; each request removes the previous files.
 
         Args:
             directory: Directory for the files.

@@ -1,14 +1,14 @@
-"""Caps on the state: what happens once the rows of a stream take more than its ``state_cap_mb``.
+"""Caps on the state: evict rows, or pause queries, once a stream exceeds its ``state_cap_mb``.
 
     manifest ── rows of A take 110 MB, the cap is 100 MB ──┬─ evict: control record "horizon of A is t"
                                                            └─ stop: its longest queries are paused
 
-A horizon is an event time; the rows below it make up the excess and another tenth of the cap, so that not
-every batch causes a new horizon. It is never above the watermark of its stream, so every later row below it
-is late.
+A horizon is an event time, and all rows below it are evicted. Eviction frees the excess and another tenth of
+the cap, so that not every batch causes a new horizon. A horizon is never above its stream's watermark, so
+every row that arrives below the horizon is late anyway.
 
-No excess is acted upon twice: a logged horizon must be in force before the next one is set, and the plan
-without the paused queries before the next pause.
+Each excess is handled only once. A logged horizon must be in force before the next one is set, and a plan
+without the paused queries must be in force before more queries are paused.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from service.planning.versions import Versions
 
 log = logging.getLogger(__name__)
 
-#: Part of the cap that is left free by an eviction.
+#: Fraction of the cap that an eviction leaves free.
 _FREE = 0.1
 
 
@@ -103,7 +103,7 @@ class StateCaps:
 
 
 def horizon_for(held: Iterable[HeldTimes], excess: float) -> int:
-    """Return an event time below which the rows take this many bytes.
+    """Return the event time below which rows take at least ``excess`` bytes.
 
     Args:
         held: Event times of the rows of one stream, per bucket; not empty.
@@ -112,8 +112,8 @@ def horizon_for(held: Iterable[HeldTimes], excess: float) -> int:
     >>> horizon_for([HeldTimes(1, 100, (0, 10, 20)), HeldTimes(1, 100, (10, 20, 30))], 60)
     21
     """
-    # Each interval between two cuts has an equal part of the bucket's rows. Rows at its end are evicted, too,
-    # so that a horizon advances even if many rows have the same event time.
+    # The quantiles ``times_us`` cut a bucket's rows into intervals with equally many rows. Rows at the end of
+    # an interval are evicted, too, so that a horizon advances even if many rows have the same event time.
     ends = sorted(
         (cut + 1, each.bytes / (len(each.times_us) - 1)) for each in held for cut in each.times_us[1:]
     )

@@ -13,7 +13,7 @@ catalog_commands = typer.Typer(help="Tables of the catalog of a service.", no_ar
 
 @catalog_commands.command("check")
 def check(data_dir: DataDirOption = None, as_json: JsonOption = False) -> None:
-    """Compare the tables with those that this version needs; change nothing.
+    """Compare the catalog's tables with the schema of this version; change nothing.
 
     Exits with 1 if the tables belong to another version, were changed by hand, or cannot be read.
     """
@@ -29,8 +29,8 @@ def check(data_dir: DataDirOption = None, as_json: JsonOption = False) -> None:
 def upgrade(data_dir: DataDirOption = None, as_json: JsonOption = False) -> None:
     """Bring the tables to the schema of this version, in one transaction, and check them.
 
-    In an empty database of a server it creates the tables. A service of this version does the same when it
-    starts.
+    If the database on a server is empty, the command creates the tables. A service of this version also
+    upgrades its catalog when it starts.
     """
     from service.recovery.opening import upgrade_catalog
 

@@ -2,10 +2,10 @@
 
 ``query``, ``stream``, ``key`` and ``catalog`` are groups of commands; ``api.main`` has further commands.
 
-Exit codes: 0 done, 1 something is broken, 2 the request is invalid or cannot be carried out, 3 a run is done
-but set files aside or skipped rows. Errors are written to stderr in one form, ``error: what`` with detail and
-hint below. Commands import modules that load Spark or sqlglot only when they run, so that ``sluice --help``
-stays quick.
+Exit codes: 0 success, 1 something is broken, 2 the request is invalid or cannot be carried out, 3 a run
+finished but set files aside or skipped rows. Errors are written to stderr as ``error: <what>``, with detail
+and hint on the lines below. Commands import modules that load Spark or sqlglot only when they run, so that
+``sluice --help`` stays quick.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 _TERMINATED = 128 + signal.SIGTERM
 #: Exit status of a run that left out some of its input.
 _INCOMPLETE = 3
-#: Only their owner can access files and directories.
+#: Umask with which only their owner can access the files and directories that are created.
 PRIVATE_UMASK = 0o077
 
 app = typer.Typer(
@@ -152,8 +152,8 @@ def run(
 ) -> None:
     """Run a workload over all available input, write results, and exit; a terminal shows a progress bar.
 
-    The last line on stdout is one JSON object with counts and rates. The exit status is 3 if files were set
-    aside or rows skipped and nothing else was wrong; the object and stderr name the files. After a kill, the
+    The last line on stdout is one JSON object with counts and rates. The exit status is 3 if the only problem
+    is that files were set aside or rows skipped; the JSON object and stderr name the files. After a kill, the
     same command with the same --out continues the run.
     """
     settings = load_settings(cores=cores, buckets=buckets, log_level=log_level)
@@ -198,7 +198,7 @@ def _warning_once() -> Callable[[str], None]:
 def _early_jvm(
     loaded: Workload, out: Path, results: RunResults, spark: SparkSettings
 ) -> Iterator[Jvm | None]:
-    """Launch Spark's JVM during the imports of a run; no JVM if the run's script may still be refused."""
+    """Launch Spark's JVM while a run imports modules; no JVM if the run's script may be refused."""
     from service.config.data_dir import run_data_dir
     from service.jvm.jvm import launched
 
@@ -235,7 +235,7 @@ def plan(
     ] = None,
     url: UrlOption = DEFAULT_URL,
 ) -> None:
-    """Print the plan of a workload file and what every strategy would cost, or the plan of the service."""
+    """Print a workload file's plan with the cost of every strategy, or the plan of the service."""
     if workload is None:
         _refuse_options(
             strategy=strategy,
@@ -402,8 +402,8 @@ def run_command_line() -> None:
             typer.echo("sluice: ended by SIGTERM; what was committed stays", err=True)
         raise
     finally:
-        # Objects that the engine froze would outlive the interpreter, and DuckDB's bindings then print
-        # theirs.
+        # Otherwise, objects that the engine froze (``gc.freeze``) would outlive the interpreter, and DuckDB's
+        # bindings would print messages about theirs.
         gc.unfreeze()
 
 

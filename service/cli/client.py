@@ -26,7 +26,7 @@ class Page:
     Attributes:
         text: The rows.
         next_cursor: Cursor after the last row.
-        has_more: Whether there are further results already.
+        has_more: True if further results exist already.
     """
 
     text: str
@@ -39,7 +39,7 @@ class Client:
 
     Args:
         url: Base URL of the service, such as ``http://127.0.0.1:8080``.
-        key: Key of the client; None: requests have no key.
+        key: Key of the client; None sends requests without a key.
     """
 
     def __init__(self, url: str, key: str | None = None) -> None:
@@ -96,7 +96,7 @@ class Client:
                 f'file "{file}" cannot be written', detail=f"{error.strerror or error}."
             ) from error
         finally:
-            with suppress(OSError):  # it was renamed to the file, or could not be created
+            with suppress(OSError):  # the file was renamed already, or never created
                 part.unlink()
         return response.headers
 

@@ -66,14 +66,14 @@ _FILE_COLUMNS = {"path": "FILE", "reason": "REASON"}
 
 def client(url: str) -> Client:
     """Return a client of the service at ``url``, with the key of ``SLUICE_KEY``."""
-    from service.cli.client import Client  # httpx takes 0.1 s to load, so only where it is used
+    from service.cli.client import Client  # loads httpx (0.1 s), so only here
 
     return Client(url, os.environ.get("SLUICE_KEY"))
 
 
 @query_commands.command("list")
 def list_queries(as_json: JsonOption = False, url: UrlOption = DEFAULT_URL) -> None:
-    """List the queries; with --json an object a line."""
+    """List the queries; with --json, print one object per line."""
     _echo_pages(client(url), "/queries", _QUERY_COLUMNS, as_json)
 
 
@@ -121,7 +121,7 @@ def update_query(
     as_json: JsonOption = False,
     url: UrlOption = DEFAULT_URL,
 ) -> None:
-    """Give a query a new text, new parts of it, or another sink."""
+    """Change a query's text, parts of its text, or its sink."""
     filters = {alias: text or None for alias, text in map(_named, filter_ or [])}
     parts = {
         "cql": _cql(cql, file),
@@ -150,7 +150,7 @@ def resume_query(
     as_json: JsonOption = False,
     url: UrlOption = DEFAULT_URL,
 ) -> None:
-    """Take a paused query into the plan again."""
+    """Resume a paused query: it joins again."""
     params = {"backfill": backfill, "wait": _seconds(wait)}
     _echo(client(url).json("POST", f"/queries/{name}:resume", params=params), as_json)
 
@@ -177,7 +177,7 @@ def validate_query(
 
 @stream_commands.command("list")
 def list_streams(as_json: JsonOption = False, url: UrlOption = DEFAULT_URL) -> None:
-    """List the streams; with --json an object a line."""
+    """List the streams; with --json, print one object per line."""
     _echo_pages(client(url), "/streams", _STREAM_COLUMNS, as_json)
 
 
@@ -195,7 +195,7 @@ def add_streams(
     as_json: JsonOption = False,
     url: UrlOption = DEFAULT_URL,
 ) -> None:
-    """Register the streams of a YAML or JSON file; relative paths start at its directory."""
+    """Register the streams of a YAML or JSON file; relative paths are relative to this file."""
     from service.documents.yaml_document import read_yaml
 
     value = read_yaml(file).value
@@ -221,7 +221,7 @@ def remove_stream(name: NameArgument, as_json: JsonOption = False, url: UrlOptio
 
 @stream_commands.command("retry")
 def retry_files(name: NameArgument, as_json: JsonOption = False, url: UrlOption = DEFAULT_URL) -> None:
-    """Retry the files of a stream that were set aside, once they are corrected under the same names.
+    """Retry a stream's files that were set aside, once you have corrected them under the same names.
 
     Prints the files, each with the reason why it was set aside.
     """
@@ -243,7 +243,7 @@ def send_events(
     as_json: JsonOption = False,
     url: UrlOption = DEFAULT_URL,
 ) -> None:
-    """Post events to an http stream: all of them, or none."""
+    """Post events to an http stream: either all are accepted, or none."""
     content = _content(file)
     answer = client(url).text("POST", f"/streams/{name}/events", content=content or b"\n")
     _echo(json.loads(answer), as_json)
@@ -313,13 +313,13 @@ def _inline_sink(text: str) -> dict[str, Any]:
     """Return a sink written in JSON; the service checks its contents."""
     try:
         sink: dict[str, Any] = json.loads(text)
-    except (ValueError, RecursionError) as error:  # text that begins with { and parses is an object
+    except (ValueError, RecursionError) as error:  # valid JSON that begins with { is an object
         raise UnreadableInput("the sink is not valid JSON", detail=f"{error}.") from error
     return sink
 
 
 def _sink_of_file(file: Path) -> dict[str, Any]:
-    """Return the sink in a YAML or JSON file; in a file, its secret is not in the list of processes."""
+    """Return the sink in a YAML or JSON file; a file keeps its secret out of the process list."""
     from service.documents.yaml_document import read_yaml
 
     sink = read_yaml(file).value

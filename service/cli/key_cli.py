@@ -1,4 +1,4 @@
-"""``sluice key ...``: keys of clients in the catalog; a running service applies changes within a second."""
+"""``sluice key ...``: API keys of clients; a running service applies changes within a second."""
 
 from __future__ import annotations
 

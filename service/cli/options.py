@@ -16,11 +16,11 @@ DataDirOption = Annotated[
 
 
 def sayer(as_json: bool) -> Callable[[str], None]:
-    """Return a function that prints a line for people, and prints nothing if a program reads."""
+    """Return a function that prints a line for people, and prints nothing with ``--json``."""
     return (lambda _: None) if as_json else typer.echo
 
 
 def echo_for_programs(document: Mapping[str, Any], as_json: bool) -> None:
-    """Print a document on one line if a program reads."""
+    """Print a document as one line of JSON, but only with ``--json``."""
     if as_json:
         typer.echo(json.dumps(document, ensure_ascii=False))

@@ -1,4 +1,4 @@
-"""``sluice plan WORKLOAD.yaml``: the plan in force from batch 0 and its costs, without a catalog or Spark."""
+"""``sluice plan WORKLOAD.yaml``: the initial plan and its costs, without a catalog or Spark."""
 
 from __future__ import annotations
 
@@ -53,18 +53,19 @@ def plan_text(
     chain: ChainDocument | None = None,
     tell: Callable[[str], None] | None = None,
 ) -> str:
-    """Return the plan of a workload file, with what every strategy would cost.
+    """Return the plan of a workload file, with the cost of every strategy.
 
     Args:
-        path: The file. Plan changes of its script are checked, but not planned.
-        form: Output format; drawings have no costs.
-        settings: Buckets, and the objective if neither file nor options set it.
+        path: The file. Plan changes in the workload's script are checked, but the plan does not include them.
+        form: Output format; drawings show no costs.
+        settings: Settings for the number of buckets; also for the objective, if neither file nor options set
+            it.
         calibration: Constants of this machine.
         strategy: Overrides the file's strategy.
         cost_model: Cost model that decides.
         c_sys: C_sys of the paper's model.
         statistics: File of statistics that override those sampled from the inputs.
-        chain: Boundaries to be costed besides the strategies.
+        chain: Slice boundaries whose cost is shown besides the costs of the strategies.
         tell: Called with a warning for each input that is left out of the plan.
 
     Raises:
@@ -120,7 +121,8 @@ def plan_text(
             return _rendered(previewed(replace(request, statistics=given)), form)
     except InvalidInput as error:
         if error.location is not None and error.location.file is None:
-            # A filter is a key of the file; the error's text shows the place of the fault in the filter.
+            # In a statistics file, a filter is a key. The location of the error is therefore the key's place
+            # in the file, and the error's text shows the place within the filter.
             error.location = document.location(error.path, key=True)
         raise
 
@@ -128,7 +130,7 @@ def plan_text(
 def _in_chosen_order(
     queries: Sequence[Query], streams: Sequence[Stream], choice: OrderChoice
 ) -> tuple[list[Query], dict[str, RankedOrders]]:
-    """Return the queries with their streams joined in the cheapest order, as in a run, and the orders."""
+    """Return the queries rebound to the cheapest join order of their streams, and the orders."""
     by_name = {stream.name: stream for stream in streams}
     found, orders = [], {}
     for query in queries:
@@ -151,15 +153,15 @@ def chain_option(texts: Sequence[str], family: str | None) -> ChainDocument | No
     """Read the values of ``--chain``.
 
     Args:
-        texts: ``10,30`` for both streams, or ``A=10,30`` for one; lengths as in a workload file (``10``,
-            ``10s``, ``5 min``), ``unbounded`` for the end of an unbounded window.
+        texts: ``10,30`` for both streams, or ``A=10,30`` for one. Lengths are written as in a workload file
+            (``10``, ``10s``, ``5 min``); ``unbounded`` is the end of an unbounded window.
         family: Key or id of the family, if there are several.
 
     Returns:
         The boundaries; None without any.
 
     Raises:
-        InvalidChain: A text has none of these forms.
+        InvalidChain: A value of the option has none of these forms.
     """
     if not texts:
         return None

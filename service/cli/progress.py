@@ -3,8 +3,8 @@
     1,234,567 of 8,000,000 rows ━━━━━━━╸               15%  310,000 rows/s  0:00:22
     ⠹ measuring what work costs 0:00:41
 
-A run shows the rows of its committed batches out of all input rows. Other commands show their present work
-and its duration so far. Progress is written to stderr and disappears when the command ends.
+A run shows how many rows its committed batches have read, out of all input rows. Other commands show their
+current work and the time since it began. Progress is written to stderr and disappears when the command ends.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def _spinner(doing: str) -> Iterator[None]:
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
     columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
-    # Output to a file or a pipe is not redirected.
+    # If stdout is a file or a pipe, it is not redirected.
     above = sys.stdout.isatty()
     with Progress(*columns, console=Console(stderr=True), transient=True, redirect_stdout=above) as progress:
         progress.add_task(doing, total=None)
@@ -60,7 +60,7 @@ def _spinner(doing: str) -> Iterator[None]:
 
 @contextmanager
 def _bar(look: Callable[[], RunProgress]) -> Iterator[None]:
-    from rich.console import Console  # takes 0.1 s, which a run without a terminal saves
+    from rich.console import Console  # takes 0.1 s; a run without a terminal skips it
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
     columns = (

@@ -1,4 +1,4 @@
-"""``sluice query results``: a page of results, present and future ones, or a file of all up to a cursor."""
+"""``sluice query results``: show a page of results, follow new results, or export all to a file."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from service.cli.client_cli import DEFAULT_URL, NameArgument, UrlOption, client
 if TYPE_CHECKING:
     from service.cli.client import Client
 
-#: Results per request of a reader that follows, and seconds for which it waits for the next result.
+#: With ``--follow``: results per request, and seconds that a request waits for the next result.
 FOLLOWED_ROWS, FOLLOWED_WAIT_S = 10_000, 20
 
 
@@ -98,7 +98,7 @@ def export(
         service: The service.
         name: Name of the query.
         after: Cursor after which results begin.
-        until: Cursor of the last result; None for the last one so far.
+        until: Cursor of the last result to write; None writes all results so far.
         form: Format of the file.
         out: The file; an existing one is replaced.
     """
@@ -110,17 +110,19 @@ def export(
 
 
 def followed(service: Client, name: str, after: str | None, form: RowsForm) -> Iterator[str]:
-    """Yield all results of a query, later ones included, until it is removed and all results were read.
+    """Yield present and future results of a query, until it is removed and all results are read.
 
     Args:
         service: The service.
         name: Name of the query.
         after: Cursor after which results begin.
-        form: Format, ndjson or csv; if an update changes the columns, CSV has a new header.
+        form: Format, ndjson or csv. In CSV, a new header line follows if an update of the query changes the
+            columns.
     """
     header = None
     while True:
-        # Read before the page: once the query is observed as removed, all of its results exist.
+        # The query's state is read before the page: a removed query gets no more results, so an empty page is
+        # then the end.
         over = service.json("GET", f"/queries/{name}")["observed"] == "removed"
         params = {"after": after, "limit": FOLLOWED_ROWS, "wait": None if over else FOLLOWED_WAIT_S}
         page = service.page(f"/queries/{name}/results", params=params, accept=MEDIA_TYPES[form])

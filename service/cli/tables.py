@@ -1,6 +1,7 @@
 """Answers of a service for people: tables, and records with one field per line.
 
-Programs use ``--json``: then a collection is one object per line, and everything else one document.
+Programs use ``--json``, which prints a collection as one object per line and everything else as one JSON
+document.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ _GAP = "  "
 
 
 def terminal_width() -> int:
-    """Return the most characters of a line."""
+    """Return the maximum number of characters per line."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else WIDTH
 
 

@@ -8,9 +8,9 @@
     QUERY        STATE    RESULTS/S  RESULTS  WINDOWS     SINK     LAG
     fog_delays   running         41    8,211  1h, 10min   files      0
 
-Rates are computed from two consecutive snapshots. BEHIND is the distance of a stream's watermark from the
-most advanced one: rows of the other streams wait for it. LAG counts the batches that a sink has not accepted
-yet.
+Rates are computed from two consecutive snapshots. BEHIND is how far a stream's watermark lags the most
+advanced watermark; rows of the other streams wait for a lagging stream. LAG counts the batches that a sink
+has not accepted yet.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Sight:
     """Snapshot of the service's state.
 
     Attributes:
-        at_s: When it was read, monotonic clock, seconds.
+        at_s: Time at which the snapshot was read, monotonic clock, seconds.
         engine: Answer of ``GET /engine``.
         statistics: Answer of ``GET /statistics``.
         queries: Queries that were not removed.
@@ -61,11 +61,11 @@ def top(
     as_json: JsonOption = False,
     url: UrlOption = DEFAULT_URL,
 ) -> None:
-    """Watch engine, streams and queries until Ctrl-C; those with the most results per second come first.
+    """Watch engine, streams and queries until Ctrl-C; the queries with the highest rates come first.
 
     With --json each refresh prints one JSON object on one line.
     """
-    from rich.console import Console  # takes 0.1 s, which other commands save
+    from rich.console import Console  # takes 0.1 s; other commands skip it
     from rich.live import Live
 
     service, console = client(url), Console()
@@ -111,12 +111,12 @@ def figures(now: Sight, before: Sight | None) -> dict[str, Any]:
 
     Args:
         now: The snapshot.
-        before: The previous snapshot, which rates are computed from; None leaves out the rates of queries.
+        before: The previous snapshot, from which rates are computed; None leaves out the rates.
     """
     seconds = None if before is None else now.at_s - before.at_s
 
     def rate(count: int, counted: int | None) -> float | None:
-        # A new service counts from zero.
+        # After a restart, the service counts from zero; a rate is never negative.
         return None if not seconds or counted is None else max(count - counted, 0) / seconds
 
     statistics = now.statistics
@@ -212,7 +212,7 @@ def picture(shown: Mapping[str, Any], lines: int | None, problem: str | None = N
 
 
 def _table(*headers: str) -> Any:
-    """Return an empty table of rich; ``>`` before a header aligns it right."""
+    """Return an empty table of ``rich``; a header that begins with ``>`` is aligned right."""
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, header_style="bold")

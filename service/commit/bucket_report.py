@@ -3,7 +3,7 @@
     CHAIN ── BucketReport ── encode ──> socket ──> decode ── the engine adds up the buckets' reports
 
 Counters are the bucket's share of the manifest's counters (``catalog.values.counters``). A report contains
-only the routes for which the engine asks (``commit.reports``): the engine knows most routes already.
+only the routes that the engine asks for (``commit.reports``), because the engine already knows most routes.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from catalog.values.routes.query_rows import QueryRows
 from catalog.values.routes.query_sets import Int64s
 
 if TYPE_CHECKING:
-    from catalog.values.routes.route_table import RouteTable  # not at run time: it loads Arrow
+    from catalog.values.routes.route_table import RouteTable  # loads Arrow, so not at run time
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,27 +45,28 @@ class BucketReport:
         plan_version: Plan version in force (0: none).
         began_us: When the first reader of the batch began, wall clock, µs UTC; None if nothing was read.
         files: Result files written.
-        late_files: Files of late rows written; ``family`` is the stream's id. For rows that broke a promise
-            it is ``<stream id>.<family>.<side>``.
-        etags: ETags that the store gave the files of both kinds, by path.
-        streams: Counters of all streams. Every bucket sees all headers, so rows and watermarks are the same
-            in all of them; late rows are counted in one bucket each.
+        late_files: Files of late rows written; their ``family`` is the stream's id. For rows that violate the
+            contract of their stream, ``family`` is ``<stream id>.<family>.<side>``.
+        etags: ETags that the store assigned to result files and late files, by path.
+        streams: Counters of all streams. Every bucket sees all headers, so all buckets report the same rows
+            and watermarks. Each late row is counted in only one bucket.
         slices: Counters of the bucket's slices.
         filters: Rows counted per filter; each input partition reports to one bucket.
-        keys: Keys of new rows; a key is counted in one bucket.
-        absence: Counters of the families that judge rows for absence.
+        keys: Keys of new rows; each key is counted in only one bucket.
+        absence: Counters of the families that look for rows without a partner (``AbsenceCounters``).
         unmatched: Counters of outer joins.
         cpu: CPU time of packing the bucket's input, and of the chain.
         query_rows: Pairs per query, one entry per family. Queries without pairs are left out; a query may
             be in several families.
         punctuations: Counters of the family sides whose stream has a contract.
         received: Counts of received punctuations; each input partition reports to one bucket.
-        exchanged: Pairs that the bucket sends to all buckets.
+        exchanged: Pairs that the bucket sends to all buckets, for the next batch.
         groups: Counters of the families whose results are groups.
         probes: Counters of the family sides whose rows are kept in rings.
         held: Event times of the held rows of streams with a cap.
         memory: Counters of the family sides whose rows wait outside the slices.
-        routes: Routes that occur and that the engine asked for, an encoded ``RouteTable`` for each family.
+        routes: Routes that occur in the batch and that the engine asked for; one encoded ``RouteTable`` per
+            family.
     """
 
     bucket: int
@@ -126,7 +127,7 @@ def encode_report(report: BucketReport) -> bytes:
 
 
 def decode_report(data: bytes) -> BucketReport:
-    """Return the report that ``encode_report`` was given.
+    """Return the report that ``encode_report`` has encoded.
 
     Raises:
         msgspec.ValidationError: The bytes are not an encoded report.

@@ -1,8 +1,8 @@
 """The commit of a batch: result files first, synced, then one manifest that makes them visible.
 
-The buckets report at least once per batch (``commit.reports``), and a replayed batch gives the same rows. So
-the first manifest of a batch stays, later ones are dropped with their files, and files that no manifest names
-are swept at the next start.
+The buckets report at least once per batch (``commit.reports``), and a replayed batch produces the same rows.
+Therefore the first manifest of a batch is kept, and later manifests are dropped with their files. Files that
+no manifest names are removed at the next start.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class BatchCommitter:
         Raises:
             FencedOut: Another engine has taken over.
             BatchDiffers: The batch was committed before with other input or other row counts.
-            InvariantBroken: Buckets disagree, or Spark's log does not have the batch.
+            InvariantBroken: The buckets' reports disagree, or Spark's offset log does not contain the batch.
             StorageDiffers: The engine does not find a file that a report names.
         """
         manifest = self._manifest(reports)
@@ -93,18 +93,20 @@ class BatchCommitter:
         etags = {path: etag for report in reports for path, etag in report.etags.items()}
         check_seen(self.results_dir, manifest.files, etags)
         check_seen(self.late_dir, manifest.late_files, etags)
-        # Segments, results, and Spark's files: state of this batch and log entries of the one before.
+        # The call syncs segments, results and Spark's files: the state of this batch and the log entries of
+        # the previous one.
         sync_file_systems((self.log.checkpoint, self.results_dir, self.late_dir))
         if self.store.batches.commit(manifest, routes):
             self._routes.committed(manifest, routes)
         else:
-            # The previous engine wrote its routes into its own generation: ours begins with the next batch.
+            # The previous engine wrote the batch's routes into its own generation of routes. The generation
+            # of this engine begins with the next batch.
             log.info("batch was committed before", extra={"batch": batch})
             self._keep_whole(manifest)
         reached("after-result-commit", batch, self.engine_lock)
 
     def unknown_routes(self, numbers: Int64s) -> Int64s:
-        """Return the routes that no batch of this engine has reported yet."""
+        """Return those of the routes that no batch of this engine has reported yet."""
         return self._routes.unknown(numbers)
 
     def sweep(self) -> int:
@@ -112,7 +114,7 @@ class BatchCommitter:
         return sweep(self.store, self.results_dir, self.late_dir)
 
     def _keep_whole(self, again: BatchManifest) -> None:
-        """Remove the files of a batch's second attempt; if the first ones are damaged, replace them."""
+        """Remove the files of a batch's second attempt, or those of the first if they are damaged."""
         kept = self.store.batches.manifest(again.batch)
         if kept is None:
             return
@@ -150,7 +152,7 @@ class BatchCommitter:
             streams=_stream_counters(reports, batch),
             slices=add_up_slices([report.slices for report in reports]),
             query_rows=summed_rows([rows for report in reports for rows in report.query_rows]),
-            started_at_us=min(began_us, now_us),  # clocks of workers elsewhere may be ahead
+            started_at_us=min(began_us, now_us),  # the clock of a worker's machine may be ahead
             committed_at_us=now_us,
             filters=add_up((c for report in reports for c in report.filters), FilterCounters.KEY),
             keys=_key_counters(reports),
@@ -179,13 +181,13 @@ class BatchCommitter:
         )
 
     def _late_of(self, told: str) -> str:
-        """Return the name of a file of late rows: stream name, or stream name, family and side."""
+        """Return the ``family`` of a late-row file with the stream's name in place of its id."""
         stream_id, point, rest = told.partition(".")
         return f"{self.store.streams.by_id(int(stream_id)).name}{point}{rest}"
 
 
 def check_seen(folder: Folder, files: Sequence[ResultFile], etags: Mapping[str, str]) -> None:
-    """Refuse files that the engine cannot see, or sees differently from what the workers have written.
+    """Refuse files that the engine cannot see, or that differ from what the workers wrote.
 
     Args:
         folder: Folder that the engine reads.
@@ -193,7 +195,7 @@ def check_seen(folder: Folder, files: Sequence[ResultFile], etags: Mapping[str, 
         etags: ETags that the store gave the workers for their files, by path.
 
     Raises:
-        StorageDiffers: The store's metadata of a file has another length or another ETag.
+        StorageDiffers: A file is missing, or the store reports another length or ETag than the worker did.
     """
     seen = stored(folder, [file.path for file in files])
     for file in files:
@@ -212,7 +214,7 @@ def _facts(length: int | None, etag: str | None) -> str:
 
 
 def _digest(manifest: BatchManifest, start: Offset) -> str:
-    """Return a digest of input and row counts: equal whenever a batch is repeated."""
+    """Return a digest of input and row counts; a repeated batch has the same digest."""
     facts = [
         manifest.batch,
         manifest.plan_version,
@@ -220,7 +222,7 @@ def _digest(manifest: BatchManifest, start: Offset) -> str:
         manifest.input_end,
         sorted((s.stream_id, s.rows, s.late_rows, s.rejected_rows) for s in manifest.streams),
         manifest.query_rows,
-        # Left out if there are none, so that digests of batches of older versions stay valid.
+        # Empty counters are left out, so that digests written by older versions stay valid.
         *(
             [[(c.family, c.side, c.closed, c.violating) for c in manifest.punctuations]]
             if manifest.punctuations
@@ -236,7 +238,7 @@ def _by_place(files: Iterable[ResultFile]) -> tuple[ResultFile, ...]:
 
 
 def _stream_counters(reports: Sequence[BucketReport], batch: int) -> tuple[StreamCounters, ...]:
-    """Check that the buckets agree, and add up late rows, which are counted in one bucket each."""
+    """Check that the buckets agree, and sum their late rows; each late row is counted by one bucket."""
     counters = []
     for alike in zip(*(sorted(report.streams, key=_stream_id) for report in reports), strict=True):
         if len({replace(found, late_rows=0) for found in alike}) != 1:
@@ -259,7 +261,7 @@ def _bucket_counters(reports: Sequence[BucketReport]) -> BucketCounters:
 
 
 def _key_counters(reports: Sequence[BucketReport]) -> tuple[KeyCounters, ...]:
-    """A key is counted in one bucket, so all but the largest add up."""
+    """Sum the key counters of the buckets, which have different keys; ``largest`` is the maximum."""
     found = [counters for report in reports for counters in report.keys]
     return tuple(
         replace(

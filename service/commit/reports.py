@@ -8,13 +8,15 @@
               <── taken ──────────────  |        |  ... and is answered then
 
 Invariant: the task of the last bucket ends after the batch is committed, so Spark never counts a batch as
-done before its results are visible. Spark may run a task, or a batch, again: its buckets report again, and
-the committer recognizes a batch that was committed before.
+done before its results are visible. If Spark repeats a task or a batch, its buckets report again, and the
+committer recognizes a batch that is already committed.
 
-A route is a set of up to ten thousand queries, so buckets first send its number alone, eight bytes.
+A route is a set of up to ten thousand queries. A bucket therefore first sends only the route's number, eight
+bytes, and sends the set only if the engine asks for it.
 
-Rows collected by Spark's driver could carry the reports, too, but each batch would need a second Spark query,
-planned, cleaned and scheduled separately: 20 of 145 ms of a batch of 2,000 rows (docs/bench/history.md).
+Spark's driver could also collect the reports as rows. Each batch would then need a second Spark query, which
+is planned, cleaned and scheduled separately: 20 of the 145 ms of a batch of 2,000 rows
+(docs/bench/history.md).
 """
 
 from __future__ import annotations
@@ -41,9 +43,9 @@ log = logging.getLogger(__name__)
 
 #: Answer to a report that was accepted; any other answer is an error text.
 _TAKEN = b""
-#: Pause after a connection could not be accepted.
+#: Seconds to wait after a connection could not be accepted.
 _AGAIN_S = 0.1
-#: How long closing waits for the listening thread; nothing else waits for it.
+#: Seconds for which ``close`` waits for the listening thread; nothing else depends on the end of this thread.
 _CLOSING_S = 10.0
 
 
@@ -56,9 +58,9 @@ class ReportAddress:
     """Address at which the engine accepts reports.
 
     Attributes:
-        path: Name of a socket of this machine (Linux's abstract ones: no file), or None.
+        path: Name of an abstract Unix socket on this machine (a socket without a file, on Linux), or None.
         host: Name and port by which workers on other machines reach the engine, or None.
-        key: Secret; both sides prove that they know it.
+        key: Shared secret; both sides prove that they know it.
     """
 
     path: str | None
@@ -92,7 +94,7 @@ def send_report(address: ReportAddress, report: BucketReport, routes: Sequence[R
         routes: Routes that occur in the batch.
 
     Raises:
-        CommitFailed: It was the last report of the batch, and the batch could not be committed.
+        CommitFailed: The report was the last one of the batch, and the batch could not be committed.
         OSError: The engine is no longer there.
         EOFError: The engine closed the connection before it answered.
     """
@@ -121,7 +123,8 @@ class Reports:
     Args:
         buckets: Number of buckets that report in every batch.
         commit: Commits a batch, given all its reports.
-        unknown: Selects from route numbers those that the engine does not know; None asks for all.
+        unknown: Returns those of the given route numbers that the engine does not know; None asks for all
+            routes.
         host: Name by which workers on other machines reach this machine; None: all workers are on this
             machine.
         bind: Address and port to listen on if ``host`` is given; port 0 is any free port.
@@ -148,7 +151,8 @@ class Reports:
             self._listener = Listener(bind, family="AF_INET", backlog=socket.SOMAXCONN)
             address: Any = self._listener.address
             self.address = ReportAddress(None, (host, int(address[1])), key)
-        # Held while a batch is committed: by then all its tasks but one have ended.
+        # The lock is held while a batch is committed. No report waits for it: all other tasks of the batch
+        # have ended by then.
         self._lock = Lock()
         self._closed = False
         self._batch = -1
@@ -162,8 +166,8 @@ class Reports:
             if self._closed:
                 return
             self._closed = True
-        # Closing a socket does not wake the thread that waits in accept; a connection does. It uses the bound
-        # address, since the name that other machines use may not resolve to this one.
+        # Closing a socket does not wake the thread that waits in accept; a connection does. The connection
+        # uses the bound address, because the name that other machines use may not resolve on this machine.
         with suppress(OSError, EOFError):
             Client(self._listener.address, authkey=self.address.key).close()
         self._thread.join(_CLOSING_S)
@@ -177,7 +181,8 @@ class Reports:
                     log.warning("a caller was lost: %s", error)
                     time.sleep(_AGAIN_S)
                     continue
-                # A caller that does not authenticate must not keep others waiting.
+                # Each connection has its own thread, so that a caller that does not authenticate keeps no
+                # other caller waiting.
                 Thread(target=self._serve, args=(connection,), name="report", daemon=True).start()
 
     def _serve(self, connection: Connection) -> None:
@@ -203,10 +208,10 @@ class Reports:
         except CommitFailed as refused:
             log.warning("a report was refused: %s", refused)
             return str(refused).encode()
-        except Unavailable as error:  # such as a catalog on a full disk; the query fails and is tried again
+        except Unavailable as error:  # such as a full disk of the catalog; Spark's query fails and is retried
             log.error("a batch was not committed: %s", error)
             return str(error).encode()
-        except Exception as error:  # the task that waits for it fails, and with it the query
+        except Exception as error:  # the task that waits for the answer fails, and so does Spark's query
             expected = isinstance(error, Unavailable)
             log.error("a batch was not committed: %s", error, exc_info=None if expected else error)
             return str(error).encode() or type(error).__name__.encode()
@@ -232,6 +237,6 @@ class Reports:
 
 
 def _send_at_once(connection: Connection) -> None:
-    """Send the end of a message without waiting for its beginning to be acknowledged (Nagle's algorithm)."""
+    """Disable Nagle's algorithm, which delays a message's end until its beginning is acknowledged."""
     with socket.fromfd(connection.fileno(), socket.AF_INET, socket.SOCK_STREAM) as copy:
         copy.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -1,4 +1,4 @@
-"""The routes that the engine knows; a batch reports only new ones.
+"""Dictionary of the routes that the engine knows, so that a batch reports only new ones.
 
 A route never changes its set of queries, and almost all routes of a batch occurred in the batch before. So
 buckets report the sets of new routes only (``commit.reports``). The engine keeps only the numbers of known
@@ -24,9 +24,9 @@ class RouteDictionary:
     """Generation of routes introduced by committed batches (``catalog.store.repositories.routes``).
 
     Attributes:
-        version: Plan version of its first batch; 0 before the engine's first batch.
+        version: Plan version of the generation's first batch; 0 before the engine's first batch.
         since: Its first batch.
-        at_first: Number of routes that it began with.
+        at_first: Number of routes with which the generation began.
     """
 
     version: int = 0
@@ -41,7 +41,8 @@ class RouteDictionary:
     def unknown(self, numbers: Int64s) -> Int64s:
         """Return the route numbers that are not known."""
         places = np.searchsorted(self._numbers, numbers)
-        # A place behind the last known number compares with -1, which equals no number.
+        # ``searchsorted`` puts larger numbers behind the last known one; there they are compared with -1,
+        # which equals no route number.
         unknown: Int64s = numbers[np.append(self._numbers, -1)[places] != numbers]
         return unknown
 
@@ -52,18 +53,18 @@ class RouteDictionary:
         plan_version: Callable[[int], Plan],
         generation: Callable[[int], Iterable[RouteTable]],
     ) -> BatchRoutes | None:
-        """Return the routes of a batch that its generation does not know, None if it knows all.
+        """Return the routes of a batch that are new to its generation; None if there are none.
 
         Args:
             manifest: Manifest of the batch.
             routes: Routes that occur in the batch, at least the unknown ones; a route may occur twice.
-            plan_version: Gives a plan by its version. A generation begins with all known routes that the
-                queries of the plan in force can still have, and ends when it has twice as many. So the routes
-                written stay in proportion to the new ones.
+            plan_version: Returns the plan with a given version. A generation begins with all known routes
+                that are possible with the queries of the plan in force, and ends when it has twice as many
+                routes. The number of routes written therefore stays proportional to the number of new routes.
             generation: Reads the routes of a generation, given its first batch; a route may occur twice.
 
         Raises:
-            InvariantBroken: Two sets of queries have the same number.
+            InvariantBroken: Two different sets of queries have the same route number.
         """
         tables = [table for table in routes if len(table)]
         if not tables:
@@ -82,7 +83,7 @@ class RouteDictionary:
         return BatchRoutes(table, manifest.batch)
 
     def committed(self, manifest: BatchManifest, routes: BatchRoutes | None) -> None:
-        """Add the routes that ``new_routes`` returned last: the catalog has them now."""
+        """Add the routes that ``new_routes`` returned last, after the catalog has stored them."""
         if routes is None:
             return
         if routes.since == manifest.batch:

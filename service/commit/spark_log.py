@@ -5,13 +5,15 @@
                  sluice:{"1": 12, "batch": 8, "control": 3}
 
 Entries have Spark's numbers. Spark counts the empty first batch of a service and Sluice does not, so Spark's
-numbers are one ahead of ours. The ``batch`` in the offset of an entry is our number of the next batch.
+batch numbers are one higher than Sluice's. The ``batch`` in the offset of an entry is Sluice's number of the
+next batch.
 
 The checkpoint of a data directory that was moved (``recovery.moving``) continues from the old checkpoint:
-``begin.json`` has the offset at that point, and Spark's numbers begin with 0, so they are behind ours.
+``begin.json`` has the offset at which it continues. Spark's numbers begin with 0 again, so they are lower
+than Sluice's.
 
-Spark writes an entry to ``.7.<uuid>.tmp`` and renames it. It does not sync, so a power failure can leave an
-entry without its bytes: the entry is torn, and counts as not written.
+Spark writes an entry to ``.7.<uuid>.tmp`` and renames it. It does not sync the file, so a power failure can
+leave an entry without its bytes. Such a torn entry counts as not written.
 """
 
 from __future__ import annotations
@@ -22,10 +24,11 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
-#: Spark's offset at the end of a batch: positions by stream id, and ``batch`` and ``control``.
+#: Spark's offset at the end of a batch: the position by stream id, and the keys ``batch`` and ``control``.
 Offset = dict[str, int]
 
-#: Files left by a writer that died: never read, but in the way if Spark requires an empty directory.
+#: Names of files left by a writer that died. They are never read, but must be removed where Spark requires an
+#: empty directory.
 _LEFTOVER = re.compile(r"\.\d+\.[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\.tmp")
 _ENTRY = re.compile(r"\d+")
 
@@ -66,7 +69,7 @@ class SparkLog:
         return 0 if begin is None else begin["batch"]
 
     def begun(self) -> tuple[int, ...]:
-        """Return the batches of the offset log, ascending; -1 is Spark's empty first one."""
+        """Return the batches of the offset log, ascending; -1 is Spark's empty first batch."""
         ahead = self.ahead()
         return tuple(number - ahead for number in _entries(self.offsets))
 
@@ -76,7 +79,7 @@ class SparkLog:
         return tuple(number - ahead for number in _entries(self.commits))
 
     def ahead(self) -> int:
-        """Return Spark's batch number minus ours, taken from the newest complete entry."""
+        """Return Spark's batch number minus Sluice's, taken from the newest complete entry."""
         for number in reversed(_entries(self.offsets)):
             end = _parsed(self.offsets / str(number))
             if end is not None and "batch" in end:
@@ -113,7 +116,8 @@ class SparkLog:
         """
         not_done = tuple(batch for batch in self.done() if batch > done)
         not_begun = tuple(batch for batch in self.begun() if batch not in begun)
-        # Paths first: they depend on the entries. Newest entries first, so that a crash leaves no gap.
+        # Paths are computed before any entry is removed, because they depend on the entries. Newest entries
+        # first, so that a crash leaves no gap.
         paths = [*map(self._done, reversed(not_done)), *map(self._begun, reversed(not_begun))]
         for path in paths:
             path.unlink(missing_ok=True)
@@ -149,7 +153,7 @@ def _parsed(entry: Path) -> Offset | None:
         version, *lines = entry.read_text(encoding="utf-8").splitlines()
         if not re.fullmatch(r"v\d+", version) or not lines:
             return None
-        # The line of a named source begins with its name.
+        # If the source has a name, the line begins with this name.
         return dict(json.loads(lines[-1][lines[-1].index("{") :]))
     except (FileNotFoundError, ValueError):
         return None

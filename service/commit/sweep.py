@@ -6,8 +6,8 @@
 
 ``first`` is the first batch whose manifest still names its files: the results of earlier batches were
 dropped, or their files are in the table of merged files. Files that a sweep has checked are not checked
-again, unless their batch may have been replayed since. So a start costs the same however many results are
-kept; reading all manifests would take 0.4 ms of CPU each.
+again, unless their batch may have been replayed since. The cost of a start therefore does not depend on the
+number of results kept; reading all manifests would take 0.4 ms of CPU per manifest.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from catalog.store.pruning import REPLAYED_BATCHES
 from catalog.store.store import Store
 from operators.storage.folder import Folder, names, remove
 
-#: Last batch that was committed at the last sweep.
+#: Setting with the newest batch that was committed at the time of the last sweep.
 _SWEPT_SETTING = "swept"
 
 _NAME = re.compile(r"[bm](?P<batch>\d+)-.*-e(?P<epoch>\d+)-[^-]*\.parquet")
 
 
 def sweep(store: Store, results_dir: Folder, late_dir: Folder) -> int:
-    """Remove files of batches that neither a manifest nor the table names, and count them; no batch may run.
+    """Remove and count batches' files that neither a manifest nor the table names; no batch may run.
 
-    Files of a later epoch than the catalog's stay: another engine has taken over and writes them, or the
-    catalog is older than the files.
+    Files with a later epoch than the catalog's are kept: another engine has taken over and writes them, or
+    the catalog is older than the files.
 
     Args:
         store: The catalog.
@@ -58,7 +58,7 @@ def sweep(store: Store, results_dir: Folder, late_dir: Folder) -> int:
 
 
 def sweep_merged(store: Store, results_dir: Folder, late_dir: Folder) -> int:
-    """Remove merged files that the table does not name, and count them; no merge may run."""
+    """Remove and count merged files that are not in the table of merged files; no merge may run."""
     return sum(
         _remove(store, folder, [name for name, _ in _files(store, "m", folder)])
         for folder in (results_dir, late_dir)
@@ -75,8 +75,8 @@ def _files(store: Store, kind: str, folder: Folder) -> Iterator[tuple[str, int]]
 
 
 def _remove(store: Store, folder: Folder, unnamed: list[str]) -> int:
-    """Remove the files that the table does not name; return how many."""
-    # Read the table last: files move from manifests to the table meanwhile, never back.
+    """Remove the files that the table of merged files does not name; return how many."""
+    # The table is read last, because files may move from manifests to the table meanwhile, but never back.
     merged = {each.file.path for each in store.result_files.merged()} if unnamed else set()
     gone = [name for name in unnamed if name not in merged]
     remove(folder, gone)

@@ -1,7 +1,8 @@
 """Syncs files to disk before the catalog names them; a reboot may lose files that were not synced.
 
 One call syncs a whole file system with the writes of all processes. A batch writes tens of files in several
-processes, and ext4 would commit its journal once for each of them (docs/reliability.md has the figures).
+processes. If each file were synced separately, ext4 would commit its journal once per file
+(docs/reliability.md has the figures).
 """
 
 from __future__ import annotations

@@ -28,11 +28,12 @@ class AccessSettings(SettingGroup):
     Attributes:
         insecure: Whether the service may listen on a non-loopback address without asking for a key.
         require_keys: Whether the service asks for a key on a loopback address, too, as needed behind a proxy.
-        allowed_hosts: Further names of this service in ``Host`` and ``Origin``, with commas between them.
-        trusted_proxies: Addresses and networks of proxies whose ``X-Forwarded-For`` and ``X-Forwarded-Proto``
-            are trusted, with commas between them; these headers are ignored from other addresses.
+        allowed_hosts: Further host names of this service that ``Host`` and ``Origin`` may contain, with
+            commas between them.
+        trusted_proxies: Addresses and networks of trusted proxies, with commas between them. Only from these
+            addresses are the headers ``X-Forwarded-For`` and ``X-Forwarded-Proto`` used.
         tls_cert: Certificate chain of the service, PEM; with it the API speaks TLS.
-        tls_key: Private key of the certificate, PEM; None: it is in the same file.
+        tls_key: Private key of the certificate, PEM; None if the certificate's file contains the key.
         tls_client_ca: CA certificates for client certificates, PEM; if set, a client must have a certificate.
         oidc_issuer: URL of the issuer whose tokens are accepted; None accepts no tokens.
         oidc_audience: Name of this service in the tokens.

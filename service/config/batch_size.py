@@ -1,22 +1,23 @@
-"""Size of a batch while a backlog waits: as many rows as increase the throughput, near a target duration.
+"""Batch size during a backlog: as many rows as raise the throughput, near a target duration.
 
-A batch has a fixed cost in time and a cost per row. The more rows share the fixed cost, the more rows per
-second, but the longer the batch takes and the more memory it needs. So the size doubles while a batch takes
-clearly less than a target, and halves if it clearly takes more. Twice the rows take at most twice the time,
-1.4 targets:
+A batch has a fixed cost in time and a cost per row. A larger batch spreads the fixed cost over more rows and
+so increases the throughput, but it takes longer and needs more memory. The size therefore doubles while a
+batch takes clearly less than a target duration, and halves if a batch takes clearly more. After doubling, a
+batch takes at most twice the time, that is, 1.4 targets:
 
          doubles             stays             halves
     |----------------|-------------------|--------------->  seconds of a full batch
     0            0.7 target          1.5 target
 
-If time is linear in rows, the size cannot swing between two values: half of a batch beyond 1.5 targets still
-takes more than 0.75. Time is not linear, for example, with few keys whose rows all meet in a batch. So each
-step is on trial: it is undone if it lowers the rows per second. A size that did not pay or took too long is
-not tried again for a while, and the while doubles each time: otherwise noise around a limit would make sizes
-swing.
+If the time is linear in the rows, the size cannot swing between two values: after a batch of more than 1.5
+targets, half the rows still take more than 0.75 targets, too long to double again. The time is not linear,
+for example, with few keys, because all rows of a key in a batch join with each other. Each change of the size
+is therefore on trial: it is undone if it lowers the rows per second. A size that gained no throughput or took
+too long is not tried again for some batches. Their number doubles with each refusal; otherwise noise around a
+limit would make the size swing.
 
-Only a batch that was cut while more rows waited is timed. A service that has caught up takes all rows that
-have arrived.
+Only full batches are timed, that is, batches that left waiting rows for the next batch. A service that has
+caught up takes all rows that have arrived.
 """
 
 from __future__ import annotations
@@ -24,38 +25,44 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final
 
-#: First size of a process, and size of a batch where it must not depend on time, rows: half a second of two
-#: cores.
+#: Rows in the first batches of a process, and in a batch whose size must not depend on timing: half a second
+#: of work for two cores.
 FIRST_ROWS: Final = 1_000_000
-#: Least size, rows: two cores process ten times as many rows in a time as long as the fixed cost of a batch.
+#: Minimum size in rows. During the fixed cost of one batch, two cores could process ten times as many rows.
 FLOOR_ROWS: Final = 100_000
-#: Batches with rows that are not timed, since they load code and the JVM compiles it: 2 to 8 s each.
+#: Number of first batches that are not timed, because they load code and the JVM compiles it; they take 2 to
+#: 8 s each. Only batches with rows count.
 WARM_UP_BATCHES: Final = 2
 
-#: Part of the target up to which the size doubles: less than half of the part that makes it halve.
+#: The size doubles if a batch takes at most this multiple of the target. The multiple is less than half of
+#: ``_SLOW``.
 _FAST: Final = 0.7
-#: Part of the target beyond which the size halves.
+#: The size halves if a batch takes more than this multiple of the target.
 _SLOW: Final = 1.5
-#: Least ratio of rows per second after and before a doubling for the doubling to be kept. With a fixed cost
-#: of 0.25 s per batch and the default target the ratio is 1.1 or more, less the variation of the machine's
-#: speed. More than 2 * _FAST / _SLOW, so that no doubling is kept whose batches would then be halved.
+#: A doubling is kept if the rows per second after it are at least this multiple of those before. With a fixed
+#: cost of 0.25 s per batch and the default target, a doubling reaches 1.1 or more, minus variations in the
+#: machine's speed. The ratio is more than 2 * _FAST / _SLOW, so that no doubling is kept whose batches would
+#: then be halved.
 _GAIN: Final = 0.95
-#: The same after halving. Below this ratio more than half of the time was fixed cost, which halving wastes.
+#: The same after halving. At a lower ratio, more than half of the time was fixed cost, which smaller batches
+#: pay more often.
 _LOSS: Final = 2 / 3
-#: Two batches are compared only if their rows differ by this factor: large files may fill both sizes alike.
+#: Two batches are compared only if their numbers of rows differ by this factor, because large files may fill
+#: batches of both sizes equally.
 _COMPARABLE: Final = 1.5
-#: Full batches until a size that did not pay is tried again, at first and at most: input and machine change.
+#: Number of full batches until a refused size is tried again, because input and machine change: after the
+#: first refusal, and at most.
 _REST: Final = 8
 _LONGEST_REST: Final = 256
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """A step of the size that is on trial.
+    """A change of the size that is on trial.
 
     Attributes:
         size: Size before.
-        rows: Rows of the batch after which the step was made.
+        rows: Rows of the batch after which the size was changed.
         rows_per_s: Rows per second of that batch.
     """
 
@@ -75,14 +82,14 @@ class BatchSize:
     Attributes:
         floor: Least size.
         ceiling: Largest size.
-        target_s: Seconds that a full batch should take; with 0 the size is the ceiling and stays.
+        target_s: Seconds that a full batch should take; 0 fixes the size at the ceiling.
         rows: The size.
-        trial: The last step, until it is kept or undone.
+        trial: The last change of the size, until it is kept or undone.
         doubtful: Whether the last batch was too slow for the size. Only the second slow batch in a row
             changes the size, so that a single hiccup does not.
-        refused: A size that did not pay, or took too long.
+        refused: The size that was refused last, because it gained no throughput or took too long.
         rest: Full batches until the refused size may be tried again.
-        next_rest: Value of ``rest`` if that size is refused once more.
+        next_rest: Value of ``rest`` if the refused size is refused once more.
     """
 
     floor: int
@@ -117,8 +124,8 @@ class BatchSize:
         """Return the size after a full batch.
 
         Args:
-            rows: Rows of the batch; further rows waited that did not fit.
-            seconds: Time from its admission to that of the next batch.
+            rows: Rows of the batch; it was full, and further rows waited.
+            seconds: Seconds from the admission of the batch to the admission of the next batch.
         """
         if not self.target_s:
             return self
@@ -127,7 +134,7 @@ class BatchSize:
             if not now._paid(now.trial, rows, seconds):
                 return now._undone(now.trial) if now.doubtful else replace(now, doubtful=True)
             now = now._kept(now.trial)
-        # A smaller size would not cut a single file that has more rows than the size.
+        # A smaller size could not split a single file that has more rows than the size.
         if seconds > _SLOW * now.target_s and rows <= now.rows:
             if not now.doubtful:
                 return replace(now, doubtful=True)
@@ -200,7 +207,7 @@ class BatchSizing:
         return self._size.rows > self.fixed_rows
 
     def has_room(self, rows: int) -> None:
-        """Note how many rows memory has room for; a batch gets at least the first size all the same."""
+        """Note how many rows fit into memory; a batch may take the first size in any case."""
         self._room = rows
 
     def admitted(self, batch: int, rows: int, *, full: bool, now_s: float) -> None:
@@ -208,8 +215,9 @@ class BatchSizing:
 
         Args:
             batch: Its number.
-            rows: Rows of the batch that the size applied to.
-            full: Whether further rows wait that did not fit, and the batch spends its time on rows alone.
+            rows: Rows of the batch that counted against the size.
+            full: Whether the batch left waiting rows for the next batch, and did no other work than
+                processing rows.
             now_s: Time of a monotonic clock, seconds.
         """
         self._running = _Running(batch, rows, full and not self._cold, now_s)
@@ -217,7 +225,7 @@ class BatchSizing:
             self._cold -= 1
 
     def asked(self, batch: int, *, now_s: float) -> None:
-        """Note that Spark asks the source for a batch, which means that the batch before is done.
+        """Note that Spark asks for a batch, which means that the previous batch is done.
 
         Args:
             batch: Number of the next batch.

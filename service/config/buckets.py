@@ -1,8 +1,8 @@
 """Keys of buckets: ints chosen so that Spark spreads the buckets evenly over its partitions.
 
 Spark places a key by ``pmod(murmur3(key, 42), partitions)``. With keys 0, 1, 2 ... two buckets often share a
-partition while another is empty; so each bucket takes the smallest unused int that Spark places in the wanted
-partition.
+partition while another partition is empty. Each bucket therefore takes the smallest unused int that Spark
+places in the wanted partition.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from catalog.store.store import Store  # not at run time: workers must not load SQLAlchemy
+    from catalog.store.store import Store  # loads SQLAlchemy, so never in workers
 
-#: Setting of the checkpoint, whose first batch fixes the number of buckets.
+#: Setting that describes the checkpoint; the first batch of a checkpoint fixes its number of buckets.
 CHECKPOINT_SETTING = "checkpoint"
 
 _MASK = 0xFFFFFFFF
@@ -20,7 +20,7 @@ _SPARK_SEED = 42
 
 
 def bucket_keys(buckets: int, partitions: int) -> tuple[int, ...]:
-    """Return the key of each bucket: bucket i lies in shuffle partition i modulo ``partitions``.
+    """Return the key of each bucket; Spark places bucket i in partition i modulo ``partitions``.
 
     >>> sorted(spark_hash(key) % 2 for key in bucket_keys(2, 2))
     [0, 1]

@@ -1,4 +1,4 @@
-"""Storage of the calibrated cost model's constants: a setting of the catalog, valid for its machine."""
+"""Storage of a machine's calibrated cost constants, as a setting in its catalog."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def data_dir_calibration(storage: StorageSettings) -> Calibration:
     """Return the constants stored in the data directory, else the shipped ones; make no directory.
 
     Args:
-        storage: The data directory, or a catalog elsewhere.
+        storage: Settings that locate the data directory and its catalog.
 
     Raises:
         CatalogDown: The catalog cannot be opened.

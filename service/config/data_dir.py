@@ -15,8 +15,8 @@ spark.log       log of Spark's JVM and its workers
 engine.lock     held by the one engine that may write here
 
 With a separate storage (``service.config.storage``) segments, results, late rows and dead letters are stored
-there, and the checkpoint may be elsewhere, too. Then each machine of a cluster can have its own data
-directory.
+there, and the checkpoint may be elsewhere, too. With such a storage, each machine of a cluster can have its
+own data directory.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class DataDir:
 
     @property
     def checkpoint_identity(self) -> Path:
-        """File in the checkpoint's directory that names its catalog and its checkpoint."""
+        """File in the checkpoint's directory that identifies the checkpoint and its catalog."""
         return self.checkpoint / "identity.json"
 
     @property
@@ -113,7 +113,7 @@ class DataDir:
 
     @property
     def dead_letters(self) -> Folder:
-        """Rows that a decision left out of a batch."""
+        """Rows of voided batches: an operator decided to leave them out."""
         return self._stored("dead_letters", self.root / "dead_letters")
 
     @property
@@ -133,7 +133,7 @@ class DataDir:
 
     @property
     def segments(self) -> Folder:
-        """Segments of the state, by default next to Spark's own files: each is useless without the other."""
+        """Segments of the state, by default next to Spark's state files, which are useless without them."""
         return self._stored("segments", self.checkpoint / "segments")
 
     @property
@@ -183,10 +183,10 @@ class DataDir:
         return usual if self.storage is None else self.storage.folder(name)
 
     def check_writable(self) -> None:
-        """Refuse a directory with a part that is not writable.
+        """Refuse a data directory that contains a file or directory that is not writable.
 
         Raises:
-            DataDirUnusable: A part is not writable; the error names it.
+            DataDirUnusable: A file or directory in it is not writable; the error names the path.
         """
         files = (self.catalog_db, self.events_db, self.engine_lock, self.spark_log)
         for path in (self.root, self.checkpoint, *self._stored_here, *files):

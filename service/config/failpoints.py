@@ -1,11 +1,12 @@
 """Failpoints: places where a test can request a crash, so that recovery is tested at the critical moments.
 
-``SLUICE_FAILPOINT="after-result-commit@3"`` makes the process that reaches the point in batch 3 kill the
-engine: the Python driver and the JVM, by the pids in the engine's lock file, with SIGKILL, then itself.
-With ``after-result-commit@3:wait`` it waits there instead, so that a test can kill any process: it makes the
-file ``failpoint-after-result-commit-3`` next to the lock file, and continues once there is a file with
-``.passed`` appended to that name. Several points are separated by commas. Without the variable a point costs
-one look-up.
+With ``SLUICE_FAILPOINT="after-result-commit@3"``, the process that reaches the point in batch 3 kills the
+engine and then itself, with SIGKILL. The engine is the Python driver and the JVM, whose pids are in its lock
+file.
+With ``after-result-commit@3:wait``, the process waits at this point instead, so that a test can kill any
+process. It creates the file ``failpoint-after-result-commit-3`` next to the lock file, and continues once
+there is a file ``failpoint-after-result-commit-3.passed``. Several points are separated by commas. Without
+the environment variable, a failpoint costs one look-up.
 """
 
 from __future__ import annotations
@@ -41,9 +42,9 @@ def reached(point: str, batch: int, engine_lock: str) -> None:
 
     Args:
         point: One of ``POINTS``.
-        batch: Batch that is being processed; for "after-change" the plan version that was appended, for
-            "after-drop" the first batch whose results are kept, for the points of compaction the first batch
-            whose files are merged.
+        batch: Batch that is being processed. For "after-change", it is the plan version that was appended;
+            for "after-drop", the first batch whose results are kept; for the points of compaction, the first
+            batch whose files are merged.
         engine_lock: Path of the lock file that names the engine's pids.
     """
     asked = os.environ.get(VARIABLE)

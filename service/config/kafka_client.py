@@ -1,6 +1,6 @@
-"""Clients of Apache Kafka: consumers and producers of librdkafka, their secrets from the environment.
+"""Apache Kafka clients: librdkafka consumers and producers; secrets come from the environment.
 
-The library is an extra of the package, so it is loaded where a client is made.
+The library is an optional dependency, so it is imported only where a client is created.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 #: Codes of the library (rdkafka.h) for a failed TLS or SASL handshake.
 REFUSALS: Final = frozenset({-181, -169})
-#: Options of all clients; the short back-off finds a returned broker within seconds.
+#: Options of all clients; thanks to the short back-off, a broker that returns is found within seconds.
 _COMMON: Final[Mapping[str, str | int | bool]] = {
     "client.id": "sluice",
     "reconnect.backoff.max.ms": 2000,
@@ -34,7 +34,7 @@ _COMMON: Final[Mapping[str, str | int | bool]] = {
 
 
 def secret_value(secret: EnvSecret) -> str:
-    """Return a secret: the value of its variable, or the contents of the file named by ``<variable>_FILE``.
+    """Return a secret from its variable, or from the file that ``<variable>_FILE`` names.
 
     Raises:
         SecretMissing: Neither variable is set in this process, or the file cannot be read.
@@ -70,7 +70,7 @@ def new_consumer(
         cluster: The brokers.
         options: Further options of the library.
         refusals: Receives the reason why a connection failed, such as a certificate or a password. The
-            library repeats a request until its timeout and then reports only the timeout. Filled while
+            library itself retries until the request's timeout and then reports only the timeout. Filled while
             messages are polled.
 
     Raises:
@@ -95,7 +95,7 @@ def _keep_refusal(refusals: MutableSequence[str], error: KafkaError) -> None:
 
 
 def new_producer(cluster: KafkaCluster, options: Mapping[str, str | int | bool]) -> Producer:
-    """Return a producer; raises as `new_consumer`."""
+    """Return a producer; raises the same errors as `new_consumer`."""
     producer: Producer = _library().Producer({**_options(cluster), **options}, logger=log)
     return producer
 

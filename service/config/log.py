@@ -1,9 +1,9 @@
 """Logging: one line per event, a lower-case fragment plus fields.
 
-``logging.getLogger(__name__).info("plan activated", extra={"plan_version": 7})`` prints
-``2026-01-31 12:00:01 INFO service.engine plan activated plan_version=7``, or one JSON object with the fields
-as keys. Fields whose names log records use themselves are passed through ``fields``. A warning that repeats
-word for word, such as that of each attempt at a database that is down, is written once a minute.
+``logging.getLogger(__name__).info("plan activated", extra={"plan_version": 7})`` prints ``2026-01-31 12:00:01
+INFO service.engine plan activated plan_version=7``, or one JSON object with the fields as keys. Fields with a
+name that log records already use are passed through ``fields``. A warning that is repeated word for word, for
+example at each attempt to reach a database that is down, is written once a minute.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from typing import TextIO
 
 #: Loggers that are too verbose at INFO.
 QUIET = ("alembic", "httpx", "httpcore", "asyncio", "numba")
-#: py4j logs every exception of a callback with both stacks, also those of a batch that is being stopped, and
-#: each command that a dead JVM does not answer; the engine reports a failure of the job itself.
+#: py4j logs every exception of a callback with both stack traces, even while a batch is being stopped, and
+#: every command that a dead JVM does not answer. The engine itself reports a failure of the job.
 SILENT = ("py4j",)
 #: Seconds for which an identical warning is left out.
 REPEAT_S = 60.0
@@ -75,13 +75,13 @@ def _is_not_of_py4j(record: logging.LogRecord) -> bool:
 
 
 class _Repeats(logging.Filter):
-    """Drops a warning equal to one of the last minute; the next one has their number as ``repeated``."""
+    """Filter that drops a warning repeated within a minute; the next one counts them in ``repeated``."""
 
     def __init__(self) -> None:
         super().__init__()
-        #: By line: when it was written, and how many equal lines were dropped since; the latest is last.
+        #: For each line: when it was written, and how many equal lines were dropped since then; newest last.
         self._written: dict[str, tuple[float, int]] = {}
-        # Handlers filter before they take their own lock.
+        # The filter needs its own lock, because handlers call filters before they take their lock.
         self._lock = threading.Lock()
 
     def filter(self, record: logging.LogRecord) -> bool:

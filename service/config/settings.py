@@ -1,9 +1,10 @@
 """Settings of one Sluice process, in groups.
 
-Read once, by the command line or by ``create_app(settings)``; a function takes the group it needs, planner
-and operators get plain arguments. Users see one flat name per setting, without its group: the environment
-variable is ``SLUICE_`` and the name in capitals; the option of a command, if there is one, is the name with
-hyphens. If the flat name differs from the field's name, it is the field's ``validation_alias``:
+Settings are read once, by the command line or by ``create_app(settings)``. A function takes only the group
+that it needs; planner and operators take plain arguments. Users see one flat name per setting, without its
+group. The environment variable is ``SLUICE_`` followed by the name in capitals; the command-line option, if
+there is one, is the name with hyphens. If the flat name differs from the field's name, it is the field's
+``validation_alias``:
 
     settings.server.port          port                  SLUICE_PORT                   --port
     settings.batches.max_rows     max_rows_per_batch    SLUICE_MAX_ROWS_PER_BATCH
@@ -41,18 +42,19 @@ from service.errors import InvalidSetting
 
 #: Prefix of every environment variable.
 VARIABLE_PREFIX: Final = "SLUICE_"
-#: Leaves room for Python workers on a 4 GB machine; state lives in files and in workers.
+#: Default heap of the driver's JVM; it leaves room for Python workers on a 4 GB machine. The state is in
+#: files and in workers.
 DRIVER_MEMORY = "1g"
 #: Sizes as Spark writes them.
 _SHIFTS = {"k": 10, "m": 20, "g": 30, "t": 40}
-#: Settings with passwords in them, which no error repeats.
+#: Settings that may contain passwords; errors do not quote their values.
 _SECRET: Final = ("catalog_url", "spark_conf")
 #: Retention that keeps all results.
 FOREVER = "forever"
 
 
 def _json_object(value: object) -> object:
-    """Decode a variable's text; return an object unchanged."""
+    """Decode a variable's text as JSON; return an object unchanged."""
     if not isinstance(value, str):
         return value
     try:
@@ -74,7 +76,7 @@ def _words(value: object) -> object:
 
 
 def _retention_us(text: str) -> int | None:
-    """Return how long results are kept, µs, None forever; pydantic turns a ValueError into its own."""
+    """Return a retention in µs, None for no limit; pydantic converts a ValueError to its own error."""
     if text.strip().lower() == FOREVER:
         return None
     try:
@@ -84,7 +86,7 @@ def _retention_us(text: str) -> int | None:
 
 
 def _is_retention(value: str) -> str:
-    """Refuse a text that is not a retention; return it as text."""
+    """Refuse a text that is not a retention; return a valid text unchanged."""
     _retention_us(value)
     return value
 
@@ -105,7 +107,7 @@ class StorageSettings(SettingGroup):
             the data directory.
         cache_dir: Directory on each machine that caches files of an object store; None: a directory for
             temporary files.
-        cache_mb: Size of that cache for each kind of files, MB.
+        cache_mb: Size of the object-store cache for each kind of files, MB.
         checkpoint_dir: Directory of Spark's checkpoint, shared by engines and workers; None: in the data
             directory. Allowed only with ``url``.
     """
@@ -135,8 +137,8 @@ class StorageSettings(SettingGroup):
         """Return the data directory, which need not exist.
 
         Raises:
-            InvalidSetting: The storage's URL names no storage, a directory is a URL, or the checkpoint has
-                its own directory without a storage.
+            InvalidSetting: The storage's URL names no storage, a directory is a URL, or ``checkpoint_dir`` is
+                set without a storage.
         """
         for name in ("data_dir", "checkpoint_dir", "export_dir"):
             _refuse_url(name, getattr(self, name))
@@ -182,9 +184,9 @@ class ServerSettings(SettingGroup):
         host: Address that API and engine listen on.
         port: Port of the API; 0: any free port.
         engine_port: Port on which a separate engine process serves probes and metrics; 0: any free port.
-        max_connections: Most simultaneous connections; further ones are answered 503.
-        metric_series: Most queries, sinks and slices with their own series at ``/metrics``; others are
-            summed.
+        max_connections: Maximum number of simultaneous connections; further ones are answered with 503.
+        metric_series: Maximum number of queries, sinks and slices with their own time series at ``/metrics``;
+            others are summed.
     """
 
     host: str = "127.0.0.1"
@@ -201,7 +203,7 @@ class SparkSettings(SettingGroup):
         cores: Cores that Spark may use; by default all cores of the machine.
         master: Spark master; by default ``local[cores]``.
         driver_memory: Heap of the driver's JVM, as Spark writes sizes (``1g``).
-        conf: More Spark configuration, such as a cluster's; a JSON object in the environment.
+        conf: Further Spark configuration, such as a cluster's; in the environment, a JSON object.
         ui: Whether Spark serves its own web page.
         reports_port: Port that workers of a cluster report their batches to; 0: any free port.
     """
@@ -231,8 +233,8 @@ class StateSettings(SettingGroup):
 
     Attributes:
         buckets: Hash buckets, fixed by the first batch; None: as many as cores.
-        cache_mb: Decoded segments kept per Python worker, MB; further segments are mapped from their files
-            again.
+        cache_mb: Size of the cache of decoded segments per Python worker, MB; other segments are read from
+            their mapped files.
     """
 
     buckets: int | None = Field(default=None, ge=1)
@@ -244,10 +246,10 @@ class SourceSettings(SettingGroup):
 
     Attributes:
         list_interval_ms: Time between two looks for new files in source directories, ms.
-        roots: Directories from which streams registered with the service may read files, as text with ``:``
-            between them. Empty: ``sources`` in the data directory.
+        roots: Directories from which streams registered with the service may read files, separated by ``:``.
+            Empty: ``sources`` in the data directory.
         servers: Brokers and databases, ``host:port``, that streams and sinks registered with the service may
-            use, as text with commas between them; ``*`` allows any. Empty: none.
+            use, separated by commas; ``*`` allows any. Empty: none.
     """
 
     list_interval_ms: int = Field(default=500, ge=10)
@@ -261,10 +263,11 @@ class IngestSettings(SettingGroup):
     """Back-pressure: limits at which posted events are refused and input waits. 0 sets no limit.
 
     Attributes:
-        backlog_rows: Most unread rows of a stream; beyond that, no more are accepted.
-        backlog_mb: Most unread MB of a stream, as stored in the event log.
-        min_free_mb: Free space of the data directory's file system below which events are refused, MB; below
-            half of it batches take no input. None: 1024, or 5% of a file system below 20 GB.
+        backlog_rows: Maximum number of a stream's unread rows; beyond it, events are refused.
+        backlog_mb: Maximum size of a stream's unread events in the event log, MB.
+        min_free_mb: Minimum free space of the data directory's file system, MB. Below it, events are refused;
+            below half of it, batches read no input. None: 1024, or 5% of the space if the file system is
+            smaller than 20 GB.
     """
 
     backlog_rows: int = Field(default=10_000_000, ge=0, validation_alias="max_backlog_rows")
@@ -276,13 +279,13 @@ class SinkSettings(SettingGroup):
     """Sinks of results.
 
     Attributes:
-        webhook_hosts: Allowed receivers of webhooks on this machine or a private network: names, and
-            addresses or networks such as ``10.0.0.0/8``, as text with commas between them.
+        webhook_hosts: Receivers of webhooks that are allowed although they are on this machine or in a
+            private network: names, addresses, or networks such as ``10.0.0.0/8``, separated by commas.
         retention: How long results are kept for a sink that has not received them, such as ``7d``, counted
-            from their batch; ``forever`` keeps them until it has. Results that are kept for other reasons
-            stay longer.
-        retention_mb: Most MB of files that are kept only because sinks have not received their results; 0
-            sets no limit.
+            from the batch of the results; ``forever`` keeps them until the sink has received them. Results
+            that are kept for other reasons stay longer.
+        retention_mb: Maximum size of files that are kept only because sinks have not received their results,
+            MB; 0 sets no limit.
     """
 
     webhook_hosts: Annotated[tuple[str, ...], BeforeValidator(_words)] = ()
@@ -291,12 +294,12 @@ class SinkSettings(SettingGroup):
 
     @property
     def retention_us(self) -> int | None:
-        """Retention for sinks, µs; None has no end."""
+        """Retention for sinks, µs; None for no limit."""
         return _retention_us(self.retention)
 
     @property
     def retention_bytes(self) -> int | None:
-        """Most bytes that are kept only for sinks; None: no limit."""
+        """Maximum number of bytes that are kept only for sinks; None for no limit."""
         return self.retention_mb << 20 or None
 
 
@@ -304,13 +307,13 @@ class BatchSettings(SettingGroup):
     """Micro-batches: their size, and how their rows reach the buckets.
 
     Attributes:
-        max_rows: Most rows admitted to one micro-batch, over all streams.
-        target_s: Seconds that a batch should take while more input waits than fits; the number of admitted
-            rows follows from it. 0 always admits up to ``max_rows``.
-        rows_per_partition: Most rows of small pieces that share a reader task; None: half a million, or a
-            core's share of the batch if that is more.
-        rows_file_kb: Least kB of a family side's rows that go to their bucket in a file; fewer go through
-            Spark, and on a cluster all do.
+        max_rows: Maximum number of rows admitted to one micro-batch, over all streams.
+        target_s: Seconds that a batch should take while a backlog waits; the number of admitted rows is
+            adjusted to it. 0 always admits up to ``max_rows``.
+        rows_per_partition: Maximum number of rows of small input pieces that share a reader task; None means
+            half a million, or a core's share of the batch if that is more.
+        rows_file_kb: Minimum size, in kB, of a family side's rows that are passed to their bucket in a file.
+            Fewer bytes are passed through Spark; on a cluster, all are.
     """
 
     max_rows: int = Field(default=4_000_000, ge=1, validation_alias="max_rows_per_batch")
@@ -320,7 +323,7 @@ class BatchSettings(SettingGroup):
 
     @property
     def first_rows(self) -> int:
-        """Rows admitted to a batch before any was timed, or if the size must not depend on time."""
+        """Rows admitted to a batch before any batch was timed, or if the size must not depend on timing."""
         return BatchSize.first(ceiling=self.max_rows, target_s=self.target_s).rows
 
 
@@ -361,9 +364,10 @@ class PlanningSettings(SettingGroup):
         cost_model: Model of the CPU cost for strategies that weigh costs.
         c_sys: System overhead C_sys of the paper's model, comparisons per row and slice.
         probe: Way to search slices: ``auto``, ``merge``, ``loops`` or ``hash(N)``.
-        invalidation: Rings from which an arriving row removes expired rows; None: the ring that it probes.
+        invalidation: Rings from which an arriving row removes expired rows; None: the ring that the row
+            probes.
         oblivious_memory: Place where rows of joins without windows wait; ``auto`` lets the planner choose.
-        oblivious_memory_mb: Memory limit for that choice of the planner, MB for each family of joins without
+        oblivious_memory_mb: Memory limit within which ``auto`` chooses, MB per family of joins without
             windows; None for no limit.
     """
 
@@ -383,11 +387,11 @@ class AdaptiveSettings(SettingGroup):
 
     Attributes:
         enabled: Whether such plans are made.
-        interval_s: Least time between two plans, seconds of wall clock.
-        min_gain: Least part of the running chain's cost that another chain must save.
+        interval_s: Minimum time between two new plans, seconds of wall clock.
+        min_gain: Minimum fraction of the running chain's cost that a new chain must save.
         horizon_s: Seconds of event time within which the savings must pay for the migration.
         max_age_s: Age from which statistics are ignored, seconds of wall clock.
-        min_batches: Least number of batches with input behind the statistics.
+        min_batches: Minimum number of batches with input from which statistics are computed.
     """
 
     enabled: bool = Field(default=True, validation_alias="adaptive")
@@ -507,7 +511,7 @@ def load_settings(**options: object) -> Settings:
         raise InvalidSetting(
             f'setting "{name}" cannot be {given_text}',
             detail=found.detail or f"{found.text[:1].upper()}{found.text[1:]}.",
-            # Not every command has an option for it, but every process reads the variable.
+            # Not every command has an option for the setting, but every process reads the variable.
             hint=f"Correct {'the option, or set' if options.get(name) is not None else 'the variable'} "
             f"{VARIABLE_PREFIX}{name.upper()}.",
         ) from error

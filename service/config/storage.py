@@ -37,7 +37,7 @@ class Storage:
     Attributes:
         url: URL, without a slash at its end.
         cache_dir: Directory on each machine that caches files of an object store.
-        cache_bytes: Most bytes of each kind of files in the cache.
+        cache_bytes: Maximum bytes in the cache for each kind of files.
     """
 
     url: str

@@ -3,8 +3,8 @@
     auctions   ts, item_id, seller, reserve             every item is offered once (unique)
     bids       ts, item_id, bidder, price, closes       closes is true: no later bid on the item
 
-An auction may last up to half a day, which is the window of the queries, and is closed after two hours on
-average. Without these closings every auction would stay in the state for half a day.
+An auction may last up to half a day, the window of the queries, but on average it is closed after two hours.
+Without the punctuations that close auctions, every auction would stay in the state for half a day.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ FROM auctions [RANGE 12 HOURS] a LEFT ANTI JOIN bids [RANGE 12 HOURS] b
 
 @dataclass(frozen=True, slots=True)
 class AuctionTables:
-    """All rows of both streams, as ``ReplayedTables``.
+    """All rows of both streams, in the form of ``ReplayedTables``.
 
     Attributes:
         named: Rows by event time.
@@ -95,9 +95,10 @@ class AuctionFigures:
 
     Attributes:
         held: Mean number of auctions in the state, over batches after the first half day.
-        without: The same if every auction stayed for its whole window.
+        without: Mean number of auctions in the state if every auction stayed for its whole window.
         closings: Number of closed auctions.
-        most_batches: Most batches from the closing of an auction to its count; None if a count is missing.
+        most_batches: Maximum number of batches from the closing of an auction to the result with its count;
+            None if a count is missing.
     """
 
     held: float
@@ -107,12 +108,12 @@ class AuctionFigures:
 
     @property
     def share(self) -> float:
-        """Fraction of the auctions that is held, compared with whole windows."""
+        """Auctions held, as a fraction of those held if every auction stayed for its whole window."""
         return self.held / self.without if self.without else 0.0
 
 
 def auction_tables(auctions: int = 12_000, per_hour: float = 250, seed: int = 25) -> AuctionTables:
-    """Return both streams, the same for the same arguments.
+    """Return the rows of both streams; equal arguments give equal rows.
 
     Args:
         auctions: Number of auctions.
@@ -149,7 +150,7 @@ def auction_tables(auctions: int = 12_000, per_hour: float = 250, seed: int = 25
 
 
 def auction_streams(inbox: Path, max_files_per_batch: int | None = None) -> tuple[Stream, Stream]:
-    """Return the two streams, without ids, read from directories of ``inbox``; as ``demo_streams``."""
+    """Return the two streams, without ids, read from directories of ``inbox``; see ``demo_streams``."""
     auctions, bids = (
         Stream(
             id=0,
@@ -176,7 +177,7 @@ def auction_figures(
 
     Args:
         manifests: All committed batches, from the first one on.
-        family: Id of the family of groups.
+        family: Id of the family whose results are groups.
         tables: Both streams.
     """
     auctions, bids = family_streams(family)

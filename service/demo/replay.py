@@ -22,7 +22,7 @@ class Replay:
         tables: The streams.
         inbox: Directory of the streams' directories.
         step_us: Event time per file, µs.
-        speed: Seconds of event time per second; None writes everything at once.
+        speed: Seconds of event time replayed per second; None writes everything at once.
     """
 
     def __init__(self, tables: ReplayedTables, inbox: Path, step_us: int, speed: float | None) -> None:
@@ -34,11 +34,11 @@ class Replay:
         self._error: OSError | None = None
 
     def write(self) -> None:
-        """Write all steps that are not written yet, at the given speed, until the end or ``running`` ends."""
+        """Write all missing steps at the given speed, until the last step or the end of ``running``."""
         began_s = time.monotonic()
         began_us: int | None = None
         for step in steps(self._tables, self._step_us):
-            if self._written(step):  # by the run that this one continues
+            if self._written(step):  # written by the run that this run continues
                 continue
             if began_us is None:
                 began_us = step.end_us
@@ -80,7 +80,7 @@ class Replay:
 
 
 def step_length_us(speed: float | None) -> int:
-    """Return the event time per file: about a second's worth, in whole minutes, at most a week.
+    """Return the event time per file: about a second of replay, in whole minutes, at most a week.
 
     >>> step_length_us(86_400), step_length_us(1), step_length_us(None) == WEEK_US
     (86400000000, 60000000, True)

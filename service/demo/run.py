@@ -39,16 +39,17 @@ from service.jvm.java import use_java
 if TYPE_CHECKING:
     from service.workspace.workspace import Workspace
 
-#: With --once a batch reads one file of each stream, a week, so that progress is visible.
+#: With --once, a batch reads one file of each stream, which covers a week, so that progress is visible.
 ONCE_FILES_PER_BATCH = 1
-#: Limit for the first plan to become active, which needs Spark's start, about ten seconds on two cores.
+#: Maximum seconds until the first plan is active. This includes Spark's start, about ten seconds on two
+#: cores.
 START_TIMEOUT_S = 180.0
 #: Seconds between two updates of the screen, and between two printed lines without a terminal.
 DRAW_EVERY_S = 0.5
 LINE_EVERY_S = 5.0
 
 
-#: Serves the workspace of these settings as long as the block runs.
+#: Context manager that serves a workspace with the given settings until its block ends.
 Serving = Callable[[Settings], "AbstractContextManager[Workspace]"]
 
 
@@ -60,11 +61,11 @@ class Scene:
         about: Description of the replayed streams.
         load: Returns the streams' rows.
         streams: Returns the streams, given their inbox and the number of files per batch.
-        queries: The queries; the welcome shows the results of ``example``.
+        queries: The queries; the welcome text refers to the results of ``example``.
         example: Name of a query.
         speed: Seconds of event time per second.
         step_us: Event time per file, µs; None: derived from the speed.
-        figures: Returns lines about the end of a run.
+        figures: Returns the lines that are printed at the end of a run.
     """
 
     about: str
@@ -131,10 +132,10 @@ def run_demo(
     Args:
         settings: Address and cores; the data directory in it is not used.
         serving: Serves a workspace over HTTP; not called with ``once``.
-        speed: Seconds of event time replayed per second; None is a day, or with ``once`` all at once.
+        speed: Seconds of event time replayed per second; None uses the scene's speed, or with ``once`` writes
+            everything at once.
         once: End with a table of results instead of serving.
-        data_dir: Directory to keep, and to continue if it has a demo; None uses one that is removed at the
-            end.
+        data_dir: Directory that is kept; a demo in it is continued. None uses a temporary directory.
         scene: Streams and queries.
 
     Raises:
@@ -178,7 +179,7 @@ def _watch(
     *,
     once: bool,
 ) -> Progress:
-    """Show the progress until all rows are processed, or without ``once`` until Ctrl-C; return the last."""
+    """Show progress until Ctrl-C, or with ``once`` until all rows are processed; return the last."""
     progress = reader.read(time.monotonic())
     live = Live(console=console, auto_refresh=False, transient=True)
     told_s = float("-inf")

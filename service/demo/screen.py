@@ -95,7 +95,7 @@ def welcome(about: str, example: str, url: str, data_dir: str, speed: float) -> 
 
 
 def _table(*headers: str, last_gives_way: bool = False) -> Table:
-    """Return a table whose lines do not wrap; ``>`` before a header aligns it right."""
+    """Return a table whose lines do not wrap; a header that begins with ``>`` is aligned right."""
     table = Table(box=box.SIMPLE, show_edge=False, pad_edge=False, expand=last_gives_way)
     for number, header in enumerate(headers, start=1):
         table.add_column(

@@ -2,18 +2,18 @@
 
 Equation 1 describes a join that stores whole windows of both streams, λ W rows of each, and compares every
 arriving row with the opposite window; filters are applied after the join. The paper shares this join and adds
-a router. Without sharing, for which the paper has no equation, each query has its own join of this kind and
-needs no router. A second estimate applies the filters before the join, so that a window has only rows that
-pass.
+a router. The paper has no equation for queries without sharing. Here, each such query has its own join of
+this kind and needs no router. A second estimate applies the filters before the join, so that a window
+contains only rows that pass them.
 
-The paper assumes a constant λ. Flights have none: no flight leaves at 3 in the morning. So λ W is not
-multiplied, but counted in the same tables, at the watermarks of the batch whose shared state it is compared
-with. Only rows of equal key count as compared, since an index finds them; the paper's nested loops compare
-all rows of a window.
+The paper assumes a constant rate λ. Flights have no constant rate; for example, no flight leaves at 3 in the
+morning. The rows of a window are therefore not computed as λ W, but counted in the demo's tables, at the
+watermarks of the batch with whose shared state they are compared. Only pairs of equal key count as compared,
+because an index finds them; the paper's nested loops compare all rows of a window.
 
-An outer, semi or anti join is costed as the join whose pairs decide it, with whole windows: each row stays
-for its window, whether or not it has a partner. For a query over three streams, only the first step is
-costed, which joins two of them.
+An outer, semi or anti join costs as much as the join whose pairs decide its results, with whole windows: each
+row stays for its window, whether or not it has a partner. For a query over three streams, only the first step
+is counted, which joins two of the streams.
 
 Source: State-Slice (VLDB 2006), §3.1, Equation 1.
 """
@@ -34,7 +34,7 @@ from service.demo.data import ReplayedTables, micros
 Int64s = np.ndarray[tuple[int], np.dtype[np.int64]]
 Bools = np.ndarray[tuple[int], np.dtype[np.bool_]]
 
-#: Pairs are counted per hour of the event time at which they are made.
+#: Length of the intervals, an hour of event time, in which pairs are counted.
 _BIN_US = 3_600_000_000
 
 
@@ -56,7 +56,7 @@ class Need:
 
 @dataclass(frozen=True, slots=True)
 class _Window:
-    """One side of one query: event times of all its stream's rows and of those that pass, ascending."""
+    """One side of a query: event times of all rows of its stream and of those that pass, ascending."""
 
     stream: int
     opposite: int
@@ -95,7 +95,7 @@ class UnsharedMeter:
         total = Need()
         for side in self._windows:
             if side.stream in newest_us:
-                # A row leaves once the opposite watermark has passed it by the window.
+                # A row leaves once the opposite watermark is ahead of it by the length of the window.
                 held_from = watermark_us.get(side.opposite, -(2**62)) - side.window_us
                 bounds = held_from, newest_us[side.stream]
                 total += Need(_count(side.all_us, *bounds), _count(side.passing_us, *bounds))
@@ -132,7 +132,8 @@ class UnsharedMeter:
         # Shift the times of each key so far that no window reaches from one key to the next.
         at, bt = (np.sort((ts - self._start_us + 2 * span * keys)[keys >= 0]) for ts, keys in (a, b))
         w_a, w_b = (min(window, span) for window in windows)
-        # Rows of b match rows of a that are equally old, or older by less than w_a; then the reverse.
+        # First, rows of b match rows of a that are as old, or older by less than w_a; then rows of a match
+        # rows of b that are older by less than w_b.
         met_by_b = np.searchsorted(at, bt, "right") - np.searchsorted(at, bt - w_a, "right")
         met_by_a = np.searchsorted(bt, at, "left") - np.searchsorted(bt, at - w_b, "right")
         for ts, met in ((bt, met_by_b), (at, met_by_a)):
@@ -145,7 +146,7 @@ def _count(ts: Int64s, after_us: int, until_us: int) -> int:
 
 
 def _passing(table: pa.Table, filters: tuple[PlannedFilter, ...]) -> dict[int | None, Bools]:
-    """Return which rows pass each filter, by lineage bit; None stands for no filter, which all rows pass."""
+    """Return a mask of the rows that pass each filter, by lineage bit; None is no filter: all pass."""
     passing: dict[int | None, Bools] = {None: np.ones(table.num_rows, dtype=np.bool_)}
     with duckdb.connect() as connection:
         connection.register("t", table)

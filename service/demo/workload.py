@@ -23,7 +23,7 @@ def write_workload(
     Args:
         directory: Target directory, created if it is missing.
         step_us: Event time per file, µs.
-        max_files_per_batch: Files of a stream in one batch; None leaves it to the engine.
+        max_files_per_batch: Maximum number of files of a stream in one batch; None lets the engine decide.
     """
     directory.mkdir(parents=True, exist_ok=True)
     for step in steps(load_tables(), step_us):

@@ -1,4 +1,4 @@
-"""Refuses invalid options of text files when their stream is registered, before its first file is read."""
+"""Check of the options of text files when a stream is registered, before its first file is read."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ def check_dialect(
     Args:
         dialect: The options.
         file_format: Format of the files.
-        given: Names of the options that were written.
+        given: Names of the options that the document contains.
 
     Raises:
-        InvalidStream: An option does not fit; ``path`` names it.
+        InvalidStream: An option does not fit; the error's ``path`` names it.
     """
     for name in given:
         if name not in _OPTIONS.get(file_format, given):
@@ -108,7 +108,7 @@ def _check_timezone(name: str) -> None:
 
 
 def _check_format(name: str, text: str, example: str) -> datetime:
-    """Write a fixed moment in a format, read it back and return it; refuse a format that cannot."""
+    """Format and parse a fixed moment and return the result; refuse a format that cannot be parsed."""
     hint = f"Write a format such as {example}."
     if _DATE.search(text) is None:
         raise _unfit(name, f'has no year: "{text}"', hint)

@@ -22,10 +22,12 @@ from service.errors import InvalidStream
 
 _WINDOW, _FOREVER = "window", "forever"
 _MONITOR: Final = "monitor"
-#: Types of columns that can order a stream, with exact 64-bit keys. Decimals of up to 18 digits can, too.
+#: Types of columns that can order a stream, with exact 64-bit keys. Decimals of up to 18 digits can order a
+#: stream, too.
 _ORDERING = ("int", "bigint", "date", "timestamp")
 _MOST_DIGITS = 18
-#: Largest scrambling factor: every bucket keeps a summary of as many last rows of a stream.
+#: Largest scrambling factor. It is limited because every bucket keeps a summary of that many last rows of a
+#: stream.
 MOST_SCRAMBLE = 1_000_000
 
 
@@ -34,7 +36,7 @@ class _ContractPart(BaseModel):
 
 
 class PunctuationsDocument(_ContractPart):
-    """Contract about punctuations: promises that no later row has the values that they name."""
+    """Contract about punctuations, which promise that no later row has the values that they name."""
 
     on: list[list[str]] = Field(
         min_length=1,
@@ -72,7 +74,7 @@ class PunctuationsDocument(_ContractPart):
             source: Type of its source.
 
         Raises:
-            InvalidStream: The contract does not fit the stream; ``path`` names the part.
+            InvalidStream: The contract does not fit the stream; the error's ``path`` names the part.
         """
         where = ("punctuations",)
         if any(column.name == PUNCTUATION_COLUMN for column in columns):
@@ -174,7 +176,7 @@ class ConstraintsDocument(_ContractPart):
     )
 
     def to_value(self, stream: str, columns: Sequence[Column]) -> Constraints:
-        """Return the constraints; arguments and errors of ``PunctuationsDocument.to_value``."""
+        """Return the constraints; arguments and errors are those of ``PunctuationsDocument.to_value``."""
         where = "constraints"
         unique = _columns(stream, columns, self.unique, (where, "unique")) if self.unique else ()
         runs = [self.clustered] if isinstance(self.clustered, str) else self.clustered
@@ -206,7 +208,7 @@ class OrderDocument(_ContractPart):
     descending: bool = Field(default=False, description="Whether the values fall.")
 
     def to_value(self, stream: str, columns: Sequence[Column]) -> Order:
-        """Return the order; arguments and errors of ``PunctuationsDocument.to_value``."""
+        """Return the order; arguments and errors are those of ``PunctuationsDocument.to_value``."""
         where = ("order", "column")
         (name,) = _columns(stream, columns, [self.column], where)
         kind = next(column.type for column in columns if column.name == name)

@@ -21,7 +21,7 @@ def first_mistake(
         error: The model's error.
         document: The file.
         kind: Class of the error.
-        known_names: Gives the names that are allowed in place of the last name of a path.
+        known_names: Returns the names that are allowed as the last name of a path.
     """
     first = error.errors()[0]
     found = mistake(first, tuple(first["loc"]), known_names)

@@ -26,7 +26,7 @@ from catalog.values.policies.punctuation_policy import Propagate, PunctuationPol
 from planner.probes.asked_probe import asked_probe, probe_text
 from service.errors import InvalidMigration
 
-#: A count of closings must have fewer digits.
+#: A count of closings must have fewer digits than this.
 _DIGITS = 10
 
 
@@ -35,14 +35,14 @@ class MigrationRequest:
     """Requested migration: one of strategies, probes, punctuations, memory, steps, clean-up and roll-back.
 
     Attributes:
-        strategy: Strategy of families without their own; None leaves it unchanged.
+        strategy: Strategy of families that have none of their own; None leaves it unchanged.
         family_strategies: Strategies of single families by key or id; None removes a family's own strategy.
-        probe: Way to search the slices of families without their own; None leaves it unchanged.
+        probe: Way to search the slices of families that have no way of their own; None leaves it unchanged.
         family_probes: Ways to search the slices of single families; None removes a family's own way.
         family_punctuations: Policies of single families for acting on closed keys; None removes a family's
             own policy.
         oblivious_memory: Place where rows of joins without windows wait; None leaves it unchanged.
-        steps: Splits and merges, each with the name of its family; None if there is only one family.
+        steps: Splits and merges, each with the name of its family, or with None if there is only one family.
         cleanup: Whether to drop slices left by departed queries, and pinned boundaries.
         rollback_to: Plan version whose strategies and chains are restored.
         on_leave: New policy for the slices of departed queries; None leaves it unchanged.
@@ -203,13 +203,13 @@ def _argument(text: str, name: str) -> str | None:
 
 
 def _count(text: str | None) -> int | None:
-    """Return the whole number from 1 on that a text denotes; None if it denotes none."""
+    """Return the positive whole number that a text denotes; None if it denotes none."""
     whole = text is not None and text.isascii() and text.isdecimal() and len(text) < _DIGITS
     return int(text) or None if whole and text is not None else None
 
 
 def _leave_policy(value: Any) -> Any:
-    """Validate a policy here: an error of a union would name its models (Any: not validated yet)."""
+    """Validate a policy by hand: pydantic's errors for unions name models (Any: not validated yet)."""
     if value in ("auto", "manual"):
         return value
     if (
@@ -297,7 +297,7 @@ class MigrationDocument(BaseModel):
     )
 
     def to_request(self) -> MigrationRequest:
-        """Return the request as the service accepts it.
+        """Return the migration request that the document describes.
 
         Raises:
             InvalidDuration: A text is not a length of time; the error's ``path`` names it.

@@ -31,12 +31,12 @@ from service.documents.document_errors import first_mistake
 from service.documents.yaml_document import ItemPath, YamlDocument, read_yaml
 from service.errors import InvalidStatistics
 
-#: Stands for both streams if one list of boundaries is given.
+#: Key of a list of boundaries that is for both streams.
 _BOTH = "*"
 
 _Number = Annotated[float, Field(allow_inf_nan=False)]
 _Fraction = Annotated[_Number, Field(ge=0, le=1)]
-#: Seconds behind the other stream; null for unbounded.
+#: End of a slice: seconds behind the other stream; null for unbounded.
 _Boundary = Annotated[_Number, Field(gt=0)] | None
 
 
@@ -56,7 +56,9 @@ class StreamNumbersDocument(_StatisticsDocument):
 
 
 class StatisticsDocument(_StatisticsDocument):
-    """Statistics that are given. What is left out is measured, sampled from the inputs, or assumed."""
+    """Statistics that are given. Statistics that are left out are measured, sampled from the inputs, or
+    assumed.
+    """
 
     streams: dict[str, StreamNumbersDocument] = Field(default_factory=dict, description="By stream name.")
     filters: dict[str, _Fraction] = Field(
@@ -231,7 +233,7 @@ def read_statistics_file(path: Path) -> tuple[StatisticsDocument, YamlDocument]:
     """Read statistics from a YAML or JSON file.
 
     Args:
-        path: The file; it has the form of ``statistics`` in the body of a preview.
+        path: The file; it has the form of ``statistics`` in the body of a preview request.
 
     Returns:
         The statistics, and the parsed file for errors that are found later.

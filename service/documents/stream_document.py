@@ -51,9 +51,9 @@ from service.documents.check_dialect import check_dialect
 from service.documents.contract_document import ConstraintsDocument, OrderDocument, PunctuationsDocument
 from service.errors import InvalidName, InvalidStream
 
-#: Default of ``max_ahead``, µs: errors of clients' clocks and time zones are smaller.
+#: Default of ``max_ahead``, µs: a day, since errors of clients' clocks and time zones are smaller.
 _MAX_AHEAD_US = 86_400 * 1_000_000
-#: A URL without credentials; those would be stored and shown.
+#: Pattern of a URL without credentials, because credentials in a URL would be stored and shown.
 _REGISTRY_URL = r"https?://[^\s,/@?#:]+(:\d{1,5})?(/[^\s,@?#]*)?"
 _REGISTRY_URLS = rf"^{_REGISTRY_URL}(\s*,\s*{_REGISTRY_URL})*$"
 _BROKERS = r"^[^\s,/@]+:\d{1,5}(\s*,\s*[^\s,/@]+:\d{1,5})*$"
@@ -64,7 +64,8 @@ TopicName = Annotated[
         r"^[A-Za-z0-9._-]{1,249}$", "the name of a topic: letters, digits, dots, dashes and underscores"
     ),
 ]
-#: Columns that Sluice adds to rows. ``_event_time`` is not one: a stream may read results of Sluice.
+#: Columns that Sluice adds to rows. ``_event_time`` is not among them, because a stream may read results of
+#: Sluice.
 RESERVED_COLUMNS = ("_pos", RANK)
 
 
@@ -96,7 +97,7 @@ class FilesDocument(_StreamDocument):
         """Return the source.
 
         Raises:
-            InvalidStream: An option of text files does not fit; ``path`` names it.
+            InvalidStream: An option of text files does not fit; the error's ``path`` names it.
         """
         options = {f.name: getattr(self, f.name) for f in dataclass_fields(Dialect)}
         dialect = Dialect(**options)
@@ -112,7 +113,7 @@ class HttpDocument(_StreamDocument):
 
 
 class SecretDocument(_StreamDocument):
-    """A secret, by the name of the environment variable with its value; the value is stored nowhere."""
+    """A secret, given by the environment variable that holds its value; the value is never stored."""
 
     env: Annotated[str, TextLike(f"^{SECRET_PATTERN.pattern}$", "a variable such as SLUICE_SECRET_KAFKA")]
 
@@ -248,7 +249,7 @@ class StreamDocument(_StreamDocument):
 
         Raises:
             InvalidName: The name does not fit the pattern.
-            InvalidStream: A column, the event time or a duration does not fit; ``path`` names it.
+            InvalidStream: A column, the event time or a duration does not fit; the error's ``path`` names it.
         """
         check_name("stream", self.name, ("name",))
         columns = self._columns()

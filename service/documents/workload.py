@@ -76,7 +76,7 @@ class WorkloadQuery:
 
 @dataclass(frozen=True, slots=True)
 class ScriptStep:
-    """A plan change that is in force when batch ``at_batch`` is processed.
+    """A plan change that takes effect with batch ``at_batch``.
 
     Attributes:
         at_batch: Batch number, from 0.
@@ -115,16 +115,16 @@ class Workload:
 
     Attributes:
         file: The file.
-        document: Its text and the positions in it, for errors found later.
+        document: The file's text and the positions in it, for errors that are found later.
         streams: Streams in file order; ids are 0, paths absolute.
         queries: Queries in force from batch 0.
-        strategy: Strategy of families without their own; None uses the settings.
+        strategy: Strategy of families that have none of their own; None uses the settings.
         script: Plan changes by batch, in file order within a batch.
         family_strategies: Strategies of single families, by key (``A.k = B.k``) or id.
         partitioning: Spread of a key's rows over buckets; None uses the settings.
         probe: Way to search slices; None uses the settings.
         oblivious_memory: Place where rows of joins without windows wait; None uses the settings.
-        oblivious_memory_mb: Memory limit for that choice of the planner, MB; None uses the settings.
+        oblivious_memory_mb: Memory limit within which ``auto`` chooses, MB; None uses the settings.
     """
 
     file: Path
@@ -141,7 +141,7 @@ class Workload:
 
     @contextmanager
     def locating(self, path: ItemPath, *, text_at: ItemPath | None = None) -> Iterator[None]:
-        """Add the place in this file to every `InvalidInput` raised inside.
+        """Add the location in this file to every `InvalidInput` raised in the block.
 
         Args:
             path: Item of the document that is being checked.
@@ -245,7 +245,7 @@ def bind_workload(workload: Workload) -> BoundWorkload:
             bound[query.path] = places.placed(found)
         with workload.locating(query.path):
             refuse_backfill(bound[query.path], query.backfill)
-    # The script may add families, so all of its queries count.
+    # The script may add queries of new families, so its queries are checked with the others.
     with workload.locating(("family_strategies",)):
         by_family(workload.family_strategies, bound.values())
     for step in workload.script:
@@ -370,7 +370,7 @@ def _step(item: _StepDocument, document: YamlDocument, path: ItemPath) -> Script
 def _check_names(
     queries: tuple[WorkloadQuery, ...], script: tuple[ScriptStep, ...], document: YamlDocument
 ) -> None:
-    """Check the script in order: a name is free when its query is added, and taken when its query changes."""
+    """Check the script in order: an added query has a new name, a changed query exists."""
     states: dict[str, str] = {}
 
     def enter(query: WorkloadQuery) -> None:

@@ -36,7 +36,7 @@ class YamlDocument:
     root: yaml.Node | None
 
     def location(self, path: ItemPath, *, key: bool = False) -> Location:
-        """Return the location of the value at ``path``, or of its key; if missing, of its nearest parent.
+        """Return the location of the value at ``path``, or of its key; if missing, of its parent.
 
         Args:
             path: Keys and indexes from the top; items that do not exist are skipped.
@@ -55,9 +55,10 @@ class YamlDocument:
         return Location(start.line + 1, start.column + 1, self.text, max(length, 1), self.file)
 
     def inside_scalar(self, path: ItemPath, inner: Location) -> Location:
-        """Return the location in the file of a place inside the text of the scalar at ``path``.
+        """Return the location in the file that corresponds to a location inside the scalar at ``path``.
 
-        Exact for text on one line and for ``|`` blocks; otherwise the start of the scalar.
+        The location is exact for text on one line and for ``|`` blocks; for other texts, it is the start of
+        the scalar.
         """
         outer = self.location(path)
         node = self.root
@@ -87,7 +88,7 @@ class YamlDocument:
 
 @contextmanager
 def locating(document: YamlDocument, path: ItemPath, *, text_at: ItemPath | None = None) -> Iterator[None]:
-    """Add the place in the document to errors raised inside; their class does not change.
+    """Add the location in the document to errors raised in the block; their class does not change.
 
     Args:
         document: The file.

@@ -19,7 +19,8 @@ class CheckpointFacts:
         id: Part of every segment's name.
         keys: Key of each bucket in Spark.
         partitions: Number of shuffle partitions.
-        sealed: Whether all segments of the checkpoint have a seal.
+        sealed: Whether every segment file of the checkpoint has a checksum (a seal); files of older versions
+            have none.
     """
 
     id: str
@@ -54,7 +55,7 @@ def checkpoint_facts(store: Store, settings: Settings) -> CheckpointFacts:
     facts = store.settings.get(CHECKPOINT_SETTING)
     if not isinstance(facts, dict):
         facts = {"id": uuid.uuid4().hex[:12], "buckets": settings.bucket_count, "sealed": True}
-    if "partitions" not in facts:  # a move leaves them to the machine that continues
+    if "partitions" not in facts:  # after a move, the new machine sets them
         facts = facts | {"partitions": min(int(str(facts["buckets"])), max(settings.spark.cores, 1))}
         store.settings.set(CHECKPOINT_SETTING, facts)
     buckets, partitions = int(str(facts["buckets"])), int(str(facts["partitions"]))

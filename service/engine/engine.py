@@ -5,13 +5,14 @@ r"""The engine: one Spark job over one data directory, from lock to last commit.
 
 An engine first takes the directory's lock, ends a JVM that a dead driver may have left, takes the lease of
 the catalog, and checks that Spark can continue after the catalog's last batch. Then it takes a new fencing
-epoch: from then on no other engine's manifest is accepted. It sweeps files that no manifest names, and starts
-Spark. A stand-by starts Spark and does all imports beforehand; it takes the lease first, then the lock. An
-engine that has lost the lease to another engine starts no job again, since a start removes what a dead engine
-left.
+epoch, after which no other engine's manifest is accepted.
+Finally it removes files that no manifest names, and starts Spark. A stand-by engine starts Spark and does all
+imports while it waits. It takes the lease first, then the lock. An engine that has lost the lease to another
+engine never starts a job again, because a start removes the files of a dead engine, and the other engine is
+alive.
 
-The thread that runs the job imports all code that talks to Spark or is sent to its workers: PySpark, pandas
-and numba with its kernels are half of a service's imports, and the API answers without them.
+The thread that runs the job imports all code that talks to Spark or is sent to its workers: PySpark, pandas,
+and numba with its kernels are half of a service's imports, and the API need not wait for them.
 """
 
 from __future__ import annotations
@@ -57,7 +58,8 @@ log = logging.getLogger(__name__)
 #: Seconds that the current batch may take when the job is stopped; then its JVM is killed. Nothing is lost:
 #: the batch is repeated, as after any crash.
 STOP_S = 10.0
-#: Seconds that Spark may then take to end; a service is ended by force earlier (``api.serve``).
+#: Seconds that Spark may take to end after the job has stopped; a service is ended by force earlier
+#: (``api.serve``).
 END_SESSION_S = 120.0
 
 
@@ -71,8 +73,8 @@ class Engine:
         store: Catalog.
         bounded: Whether the job ends once all available input is processed.
         jvm: A JVM that was launched already, used for the first start; the engine ends it.
-        pause_failing: Pauses the queries with a failing expression, given its digest and the reason, and
-            returns their names; None: the failure ends the job.
+        pause_failing: Pauses the queries with a failing expression and returns their names; takes the
+            expression's digest and the reason. None: such a failure ends the job.
         changed: Called when the status has changed.
         faults: Records unexpected errors of background work.
     """
@@ -110,7 +112,7 @@ class Engine:
         self._jvm_in_use = self.jvm
 
     def acquire(self) -> None:
-        """Take the data directory and the catalog.
+        """Take the lock of the data directory and the lease of the catalog.
 
         Raises:
             DataDirInUse: Another engine has the directory or the catalog.
@@ -128,7 +130,7 @@ class Engine:
             raise
 
     def stand_by(self, stopping: threading.Event) -> bool:
-        """Prepare all that needs no lease, then wait for the lease; return False if told to stop before.
+        """Prepare without the lease, then wait for it; return False if told to stop before taking it.
 
         Raises:
             EngineFailed: Spark does not start.
@@ -191,7 +193,7 @@ class Engine:
         """Stop the job after the current batch and end its JVM; keep the lock."""
         with self._change:
             self._stopping.set()
-            with contextlib.suppress(OSError):  # then the source notices the stop a little later
+            with contextlib.suppress(OSError):  # on failure, the source notices the stop a little later
                 self.data_dir.engine_lock.touch()
             with self._killing_after(STOP_S):
                 if self._query is not None:
@@ -253,12 +255,12 @@ class Engine:
                 self._run()
             except SluiceError as error:
                 if not isinstance(error, Unavailable) or isinstance(error, (OtherLife, FencedOut)):
-                    # Refused: a retry would be refused, too.
+                    # The start was refused, and a retry would be refused, too.
                     log.error("engine refused: %s", error)
                     return
                 failed = error
             except Exception as error:
-                # Otherwise the thread would end, and the state would stay "running".
+                # Otherwise the thread would end while the state stays "running".
                 self._end_session()
                 self._set_state("failed", f"{type(error).__name__}: {error}")
                 failed = error
@@ -297,7 +299,7 @@ class Engine:
             return None
 
     def _has_begun(self, last: int | None) -> bool:
-        """Return whether Spark's log has the batch after the last committed one."""
+        """Return whether Spark's offset log contains the batch after the last committed one."""
         batch = 0 if last is None else last + 1
         try:
             return SparkLog(self.data_dir.checkpoint).input_end(batch) is not None
@@ -306,7 +308,7 @@ class Engine:
             return False
 
     def _run(self) -> None:
-        """Run the job to its end; start again after an unreadable file or a failing query was taken out."""
+        """Run the job to its end; restart it after taking out an unreadable file or a failing query."""
         from service.engine.query_end import QueryDied, SparkQuery, wait_for_end
 
         ends: tuple[type[Exception], ...] = (*spark_errors(), QueryDied)
@@ -366,9 +368,9 @@ class Engine:
             )
 
     def _set_aside(self, trace: str, reason: str) -> bool:
-        """Record that a listed file cannot be read, and return whether the batch can be repeated without it.
+        """Record that a listed file is unreadable; return whether the batch can be repeated without it.
 
-        The batch was not committed, and the decision is in the catalog before it runs again.
+        The batch was not committed; the catalog contains the decision before the batch runs again.
         """
         found = find_corrupt_input(trace)
         if found is None:
@@ -378,7 +380,7 @@ class Engine:
         self.store.source_files.set_verdict(stream_id, position, "stops" if stops else "set-aside", reason)
         if stops:
             return False
-        # A bounded run reports it at its end, on the terminal.
+        # A bounded run reports the file at its end, on the terminal.
         level = logging.DEBUG if self.bounded else logging.WARNING
         log.log(level, "file set aside: %s", reason, extra={"stream_id": stream_id, "position": position})
         return True
@@ -386,8 +388,9 @@ class Engine:
     def _paused_failing(self, trace: str, reason: str) -> bool:
         """Pause the queries whose expression cannot be evaluated, so that the batch can begin again.
 
-        The batch was not committed. Spark's log has it with the plan that failed, so its entry is removed.
-        The queries are paused first; if the engine dies in between, the next one finds them paused already.
+        The batch was not committed. Spark's offset log contains the batch with the plan that failed, so this
+        entry is removed. The queries are paused before the entry is removed; if the engine dies in between,
+        the next engine finds them paused.
         """
         digest = find_failed_expression(trace)
         if digest is None or self.pause_failing is None:
@@ -403,7 +406,8 @@ class Engine:
         return True
 
     def _start_query(self) -> None:
-        # The next steps remove leftovers of a dead engine; by now they may belong to a living one.
+        # The lease is checked first, because the next steps remove files of a dead engine, which could by now
+        # be files of a living one.
         self._lease.check()
         self.launch()
         assert self.jvm is not None
@@ -416,8 +420,8 @@ class Engine:
         from service.job.job_options import job_options
 
         if not self._epoch:
-            # Loaded modules stay in memory, so the collector need not scan them while the API serves. Only
-            # once: a later freeze would keep the garbage of earlier sessions forever.
+            # Loaded modules stay in memory, so the collector need not scan them while the API serves. This is
+            # done only once, because a later freeze would keep the garbage of earlier sessions forever.
             gc.freeze()
         # A JVM that died may have left half-written entries in Spark's logs.
         check_checkpoint(self.store, self.data_dir)
@@ -473,7 +477,7 @@ class Engine:
         return Reports(buckets, commit, unknown=commit.unknown_routes, host=host, bind=bind)
 
     def _lease_lost(self, reason: str) -> None:
-        """End the JVM. Its writes are refused by now, and another engine may have started."""
+        """End the JVM. The JVM's writes are already refused, and another engine may have started."""
         log.error("engine gives up: %s", reason)
         if self.fenced:
             self._stopping.set()

@@ -1,4 +1,4 @@
-"""Control of the engine by other processes: its status and the requests to it are rows of the catalog.
+"""Control of the engine by other processes, through catalog rows: its status and the requests.
 
     API      wish    ── setting "engine_wish"   ──>  engine   polls it, and follows it
     API    <── setting "engine_status" ── status     engine   writes it whenever it changes
@@ -25,7 +25,7 @@ from service.inputs.voided import VoidedBatch, void_batch
 _WISH: Final = "engine_wish"
 _STATUS: Final = "engine_status"
 
-#: How long a request waits for the engine to follow it: the current batch must end, and Spark.
+#: Seconds that a request waits for the engine to follow it; the current batch and Spark must end first.
 FOLLOW_TIMEOUT_S: Final = 30.0
 _LOOK_S: Final = 0.05
 
@@ -38,17 +38,17 @@ class EngineStatus:
     """Observed state of the engine, as it reports it.
 
     Attributes:
-        state: See the picture in ``service.engine.engine``; ``standby`` while it waits for the lease.
+        state: See the picture in ``service.engine.engine``; ``standby`` while the engine waits for the lease.
         since_us: Wall clock of the last change of state, µs UTC.
         run_id: Id of the Spark query's run; changes with every restart. Empty before the first run.
-        error: Why it failed, kept while it starts again; or None.
+        error: Why the job failed, kept while the job starts again; or None.
         spark_ui: Address of Spark's own page, or None.
         epoch: Fencing epoch.
-        failures: How often the current batch has failed in a row, the same way; 0 while the job runs.
+        failures: How many times in a row the current batch has failed in the same way; 0 while the job runs.
         skippable: Whether the current batch was begun and has failed often enough to be voided.
         retry_at_us: When a failed job is started again, µs UTC; None if a person must act.
         lease: Epoch of the lease that the reporting engine holds; 0 if it holds none.
-        followed: Number of the last wish that the engine has followed.
+        followed: Number of the last request (``EngineWish``) that the engine has followed.
     """
 
     state: EngineState = "stopped"
@@ -98,13 +98,13 @@ def report(store: Store, status: EngineStatus) -> None:
 
 @dataclass(slots=True)
 class EngineControl:
-    """The engine of a catalog, wherever it runs; threads may share it.
+    """Control of a catalog's engine, wherever the engine runs; thread-safe.
 
     Attributes:
         store: Catalog.
         clock_s: Monotonic clock.
-        own: Status of the engine in this process, if there is one. It is the only source while the catalog
-            cannot be written, as on a full disk.
+        own: Status of the engine in this process, if there is one. This status is the only source while the
+            catalog cannot be written, for example on a full disk.
     """
 
     store: Store

@@ -1,4 +1,4 @@
-"""Reader of the state that Spark has stored for the buckets; each read starts a Spark of its own."""
+"""Reader of the state that Spark has stored for the buckets; each read starts its own Spark."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def manifest_reader(settings: SparkSettings, spark_log: Path) -> ReadManifests:
     """
 
     def read(checkpoint: Path, number: int) -> dict[int, bytes]:
-        # Always local, whatever Spark's master is: the driver alone reads.
+        # Spark's master is always local here, because only the driver reads.
         spark = settings.model_copy(update={"master": "local[1]"})
         with launched(spark, spark_log) as jvm:
             session = start_session(jvm)

@@ -1,10 +1,10 @@
-"""End of a streaming query: stopped by us, finished, failed with a cause, or dead without a cause.
+"""End of a streaming query: stopped by the engine, finished, failed, or dead without a cause.
 
-Spark raises the cause of a failed query, but not of every dead query. An error that the JVM calls fatal, such
-as a stack overflow, can occur again while Spark records the first one: then the query counts as ended without
-an exception, like a stopped query. An error in Spark's last steps even leaves a query that counts as active
-while its thread is dead (``StreamExecution.runStream``, Spark 4.3). So a wait also checks that the thread is
-alive.
+Spark raises the cause of a failed query, but not of every dead query. An error that is fatal to the JVM, such
+as a stack overflow, can occur again while Spark records the first error. The query then counts as ended
+without an exception, like a stopped query. An error in Spark's last steps can even leave a query that counts
+as active although its thread is dead (``StreamExecution.runStream``, Spark 4.3). Waiting for a query
+therefore also checks that its thread is alive.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Protocol
 
 from pyspark.sql.streaming.query import StreamingQuery
 
-#: How long a query may be dead before it is noticed; a look costs two calls into the JVM, about 1 ms.
+#: Seconds between two checks whether a query is dead; a check costs two calls into the JVM, about 1 ms.
 LOOK_S = 1
 
 #: Status message of a query that ran to its end; Spark sets it in one place only, after the last batch.
@@ -29,7 +29,7 @@ class RunningQuery(Protocol):
     """Interface of a streaming query that the engine uses."""
 
     def wait(self, seconds: int) -> bool:
-        """Wait for the query's end. Return whether it ended, or raise its error."""
+        """Wait for the query's end. Return whether the query ended, or raise its error."""
 
     def thread_lives(self) -> bool:
         """Return whether the thread that runs the query's batches is alive."""
@@ -66,15 +66,15 @@ def wait_for_end(query: RunningQuery, *, bounded: bool, stopping: Callable[[], b
 
     Args:
         query: The query.
-        bounded: Whether it ends without a stop once all available input is processed.
-        stopping: Returns whether we have stopped it.
+        bounded: Whether the query ends without a stop once all available input is processed.
+        stopping: Returns whether the engine has stopped the query.
 
     Raises:
         QueryDied: The query ended in another way.
     """
     while not query.wait(LOOK_S):
         if not query.thread_lives():
-            # It may have ended between the two calls.
+            # The query may have ended between the two calls.
             if query.wait(LOOK_S):
                 break
             raise QueryDied(_died(query, "its thread is dead, although it counts as active"))

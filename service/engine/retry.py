@@ -3,8 +3,8 @@
     cause can pass     disk full, a database away, an executor lost   retried forever: after 1, 2, 4 ... 60 s
     batch at fault     the same reason at the same batch              retried twice, then failed
 
-Failures are forgotten once the job has committed a batch or has run for a while: later failures are not "in a
-row" with them.
+Once the job has committed a batch or has run for a while, earlier failures are forgotten: they are not
+counted "in a row" with later ones.
 """
 
 from __future__ import annotations
@@ -13,13 +13,15 @@ import re
 from dataclasses import dataclass, field
 from typing import Final
 
-#: A batch that fails this often in a row, the same way, will fail again; a person must act.
+#: Number of failures of a batch in a row, in the same way, after which retries are useless and a person must
+#: act.
 MAX_FAILURES_AT_A_BATCH: Final = 3
 #: Pause before the first restart, so that a broken machine is not kept busy with restarts.
 RESTART_DELAY_S: Final = 1.0
 #: Longest pause: a service runs again at most a minute after the cause has passed.
 MAX_DELAY_S: Final = 60.0
-#: A job that ran for this long has started successfully; the causes of earlier failures have passed.
+#: Seconds after which a running job counts as successfully started; the causes of earlier failures have
+#: passed.
 FORGET_AFTER_S: Final = 300.0
 
 #: Reasons that can pass without a change of the input or of Sluice, as they appear in Spark's traces.
@@ -39,7 +41,7 @@ class Failure:
     """A failure of the job.
 
     Attributes:
-        batch: Last batch that was committed before it; None before the first, or if unknown.
+        batch: Last batch that was committed before the failure; None before the first batch, or if unknown.
         reason: Reason that users are shown.
         passes: Whether the cause can pass without a change of the input.
     """
@@ -55,7 +57,7 @@ class Failures:
 
     Attributes:
         count: Number of failures, whatever their cause.
-        same: Number of the last failures at the same batch and of the same kind.
+        same: Number of the latest failures in a row at the same batch and of the same kind.
     """
 
     count: int = 0
@@ -67,7 +69,7 @@ class Failures:
 
         Args:
             failure: The failure.
-            ran_s: How long the job ran before it.
+            ran_s: Seconds that the job ran before the failure.
 
         Returns:
             Seconds until the next try; None if a retry is useless.

@@ -37,13 +37,13 @@ def trace_of(error: Exception) -> str:
 
 
 def with_causes(told: str, stack: str) -> str:
-    """Add the causes named in a JVM stack trace: a full disk may appear in them only."""
+    """Add the causes from a JVM stack trace; some errors, such as a full disk, appear only there."""
     causes = [line.removeprefix(_CAUSED_BY) for line in stack.splitlines() if line.startswith(_CAUSED_BY)]
     return "\n".join([told, *causes])
 
 
 def is_of_state(trace: str) -> bool:
-    """Return whether a job failed because its stored state is damaged, which does not pass.
+    """Return whether a job failed because its stored state is damaged, so that retries are useless.
 
     >>> is_of_state("[CANNOT_LOAD_STATE_STORE.UNCATEGORIZED] An error occurred"), is_of_state("no number")
     (True, False)

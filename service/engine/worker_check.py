@@ -1,11 +1,11 @@
-"""Check of a cluster's workers before the first batch: each sees the storage and runs the same versions.
+"""Check of a cluster's workers before the first batch: same storage, same versions.
 
     engine    writes a token in the storage and in the checkpoint's directory
     workers   a task each reads both, writes an answer next to them, and reports its versions and its time
     engine    reads the answers
 
-Spark assigns tasks to executors in its own way. There are four tasks for each core, and each takes a moment,
-so that all executors that have registered get one; an executor that registers later is not checked.
+Spark decides which executor runs a task. The check therefore runs four tasks for each core, and each takes a
+moment, so that every registered executor gets a task. An executor that registers later is not checked.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from service.errors import StorageDiffers, WorkerDiffers
 _PACKAGES: Final = ("sluice", "pyspark", "pyarrow", "numpy", "pandas", "numba", "duckdb")
 #: Seconds that the first task may wait for an executor; Spark itself waits without end.
 PATIENCE_S: Final = 120.0
-#: Largest difference of wall clocks: results, retention and `max_ahead` depend on them.
+#: Largest allowed difference of wall clocks, µs; results, retention and `max_ahead` depend on these clocks.
 MOST_SKEW_US: Final = 60_000_000
 #: Error of PySpark's worker, and of a Python that cannot load the daemon or a task.
 _OTHER_PYTHON: Final = re.compile(
@@ -57,7 +57,7 @@ class Worker:
         python: Version of Python.
         packages: Versions of the packages that matter, by name.
         clock_us: Its wall clock, µs UTC.
-        failure: Why it does not see the storage; None if it sees it.
+        failure: Why the worker does not see the storage; None if it does.
         answers: Names of its answer files, in the order of the folders.
     """
 
@@ -115,7 +115,7 @@ def check_workers(session: SparkSession, folders: Sequence[Folder], patience_s: 
         patience_s: Seconds to wait for the first worker.
 
     Raises:
-        StorageDiffers: A worker does not see files that the engine writes, or the reverse.
+        StorageDiffers: A worker does not see the engine's files, or the engine does not see a worker's files.
         WorkerDiffers: No worker takes a task, or a worker has another Python, other packages or another time.
     """
     token = f"look-{uuid.uuid4().hex}"

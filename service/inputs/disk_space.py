@@ -5,9 +5,9 @@
               no batch      posted events     no restriction
               takes input   are refused
 
-The space between both limits is for the batches that read events already accepted: their state, results and
-catalog. Below half of the least no batch takes input, so that none runs out of space midway. Work that needs
-little space or frees some (results, removals, retention) continues.
+The space between the two limits is reserved for batches that read events already accepted: for their state,
+results and catalog entries. With less than half of ``least`` free, batches take no input, so that no batch
+runs out of space midway. Work that needs little space or frees some (results, removals, retention) continues.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-#: Default of the space to keep free, bytes. A batch of four million rows of ten columns writes as much: 0.7
-#: GB of segments, and its results.
+#: Default of the space to keep free, bytes. A batch of four million rows of ten columns writes about as many
+#: bytes: 0.7 GB of segments, and its results. GB of segments, and its results.
 LEAST_FREE_BYTES: Final = 1 << 30
-#: Percentage of a small file system to keep free instead: batches there are smaller, too.
+#: Percentage of a small file system (below 20 GB) to keep free instead; batches are smaller there, too.
 LEAST_FREE_PERCENT: Final = 5
 #: Time between two looks.
 LOOK_S: Final = 1.0
@@ -51,14 +51,14 @@ class DiskSpace:
 
     @property
     def least_bytes(self) -> int:
-        """Space below which posted events are refused, bytes."""
+        """Free space below which posted events are refused, bytes."""
         if self._least_mb is not None:
             return self._least_mb << 20
         return min(LEAST_FREE_BYTES, self._look()[2] * LEAST_FREE_PERCENT // 100)
 
     @property
     def held_below_bytes(self) -> int:
-        """Space below which batches take no input, bytes."""
+        """Free space below which batches take no input, bytes."""
         return self.least_bytes // 2
 
     @property
@@ -77,7 +77,7 @@ class DiskSpace:
         return f'The file system of "{self.directory}" has {free} free, and should have {needed}.'
 
     def _look(self) -> tuple[float, int, int]:
-        """Return the moment of the last look, free bytes, and bytes of the file system."""
+        """Return the time of the last measurement, the free bytes, and the bytes of the file system."""
         now_s = self._clock_s()
         if self._looked is None or now_s - self._looked[0] >= LOOK_S:
             found = os.statvfs(self.directory)

@@ -1,12 +1,12 @@
-"""Available input, for Spark's source process: pieces to admit, partitions to hand out.
+"""Available input, as Spark's source process sees it: pieces to admit, partitions to read.
 
-Nothing here has side effects, and `Inputs.partitions` always gives the same partitions for the same ranges,
-also on replay: it reads only durable data of the catalog and the event log.
+This module has no side effects. `Inputs.partitions` always returns the same partitions for the same ranges,
+also on replay, since it reads only durable data of the catalog and the event log.
 
-A stream's part of a batch is cut into as many pieces as tasks run at once, and no more. Rows that a bucket
-gets from one task are sorted and can be stored unchanged; rows from several tasks are merged and written
-again. Measured in many-keys with batches of four million rows on two cores: 8.5 s with tasks of half a
-million rows, 6.5 s with one task per stream.
+A batch is cut into about as many partitions, over all its streams, as tasks run at once. Rows that a bucket
+receives from a single task are sorted and can be stored unchanged; rows from several tasks must be merged and
+written again. Measured with the many-keys benchmark, batches of four million rows and two cores: 8.5 s with
+tasks of half a million rows, 6.5 s with one task per stream.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from catalog.store.store import Store
     from service.inputs.sources.http_log import EventLog
 
-#: Most rows of a Parquet file that one task reads; pyarrow's row groups have at most as many.
+#: Most rows of a Parquet file that one task reads; pyarrow writes row groups of at most this size.
 ROWS_PER_FILE_PARTITION: Final = 1 << 20
 
 _PAGE: Final = 1000
@@ -87,12 +87,12 @@ class Inputs:
         store: Catalog with the listed files.
         events: Event log of ``http`` streams; None if there are none.
         clock_us: Wall clock with which endless generators keep pace, µs UTC.
-        rows_per_partition: Most rows of small pieces that share a partition; None: a task's share, or
-            ``ROWS_PER_PARTITION`` if that is more.
+        rows_per_partition: Most rows of small pieces that share a partition; None: the larger of a task's
+            share and ``ROWS_PER_PARTITION``.
         tasks: Number of tasks that run at a time.
-        rows_per_file_partition: Rows above which a Parquet file is cut.
+        rows_per_file_partition: Number of rows above which a Parquet file is split into partitions.
         dead_letters: Folder for messages that are not events; None keeps none.
-        bounded: Whether topics end with the messages that exist at the first look.
+        bounded: Whether a topic ends with the messages that exist when it is first looked up.
     """
 
     def __init__(
@@ -122,11 +122,11 @@ class Inputs:
         self._topics.close()
 
     def lanes(self, stream: Stream, offset: Mapping[str, int]) -> list[Lane]:
-        """Return the lanes of a stream; for a topic, look for messages after an offset first.
+        """Return the lanes of a stream; for a topic, first ask its brokers for messages after an offset.
 
         Raises:
             KafkaDown: The brokers do not answer.
-            MessagesLost: The topic ends before a position.
+            MessagesLost: A position of the offset is beyond the topic's end.
         """
         if not isinstance(stream.source, KafkaSource):
             return [Lane(stream)]
@@ -160,10 +160,10 @@ class Inputs:
         raise InternalError(f'stream "{stream.name}" has a position for each partition, not one')
 
     def pending(self, lane: Lane, position: int, limit: int) -> tuple[Piece, ...]:
-        """Return up to ``limit`` pieces from a position on, in order; for a topic those that `lanes` found.
+        """Return up to ``limit`` pieces from a position on, in order; of a topic, those found by `lanes`.
 
         Raises:
-            FileRefused: A file among them is bad, and the stream has ``on_error: stop``.
+            FileRefused: A file among the pieces is bad, and the stream has ``on_error: stop``.
         """
         stream = lane.stream
         if isinstance(stream.source, KafkaSource):
@@ -182,7 +182,7 @@ class Inputs:
         """Return the partitions for each stream's positions [start, end); an empty range has none.
 
         Args:
-            ranges: Ranges; those of one stream are adjacent.
+            ranges: Ranges of positions; the ranges of one stream are adjacent.
 
         Returns:
             Partitions by stream, in the order of the ranges. Files set aside are left out.
@@ -209,12 +209,13 @@ class Inputs:
                 yield from self._pieces(stream, start, end)
 
     def _groups(self, units: Sequence[_Unit], share: float) -> Iterator[Sequence[_Unit]]:
-        """Group a stream's units so that each group has about a task's share of rows, if there is a share."""
+        """Group a stream's units, each group with about ``share`` rows if that is above the usual limit."""
         rows = sum(unit.rows for unit in units)
         most = self._rows_per_partition or ROWS_PER_PARTITION
         if rows > most and share > most:
             count = max(1, round(rows / share))
-            # With half a unit to spare, uneven units seldom need an extra group.
+            # Half of the largest unit is added to the limit, so that units of uneven size seldom need an
+            # extra group.
             most = -(-rows // count) + max(unit.rows for unit in units) // 2
         group: list[_Unit] = []
         held = 0
@@ -265,7 +266,7 @@ class Inputs:
         """Return listed files from a position on; the position must be listed, or be the end.
 
         Raises:
-            FileRefused: One of them is bad, and the stream has ``on_error: stop``.
+            FileRefused: A file among the pieces is bad, and the stream has ``on_error: stop``.
         """
         listed = self._store.source_files.page(stream.id, position, limit)
         if listed and listed[0].position != position:

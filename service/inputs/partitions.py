@@ -1,6 +1,7 @@
-"""Lanes (with positions in Spark's offsets), pieces (units of admission) and partitions (input of tasks).
+"""Lanes (positions in Spark's offsets), pieces (units of admission), partitions (task inputs).
 
-All are plain values: partitions are pickled into Spark tasks and must give the same rows whenever read.
+All are plain values: partitions are pickled into Spark tasks. A partition must give the same rows whenever it
+is read.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from operators.storage.folder import Folder
 
 #: ``_pos`` of a file's or chunk's row is ``position << ROW_BITS | row``.
 ROW_BITS: Final = 32
-#: Most rows of small pieces that share a reader task: a task costs about as much as these rows.
+#: Most rows of small pieces that share a reader task. Starting a task costs about as much as reading this
+#: many rows.
 ROWS_PER_PARTITION: Final = 500_000
 
 
@@ -29,7 +31,7 @@ class Lane:
 
     Attributes:
         stream: The stream.
-        partition: The partition; None for a stream that is read as a whole.
+        partition: Partition of the topic; None for a stream that is read as a whole.
     """
 
     stream: Stream
@@ -42,7 +44,7 @@ class Lane:
 
     @property
     def begin(self) -> int:
-        """Position of the lane if an offset does not contain it."""
+        """Position at which the lane starts if an offset does not contain the lane."""
         if isinstance(self.stream.source, KafkaSource):
             return dict(self.stream.source.begins).get(self.partition or 0, 0)
         return self.stream.initial_position
@@ -67,14 +69,14 @@ class Piece:
     Attributes:
         stream_id: Its stream.
         position: First position it covers.
-        rows: Rows in it; 0 for a file that was set aside.
-        t_min_us: Lower bound of its event times, or None if there is none.
-        t_max_us: Upper bound of its event times, or None if there is none.
+        rows: Number of rows; 0 for a file that was set aside.
+        t_min_us: Lower bound of the piece's event times; None without a bound.
+        t_max_us: Upper bound of the piece's event times; None without a bound.
         count: Positions it covers.
-        lost: Whether its rows no longer exist: a batch with it has no other rows, and fails until it is
-            skipped.
-        is_fresh: Whether older rows of other lanes, not yet seen, may have been written before it: it is
-            admitted only before a newer piece of its stream that is not fresh.
+        lost: Whether the rows of the piece no longer exist. A batch with such a piece has no other rows, and
+            fails until the piece is skipped.
+        is_fresh: Whether other lanes may have older rows that were written before this piece but not seen
+            yet. Such a piece is admitted only before a newer piece of its stream that is not fresh.
     """
 
     stream_id: int
@@ -103,7 +105,7 @@ class FileRows:
         mtime_ns: Modification time as listed.
         first_row: First row to read.
         rows: Rows to read.
-        skipped: Number of bad rows of the file, which are skipped and not counted.
+        skipped: Number of bad rows of the file; they are skipped and not counted as rows.
         t_max_us: Newest event time of the rows that are not skipped, µs UTC, or None.
     """
 
@@ -124,7 +126,7 @@ class FilesPartition:
     Attributes:
         stream_id: Its stream.
         first_pos: ``_pos`` of its first row.
-        t_max_us: Upper bound of its event times, or None.
+        t_max_us: Upper bound of the partition's event times; None without a bound.
         rows: Rows in it.
         files: Runs of rows to read, in order.
         kind: Kind of the partition.
@@ -140,7 +142,7 @@ class FilesPartition:
 
 @dataclass(frozen=True, slots=True)
 class EventsPartition:
-    """Offsets [start, end) of an ``http`` stream in the event log at ``url``; else as `FilesPartition`."""
+    """Offsets [start, end) of an ``http`` stream in the log at ``url``; rest as in `FilesPartition`."""
 
     stream_id: int
     first_pos: int
@@ -154,7 +156,7 @@ class EventsPartition:
 
 @dataclass(frozen=True, slots=True)
 class ChunksPartition:
-    """Chunks [start, end) of a ``generator`` stream; else as `FilesPartition`."""
+    """Chunks [start, end) of a ``generator`` stream; other attributes as in `FilesPartition`."""
 
     stream_id: int
     first_pos: int
@@ -173,8 +175,7 @@ class TopicRange:
         partition: The partition.
         start: First offset.
         end: Offset after the last.
-        begins: Whether no message of the partition was read before; if so, reading may begin with a later
-            one.
+        begins: Whether no message of the partition was read before; if so, reading may begin after ``start``.
     """
 
     partition: int
@@ -185,7 +186,7 @@ class TopicRange:
 
 @dataclass(frozen=True, slots=True)
 class TopicPartition:
-    """Messages of a ``kafka`` stream, in order of partition and offset; else as `FilesPartition`.
+    """Messages of a ``kafka`` stream, in order of partition and offset; rest as in `FilesPartition`.
 
     Attributes:
         ranges: Messages to read.

@@ -43,7 +43,7 @@ def read_partition(
     Args:
         stream: The partition's stream.
         partition: From ``Inputs.partitions``.
-        columns: Columns wanted, None for all; the event time always comes with them.
+        columns: Columns to return, None for all; the event time is always included.
         punctuations: Return posted punctuations too, with ``PUNCTUATION_COLUMN``.
 
     Returns:
@@ -105,9 +105,10 @@ def _read_file(stream: Stream, file: FileRows, names: tuple[str, ...]) -> pa.Tab
 
 
 def _latest_us(stream: Stream, file: FileRows) -> int | None:
-    """Return the event time after which rows are skipped: the newest one that the listing kept.
+    """Return the event time after which rows are skipped: that of the newest row the listing kept.
 
-    Rows too far ahead are judged once, by the clock of the listing, and are later than all rows kept.
+    Rows too far ahead of the clock are found only once, when the file is listed. They are all later than the
+    rows that the listing kept.
     """
     if stream.max_ahead_us is None:
         return None

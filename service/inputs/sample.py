@@ -4,7 +4,7 @@
     workload    unlisted files, and generators, if there is no catalog
     topics      their newest messages, in either case
 
-A sample costs the same however much input there is: at most ``SAMPLE_ROWS`` rows are decoded, from at most
+The cost of a sample does not grow with the input: at most ``SAMPLE_ROWS`` rows are decoded, from at most
 ``MAX_RUNS`` places. Files that cannot be read are left out: listing and reading report them, not sampling.
 """
 
@@ -44,19 +44,21 @@ log = logging.getLogger(__name__)
 #: Enough to estimate a selectivity of 1 in 1,000 within 7 percent; decoded and counted in a tenth of a
 #: second.
 SAMPLE_ROWS: Final = 200_000
-#: A run of rows costs the decoding of a row group; even the fewest cover a stream's beginning, middle and
-#: end.
+#: Each run of rows costs the decoding of a row group. Even the least number of runs covers the beginning,
+#: middle and end of a stream.
 MIN_RUNS: Final = 8
 MAX_RUNS: Final = 256
-#: Files at either end of a listing from which the rate is computed, however many lie between.
+#: Number of files at each end of a listing from which the rate is computed; the files between them are not
+#: used.
 EDGE_FILES: Final = 256
-#: Most bytes of CSV or JSON lines that a sample parses, 1-2 s: they must be parsed from the start.
+#: Most bytes of CSV or JSON lines that a sample parses, in 1 to 2 s; such files must be parsed from their
+#: start.
 MAX_TEXT_BYTES: Final = 64 << 20
 #: Most messages of a sample: they arrive over the network, and each is parsed as a whole.
 MAX_MESSAGES: Final = 20_000
-#: How long a sample waits for brokers; then the plan is made without it.
+#: Time that a sample waits for brokers; after it, the plan is made without the sample.
 _BROKERS_WAIT_S: Final = 5.0
-#: Most chunks of a generator; with more than 200 rows each, fewer are enough.
+#: Most chunks of a generator; if chunks have more than 200 rows, fewer chunks are enough.
 _MAX_CHUNKS: Final = 1024
 
 
@@ -109,7 +111,7 @@ class CatalogRows:
             return self.store.source_files.count(stream.id)
         if isinstance(stream.source, HttpSource):
             return 0 if self.events is None else self.events.end(stream.id)
-        return 1  # chunks are alike, and topics are not queried each time
+        return 1  # constant: chunks are alike, and topics are not queried here
 
     def sample(self, stream: Stream, columns: Sequence[str], limit: int = SAMPLE_ROWS) -> RowSample | None:
         """See `SampleSource`."""
@@ -150,7 +152,7 @@ class WorkloadRows:
         if isinstance(stream.source, FilesSource):
             return self._of_unlisted(stream, stream.source, columns, limit)
         if isinstance(stream.source, HttpSource):
-            return None  # events are posted to a service
+            return None  # events are posted to a service, and none is running
         if isinstance(stream.source, KafkaSource):
             return _of_topic(stream, stream.source, columns, limit)
         return _of_generator(stream, stream.source, columns, limit, self.clock_us())
@@ -253,7 +255,7 @@ def _read(stream: Stream, run: FileRows, columns: Sequence[str]) -> pa.Table | N
 
 
 def _listed_rate(edges: Sequence[Sequence[SourceFile]]) -> tuple[float | None, float | None]:
-    """Return rows per second, and seconds per file, over the event times of the edges of a listing."""
+    """Return rows per second and seconds per file, from the event times at both ends of a listing."""
     rows, files, span_us = 0, 0, 0
     for edge in edges:
         starts = [f.t_min_us for f in edge if f.t_min_us is not None]

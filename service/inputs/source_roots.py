@@ -44,7 +44,8 @@ class SourceRoots:
         """Return the roots that settings name; without any, make and return the default root.
 
         Raises:
-            InvalidSetting: A root contains or is one of the service's own directories.
+            InvalidSetting: A root is the data directory, or is or lies in one of the service's own
+                directories.
         """
         if not roots:
             data_dir.sources.mkdir(exist_ok=True)
@@ -86,10 +87,10 @@ class SourceRoots:
         )
 
     def tell_outsiders(self, streams: Iterable[Stream]) -> None:
-        """Log the streams whose files are not confined to a root; they are still read.
+        """Log the streams whose files are not confined to a root, but are still read.
 
-        They were registered before roots existed, by clients that the operator had allowed to register
-        streams.
+        These streams were registered before roots existed, by clients that the operator had allowed to
+        register streams.
         """
         for stream in streams:
             source = stream.source

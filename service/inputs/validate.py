@@ -113,8 +113,7 @@ def validate_source(stream: Stream) -> None:
 def check_servers(stream: Stream, allowed: Sequence[str]) -> None:
     """Refuse a topic at brokers, or schemas at a registry, that the operator has not allowed.
 
-    A client that registers a stream must not reach servers through the service that only the service can
-    reach.
+    A client must not use the registration of a stream to reach servers that only the service can reach.
 
     Args:
         stream: The stream.

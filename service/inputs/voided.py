@@ -1,4 +1,4 @@
-"""Voided input: an operator decides that a batch that fails repeatedly is repeated without some of its input.
+"""Voided input: input that an operator leaves out of a batch that fails repeatedly.
 
     decision ── catalog, setting "voided_batches" ── source: no partition ── the batch is committed
                                                         └── dead_letters/batch-000000007-A.parquet, .json

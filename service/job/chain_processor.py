@@ -1,12 +1,14 @@
-"""CHAIN: the one stateful operator of the job. It moves bytes between stored state and ``bucket.bucket``.
+"""CHAIN: the one stateful operator of the job. CHAIN moves bytes between the stored state and
+``bucket.bucket``.
 
     manifest   ValueState   what the bucket holds, rewritten every batch (small)
 
-Every task has a fresh processor, and Spark hands a bucket to any of its workers. So this module keeps what
-outlives a batch: the bounded segment cache and the compiled plans of the last versions.
+Every task has a new processor, and Spark may give a bucket to any of its workers. So data that outlives a
+batch is kept in this module: the bounded segment cache and the compiled plans of the last versions.
 
-The state has no other variable: each would cost every task 4 to 8 ms, in which the JVM makes its encoders
-(PySpark 4.3). Large data is stored in separate files (``operators.segments.segment_files``).
+The state has only the variable ``manifest``: each further variable would cost every task 4 to 8 ms, in which
+the JVM creates its encoders (PySpark 4.3). Large data is stored in separate files
+(``operators.segments.segment_files``).
 """
 
 from __future__ import annotations
@@ -81,8 +83,8 @@ class ChainOptions:
         writer: Writes result files.
         fence: Keeps workers of a replaced engine from writing segments; None: the engine is never replaced.
         sealed: Whether all segments have a seal (``operators.segments.segment_files``).
-        begins: First batch of a checkpoint that was moved (``recovery.moving``): its buckets begin with a
-            manifest among the segments. None: buckets begin empty.
+        begins: First batch of a moved checkpoint (``recovery.moving``), whose buckets begin with a manifest
+            that is stored among the segments. None: buckets begin empty.
     """
 
     checkpoint_id: str
@@ -297,7 +299,7 @@ class ChainProcessor:
                 written.append(ids.plan(version))
         bucket.exchange_files = (ids.exchange,) if exchanged else ()
         if exchanged:
-            # It is part of the state until the next batch, in which all buckets read it.
+            # The exchange file is part of the state until the next batch, in which all buckets read it.
             held.add(ids.exchange)
             self._files.write(ids.exchange, encode_exchange(exchanged))
             written.append(ids.exchange)
@@ -305,9 +307,9 @@ class ChainProcessor:
         former: set[str] = set()
         dropped: tuple[str, ...] = ()
         if manifest is not None:
-            # Segments that the batch before dropped stay: if power fails or Spark's log loses its end, that
-            # batch is repeated, though it is committed. The batch before it was synced, so its dropped
-            # segments can go.
+            # Keep the segments that the previous batch dropped: if power fails or Spark's log loses its end,
+            # the previous batch is repeated, although it is committed. The batch before the previous one is
+            # synced, so the segments that it dropped can be removed.
             self._files.remove(dropped_before_ids(manifest))
             dropped = dropped_ids(manifest)
             former = segment_ids(manifest)
@@ -321,7 +323,7 @@ class ChainProcessor:
         for joins in bucket.families.values():
             for segment in joins.stored():
                 if segment.bloom is not None:
-                    continue  # the next batch finds it closed
+                    continue  # a lazy segment, which is closed again in the next batch
                 entry = worker.cache.keep(segment)
                 entry.version, entry.classes = version, joins.known_classes(segment)
 

@@ -1,9 +1,9 @@
-"""Signal of commits: whether the catalog or the event log was written to, found by looking at some files.
+"""Signal of commits: detects writes to the catalog and the event log by watching their files.
 
-SQLite writes every commit to a file next to its database (``-wal``), whose size and time show it. A commit
-can go unseen if that file is restarted within one tick of the file system's clock; so callers wait only for a
-while and then look at the database. An engine that stops touches its lock file, so that its job stops
-waiting.
+SQLite writes every commit to a file next to its database (``-wal``), so a commit changes the size or the time
+of this file. A commit can be missed if SQLite restarts this file within one tick of the file system's clock.
+So callers wait only for a limited time and then query the database. An engine that stops touches its lock
+file, so that its job stops waiting.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-#: Seconds between two looks at the files, and so the most that a commit may wait: costs 1% of a core.
+#: Seconds between two checks of the files, and so the longest delay of a signal; the checks take 1% of a
+#: core.
 LOOK_S: Final = 0.01
 
 _SQLITE: Final = "sqlite:///"

@@ -52,7 +52,7 @@ def job_options(
         "batch_bytes": str(int(settings.spark.driver_memory_bytes * HEAP_PART)),
         "rows_per_partition": _text(settings.batches.rows_per_partition),
         "tasks": str(settings.spark.cores),
-        # A run ends when no input is left, so its input must not wait for space.
+        # A bounded run ends when no input is left, so its input must not wait for disk space.
         "min_free_mb": "0" if bounded else _text(settings.ingest.min_free_mb),
         "engine_lock": str(data_dir.engine_lock),
         "epoch": str(epoch),

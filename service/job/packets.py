@@ -2,10 +2,11 @@
 
     payload 2 of partition 7, 600 kB   ->   | 7 2 0 3 | 256 kB |  | 7 2 1 3 | 256 kB |  | 7 2 2 3 | 88 kB |
 
-On its way through the JVM a row is copied some eight times: by the shuffle, the sort, Arrow and the socket.
-A row of megabytes gets new memory for every copy, which the kernel zeroes page by page; packets reuse the
-memory of earlier packets. Measured in many-keys with batches of four million rows (24 MB per bucket), CPU
-time of the JVM per chain task: 150-430 ms with one packet, 40-60 ms with many.
+On its way through the JVM, a payload is copied about eight times: by the shuffle, the sort, Arrow and the
+socket. A payload of several megabytes gets new memory for every copy, which the kernel zeroes page by page;
+packets reuse the memory of earlier packets. Measured with the many-keys benchmark and batches of four million
+rows (24 MB per bucket): a chain task takes 150-430 ms of the JVM's CPU time with one packet, and 40-60 ms
+with many.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import pyarrow as pa
 
 from service.errors import BrokenPayload
 
-#: Bytes of a payload in one packet; 64 kB took as long.
+#: Bytes of a payload in one packet; packets of 64 kB took equally long.
 PACKET_BYTES = 256 << 10
 #: Bytes of packets that the JVM is given as one batch of Arrow.
 BYTES_AT_ONCE = 1 << 20

@@ -37,7 +37,7 @@ class RowFiles:
 
     Attributes:
         files: Files that the chain's workers can map.
-        least_bytes: Least bytes of a family side's rows for one bucket that are passed in a file.
+        least_bytes: Least bytes of rows, for one side of a family and one bucket, that are passed in a file.
     """
 
     files: SegmentFiles
@@ -55,7 +55,7 @@ class RowFiles:
 def read(
     partition: InputPartition, bucket_keys: Sequence[int], row_files: RowFiles | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """Read one partition and yield a payload per bucket, and one with the start and duration of the reading.
+    """Read one partition; yield a payload per bucket, and one with the start and duration of reading.
 
     Args:
         partition: Input to read.
@@ -108,7 +108,7 @@ def _pack(partition: PackPartition) -> list[Payload]:
     columns = sorted(compiled.columns())
     table = read_partition(compiled.stream, partition.piece, columns=columns, punctuations=True)
     if bound is not None and compiled.may_have_late_rows(table, bound):
-        # Late rows are kept whole, so read the columns besides those that queries need.
+        # Late rows are kept with all their columns, so also read the columns that no query needs.
         table = read_partition(compiled.stream, partition.piece, punctuations=True)
     payloads = compiled.pack(table, partition.order, partition.batch, bound)
     control = decompressed(partition.records)

@@ -22,7 +22,7 @@ class ControlPartition(InputPartition):
     Attributes:
         batch: Batch number.
         records: The records (``compressed``).
-        senders: Buckets that sent pairs to others in the batch before.
+        senders: Buckets that sent pairs to others in the previous batch.
     """
 
     batch: int
@@ -41,9 +41,10 @@ class PackPartition(InputPartition):
         asked: Pickled ``PackPlan`` (shared by the partitions of a stream).
         piece: Input to read.
         late_bound_us: Watermark of the stream at the start of the batch, or None.
-        records: The batch's control records (``compressed``), in its first partition: a separate task would
-            cost 20 ms.
-        senders: Buckets that sent pairs to others in the previous batch, likewise.
+        records: Control records of the batch (``compressed``), in its first partition only; a separate task
+            for them would cost 20 ms.
+        senders: Buckets that sent pairs to others in the previous batch; like ``records``, only in the first
+            partition.
     """
 
     order: int

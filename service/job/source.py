@@ -4,8 +4,8 @@
 
 Spark writes offsets to its log before it runs a batch. So for every batch the log fixes the input ranges, the
 plan version and the batch number, and a replayed batch packs exactly the same rows. A topic has a position
-for each partition, such as "2/0". New streams and queries are new keys and new records, never another source:
-the Spark query keeps running.
+for each partition, such as "2/0". New streams add keys to the offset, and new queries add control records.
+The source stays the same, so the Spark query keeps running.
 
 ``partitions`` has no side effect; Spark also calls it with ``start == end``. A reader's task also packs
 (``service.job.packing``), so rows never exist on the JVM side.
@@ -58,8 +58,8 @@ SCHEMA = "bucket int, packet binary"
 
 #: Longest wait for new input before Spark asks again.
 WAIT_S = 1.0
-#: Time between two looks at input without a signal: topics, streams that follow the clock, catalogs on a
-#: server.
+#: Time between two checks of input without a commit signal: topics, streams that follow the clock, catalogs
+#: on a server.
 POLL_S = 0.04
 #: Pause before a topic whose brokers did not answer is tried again.
 KAFKA_RETRY_S = 5.0
@@ -108,7 +108,7 @@ class SluiceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._silent: tuple[Stream, ...] = ()
         # Time of the next look at a topic whose brokers did not answer, by stream id.
         self._down_until_s: dict[int, float] = {}
-        # None before the first look; False forever in a bounded run.
+        # Whether to wait for input: None before the first check, and always False in a bounded run.
         self._waits: bool | None = None
         # Whether Spark may still ask for batches that are in the catalog but lost from Spark's log.
         self._repeats = True
@@ -120,7 +120,8 @@ class SluiceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._sizing: BatchSizing | None = None
         # Number of a batch, and the buckets that sent pairs in the batch before it.
         self._sent: tuple[int, tuple[int, ...]] = (-1, ())
-        # Per stream of a bounded run, once examined: whether cuts of its input change no result.
+        # For each examined stream of a bounded run: whether the results are the same wherever its input is
+        # cut.
         self._cut_anywhere: dict[int, bool] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -174,7 +175,7 @@ class SluiceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return True
 
     def _next(self, start: Offset) -> Offset:
-        """Admit the next batch: control records that are due, then rows by event time."""
+        """Admit the next batch: its control records, then rows by event time."""
         store, inputs = self._open()
         batch, control = start["batch"], start["control"]
         self._check_epoch(store, batch)
@@ -208,10 +209,12 @@ class SluiceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if control == start["control"] and not moved and not self._senders(plan, batch):
             return start
         reached("before-offset-log", batch, self._options["engine_lock"])
-        # A position is in the offset once it has moved; until then the lane is at its beginning.
+        # The offset contains the position of a lane only once it has moved; until then the lane is at its
+        # beginning.
         end = start | moved
         if plan is not None:
-            # A removed stream's id never comes back; batches that may replay have their own offsets.
+            # The id of a removed stream is never used again, so its positions are dropped; batches that may
+            # replay have their own offsets.
             end = {
                 key: p for key, p in end.items() if not key[0].isdigit() or key in standing or key in moved
             }
@@ -271,7 +274,7 @@ class SluiceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _senders(self, plan: Plan | None, batch: int) -> tuple[int, ...]:
         """Return the buckets that sent pairs to others in the batch before, if the plan takes such pairs.
 
-        While there are such pairs, a batch is due even if no stream has new rows.
+        While there are such pairs, a new batch begins even if no stream has new rows.
         """
         taken = () if plan is None else taken_intermediates(plan.families)
         if not any(map(is_exchanged, taken)):
@@ -312,7 +315,7 @@ class SluiceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return replace(admission, positions=moved)
 
     def _recorded(self, store: Store, batch: int) -> Offset | None:
-        """Return the end of a batch if it is committed already; None if not, and for all later batches."""
+        """Return the recorded end of a committed batch; None if this and all later batches are new."""
         manifest = store.batches.manifest(batch)
         if manifest is not None and manifest.input_end:
             return dict(manifest.input_end)
@@ -368,7 +371,7 @@ class SluiceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._sizing
 
     def _room(self, last: BatchManifest | None, unknown: int) -> int:
-        """Return how many rows like the last batch's fit into the JVM, ``unknown`` if it reports nothing."""
+        """Return how many rows like the last batch's fit into the JVM, ``unknown`` without figures."""
         rows = 0 if last is None else sum(s.rows for s in last.streams)
         size = None if last is None or not rows else packed_bytes(last)
         if size is None:
@@ -379,7 +382,7 @@ class SluiceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Return whether results are the same wherever the batches of streams end.
 
         True for a service, whose batches depend on the clock anyway. A bounded run must give the same results
-        each time and after each crash, so there the cuts must not make any row late.
+        each time and after each crash, so the ends of its batches must not make any row late.
         """
         if not self._bounded:
             return True
@@ -404,7 +407,7 @@ class SluiceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return known[stream.id]
 
     def _late_bounds(self, batch: int) -> dict[int, int | None]:
-        """Return the watermarks at the start of a batch, as recorded in the manifest of the one before."""
+        """Return the watermarks at the start of a batch, from the manifest of the previous batch."""
         if batch == 0:
             return {}
         store, *_ = self._open()

@@ -2,9 +2,9 @@
 
     share/sluice/classes-<digest of Java and PySpark>.jsa     the 20,000 classes of a small run, parsed
 
-The first result of a cold start comes after 8.5 s with it and 12.5 s without. The JVM compares its jars with
-the jars of the archive, and starts without the archive if they differ.
-``python -m service.jvm.make_class_archive`` makes it.
+The first result of a cold start comes after 8.5 s with the archive, and after 12.5 s without it. The JVM
+compares its jars with the jars of the archive, and starts without the archive if they differ. ``python -m
+service.jvm.make_class_archive`` makes it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from service.config.settings import SparkSettings
 
 #: Directory of archives.
 DIRECTORY = Path(sys.prefix) / "share" / "sluice"
-#: Java 17's Flight Recorder, if options name it, ends a JVM that loads a class from an archive.
+#: If the options enable Java 17's Flight Recorder, it ends a JVM that loads a class from an archive.
 RECORDER = "FlightRecord"
 
 

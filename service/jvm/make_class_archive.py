@@ -2,8 +2,8 @@
 
     python -m service.jvm.make_class_archive
 
-It takes 40 s of CPU time and 180 MB, once. It is a step of the set-up, because no service should use a core
-for that unasked.
+Making the archive takes 40 s of CPU time and 180 MB, once. The archive is made in a step of the set-up,
+because a service should not use a core for it without being asked.
 """
 
 from __future__ import annotations

@@ -30,25 +30,26 @@ SPARK_CONFIGURATION = {
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.python.worker.reuse": "true",
     "spark.python.daemon.module": "service.job.workers.worker_daemon",
-    # By default readers and chains differ in this setting alone, and would therefore have separate daemons
-    # and workers: 2.5 s more CPU time at the start.
+    # By default, readers and chains differ only in this setting, so they would have separate daemons and
+    # workers, which costs 2.5 s of CPU time more at the start.
     "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "false",
-    # Offsets, commits and state changes of a batch are four files, which Spark renames into place. By default
-    # it does so through Hadoop's FileContext, which starts 32 "readlink" processes for it here: 0.1 s
-    # a batch. The engine's lock keeps every other writer away, and a data directory is local.
+    # Offsets, commits and state changes of a batch are four files, which Spark renames into place. By
+    # default, Spark renames these files through Hadoop's FileContext, which starts 32 "readlink" processes
+    # for it here and takes 0.1 s per batch. The engine's lock keeps every other writer away, and a data
+    # directory is local.
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     ),
-    # The JVM moves bytes and plans small batches. Optimizing compilation (C2) never paid for that: without it
-    # many-keys took a third less CPU time in the JVM, and the first batch ends 1.5 s earlier. The parallel
-    # collector takes 2 to 4 ms less CPU time per batch of 2,000 rows, but stops the JVM for 0.3 s once or
-    # twice a minute; G1 stopped it for 24 ms at most. A stack of the default size once overflowed under load
-    # in a regular expression of Spark.
+    # The JVM moves bytes and plans small batches. Optimizing compilation (C2) costs more than it saves:
+    # without it, the many-keys benchmark took a third less CPU time in the JVM, and the first batch ended 1.5
+    # s earlier. The parallel collector takes 2 to 4 ms less CPU time per batch of 2,000 rows than G1, but
+    # stops the JVM for 0.3 s once or twice a minute. G1 stopped it for 24 ms at most. A stack of the default
+    # size once overflowed under load in a regular expression of Spark.
     "spark.driver.extraJavaOptions": _JVM_OPTIONS,
-    # The same for the executors of a cluster; without one there are none.
+    # The same options for the executors of a cluster; without a cluster there are no executors.
     "spark.executor.extraJavaOptions": _JVM_OPTIONS,
-    # A bucket's batch is a few rows for Spark, too few for generated code. Without whole-stage code the
-    # thread that plans a batch took 5 to 8 of 70 ms less: the plan has fewer nodes, so our operator is copied
+    # A bucket's batch is a few rows for Spark, too few for generated code. Without whole-stage code, the
+    # thread that plans a batch saved 5 to 8 of 70 ms: the plan has fewer nodes, so our operator is copied
     # less often, and each copy analyses its encoders.
     "spark.sql.codegen.wholeStage": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -58,9 +59,9 @@ SPARK_CONFIGURATION = {
     "spark.sql.execution.arrow.maxBytesPerBatch": "1m",
     # Payloads are packed columns: compressing them again costs more than it saves on one machine.
     "spark.shuffle.compress": "false",
-    # If an executor is lost, Spark runs its tasks again and compares checksums of their output. Since 4.1 it
-    # fails the whole batch if they differ. Ours differ, because a payload contains its CPU time; the rows are
-    # the same.
+    # If an executor is lost, Spark runs its tasks again and compares checksums of their output. Since version
+    # 4.1, Spark fails the whole batch if the checksums differ. Sluice's checksums differ, because a payload
+    # contains its CPU time; the rows are the same.
     "spark.sql.shuffle.orderIndependentChecksum.enabled": "false",
 }
 
@@ -72,8 +73,8 @@ def spark_configuration(spark: SparkSettings) -> dict[str, str]:
         "spark.master": spark.master,
         "spark.driver.memory": spark.driver_memory,
         "spark.ui.enabled": str(spark.ui).lower(),
-        # On one machine Spark makes the secret itself. A cluster has its own secret or none, which the
-        # operator configures.
+        # On one machine, Spark makes the authentication secret itself. A cluster has its own secret or none,
+        # which the operator configures.
         **({"spark.authenticate": "true"} if spark.one_machine else {}),
         **spark.conf,
     }

@@ -25,7 +25,8 @@ def repair(
 
     Args:
         directory: Data directory of a service, or output directory of a run.
-        storage: Places of the catalog and of a separate storage; its data directory is not used.
+        storage: Locations of the catalog and of a separate storage; the data directory in these settings is
+            not used.
         spark: Settings of Spark, which reads the state.
         yes: Whether to do the repair.
         say: Prints a line.
@@ -49,7 +50,7 @@ def repair(
             lease.acquire()
             try:
                 if lease.unsynced:
-                    # Check now: the next start cannot know any more that power may have failed.
+                    # Check now, because the next start can no longer know that power may have failed.
                     with suppress(OtherLife):
                         check_checkpoint(store, data_dir, unsynced=True)
                 read = manifest_reader(spark, data_dir.spark_log)

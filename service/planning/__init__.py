@@ -1,4 +1,4 @@
-"""Planning: changes of queries and of the objective are previewed, priced, tried and made plan versions.
+"""Planning: changes of queries and objective are previewed, priced, tried, made plan versions.
 
 Doors: changes, objective, plan_record, preview, versions.
 """

@@ -7,8 +7,8 @@ the family's queries determine these columns, without any plan:
     q1 (k)    |-------------------|            that needs v, rows of versions 1 and 2 lack it, as long as
     q2 (v)              |----------------->    one of them is in its window
 
-Rows out of reach of its window do not matter. Neither do rows from before the family was last without a
-query, because the state was dropped then.
+Rows that the new query's window no longer reaches do not matter. Rows from before the family was last without
+a query do not matter either, because the state was dropped then.
 """
 
 from __future__ import annotations
@@ -53,7 +53,8 @@ def missing_columns(store: Store, query: Query, previous: Plan | None) -> tuple[
     if query.backfill == "none" or previous is None or family is None:
         return (ALL_ROWS,)
     if query.kind != "inner":
-        # It is unknown which partners held rows had under these conditions, and some rows left with a match.
+        # It is unknown which partners the held rows had under this query's conditions, and some rows have
+        # left the state after a match.
         return (ALL_ROWS,)
     missing: list[str] = []
     for side, other in zip(SIDES, reversed(SIDES), strict=True):
@@ -63,7 +64,8 @@ def missing_columns(store: Store, query: Query, previous: Plan | None) -> tuple[
         timed = needed and not query.ordered
         horizon = first_version_in_reach(store, mine, opposite.stream_id) if timed else 0
         over = store.queries.over(family.stream_a, family.stream_b, horizon)
-        # A join of many streams is stored with the two streams of its first step, which may be others.
+        # A join of many streams is stored under the two streams of its first step, which may differ from the
+        # streams of this family.
         others = {q.id for q in family.queries if q.hands_on} - {record.query.id for record in over}
         lives = _lives([*over, *store.queries.by_ids(others)], family, side)
         begun = max(_covered_since(lives, previous.version), horizon)
@@ -76,7 +78,8 @@ def missing_columns(store: Store, query: Query, previous: Plan | None) -> tuple[
 
 def _always_kept(store: Store, family: FamilyPlan, side: str) -> set[str]:
     """Return the columns that every row of a family has, whatever its queries need."""
-    # Imported with the first such query: the API answers without numba and pandas (``engine.engine``).
+    # Imported only with the first such query, so that the API can answer without loading numba and pandas
+    # (``engine.engine``).
     from operators.segments.layout import side_layout
 
     layout = side_layout(
@@ -99,13 +102,14 @@ def _lives(records: Iterable[QueryRecord], family: FamilyPlan, side: str) -> lis
         )
         for record in records
         for step in steps(record.query)
-        # A query that needs one match lets rows leave after it, so others cannot rely on its rows.
+        # A query that needs only one match lets rows leave after the match, so other queries cannot rely on
+        # its rows.
         if family_of(step) == family.id and not step.needs_one_match(side)
     ]
 
 
 def _covered_since(lives: Iterable[_Life], version: int) -> int:
-    """Return the version since which some query always existed, up to ``version``.
+    """Return the version from which on at least one query existed, without a gap, up to ``version``.
 
     >>> nothing = frozenset()
     >>> _covered_since([_Life(1, 3, nothing), _Life(2, 5, nothing), _Life(7, 9, nothing)], 4)
@@ -123,9 +127,9 @@ def _covered_since(lives: Iterable[_Life], version: int) -> int:
 def first_version_in_reach(store: Store, side: Side, opposite_id: int) -> int:
     """Return the plan version of the oldest batch with rows of a side that a window may still reach.
 
-    A row at T is out of reach once the opposite watermark has passed T + W. The newest event time never
-    falls, so the batch is found by bisection, from the newest batch back, since most windows reach few
-    batches.
+    A row with event time T is out of reach of a window W once the watermark of the opposite stream has passed
+    T + W. The newest event time never falls, so the batch is found by bisection. The search goes back from
+    the newest batch, since most windows reach few batches.
     """
     last = store.batches.last_progress()
     now_us = None if last is None else _event_time(last, opposite_id, newest=False)

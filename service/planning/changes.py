@@ -2,8 +2,9 @@
 
     changes ── resolve: the steps, or all faults at once ── record: queries leave and enter ── one plan
 
-Resolving only reads. It is done before the transaction, so that parsing and sampling block no other writer,
-and again inside it. There the parsed queries are reused unless the streams have changed meanwhile.
+Resolving only reads. Changes are resolved before the transaction, so that parsing and sampling block no other
+writer, and again inside the transaction. Inside the transaction, the parsed queries are reused unless the
+streams have changed meanwhile.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ from service.planning.versions import Versions
 from service.sinks.changes.sink_changes import SinkMove, set_sinks, shared_places, sink_to_set
 from service.sinks.webhook_targets import PUBLIC_TARGETS, WebhookTargets
 
-#: Number of names that a cause lists; the history is for people.
+#: Number of names that the cause of a version lists; the history is meant for people.
 _NAMES_IN_CAUSE = 5
 
 
@@ -75,7 +76,7 @@ class ChangeStep:
         record: The present query; None if the change adds one.
         draft: The query that enters, without its id; None if no query enters.
         effective: Whether the change alters the plan.
-        sink: Change of the query's sink: a new sink or none; None leaves the sink as it is.
+        sink: Change of the query's sink, to a new sink or to no sink; None leaves the sink as it is.
     """
 
     change: Change
@@ -116,8 +117,8 @@ class Resolver:
     _hashed: dict[str, bool] = field(default_factory=dict)
     # Chooses the families of entering queries, by the newest plan at the last ``refresh``.
     _places: QueryPlaces = field(init=False)
-    # Chooses join orders by the plan and the constants at its first use after ``refresh``; kept because
-    # thousands of texts may need it.
+    # Chooses join orders by the plan and the constants at its first use after ``refresh``. It is kept because
+    # thousands of query texts may need it.
     _choice: OrderChoice | None = None
     # Records of the queries named in the list that is being resolved, by name in lower case.
     _found: Mapping[str, QueryRecord] = field(default_factory=dict)
@@ -297,8 +298,8 @@ def changing(
 ) -> Iterator[Changed]:
     """Make all requested changes as one plan version, or none, in a transaction that includes the block.
 
-    Parsing and sampling are done before the transaction, since other writers wait for it. It is committed
-    after the block, so that an answer that the block stores is durable together with the changes.
+    Parsing and sampling are done before the transaction, since other writers wait for it. The transaction is
+    committed after the block, so that an answer that the block stores is durable together with the changes.
 
     Args:
         versions: Plans the new version and appends it to the control log.
@@ -320,7 +321,7 @@ def changing(
     resolver.refresh()
     steps = wanted(resolver)
     drafts = [step.draft for step in steps if step.draft is not None and step.runs]
-    # Families of queries that run already have been weighed.
+    # Families of queries that are already running were weighed before.
     before = store.control_log.latest_plan()
     samples = versions.objective.weighs_keys(before, drafts)
     samples |= chooses_band(drafts, {s.id: s for s in store.streams.all()}, before)
@@ -381,7 +382,7 @@ def record_steps(
         The queries as they are now, in the order of the steps.
     """
     order = sorted(range(len(steps)), key=lambda i: steps[i].change.name.lower())
-    # Look columns up before any query leaves: queries that leave now have kept their columns so far.
+    # Look up columns before any query leaves: the queries that leave now have kept their columns until now.
     missing = {
         i: missing_columns(store, draft, previous)
         for i in order
@@ -407,7 +408,9 @@ def _series(step: ChangeStep) -> int | None:
 
 
 def _left(store: Store, step: ChangeStep, version: int) -> QueryRecord | None:
-    """Remove the query of a step, if the step does that. Return its record, None if there is none yet."""
+    """Remove the query of a step, if the step requires it. Return the query's record, or None if the query
+    has no record yet.
+    """
     record = step.record
     if record is None or not step.effective:
         return record

@@ -49,7 +49,7 @@ class DryRun:
 
 
 def dry_run(previous: Plan | None, plan: Plan) -> None:
-    """Compile a plan and evaluate each of its expressions that the previous plan did not have, once.
+    """Compile a plan, and evaluate once each expression that the previous plan did not have.
 
     Args:
         previous: Plan in force until now.

@@ -3,10 +3,10 @@
 settings (per service)  <  workload file  <  migration  <  request or option        the right one overrides
 a family's own strategy overrides the general one, whatever their sources
 
-A migration changes the objective in force, which the catalog stores (setting ``objective``). It survives a
-restart with the same settings; settings override it if their strategies, probe or memory have changed since
-the last start. Cost model, C_sys, partitioning and the memory limit always come from the settings or the
-workload.
+A migration changes the objective in force, which the catalog stores (setting ``objective``). The stored
+objective survives a restart with the same settings. The settings override it if their strategies, probe or
+memory have changed since the last start. Cost model, C_sys, partitioning and the memory limit always come
+from the settings or the workload.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def objective_of(planning: PlanningSettings) -> Objective:
     """Return the objective of a service.
 
     Raises:
-        InvalidProbe: The way to search slices in the settings does not exist.
+        InvalidProbe: The settings name a way to search slices (probe) that does not exist.
     """
     return Objective(
         planning.strategy,
@@ -123,8 +123,9 @@ def take_settings(store: Store, base: Objective) -> bool:
         base: Objective of the settings.
 
     Returns:
-        Whether the settings replace the objective that was in force before. Its pinned chains are dropped
-        then; ``on_leave`` and policies of punctuations, for which there is no setting, stay.
+        Whether the settings replace the objective that was in force before. If so, the pinned chains of that
+        objective are dropped. ``on_leave`` and policies of punctuations stay, since there are no settings for
+        them.
     """
     found = _stored(store)
     if found is None:

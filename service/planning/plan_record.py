@@ -1,7 +1,7 @@
 """Permanent record of a plan version: strategies, steps, and chains that no strategy can reproduce.
 
-It is compact, since a service makes thousands of versions: it has only chains that were weighed or cut by
-hand, and the short form of steps.
+The record is compact, since a service makes thousands of versions. It contains only chains that were weighed
+or cut by hand, and the short form of steps.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ def record_of(previous: Plan | None, plan: Plan, objective: Objective) -> PlanRe
     """Return the history's record of a version.
 
     Args:
-        previous: The version before; None before the first.
+        previous: The previous version; None for the first one.
         plan: The version.
-        objective: Objective that it was planned for.
+        objective: Objective that the version was planned for.
     """
     changes, left_out = short_documents(previous, plan, diff(previous, plan))
     return PlanRecord(

@@ -125,7 +125,8 @@ class Statistician:
             measured = replace(measured, buckets=self.buckets)
         sampled = Profile()
         if samples or not _covers(merge_profiles(given, measured, sampled), queries):
-            # Imported with the first sample: the API answers without numba and pandas (``engine.engine``).
+            # Imported only with the first sample, so that the API can answer without loading numba and pandas
+            # (``engine.engine``).
             from service.statistics.sampling import SampleCache, sample_profile
 
             if self.cache is None:
@@ -271,7 +272,7 @@ def explain_version(
     if not plan.families:
         return {}
     ids = {q.id for f in plan.families for q in f.queries}
-    # An earlier version may have removed streams, which cannot be sampled.
+    # An earlier version may contain streams that have been removed and can no longer be sampled.
     known = {stream.id for stream in store.streams.all()}
     queries = [
         record.query
@@ -301,7 +302,7 @@ def _held(store: Store, plan: Plan | None, count: Callable[[SliceCounters], int]
 def _queries_after(
     store: Store, request: PreviewRequest, choice: OrderChoice, places: QueryPlaces
 ) -> tuple[tuple[Query, ...], dict[str, RankedOrders]]:
-    """Return the queries that would run, new ones with provisional ids, and the orders of those by rank."""
+    """Return the queries that would run, new ones with provisional ids, and their ranked join orders."""
     orders = {}
     running = {record.query.name: record.query for record in store.queries.running()}
     names = sorted(running)

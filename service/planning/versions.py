@@ -1,9 +1,9 @@
-"""Plan versions: every change of the shared plan is planned, tried and logged here, one after another.
+"""Plan versions: plans, tests and logs each change of the shared plan, one after another.
 
     queries, objective, statistics ── build_plan ── dry_run ── control log + history
 
 The API, the adaptive objective and `sluice run` all use this module, so that every version is tried before it
-is logged. The objective in force is the catalog's (``service.planning.objective``).
+is logged. The objective in force is the one stored in the catalog (``service.planning.objective``).
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ from service.planning.preview import Statistician
 from service.sinks.webhook_targets import PUBLIC_TARGETS, WebhookTargets
 
 if TYPE_CHECKING:
-    from service.planning.dry_run import DryRun  # not at run time: see ``_loaded``
+    from service.planning.dry_run import DryRun  # for type checking only: ``_loaded`` imports it at run time
 
-#: Setting of the catalog: time when the last query left whose boundaries stay, µs UTC; null once these are
-#: dropped.
+#: Catalog setting: the time, in µs UTC, at which a query whose slice boundaries are kept last departed; null
+#: once these boundaries are dropped.
 LEFT_AT_SETTING = "left_at_us"
 
 
 @cache
 def _loaded() -> type[DryRun]:
-    """Import the dry run with the first version, so that the API answers earlier (``engine.engine``)."""
+    """Import the dry run only for the first version, so that the API starts sooner (``engine.engine``)."""
     from service.planning.dry_run import DryRun
 
     return DryRun
@@ -58,9 +58,10 @@ class Versions:
 
     Attributes:
         store: Catalog for the versions.
-        statistician: Finds the statistics that strategies weigh.
-        base: Objective of the settings (or the workload), in force until another one is set.
-        try_out: Compiles a version after its predecessor and runs it on a made-up row; raises if that fails.
+        statistician: Supplies the statistics from which strategies compute costs.
+        base: Objective from the settings (or the workload), used until another objective is set.
+        try_out: Compiles a version as successor of the previous one and runs it on a synthetic row; raises an
+            error on failure.
         now_us: Wall clock, µs UTC.
         webhook_targets: Allowed targets of the queries' webhooks.
     """
@@ -104,16 +105,17 @@ class Versions:
 
         Args:
             queries: All queries that run in the new version.
-            previous: The newest version so far; None before the first.
+            previous: The latest version so far; None before the first version.
             calibration: Constants of this machine.
             cause: Description of the change, for the history.
             actor: Author of the change, for the history.
-            at_batch: First batch that may admit the version; None: the next batch.
-            profile: Statistics; None finds them if strategies weigh costs.
-            replanned: Ids of families that are planned again although queries and strategy stay. All others
-                keep their joins: statistics always change a little, and no chain should change because a
-                query of another family was added or removed.
-            left: Boundaries of departed queries that stay, by family id; None leaves it to the policy.
+            at_batch: First batch that may switch to the version; None: the next batch.
+            profile: Statistics; None: they are collected here if planning needs them.
+            replanned: Ids of families to plan again even if their queries and strategy are unchanged. All
+                other families keep their joins: statistics always change a little, and a chain must not
+                change because a query of another family was added or removed.
+            left: Slice boundaries of departed queries to keep, by family id; None: the policy in force
+                decides.
 
         Returns:
             The new version.
@@ -149,16 +151,16 @@ class Versions:
         return plan
 
     def replan(self, previous: Plan | None, cause: str, *, replanned: Collection[str] = ()) -> Plan:
-        """Append a version of the queries that run already; arguments and errors of ``append``."""
+        """Append a new plan version for the running queries; arguments and errors as in ``append``."""
         queries = [record.query for record in self.store.queries.running()]
         return self.append(queries, previous, calibration_of(self.store), cause=cause, replanned=replanned)
 
     @staticmethod
     def load() -> None:
-        """Import the dry run; call it before the transaction of a change, which blocks other writers.
+        """Import the dry run ahead of a change's transaction, which blocks other writers.
 
-        The first import takes seconds in a process, and many seconds if kernels must be compiled: inside a
-            transaction that would block the engine's writes for so long that it loses its lease.
+        The first import in a process takes seconds, and longer if kernels must be compiled. Inside a
+            transaction, it would block the engine's writes until the engine lost its lease.
         """
         _loaded()
 
@@ -166,7 +168,7 @@ class Versions:
         """Refuse a version that cannot run.
 
         Raises:
-            PlanRefused: Compiling it, or running it on a made-up row, failed.
+            PlanRefused: The version failed to compile, or to run on a synthetic row.
         """
         try:
             self.try_out(previous, plan)

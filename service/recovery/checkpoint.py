@@ -4,10 +4,11 @@
     catalog               5   6   7                ... its results are visible, ...
     Spark's commit log    5   6  [7]               ... and it is done; entries in brackets may exist
 
-Spark repeats the batch that it began and has not finished. A batch of the catalog that Spark's logs have lost
-is repeated, too: ``service.job.source`` gives it the input that its manifest names. That requires the state
-from which the batch began, whose segments stay for ``REPEATABLE`` batches. All other cases are refused with a
-specific error, before a file is removed or a batch begun.
+Spark repeats the batch that it began and has not finished. A batch that is committed in the catalog but
+missing in Spark's logs is repeated, too: ``service.job.source`` feeds the batch the input that its manifest
+names. Repeating a batch needs the state from which it began; segments of that state are kept for
+``REPEATABLE`` batches. All other cases are refused with a specific error, before a file is removed or a batch
+begun.
 """
 
 from __future__ import annotations
@@ -30,13 +31,13 @@ from service.results.files.result_check import check_files
 
 log = logging.getLogger(__name__)
 
-#: Number of last batches that can be repeated: segments that a batch drops are removed two batches later.
+#: Number of latest batches that can be repeated: a segment dropped by a batch is deleted two batches later.
 REPEATABLE = 2
 #: Spark's entries in a checkpoint.
 SPARK_PARTS = ("offsets", "commits", "state", "metadata", "sources")
 
-#: Key in the mark of a checkpoint whose state is rebuilt from the first batch on (``recovery.repair``). Marks
-#: of earlier versions have the key, so its name must stay.
+#: Key in the identity file of a checkpoint whose state is being rebuilt from the first batch
+#: (``recovery.repair``). Identity files of earlier versions contain the key, so its name must not change.
 _REBUILT = "anew"
 
 
@@ -44,14 +45,15 @@ _REBUILT = "anew"
 class Standing:
     """Progress of catalog and checkpoint; -1 means no batch.
 
-    The batches before the first one of a moved checkpoint were done in the old checkpoint.
+    In a moved checkpoint, all batches before ``first`` were done in the old checkpoint.
 
     Attributes:
-        first: First batch that was begun in this checkpoint, 0 unless it was moved.
+        first: First batch that was begun in this checkpoint; 0 unless the checkpoint was moved.
         committed: Last batch of the catalog.
         begun: Batches with a complete entry in Spark's offset log, ascending.
-        done: Last batch of Spark's commit log for which the offsets of it and of the batch before exist.
-        torn: Batches at the end of the logs with incomplete entries.
+        done: Last batch in Spark's commit log for which the offset log has both this batch and the one
+            before.
+        torn: Latest batches, those whose log entries are incomplete.
     """
 
     first: int
@@ -62,7 +64,7 @@ class Standing:
 
     @property
     def repeated(self) -> range:
-        """Batches of the catalog that Spark has not done, and so repeats."""
+        """Batches that are committed in the catalog but not done in Spark, which repeats them."""
         return range(self.done + 1, self.committed + 1)
 
 
@@ -80,7 +82,7 @@ def standing(store: Store, checkpoint: Path) -> Standing:
         first=first,
         committed=-1 if committed is None else committed,
         begun=tuple(begun),
-        # Spark also reads the entry before.
+        # Spark also reads the offset entry of the batch before.
         done=max((n for n in done if n in begun and (n <= first or n - 1 in begun)), default=first - 1),
         torn=tuple(sorted(torn)),
     )
@@ -89,12 +91,12 @@ def standing(store: Store, checkpoint: Path) -> Standing:
 def check_checkpoint(store: Store, data_dir: DataDir, *, unsynced: bool = False) -> None:
     """Refuse to continue if a batch would be lost; remove leftovers of a crash from Spark's logs.
 
-    In a moved checkpoint, correct the paths.
+    In a moved checkpoint, also correct the absolute paths in Spark's metadata.
 
     Args:
         store: The catalog.
         data_dir: The data directory; no other process writes to it.
-        unsynced: Whether power may have failed since the last batch; later writes are then not trusted.
+        unsynced: Whether power may have failed since the last batch; if so, newer writes are not trusted.
 
     Raises:
         OtherLife: As ``examine_checkpoint``.
@@ -133,7 +135,8 @@ def examine_checkpoint(store: Store, data_dir: DataDir, *, unsynced: bool = Fals
     # A repeated batch replaces damaged files.
     distrusted = unsynced or (not rebuilt and _damaged(store, data_dir))
     if distrusted and found.done >= found.first and (rebuilt or not found.repeated):
-        # Its state may be incomplete. That of the batch before was synced before this batch was committed.
+        # Its state may be incomplete. The state of the batch before was synced before this batch was
+        # committed.
         found = replace(found, done=found.done - 1)
     none = found.first - 1
     if unsynced and found.committed == none:
@@ -147,7 +150,7 @@ def examine_checkpoint(store: Store, data_dir: DataDir, *, unsynced: bool = Fals
 
 
 def check_state(store: Store, data_dir: DataDir) -> None:
-    """Check that the files of Spark's state from which a start continues exist and are complete.
+    """Check that the files of Spark's state needed for a start exist and are complete.
 
     Raises:
         CheckpointDamaged: A file is missing or truncated.
@@ -159,7 +162,7 @@ def check_state(store: Store, data_dir: DataDir) -> None:
 
 
 def mark_checkpoint(store: Store, data_dir: DataDir, checkpoint_id: str, *, rebuilt: bool = False) -> None:
-    """Record in the checkpoint its own identity and that of its catalog.
+    """Record in a checkpoint the identities of the checkpoint and of its catalog.
 
     Args:
         store: The catalog.
@@ -174,7 +177,7 @@ def mark_checkpoint(store: Store, data_dir: DataDir, checkpoint_id: str, *, rebu
 
 
 def _check_mark(store: Store, data_dir: DataDir) -> bool:
-    """Refuse the checkpoint of another catalog, or a checkpoint that was replaced since.
+    """Refuse a checkpoint of another catalog, or one that the catalog has since replaced.
 
     Returns:
         Whether all batches may be repeated because the state is being rebuilt.
@@ -228,7 +231,7 @@ def _can_repeat(store: Store, found: Standing, rebuilt: bool) -> bool:
 
 
 def _compare(store: Store, spark: SparkLog, found: Standing) -> None:
-    """Refuse an offset log whose input differs from the catalog's for the same batches."""
+    """Refuse an offset log that disagrees with the catalog about the input of a batch."""
     for batch in found.begun:
         manifest = store.batches.manifest(batch) if batch <= found.committed else None
         if manifest is None or not manifest.input_end:
@@ -249,11 +252,12 @@ def _compare(store: Store, spark: SparkLog, found: Standing) -> None:
 
 
 def _clear(data_dir: DataDir, spark: SparkLog, found: Standing) -> None:
-    """Remove entries that are in the way; all checks have passed."""
+    """Remove incomplete and surplus entries from Spark's logs, after all checks have passed."""
     for path in spark.leftovers():
         path.unlink(missing_ok=True)
         log.warning("leftover of Spark's log removed", extra={"path": str(path)})
-    # Spark repeats only the last entry; the input of later batches is in the catalog, or chosen again.
+    # Spark repeats only its last log entry. The input of later batches comes from the catalog or is chosen
+    # again.
     kept = {batch for batch in found.begun if batch <= found.done + 1}
     for batch in spark.cut(found.done, kept)[0]:
         log.warning("batch will be repeated", extra={"batch": batch})
@@ -264,8 +268,9 @@ def _clear(data_dir: DataDir, spark: SparkLog, found: Standing) -> None:
 def _forget_young_snapshots(store: Store, data_dir: DataDir, found: Standing) -> None:
     """Remove snapshots of Spark's state that may be incomplete and are not needed.
 
-    Spark takes snapshots in the background. To load a version it begins with the newest snapshot up to it, so
-    a torn snapshot would be in the way; from an older one it reaches the version by the changes in between.
+    Spark takes snapshots in the background. To load a version, Spark begins with the newest snapshot up to
+    that version, so a torn snapshot would break loading. From an older snapshot, Spark reaches the version by
+    applying the changes in between.
     """
     last = store.batches.last_manifest()
     synced_us = 0 if last is None else last.committed_at_us

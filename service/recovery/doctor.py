@@ -1,7 +1,7 @@
-"""Checks of ``sluice doctor``: the machine, the places of a service's data, and processes that use them now.
+"""Checks of ``sluice doctor``: the machine, the storage of a service, and processes that use it.
 
-A missing data directory is not made, and a catalog of an older version is not migrated. To check whether a
-place is writable, a file is made there and removed; folders of a separate storage are made.
+A missing data directory is not made, and a catalog of an older version is not migrated. To check that a place
+is writable, a file is created there and removed; missing folders of a separate storage are created.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ from service.jvm.java import OLDEST_JAVA, use_java
 from service.recovery.identity import identity_of
 from service.recovery.opening import CATALOG_DOWN_HINT, open_catalog, refuse_missing, sqlite_file
 
-#: Largest difference of this machine's clock from that of the newest batch or a file server, s.
+#: Largest accepted difference, in s, between this machine's clock and the time of the newest batch or a file
+#: server.
 SKEW_S: Final = 5.0
 #: How long a service may take to answer, s.
 ANSWER_S: Final = 3.0
@@ -185,7 +186,8 @@ def _catalog(settings: Settings) -> Iterator[Finding]:
         identity = identity_of(store)
         lease, manifest = store.lease.current(), store.batches.last_manifest()
         streams, queries = len(store.streams.all()), len(store.queries.all())
-    # Opening could give an identity to parts without one, or make a directory on a new machine.
+    # Open the catalog only if that changes nothing: opening gives an identity to parts without one, and can
+    # create a directory on a new machine.
     if identity is not None and identity.settled and data_dir.identity.exists():
         open_catalog(data_dir, settings.storage.catalog_url).close()
     holder = "No engine holds its lease."

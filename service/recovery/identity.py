@@ -5,8 +5,9 @@
     checkpoint/   identity.json          {"id": "5f0c...", "checkpoint": "c57b7a71801e"}
     events.db     table identity          5f0c...
 
-The catalog gets the id first, and is settled once all parts have it. Until then, a start gives the id to the
-parts that lack it. A part without the id of a settled catalog is not the part that the catalog describes.
+The catalog gets the id first, and is marked as settled once all parts have the id. Until the catalog is
+settled, each start gives the id to parts that lack it. If the catalog is settled, a part with another id, or
+with none, does not belong to it.
 """
 
 from __future__ import annotations

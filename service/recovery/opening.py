@@ -1,9 +1,9 @@
-"""Opens the catalog that belongs to a data directory, or refuses.
+"""Opens the catalog of a data directory; refuses a catalog that does not belong to it.
 
-If a catalog were missing, an empty new one would not know the existing files, and its first sweep would
-remove every result. So no catalog is made where files of an earlier catalog remain, and a catalog whose
-identity differs from the directory's is refused. If all data are elsewhere, a fresh directory is accepted, so
-that each machine of a cluster can have its own.
+If a lost catalog were replaced by an empty one, the new catalog would not know the existing files, and its
+first sweep would delete every result. So no catalog is made where files of an earlier catalog remain, and a
+catalog whose identity differs from the directory's is refused. If all data are stored elsewhere, an empty
+directory is accepted, so that each machine of a cluster can have its own directory.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from service.inputs.sources.event_reader import shown
 from service.inputs.sources.http_log import EventLog
 from service.recovery.identity import Identity, give_identity, identity_of, read_mark, settle, write_mark
 
-#: Beginning of the names of result files and late rows.
+#: Prefix of the names of result files and late-row files.
 _STORED = re.compile(r"[bm]\d")
-#: Setting of the catalog with the URL of its separate storage.
+#: Catalog setting that holds the URL of the separate storage.
 _APART_SETTING = "storage"
-#: Setting of the catalog of a moved data directory with the new directory.
+#: Catalog setting that holds the new data directory after a move.
 _MOVED_SETTING = "moved"
-#: File of the identity in a separate storage.
+#: Name of the identity file in a separate storage.
 _MARK = "identity.json"
 
 #: Hint for a catalog that cannot be opened.
@@ -54,9 +54,10 @@ _NOT_SHARED_HINT = (
 def open_catalog(
     data_dir: DataDir, catalog_url: str | None = None, *, moved_to: Path | None = None, moving: bool = False
 ) -> Store:
-    """Open the catalog of a data directory; make it if there is nothing yet.
+    """Open the catalog of a data directory; create it if the directory has no data yet.
 
-    A directory of an old version without identity gets one, if all facts that can be compared agree.
+    A directory without identity, from an old version, gets one if everything that can be compared agrees with
+    the catalog.
 
     Args:
         data_dir: The data directory.
@@ -84,10 +85,11 @@ def open_catalog(
         _refuse_moved(store, data_dir, moved_to)
         identity = identity_of(store)
         if identity is None:
-            # In a transaction, so that processes that start together do not each give it an identity.
+            # A transaction, so that processes that start at the same time do not each assign an identity.
             with store.transaction():
                 identity = _identity(store, data_dir)
-        # The catalog has it before any part, so after a crash in between the missing marks are written.
+        # The catalog gets the identity before any part does. After a crash in between, this writes the
+        # missing identity files.
         _mark(store, data_dir, identity, data_dir.events_url(catalog_url))
     except BaseException:
         store.close()
@@ -96,7 +98,7 @@ def open_catalog(
 
 
 def check_catalog(url: str) -> str:
-    """Return the schema of a catalog, changing nothing; raises as ``Store.check``."""
+    """Return the schema of a catalog without changing it; raises the errors of ``Store.check``."""
     return Store.check(url)
 
 
@@ -123,18 +125,18 @@ def refuse_missing(data_dir: DataDir, url: str) -> None:
 
 
 def mark_moved(store: Store, root: Path) -> None:
-    """Record in the catalog of a data directory that it was moved to another one."""
+    """Record in a data directory's catalog that the directory was moved to another one."""
     store.settings.set(_MOVED_SETTING, str(root))
 
 
 def goes_on_in(store: Store) -> Path | None:
-    """Return the data directory to which a catalog's directory was moved, None if it was not."""
+    """Return where a catalog's data directory was moved to; None if it was not moved."""
     found = store.settings.get(_MOVED_SETTING)
     return None if found is None else Path(str(found))
 
 
 def place_stored(store: Store, data_dir: DataDir) -> None:
-    """Record the storage of a catalog: a URL, or None for the data directory."""
+    """Record where a catalog's files are stored: a URL, or None for the data directory."""
     store.settings.set(_APART_SETTING, None if data_dir.storage is None else data_dir.storage.url)
 
 
@@ -168,7 +170,7 @@ def _refuse_unfinished(data_dir: DataDir) -> None:
 
 
 def _identity(store: Store, data_dir: DataDir) -> Identity:
-    """Return the catalog's identity; give it one if it has none and the directory agrees."""
+    """Return the catalog's identity; assign one if it has none and the directory agrees."""
     identity = identity_of(store)
     if identity is not None:
         return identity
@@ -214,7 +216,7 @@ def _mark(store: Store, data_dir: DataDir, identity: Identity, events_url: str) 
 
 
 def _mark_storage(store: Store, data_dir: DataDir, identity: Identity) -> None:
-    """Check that the separate storage is the catalog's; give it the identity if that is not settled."""
+    """Check that the separate storage belongs to the catalog; if unsettled, give it the identity."""
     folder = data_dir.stored_identity
     known = store.settings.get(_APART_SETTING)
     if identity.settled and (known is not None) != (folder is not None):
@@ -240,7 +242,7 @@ def _mark_storage(store: Store, data_dir: DataDir, identity: Identity) -> None:
 
 
 def _check_events(store: Store, events: EventLog) -> None:
-    """Refuse an event log that lacks events that batches have read: new events would get their offsets."""
+    """Refuse an event log that lost events read by batches: new events would reuse their offsets."""
     last = store.batches.last_manifest()
     read = dict(last.input_end) if last is not None else {}
     for stream in store.streams.all():
@@ -256,14 +258,14 @@ def _check_events(store: Store, events: EventLog) -> None:
 def _keeps_nothing(data_dir: DataDir, events_url: str) -> bool:
     """Return whether all data are elsewhere, and there is no checkpoint here.
 
-    Then a fresh directory loses no data: a checkpoint is examined before it is used.
+    In this case a fresh directory loses no data, since a checkpoint is examined before it is used.
     """
     elsewhere = data_dir.storage is not None and sqlite_file(events_url) is None
     return elsewhere and not SparkLog(data_dir.root / "checkpoint").begun()
 
 
 def _has_checkpoint_of(data_dir: DataDir, identity: Identity) -> bool:
-    """Return whether the checkpoint proves that a directory without a mark belongs to the catalog."""
+    """Return whether the checkpoint proves that a directory without identity file is the catalog's."""
     return read_mark(data_dir.checkpoint_identity).get("id") == identity.id
 
 
@@ -300,7 +302,7 @@ def _has_events(path: Path) -> bool:
     with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as connection:
         try:
             return connection.execute("SELECT 1 FROM blobs LIMIT 1").fetchone() is not None
-        except sqlite3.OperationalError:  # no such table: it was never opened
+        except sqlite3.OperationalError:  # no such table: the event log was never opened
             return False
 
 
@@ -310,7 +312,7 @@ def is_unused(store: Store) -> bool:
 
 
 def _check_unmarked(store: Store, data_dir: DataDir) -> None:
-    """Compare a catalog without identity with the directory, as far as possible."""
+    """Refuse a catalog without identity if its data contradict the data directory."""
     committed, log = store.batches.last(), SparkLog(data_dir.checkpoint)
     found = read_mark(data_dir.identity)
     checkpoint = _checkpoint_id(store)

@@ -7,8 +7,8 @@
     a merged file of many batches             none
     the newest batches of the catalog         remove them from the checkpoint, too: they are made again
 
-A batch is repeated with the input that its manifest names, and stops the job if it gives other rows. So a
-repair never changes visible results.
+A repeated batch reads the input that its manifest names, and stops the job if its results differ. So a repair
+never changes visible results.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ def _check(data_dir: DataDir, named: NamedFiles) -> None:
 
 
 def _cannot_repeat(store: Store, events_url: str, found: Standing) -> str | None:
-    """Return why not all batches can be repeated, None if they can."""
+    """Return the reason why some batch cannot be repeated; None if all batches can be."""
     read: set[int] = set()
     for batch in range(found.committed + 1):
         manifest = store.batches.manifest(batch)
@@ -164,7 +164,7 @@ def _cannot_repeat(store: Store, events_url: str, found: Standing) -> str | None
 
 
 def _dropped_input(store: Store, events_url: str, stream_ids: Iterable[int]) -> str | None:
-    """Describe the first stream whose oldest input was dropped (``input_retention``); None if all exists."""
+    """Describe the first stream with dropped input (``input_retention``); None if all input exists."""
     for stream in map(store.streams.by_id, sorted(stream_ids)):
         if isinstance(stream.source, FilesSource):
             first = store.source_files.page(stream.id, stream.initial_position, 1)
@@ -175,7 +175,8 @@ def _dropped_input(store: Store, events_url: str, stream_ids: Iterable[int]) -> 
                 if events.begin(stream.id) > stream.initial_position:
                     return f'the oldest events of stream "{stream.name}" were dropped: no batch needed them'
         elif isinstance(stream.source, KafkaSource):
-            # The brokers control retention and compaction, so the rest may not give the same batches.
+            # Brokers control retention and compaction, so the remaining messages may not reproduce the same
+            # batches.
             return f'stream "{stream.name}" is read from a topic, which may have dropped its oldest messages'
     return None
 

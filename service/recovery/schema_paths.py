@@ -2,8 +2,8 @@
 
     state/0/_metadata/v2/0    {"stateSchemaFilePaths": ["file:/old/checkpoint/state/0/_stateSchema/..."]}
 
-With a restored backup, or a renamed data directory, Spark would look for the schemas in the old place, and
-fail, or find those of the original (PySpark 4.3).
+After a restore, or after the data directory was renamed, Spark would look for the schemas at the old path. It
+would fail, or read the schemas of the original directory (PySpark 4.3).
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from service.commit.sync import sync_file
 
 log = logging.getLogger(__name__)
 
-#: A path in Spark's metadata, with the part below the checkpoint as a group.
+#: Path in Spark's metadata; the group ``below`` is the part below the checkpoint.
 _PATH = re.compile(r'"file:(?P<checkpoint>[^"]*)(?P<below>/state/\d+/_stateSchema/[^"]*)"')
 
 
 def put_schema_paths_right(checkpoint: Path) -> None:
-    """Let Spark's metadata in a checkpoint name the schema files of this checkpoint."""
+    """Point Spark's metadata in a checkpoint to the schema files of this checkpoint."""
     here = json.dumps(f"file:{checkpoint}", ensure_ascii=False)[:-1]
     for path in checkpoint.glob("state/*/_metadata/*/*"):
         if not path.name.isdigit():

@@ -6,8 +6,9 @@
               /state/0/<partition>/7.changelog  changes of batch 6, or
                                    7.zip        all of the state after batch 6
 
-Version n is the state after Spark's batch n - 1: the newest snapshot up to n, and every later change up to n.
-Flipped bits inside of a file are found only when Spark reads it (``service.engine.spark_failure``).
+Version n is the state after Spark's batch n - 1. It consists of the newest snapshot up to n and all later
+changelogs up to n. Flipped bits inside of a file are found only when Spark reads it
+(``service.engine.spark_failure``).
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _SCHEMA = re.compile(r"/state/\d+/_stateSchema/[^\"]+")
 
 
 def check_state_files(checkpoint: Path, version: int, hint: str) -> None:
-    """Check by names and lengths of files that the state of a version can be read.
+    """Check that the state of a version can be read, from the names and lengths of its files.
 
     Args:
         checkpoint: Spark's checkpoint.
@@ -66,7 +67,7 @@ def _damaged(checkpoint: Path, version: int) -> tuple[Path, str] | None:
 
 
 def _missing_version(partition: Path, version: int) -> Path | None:
-    """Return the first missing file among those for a version, None if all exist."""
+    """Return the first missing file of a version's state; None if all exist."""
     snapshots = (int(path.stem) for path in partition.glob("*.zip") if path.stem.isdigit() and _whole(path))
     newest = max((number for number in snapshots if number <= version), default=0)
     changes = (partition / f"{number}.changelog" for number in range(newest + 1, version + 1))
@@ -78,7 +79,7 @@ def _whole(path: Path) -> bool:
 
 
 def _wrong_json(path: Path) -> str | None:
-    """Return the fault of a file whose last line must be a JSON object, None if it has none."""
+    """Check that a file's last line is a JSON object; return the fault, None if it has none."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
         return None if lines and isinstance(json.loads(lines[-1]), dict) else "damaged"

@@ -1,12 +1,12 @@
-"""Results as files: one directory per query, or the shared pairs with a view per query.
+"""Export of results to files: a directory per query, or the shared pairs with a view per query.
 
     per query    DIR/<query>/part-00000.parquet ...   selected columns and _event_time, in order
     shared       DIR/routes.parquet                   queries by route
                  DIR/views.sql                        CREATE VIEW per query, for DuckDB
                  RESULTS_DIR/*.parquet                each joined pair once, as the engine wrote it
 
-Both contain only committed batches and are written after the engine has stopped; a second export replaces the
-first. Memory is bounded: results are read and written a few batches at a time.
+Both kinds of export contain only committed batches and are written after the engine has stopped; a new export
+replaces the previous one. Memory is bounded: results are read and written a few batches at a time.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from service.errors import CorruptResults
 from service.results.query_rows import family_files, query_sql, reading
 from service.results.result_sql import order_sql, pairs_sql, results_sql
 
-#: Most results sorted at a time: small batches are read together, so that each does not cost a scan.
+#: Maximum number of results sorted at a time. Small batches are read together, so that they share one scan.
 _ROWS_PER_READ = 2_000_000
 
 #: Results in one Parquet file.
@@ -46,10 +46,10 @@ _ROWS_PER_GROUP = 122_880
 #: Batches looked up in the catalog at a time.
 _BATCHES_PER_LOOKUP = 1_000
 
-#: DuckDB's memory while sorting; further rows go to disk, next to the output.
+#: DuckDB's memory limit while sorting; rows beyond it spill to disk, next to the output.
 _SORT_MEMORY = "512MB"
 
-#: Most rows of the routes table made at a time; there is one for each query of each route.
+#: Maximum number of rows of the routes table built at a time; the table has a row per route and query.
 _ROUTE_ROWS = 1 << 22
 
 #: Query ids ascend within a route, and nobody needs statistics of names. So a million rows take 33 ms
@@ -77,13 +77,13 @@ def export_query(
 ) -> int:
     """Write all results of a query to ``out_dir/<query name>/part-*.parquet``.
 
-    A directory of that name is replaced once the new one is complete.
+    An existing directory of that name is replaced once the new one is complete.
 
     Args:
         store: The catalog.
         results_dir: Directory that the manifests' paths are relative to.
         name: Query name.
-        queries: The queries of that name, in order of time, running or removed.
+        queries: Running and removed queries of that name, oldest first.
         out_dir: Parent of the query's directory.
 
     Returns:
@@ -118,9 +118,9 @@ def export_query(
 def export_shared(store: Store, results_dir: Path, out_dir: Path) -> None:
     """Write the routes table and the views, and delete result files that no manifest names.
 
-    A killed engine leaves files of a batch that it did not commit. Readers of the manifests do not see them,
-    and readers of ``results_dir/*.parquet`` must not see them either, so they are deleted. The engine must
-    have stopped before.
+    A killed engine can leave files of an uncommitted batch. Readers that use the manifests do not see these
+    files. Readers of ``results_dir/*.parquet`` must not see them either, so they are deleted. Call it only
+    after the engine has stopped.
 
     Args:
         store: The catalog.
@@ -191,7 +191,7 @@ def _arrow_schema(connection: duckdb.DuckDBPyConnection, text: str) -> pa.Schema
 
 
 def _groups(store: Store, query_id: int) -> Iterator[list[tuple[int, int]]]:
-    """Yield runs of (batch, results of the query) that are read together."""
+    """Yield groups of (batch, number of the query's results) whose batches are read together."""
     group: list[tuple[int, int]] = []
     batch = 0
     while found := store.counts.of_query(query_id, batch, _BATCHES_PER_LOOKUP):
@@ -230,7 +230,7 @@ def _export_batches(
 
 
 def _committed_files(store: Store) -> Iterator[tuple[str, str | None]]:
-    """Yield every file that a manifest names, with its family; late-row files have None."""
+    """Yield every file that a manifest names, with its family; the family of late-row files is None."""
     for named in store.result_files.all():
         yield from ((file.path, file.family) for file in named.files)
         yield from ((file.path, None) for file in named.late_files)
@@ -239,7 +239,7 @@ def _committed_files(store: Store) -> Iterator[tuple[str, str | None]]:
 def _write_routes(path: Path, store: Store, queries: Mapping[int, Query]) -> None:
     """Write a row for each query of each route, a few routes at a time.
 
-    Ten thousand queries may have a billion such rows, which compress to a small part of their size.
+    For ten thousand queries these can be a billion rows, which compress to a small fraction of their size.
     """
     ids = np.array(sorted(queries), dtype=np.int64)
     names = pa.array([queries[query_id].name for query_id in ids.tolist()], pa.string())
@@ -269,9 +269,9 @@ def _views(
 ) -> Iterator[str]:
     """Yield the statements of ``views.sql``: a view per family, then one per query.
 
-    The view of an updated query has the results of its series, as far as they have the columns of the newest
-    text. Other results, and those of an earlier query of the same name, have separate views, named with the
-    query id.
+    The view of an updated query has all results of its series that have the columns of the newest query text.
+    Results with other columns, and results of an earlier query of the same name, have separate views, named
+    with the query id.
     """
     yield "-- Run in this directory: duckdb -init views.sql"
     by_family: dict[str, list[Query]] = {}

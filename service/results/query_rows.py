@@ -21,7 +21,7 @@ _ROUTES = "_wanted_routes"
 
 
 def family_files(store: Store, results_dir: Folder, family: str, batches: Collection[int]) -> list[str]:
-    """Return the paths of files with one family's results of some batches; they may contain others, too.
+    """Return paths of files with a family's results of some batches; files may hold further batches.
 
     Raises:
         CorruptResults: There are no files, or one of them is damaged.
@@ -37,7 +37,7 @@ def family_files(store: Store, results_dir: Folder, family: str, batches: Collec
 
 @contextmanager
 def reading(name: str) -> Iterator[None]:
-    """Turn errors of reading result files into one that names the query.
+    """Convert errors while reading result files into an error that names the query.
 
     Raises:
         CorruptResults: A file cannot be read.
@@ -63,10 +63,10 @@ def query_sql(
 ) -> str:
     """Return the SQL that reads a query's results of some batches, unordered, from its family's files.
 
-    ``besides`` are the order columns that follow the select list.
+    ``besides`` names the order columns to append to the select list.
 
-    A query can have thousands of routes: as SQL literals they took 28 of the 34 ms of a page. So they become
-    a table of the connection, which the next call replaces.
+    A query can have thousands of routes. As SQL literals they took 28 ms of the 34 ms of a page. So the
+    routes are registered as a table of the connection, which the next call replaces.
     """
     a, b = side_streams(query, store.streams.by_id)
     pairs = pairs_sql(a, b, files, batches, (query,))

@@ -30,7 +30,7 @@ PAIR_COLUMNS = {
     "_pos_b": "BIGINT",
 }
 
-#: The order of a query's results; no two results of a query are equal in it.
+#: Sort order of a query's results; no two results of a query are equal in all these columns.
 RESULT_ORDER = ("_batch", "_event_time", "_pos_a", "_pos_b")
 
 
@@ -41,14 +41,14 @@ def pairs_sql(
     batches: Collection[int] | None = None,
     queries: Iterable[Query] = (),
 ) -> str:
-    """Return the text of a relation of joined pairs, or of groups.
+    """Return SQL text for a relation of joined pairs, or of groups.
 
     Args:
         stream_a: Stream of side a.
         stream_b: Stream of side b.
-        files: Paths of Parquet result files of one family; none gives an empty relation.
-        batches: Batches to read, together with all batches in between; None for all.
-        queries: Queries of the family, for the values of their groups.
+        files: Paths of Parquet result files of one family; without paths the relation is empty.
+        batches: Batches to read; all batches from the first to the last are read. None: all batches.
+        queries: Queries of the family; their groupings determine the value columns.
 
     Returns:
         A SELECT with every column of both streams, or every value of the groups, even if no file has it.
@@ -69,13 +69,13 @@ def pairs_sql(
 
 
 def results_sql(query: Query, pairs: str, routes: str, *, besides: Sequence[str] = ("_event_time",)) -> str:
-    """Return SQL for a query's results, unordered, with the order columns in scope as ``r``.
+    """Return unordered SQL for a query's results; the order columns are accessible as ``r``.
 
     Args:
         query: The query.
-        pairs: Text of the relation of its family's pairs, in brackets, or a view's name.
+        pairs: Relation of the family's pairs: SQL text in brackets, or a view's name.
         routes: Operand of ``_route IN``: numbers, or a SELECT. Must not be empty.
-        besides: Order columns that follow the select list.
+        besides: Order columns appended to the select list.
 
     Returns:
         A SELECT to which ``ORDER BY`` over ``order_sql()`` and LIMIT can be added.
@@ -95,7 +95,7 @@ def results_sql(query: Query, pairs: str, routes: str, *, besides: Sequence[str]
 
 
 def _value_sql(query: Query, output: Output) -> str:
-    """Return SQL for a result column; in result punctuations, which have no event time, it is NULL."""
+    """Return SQL for a result column: NULL in result punctuations, which have no event time."""
     value = f"TRY_CAST(({output.sql}) AS {output.type})"
     if not query.announces or output.name == PUNCTUATION_OUTPUT:
         return value
@@ -103,16 +103,18 @@ def _value_sql(query: Query, output: Output) -> str:
 
 
 def _values(query: Query, stream_a: Stream) -> dict[str, str]:
-    """Return the types of the values of a query's groups by name."""
+    """Return the types of a query's group values, by name."""
     types = {column.name: column.type for column in stream_a.columns}
     assert query.grouping is not None, "it is asked of queries with groups alone"
     return query.grouping.values([types[a] for a, _ in query.key])
 
 
 def _event_time_sql(query: Query) -> str:
-    """Return SQL for a result's event time; an absent row is stored once, with the row's own event time.
+    """Return SQL for a result's event time; an absent row's is computed from its own event time.
 
-    With an unbounded window only a closed key makes a row absent, and its own event time remains.
+    An absent row (a row without a match) is stored once for all queries, with its own event time; each query
+    adds its window. With an unbounded window, only a closed key makes a row absent, and its own event time
+    remains.
     """
     if query.kind not in ("outer", "anti"):
         return "_event_time"
@@ -127,5 +129,5 @@ def _event_time_sql(query: Query) -> str:
 
 
 def order_sql() -> str:
-    """Return the sort keys of ``results_sql``; qualified, since an output may have a key's name."""
+    """Return the sort keys of ``results_sql``, qualified since an output may have a sort key's name."""
     return ", ".join(f'r."{name}"' for name in RESULT_ORDER)

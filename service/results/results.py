@@ -1,16 +1,18 @@
 """Results of a query, page by page.
 
-A pair is stored once, with its route; a query is a view over the routes that name it. Its results are ordered
-by (batch, event time, position of the a row, position of the b row). A query that users know by one name is a
-series of queries, in force one after the other; the results of the series are their results in this order. A
-page never has results of two queries with different columns. A cursor is the position of a reader:
+A pair is stored once, with its route; a query is a view over the routes that name it. The results of a query
+are ordered by (batch, event time, position of the a row, position of the b row). A query that users know by
+one name is a series of queries, each of which replaced the one before. The results of the series are the
+results of these queries, in this order. A page never has results of two queries with different columns. A
+cursor is the position of a reader:
 
     "7.250"     everything before batch 7, and the first 250 of the query's results in batch 7
 
-Committed batches never change, so a cursor stays valid as long as the results are kept. A reader behind the
-kept results gets an error (``results.pages.result_expiry``). Pages are cut out of sorted runs
-(``results.pages``). A missing run is made from exactly the batches that the page needs, since the catalog has
-the number of results per batch and query; for a reader that reads page after page, it also has later batches.
+Committed batches never change, so a cursor stays valid as long as the results are kept. A reader whose cursor
+is before the kept results gets an error (``results.pages.result_expiry``). Pages are cut out of sorted runs
+(``results.pages``). A missing run is built from exactly the batches that the page needs, since the catalog
+has the number of results per batch and query. For a reader that reads page after page, the run also includes
+later batches.
 """
 
 from __future__ import annotations
@@ -37,19 +39,19 @@ from service.results.pages.spans import Spans, of_equal_columns, spans_until
 from service.results.query_rows import family_files, not_whole, query_sql, reading
 from service.results.result_sql import order_sql
 
-#: Most rows of a page: about 10 MB as JSON, read in well below a second.
+#: Maximum number of rows in a page: about 10 MB as JSON, read in well below a second.
 MAX_PAGE_ROWS = 10_000
 
-#: DuckDB's memory in a reader that may spill to disk.
+#: DuckDB's memory limit in a reader that may spill to disk.
 SPILLING_MEMORY = "256MB"
 
-#: Turns off DuckDB's cache, which keeps an entry for each file that a connection reads until it is closed.
+#: Turns off DuckDB's cache, which keeps an entry for each file read until the connection is closed.
 _NO_FILE_CACHE = {"enable_external_file_cache": "false"}
 
-#: Most rows of an export's table.
+#: Maximum number of rows in a table of an export.
 _ROWS_PER_TABLE = 1 << 16
 
-#: Most bytes of results that are sorted in memory.
+#: Maximum bytes of results that are sorted in memory.
 SORTED_BYTES = 512 << 20
 
 
@@ -60,11 +62,11 @@ class ResultReader:
         store: The catalog.
         results_dir: Folder that the manifests' paths are relative to.
         threads: Threads that DuckDB may use for one page.
-        spill_dir: Directory to which DuckDB spills beyond ``SPILLING_MEMORY`` while it sorts; None sorts in
-            memory.
+        spill_dir: Directory to which DuckDB spills when sorting needs more than ``SPILLING_MEMORY``; None: it
+            sorts in memory only.
         runs: Cache of sorted runs; None: a cache with default limits.
-        sorted_bytes: Most bytes of a run that is sorted in memory; DuckDB, which may spill, sorts larger
-            runs.
+        sorted_bytes: Maximum bytes of a run that is sorted in memory; larger runs are sorted by DuckDB, which
+            may spill.
     """
 
     def __init__(
@@ -101,14 +103,14 @@ class ResultReader:
         """Read the results that follow a cursor.
 
         Args:
-            series: Id of the series: that of its first query.
+            series: Id of the series, which is the id of its first query.
             after: Cursor, or None for the first results.
             limit: Most rows, 1 to ``MAX_PAGE_ROWS``.
 
         Raises:
             InvalidCursor: ``after`` is not a cursor of this series.
             ResultsExpired: Results after ``after`` are no longer kept.
-            QueryNotFound: There is no such series, or nothing of it is kept.
+            QueryNotFound: The series does not exist, or none of it is kept.
             CorruptResults: The files hold other rows than the manifests say.
         """
         _check_limit(limit)
@@ -130,8 +132,8 @@ class ResultReader:
             try:
                 page = self._page(series, after, found, has_more)
             except (CorruptResults, duckdb.IOException):
-                # Dropped while it was read: at the next look a cursor is refused, or the page starts later.
-                # Merged while it was read: at the next look it is in another file.
+                # If the batch was dropped during the read, the retry refuses the cursor or starts the page
+                # later. If its file was merged during the read, the retry finds the batch in another file.
                 dropped_now = found and found[0].batch < self._store.retention.kept_from()[0]
                 merged = found and not again and found[0].batch < self._store.result_files.merged_until()
                 if not dropped_now and not merged:
@@ -143,7 +145,7 @@ class ResultReader:
             return replace(page, dropped=dropped.results, kept_since_us=self._store.retention.kept_from()[1])
 
     def _page(self, series: int, after: str | None, found: Sequence[Span], has_more: bool) -> ResultPage:
-        """Read the rows of spans, as far as their columns are the same."""
+        """Read the rows of the leading spans that have the same columns."""
         ids = (
             {span.query_id for span in found} or set(self._store.queries.series_ids(series)[-1:]) or {series}
         )
@@ -164,16 +166,16 @@ class ResultReader:
         """Read all results between two cursors.
 
         Args:
-            series: Id of the series: that of its first query.
-            after: Cursor that results follow, or None for the first results.
-            until: Cursor of the last result, or None for the last existing one.
+            series: Id of the series, which is the id of its first query.
+            after: Cursor after which to start, or None to start at the first result.
+            until: Cursor of the last result to read, or None to read all existing results.
 
         Raises:
             InvalidCursor: A cursor is not one of this series, or columns change between the cursors.
             ResultsExpired: Results after ``after`` are no longer kept.
-            QueryNotFound: There is no such series, or nothing of it is kept.
-            CorruptResults: The files differ from the manifests; for later tables it is raised while they are
-                read.
+            QueryNotFound: The series does not exist, or none of it is kept.
+            CorruptResults: The files differ from the manifests; after the first table, the error is raised
+                while tables are read.
         """
         found, _, lost = self._spans.of_page(series, after, sys.maxsize)
         spans: Sequence[Span] = found
@@ -198,7 +200,7 @@ class ResultReader:
             )
         rows = sum(span.rows for span in spans)
         next_cursor = format_cursor(spans[-1].batch, spans[-1].first + spans[-1].rows) if spans else after
-        # With a cursor, so that results dropped meanwhile raise an error.
+        # Start from an explicit cursor, so that results dropped meanwhile raise an error.
         start = format_cursor(spans[0].batch, spans[0].first) if spans else after
         tables = self._tables(series, start, rows)
         first = next(tables) if rows else self.page(series, after, 1).table.slice(0, 0)
@@ -206,7 +208,7 @@ class ResultReader:
         return ResultExport(first.schema, rows, next_cursor, dropped, chain([first], tables))
 
     def _tables(self, series: int, after: str | None, rows: int) -> Iterator[pa.Table]:
-        """Yield this many of the existing results after a cursor."""
+        """Yield the first ``rows`` existing results after a cursor."""
         while rows:
             page = self._look(series, after, min(rows, _ROWS_PER_TABLE), though_empty=False)
             if page is None:
@@ -217,13 +219,13 @@ class ResultReader:
     def whole_batches(
         self, query_id: int, batches: Sequence[tuple[int, int]], *, at_a_time: int
     ) -> Generator[tuple[int, pa.RecordBatch]]:
-        """Yield all results of a query in order, in parts of one batch each, with its number.
+        """Yield (batch number, rows) for all results of a query, in order; a part has rows of one batch.
 
-        One read for many small batches takes little more time than a read for one of them.
+        Reading many small batches at once takes little more time than reading one of them.
 
         Args:
             query_id: The query.
-            batches: (batch, number of its results by the catalog), ascending; at least one.
+            batches: (batch, number of its results according to the catalog), ascending; at least one.
             at_a_time: Approximate number of rows read into memory at a time.
 
         Raises:
@@ -241,7 +243,8 @@ class ResultReader:
                 for part in cursor.sql(f"{text} ORDER BY {order_sql()}").to_arrow_reader(at_a_time):
                     for batch, rows in _by_batch(part):
                         if batch not in found:
-                            # All batches before must be complete: the caller uses their rows from now on.
+                            # All earlier batches must be complete, because the caller starts to use their
+                            # rows now.
                             _check_whole(query, [before for before in batches if before[0] < batch], found)
                         found[batch] = found.get(batch, 0) + rows.num_rows
                         yield batch, rows
@@ -261,7 +264,7 @@ def _check_limit(limit: int) -> None:
 
 
 def _by_batch(part: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Split rows ordered by batch, the last column, into the rows of each batch, without that column."""
+    """Split rows, ordered by the batch number in their last column, by batch; drop that column."""
     numbers = part.column(part.num_columns - 1).to_numpy()
     rows = part.select(list(range(part.num_columns - 1)))
     starts = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist()]
@@ -271,7 +274,7 @@ def _by_batch(part: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
 
 
 def _check_whole(query: Query, batches: Sequence[tuple[int, int]], found: Mapping[int, int]) -> None:
-    """Refuse results whose rows per batch differ from ``batches``, which has (number, rows)."""
+    """Refuse results whose rows per batch differ from ``batches``: pairs of (batch, number of rows)."""
     if list(found.items()) != list(batches):
         wanted = dict(batches)
         raise not_whole(query, min(wanted), max(wanted), sum(found.values()), sum(wanted.values()))

@@ -1,8 +1,8 @@
 """Atomic writing of a file of results.
 
-The name contains batches and query, so it is unique, and the rows of a committed batch never change: writing
-the file again replaces it with the same bytes. Until it is complete it has a hidden name, which readers of
-directories skip; then it is renamed.
+A file's name contains its batches and query, so it is unique. The rows of a committed batch never change, so
+writing the file again replaces it with the same bytes. Until a file is complete it has a hidden name, which
+readers of directories skip; then it is renamed.
 
     alerts/batch-000000042-q17.ndjson
     alerts/_lost-q17.json               only if results were lost: their number, and the last batch
@@ -31,7 +31,7 @@ ROWS_AT_A_TIME = {"parquet": 122_880, "ndjson": 10_000, "csv": 10_000}
 def write_batch_file(exports: Path, sink: FilesSink, name: str, parts: Iterator[pa.RecordBatch]) -> Path:
     """Write results into the directory of a sink.
 
-    The file's bytes are on disk when the call returns, its name only after ``sync_directory``.
+    When the call returns, the file's bytes are durable; its directory entry only after ``sync_directory``.
 
     Args:
         exports: Directory of all exports.
@@ -44,7 +44,7 @@ def write_batch_file(exports: Path, sink: FilesSink, name: str, parts: Iterator[
 
     Raises:
         OSError: It cannot be written.
-        SinkFailed: Somebody has put a link to elsewhere into the path.
+        SinkFailed: The path contains a link that leads out of the directory of exports.
     """
     return _write(_directory(exports, sink), name, lambda file: _WRITERS[sink.format](file, parts))
 
@@ -54,7 +54,7 @@ def write_lost_file(exports: Path, sink: FilesSink, record: SinkRecord) -> None:
 
     Raises:
         OSError: It cannot be written.
-        SinkFailed: Somebody has put a link to elsewhere into the path.
+        SinkFailed: The path contains a link that leads out of the directory of exports.
     """
     directory, name = _directory(exports, sink), f"_lost-q{record.series}.json"
     facts = {"query": record.query, "batches": record.lost, "rows": record.lost_rows}
@@ -65,7 +65,7 @@ def write_lost_file(exports: Path, sink: FilesSink, record: SinkRecord) -> None:
 
 
 def sync_directory(directory: Path) -> None:
-    """Put a directory's entries on disk."""
+    """Sync a directory's entries to disk."""
     handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(handle)
@@ -92,7 +92,7 @@ def _write(directory: Path, name: str, write: Callable[[IO[bytes]], object]) -> 
             os.fsync(file.fileno())
         partial.replace(final)
     except BaseException:
-        # An unusable partial file must not keep a full disk full.
+        # Free the space of the unusable partial file, since the disk may be full.
         partial.unlink(missing_ok=True)
         raise
     return final

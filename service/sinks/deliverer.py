@@ -3,14 +3,15 @@
     thread "sinks" ── looks for due sinks ───> lane of files      FILES_AT_ONCE threads
                                           └──> lane of others     WEBHOOKS_AT_ONCE threads
 
-It periodically asks the catalog for the last batch, which costs a tenth of a millisecond, and for more only
-if there is a new batch, or if a sink has further results or is due for a retry. A sink is in one thread at a
-time, so its batches keep their order. A failing sink is tried again after a growing delay, while the others
+It periodically asks the catalog for the last batch, which takes 0.1 ms. It asks for more only if there is a
+new batch, or if a sink has further results or must be tried again. Only one thread at a time serves a sink,
+so its batches keep their order. A failing sink is tried again after a growing delay, while the others
 continue. A sink cannot delay the engine: delivery only reads committed results, and a lagging sink has more
 to read.
 
-Results are kept for a sink that lacks them, within limits: results that wait too long, or take too much space
-(``KeptForSinks``), are lost to the sink. They are counted and reported, and the sink continues after them.
+Results that a sink has not received are kept for it within limits (``KeptForSinks``): results that wait too
+long, or take too much space, are lost to the sink. Lost results are counted and reported, and the sink
+continues after them.
 """
 
 from __future__ import annotations
@@ -31,22 +32,22 @@ from service.sinks.delivery import Delivery, turns
 
 log = logging.getLogger(__name__)
 
-#: Seconds between two looks at the last batch: well below a micro-batch.
+#: Seconds between two polls for the last batch: well below the length of a micro-batch.
 INTERVAL_S = 0.25
-#: Number of sinks whose files are written at a time: while one waits for the disk another reads.
+#: Number of file sinks written at a time: while one waits for the disk, another reads results.
 FILES_AT_ONCE = 4
-#: Number of requests at a time, each with a part of at most ``delivery.PART_ROWS`` rows in memory. A receiver
-#: that does not answer occupies a thread for ten seconds; then it is not tried for a while.
+#: Number of concurrent webhook requests; each holds a part of at most ``delivery.PART_ROWS`` rows in memory.
+#: A receiver that does not answer occupies a thread for ten seconds; then it is not tried for a while.
 WEBHOOKS_AT_ONCE = 16
-#: Most batches that a sink gets before the turn of the others.
+#: Maximum number of batches that a sink gets per turn, before other sinks.
 BATCHES_PER_TURN = 16
-#: Seconds for which a failing sink is tried after its removal or that of its query: results are kept for it,
-#: and there is no other way to end it.
+#: Seconds for which a failing sink is still tried after the sink or its query was removed: results are kept
+#: for it meanwhile, and nothing else would end the retries.
 GIVE_UP_S = 24 * 3600.0
-#: Seconds that a sink has after a start to receive all waiting results, however old or large; a hundredth of
-#: ``kept.us`` if that is less.
+#: Seconds after a start in which a sink can still receive all waiting results, however old or large; a
+#: hundredth of : ``kept.us`` if that is less.
 GRACE_S = 3600.0
-#: Longest time between two later looks for results that a sink loses.
+#: Maximum seconds between two later checks for results that a sink must lose.
 LOSING_INTERVAL_S = 60.0
 #: Seconds between two log lines about a lagging sink.
 TELLING_INTERVAL_S = 3600.0
@@ -57,11 +58,11 @@ MAX_DELAY_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class KeptForSinks:
-    """Limits of results kept for sinks that lack them, beyond those that are kept for readers.
+    """Limits for results that are kept only because a sink has not received them yet.
 
     Attributes:
         us: How long results are kept after their commit, wall clock µs; None: forever.
-        bytes: Most bytes of files that are kept only for sinks; None: no limit.
+        bytes: Maximum total bytes of files that are kept only for sinks; None: no limit.
         results_us: How long results are kept for readers; None: forever.
     """
 
@@ -75,7 +76,7 @@ class KeptForSinks:
         return 0 if longest_us is None else store.retention.horizon(now_us - longest_us)
 
     def first_by_size(self, store: Store, now_us: int) -> int:
-        """Return the first batch such that files kept only for sinks, from it on, are within the limit."""
+        """Return the first batch from which on the files kept only for sinks are within the size limit."""
         if self.bytes is None or self.results_us is None:
             return 0
         end = store.retention.horizon(now_us - self.results_us)
@@ -87,7 +88,7 @@ class _Delay:
     """Delay before a failed sink is tried again.
 
     Attributes:
-        until_s: Monotonic clock of the next try, s.
+        until_s: Time of the next attempt on the monotonic clock, s.
         length_s: Length of the delay, s.
     """
 
@@ -151,8 +152,8 @@ class Deliverer:
 
     def run_once(self) -> None:
         """Start deliveries to due sinks that are neither busy nor delayed."""
-        # In this order: a sink that is set after the last batch was read begins with later batches, and the
-        # catalog's record of a sink that was not busy is up to date.
+        # The order matters: a sink that is set after the last batch was read begins with later batches, and
+        # the catalog's record of a sink that was not busy is up to date.
         last = self.store.batches.last()
         if last is None:
             return
@@ -192,7 +193,7 @@ class Deliverer:
                 self.run_once()
             self._seen = last
         except SluiceError as error:
-            # The catalog cannot be reached; it keeps all information about due deliveries.
+            # The catalog cannot be reached. Nothing is lost, because it stores which deliveries are due.
             log.warning("looking for results to deliver failed: %s", error)
         return True
 
@@ -207,13 +208,13 @@ class Deliverer:
             )
 
     def _gives_up(self, record: SinkRecord) -> bool:
-        """Return whether an ended sink has failed for long enough."""
+        """Return whether a removed sink has failed for so long that its results are given up."""
         if record.ended_at_us is None or not record.failing:
             return False
         return self.now_us() - record.ended_at_us > GIVE_UP_S * 1e6
 
     def _give_up(self, record: SinkRecord, last: int) -> None:
-        # A begun file has only committed batches.
+        # A file that was begun has only committed batches, so none after ``last``.
         if lost := self.store.sinks.lose(record, last + 1):
             facts = {"query": record.query, "sink": record.id, "batches": lost.batches, "rows": lost.rows}
             log.error("results given up that a former sink did not take: %s", record.error, extra=facts)
@@ -264,7 +265,7 @@ class Deliverer:
         with self._lock:
             if record.id in busy:
                 self._passed_over.add(record.id)
-                # It may have finished meanwhile, and would not be examined again otherwise.
+                # The sink may have finished meanwhile; without this wake-up it would not be examined again.
                 if record.id not in self._busy:
                     self._wake.set()
                 return False
@@ -279,7 +280,7 @@ class Deliverer:
         with self._lock:
             if former in self._busy:
                 self._passed_over.add(former)
-            elif former not in self._delays:  # It has finished meanwhile; a delayed one is due later.
+            elif former not in self._delays:  # the sink finished meanwhile; a delayed one is retried later
                 self._wake.set()
 
     def _forget(self, waiting: set[int]) -> None:
@@ -296,7 +297,7 @@ class Deliverer:
             with self._lock:
                 self._delays.pop(record.id, None)
         except Exception as error:
-            # Any error concerns only this sink: it is recorded there, and the sink is tried again.
+            # Any error concerns only this sink: it is recorded for the sink, which is then tried again.
             self._failed(record, error)
         finally:
             with self._lock:
@@ -331,7 +332,7 @@ class Deliverer:
 
 
 def _next_file_us(waiting: Sequence[SinkRecord], now_us: int) -> int | None:
-    """Return when the next file that waits for more batches is due, wall clock µs, or None."""
+    """Return when the next file waiting for more batches must be written, wall clock µs, or None."""
     due = (
         record.waiting_since_us + record.sink.max_delay_us
         for record in waiting
@@ -351,7 +352,7 @@ def _reason(record: SinkRecord) -> str:
 
 
 def _fills_files(record: SinkRecord) -> bool:
-    """Return whether a file of a sink may have several batches, so a turn can leave some to the next."""
+    """Return whether a sink's files can have several batches, so that a turn may leave some waiting."""
     return isinstance(record.sink, FilesSink) and record.sink.batches_per_file > 1
 
 

@@ -5,8 +5,8 @@
 
 A repeated file replaces itself, so files are exactly once. A table or topic itself records which batches it
 has, so these are exactly once, too. A webhook may get a part a second time, under the same key, so webhooks
-are at least once. Small batches of a file sink are read together and recorded together, since both cost as
-much for one as for many.
+are at least once. Small batches of a file sink are read together and recorded together, since reading and
+recording cost as much for one batch as for many.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ PART_ROWS = MAX_PAGE_ROWS
 
 
 def turns(waiting: Iterable[SinkRecord]) -> tuple[list[SinkRecord], dict[int, int]]:
-    """Separate sinks that may be delivered to now from those that wait for a former sink of their series.
+    """Separate sinks ready for delivery from sinks that wait for a former sink of their series.
 
-    A sink that replaces another one with the same place gets nothing until the former one has all its
-    results: so a receiver sees batches in order, even if the query changes between them.
+    A new sink for the same place gets nothing until the sink that it replaces has received all its
+    results. So a receiver sees batches in order, even if the query changes between them.
 
     Args:
-        waiting: Sinks for which batches wait, by id.
+        waiting: Sinks with waiting batches, in order of id.
 
     Returns:
-        Sinks that may be delivered to; ids of the others, each with the id of the sink that it waits for.
+        Sinks ready for delivery; for each other sink, its id and the id of the sink that it waits for.
     """
     first: dict[tuple[int, str], SinkRecord] = {}
     held: dict[int, int] = {}
@@ -64,11 +64,11 @@ def turns(waiting: Iterable[SinkRecord]) -> tuple[list[SinkRecord], dict[int, in
 
 @dataclass(slots=True)
 class Delivery:
-    """Delivers to the sinks of one service; different sinks may be delivered to from different threads.
+    """Delivers results to the sinks of one service; threads may serve different sinks concurrently.
 
     Attributes:
         store: Catalog.
-        results: Reads results; a reader for the deliverer alone, so that no other reader waits for it.
+        results: Reads results; used only by the deliverer, so that no other reader waits for it.
         exports: Directory of sinks that are files.
         engine_lock: Path of the lock file, for failpoints.
         part_rows: Most rows of one request.
@@ -101,8 +101,9 @@ class Delivery:
         Args:
             record: The sink, read after ``last``.
             last: Last batch to deliver, committed before ``record`` was read. A later batch must wait, since
-                its sink is known only once it is committed.
-            batches: Most batches with results that are delivered; a file of several batches is always filled.
+                its sink is known only after the batch is committed.
+            batches: Maximum number of batches with results to deliver; exceeded if needed to fill a file of
+                several batches.
             stopping: Returns whether to stop after the current file or part.
 
         Returns:
@@ -193,7 +194,7 @@ class Delivery:
                     break
 
     def _have(self, record: SinkRecord, sink: FilesSink, written: Sequence[FileCut]) -> SinkRecord:
-        """Record that a sink has files; return the updated sink."""
+        """Record files as delivered to a sink; return the updated sink."""
         sync_directory(self.exports / sink.path)
         rows, batches = sum(cut.rows for cut in written), sum(len(cut.batches) for cut in written)
         last = written[-1].last
@@ -238,13 +239,13 @@ class Delivery:
     def _sender(self) -> Webhooks:
         with self._lock:
             if self._webhooks is None:
-                from service.sinks.webhook import Webhooks  # httpx takes 0.1 s to load, which few need
+                from service.sinks.webhook import Webhooks  # httpx loads in 0.1 s; few services need it
 
                 self._webhooks = Webhooks(self.targets)
             return self._webhooks
 
     def _delivered(self, record: SinkRecord, batch: int, now: int, rows: int) -> SinkRecord:
-        """Record that a sink has ``now`` more rows of a batch; return the updated sink."""
+        """Record ``now`` more rows of a batch as delivered to a sink; return the updated sink."""
         done = now + (record.next_row if record.next_batch == batch else 0)
         self.store.sinks.delivered(record, batch, now, whole=done == rows)
         if done == rows:

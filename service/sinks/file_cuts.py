@@ -1,10 +1,10 @@
-"""Cuts: the batches of each file of a sink.
+"""Cuts: the assignment of batches to the files of a sink.
 
     waiting     3 5 6 7 | 9 10          batches with results; the query has a new text from 9 on
     at most 3   [3 5 6] [7] [9 10]      a file has batches of one text, and so one set of columns
 
-With one batch per file the cut is fixed. With more batches per file it depends on the waiting batches at the
-time of the cut, so it is recorded before the file is written: after a crash the same file is written first.
+With one batch per file the cut is fixed. With more batches per file, the cut depends on which batches wait at
+that time. So it is recorded before the file is written: after a crash, the same file is written first.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def file_cuts(
     [((3, 9),), ((5, 9), (6, 9), (7, 9))]
 
     Args:
-        waiting: (batch, id of the query, results), ascending.
+        waiting: (batch, id of the query, number of results), ascending.
         batches_per_file: Most batches of a file.
         begun: Last batch of the first file, if that file was begun.
     """
@@ -80,7 +80,7 @@ def file_cuts(
 
 
 def read_together(cuts: Sequence[FileCut], rows: int) -> Iterator[list[FileCut]]:
-    """Group files that are read together: of one query, with up to ``rows`` rows or a single file.
+    """Group files to read together: a group has one query, and up to ``rows`` rows or a single file.
 
     >>> cuts = file_cuts([(3, 1, 50), (5, 1, 50), (6, 1, 1), (7, 2, 1)], 1)
     >>> [[cut.first for cut in group] for group in read_together(cuts, 100)]

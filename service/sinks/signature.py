@@ -1,4 +1,4 @@
-"""Signatures of webhooks by standardwebhooks.com, with which a receiver verifies the sender.
+"""Webhook signatures (standardwebhooks.com), with which a receiver verifies the sender.
 
 webhook-id: sluice-17-42.0                     the request's Idempotency-Key
 webhook-timestamp: 1767225600                  seconds since 1970: distinguishes old requests from new ones

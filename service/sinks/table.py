@@ -8,10 +8,10 @@
 
 A table with a key gets no result punctuations, because their only values are those of the join key.
 
-The catalog records the batch afterwards. If a crash or a connection that broke during the commit prevents
-that, the batch is sent again and its number is found in ``sluice_delivered``. Both tables are made if they
-are missing. The table of results may have more columns, and other types that PostgreSQL reads from the same
-text.
+The catalog records the batch after the transaction. If a crash or a broken connection prevents that, the
+batch is sent again, and its number is found in ``sluice_delivered``. The table of results and
+``sluice_delivered`` are created if they are missing. The table of results may have more columns, and other
+types that PostgreSQL reads from the same text.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from service.results.result_formats import rows_for_json
 
 #: Rows in memory at a time.
 ROWS_AT_A_TIME: Final = 10_000
-#: How long a statement may take: a lock held by another client must not block a thread forever.
+#: Maximum seconds per statement: a lock held by another client must not block a thread forever.
 TIMEOUT_S: Final = 60
 CONNECT_TIMEOUT_S: Final = 5
 
@@ -56,7 +56,7 @@ WHERE catalog = %(catalog)s AND series = %(series)s AND target = %(target)s
 def write_batch(
     catalog_id: str, record: SinkRecord, sink: TableSink, batch: int, parts: Iterator[pa.RecordBatch]
 ) -> None:
-    """Write the results of a batch to a table, unless it has them.
+    """Write the results of a batch to a table, unless the table already has them.
 
     Args:
         catalog_id: Identity of the batch's catalog.
@@ -66,13 +66,13 @@ def write_batch(
         parts: Results of the batch, at least one part.
 
     Raises:
-        SinkFailed: The server did not accept the results, and has none of them.
+        SinkFailed: The server did not accept the results; the table has none of them.
     """
     note = {"catalog": catalog_id, "series": record.series, "target": sink.table, "batch": batch}
     try:
         with _connected(sink) as connection:
             connection.execute(_NOTES)
-            connection.commit()  # a separate transaction, since concurrent ones that make the table conflict
+            connection.commit()  # own transaction: concurrent transactions that create the table conflict
             noted = connection.execute(_NOTE_OF, note).fetchone()
             if noted is not None and noted[0] >= batch:
                 return
@@ -174,7 +174,7 @@ def _names(columns: Sequence[str]) -> sql.Composed:
     return sql.SQL(", ").join(map(sql.Identifier, columns))
 
 
-def _type(arrow: pa.DataType) -> Any:  # Any: psycopg takes literal strings only, and these are ours
+def _type(arrow: pa.DataType) -> Any:  # Any: psycopg requires literal strings; these are built here
     """Return the type of a column."""
     if pa.types.is_decimal(arrow):
         return f"numeric({arrow.precision}, {arrow.scale})"

@@ -4,9 +4,9 @@
     transaction           one message per result     readers of committed messages see all or none
     catalog               the batch is recorded      afterwards; a crash in between repeats the batch
 
-Before a batch with a mark is sent again, the topic is read from the mark: messages with the batch's headers
-exist if, and only if, its transaction was committed. The transactional id belongs to the series, so Kafka
-fences the producer of a replaced service, which cannot commit any more.
+Before a batch with a mark is sent again, the topic is read from the mark on: messages with the batch's
+headers exist if and only if the batch's transaction was committed. The transactional id belongs to the
+series, so Kafka fences the producer of a replaced service, which cannot commit any more.
 
 Headers of a message: ``sluice-id`` (catalog, series, batch and number in the batch; unique among our
 messages), ``sluice-query`` and ``sluice-batch``.
@@ -31,13 +31,13 @@ from service.results.result_formats import result_line, rows_for_json
 if TYPE_CHECKING:
     from confluent_kafka import Producer
 
-#: How long an answer of the brokers may take.
+#: Maximum seconds to wait for an answer of the brokers.
 WAIT_S: Final = 10.0
-#: How long all messages of a batch may take.
+#: Maximum seconds for sending all messages of a batch.
 TRANSACTION_S: Final = 300
 _PARTITION_EOF: Final = -191
 _SETTING: Final = "topic_marks"
-#: Most marks that are kept; older ones belong to removed sinks.
+#: Maximum number of stored marks; older marks belong to removed sinks.
 _KEPT: Final = 1000
 
 
@@ -49,7 +49,7 @@ def send_batch(
     batch: int,
     parts: Iterator[pa.RecordBatch],
 ) -> None:
-    """Send the results of a batch to a topic, unless it has them.
+    """Send the results of a batch to a topic, unless the topic already has them.
 
     Args:
         store: Catalog, which stores the mark.
@@ -72,7 +72,8 @@ def send_batch(
     }
     try:
         producer = new_producer(sink.cluster, options | {"linger.ms": 5})
-        # First, because it ends a leftover transaction: then the batch's messages exist or never will.
+        # Do this first, because it ends a leftover transaction: afterwards the batch's messages exist, or
+        # never will.
         producer.init_transactions(WAIT_S)
         if not _is_there(store, record, sink, batch, f"{name}-{batch}-".encode()):
             _transaction(producer, name, record, sink, batch, parts)
@@ -102,7 +103,8 @@ def _transaction(
                 sent += 1
         producer.commit_transaction(TRANSACTION_S)
     except BaseException:
-        # Also if the results cannot be read to their end: the messages already sent are never seen.
+        # Abort on any error, even if reading the results failed: readers then never see the messages already
+        # sent.
         producer.abort_transaction(WAIT_S)
         raise
 
@@ -126,13 +128,13 @@ def _key(sink: TopicSink, row: Mapping[str, Any]) -> bytes | None:
         raise SinkFailed(f'the results have no column "{sink.key}" for the key of messages')
     value, pattern = row[sink.key], row.get(PUNCTUATION_OUTPUT)
     if pattern is not None:
-        # So that it follows the results with the finished key in their partition.
+        # Use the finished key, so that the punctuation follows this key's results in their partition.
         value = json.loads(pattern).get(sink.key)
     return None if value is None else (value if isinstance(value, str) else json.dumps(value)).encode()
 
 
 def _is_there(store: Store, record: SinkRecord, sink: TopicSink, batch: int, prefix: bytes) -> bool:
-    """Return whether the topic has a batch; set the mark for a batch that was never begun."""
+    """Return whether the topic has a batch; if the batch was never begun, set its mark."""
     mark, ends = _marks(store).get(str(record.id)), _ends(sink)
     if mark is not None and mark["batch"] == batch:
         return _found(sink, {int(p): int(offset) for p, offset in mark["ends"].items()}, ends, prefix)
@@ -150,7 +152,7 @@ def _marks(store: Store) -> dict[str, Any]:
 
 
 def _ends(sink: TopicSink) -> dict[int, tuple[int, int]]:
-    """Return the offsets of the oldest and the next message, by partition, including open transactions."""
+    """Return (oldest, next) message offsets by partition, including messages of open transactions."""
     from confluent_kafka import TopicPartition
 
     consumer = new_consumer(sink.cluster, {"isolation.level": "read_uncommitted"})
@@ -172,9 +174,9 @@ def _ends(sink: TopicSink) -> dict[int, tuple[int, int]]:
 def _found(
     sink: TopicSink, mark: Mapping[int, int], ends: Mapping[int, tuple[int, int]], prefix: bytes
 ) -> bool:
-    """Return whether a committed message with an id of a batch lies between a mark and the end.
+    """Return whether the topic, from a mark on, has a committed message with a batch's id.
 
-    An open transaction of another producer hides all messages after its beginning, so its end is awaited.
+    An open transaction of another producer hides all later messages, so this waits for its end.
     """
     from confluent_kafka import TopicPartition
 
@@ -189,7 +191,7 @@ def _found(
                 partition, offset, error = message.partition() or 0, message.offset() or 0, message.error()
                 if error is None:
                     until_s = time.monotonic() + WAIT_S
-                    headers: Any = message.headers() or []  # the type covers producers' headers, too
+                    headers: Any = message.headers() or []  # the stub's type includes producers' headers
                     if any(header == "sluice-id" and value.startswith(prefix) for header, value in headers):
                         return True
                 elif error.code() == _PARTITION_EOF and offset >= left.get(partition, 0):

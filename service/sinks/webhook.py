@@ -13,8 +13,8 @@ Requests of a sink with a secret are signed (``signature``), and a sink may have
 so a part may arrive twice, but parts are never out of order or skipped.
 
 An attempt takes at most ten seconds, from the resolution of the name to the end of the answer, and reads at
-most 64 kB. It uses a new connection to an address that was checked (``webhook_targets``): resolving the name
-again, in a connection pool or a proxy, could give another address.
+most 64 kB. It uses a new connection to a checked address (``webhook_targets``): a connection pool or a proxy
+would resolve the name again, and could get another address.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from service.sinks.webhook_targets import WebhookTargets
 #: Seconds for an attempt; a receiver that needs longer should answer first and work afterwards.
 TIMEOUT_S = 10.0
 CONNECT_TIMEOUT_S = 3.0
-#: Most bytes read of an answer, including headers; only its status is used.
+#: Maximum bytes read of an answer, including headers; only its status is used.
 MAX_ANSWER_BYTES = 64 * 1024
 
 _FAILURES = (httpcore.NetworkError, httpcore.TimeoutException, httpcore.ProtocolError, OSError)
@@ -70,8 +70,9 @@ class Webhooks:
         """Post a page that has results of one batch.
 
         Raises:
-            SinkFailed: The receiver did not accept the page, or may not receive a secret of the headers.
-            SecretMissing: A secret of the headers is not set.
+            SinkFailed: The receiver did not accept the page, or is not allowed to receive a secret in the
+                headers.
+            SecretMissing: A secret used in the headers is not set.
         """
         body = ndjson(page.table)
         own = sent_headers(sink)
@@ -154,13 +155,13 @@ class _CheckedBackend(httpcore.NetworkBackend):
         local_address: str | None = None,
         socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
     ) -> httpcore.NetworkStream:
-        """Connect to the first address of a host that answers; arguments of the base class."""
+        """Connect to the first address of a host that answers; arguments as in the base class."""
         *others, last = self._targets.addresses(host, port, self._budget.left_s())
         for address in others:
             try:
                 return self._connected(address, port, socket_options)
             except (httpcore.ConnectError, httpcore.ConnectTimeout):
-                continue  # another address may answer; the error of the last one is raised
+                continue  # another address may answer; only the last address's error is raised
         return self._connected(last, port, socket_options)
 
     def _connected(
@@ -187,7 +188,7 @@ class _BoundedStream(httpcore.NetworkStream):
         return data
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        """Write within the remaining time; the base class has a timeout for each piece."""
+        """Write within the remaining time; the base class would apply a timeout to each piece."""
         connection = self._stream.get_extra_info("socket")
         rest = memoryview(buffer)
         while rest:
@@ -209,7 +210,7 @@ class _BoundedStream(httpcore.NetworkStream):
         server_hostname: str | None = None,
         timeout: float | None = None,
     ) -> httpcore.NetworkStream:
-        """Switch to TLS, for the host name of the URL; arguments of the base class."""
+        """Switch to TLS, for the host name of the URL; arguments as in the base class."""
         stream = self._stream.start_tls(ssl_context, server_hostname, self._budget.left_s())
         return _BoundedStream(stream, self._budget)
 

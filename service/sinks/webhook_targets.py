@@ -1,7 +1,7 @@
 """Allowed targets of results: public addresses for webhooks, and servers that the operator allows.
 
-A client that may add queries must not reach addresses through the service that only the service can reach:
-its machine, its network, the metadata address of a cloud.
+A client that may add queries must not use the service to reach addresses that only the service can reach: its
+machine, its network, the metadata address of a cloud.
 """
 
 from __future__ import annotations
@@ -18,13 +18,14 @@ from service.errors import InvalidSetting, SinkFailed
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
-#: Translators (RFC 6052) forward packets for these to the IPv4 address in the last four bytes.
+#: NAT64 translators (RFC 6052) forward packets for these addresses to the IPv4 address in the last four
+#: bytes.
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
-#: Further networks that are not public, which not every version of Python knows: translators of a private
-#: network, which may have the IPv4 address anywhere (RFC 8215); site-local addresses (RFC 3879); IPv4
-#: addresses in IPv6 ones, compatible (RFC 4291) and translated (RFC 2765); documentation (RFC 9637), segment
-#: routing (RFC 9602) and protocols (RFC 6890), with Oracle's metadata address; the address of Azure's
-#: platform.
+#: Further networks that are not public, but not all known to every Python version: translators of a private
+#: network, which may have the IPv4 address at any position (RFC 8215); site-local addresses (RFC 3879); IPv4
+#: addresses in IPv6 addresses, compatible (RFC 4291) and translated (RFC 2765); documentation (RFC 9637);
+#: segment routing (RFC 9602); protocols (RFC 6890), including Oracle's metadata address; the address of
+#: Azure's platform.
 _NOT_PUBLIC: tuple[Network, ...] = (
     *map(
         ipaddress.IPv6Network,
@@ -92,7 +93,7 @@ class WebhookTargets:
         """Resolve a host, once, and return its allowed addresses.
 
         Raises:
-            SinkFailed: The host has no address, or no allowed one.
+            SinkFailed: The host has no address, or none that is allowed.
         """
         found = _resolved(host, port, timeout_s)
         allowed = [text for text in found if self.allows(host, ipaddress.ip_address(text.partition("%")[0]))]

@@ -1,4 +1,4 @@
-"""Fraction of the pairs of two samples that lie in a band, for joins without a key."""
+"""Fraction of the row pairs of two samples that fall into a band, for joins without a key."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from operators.slices.overlaps import Doubles
 
 
 def band_share(band: Band, a: pa.Table, b: pa.Table) -> float:
-    """Return the fraction of all pairs of rows in which the band's column lies in its range.
+    """Return the fraction of all row pairs in which the band's column is within the band's range.
 
     Args:
         band: The band.
@@ -29,7 +29,7 @@ def band_share(band: Band, a: pa.Table, b: pa.Table) -> float:
 
 
 def _values(rows: pa.Table, bound: Bound) -> Doubles:
-    """Return a column with an offset, float64[n]; NaN for NULL."""
+    """Return a column plus an offset, float64[n], with NaN for NULL."""
     column = rows.column(bound.column)
     if pa.types.is_date32(column.type):
         column = column.cast(pa.int32())

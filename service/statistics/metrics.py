@@ -2,8 +2,8 @@
 
 Nothing is counted twice: the metrics are the totals of the manifests, so they survive a restart and never run
 ahead of visible results. Refused requests and faults of background work are counted by the process, from zero
-at each start. Metrics with a series for each query or slice name a bounded number of them (``series_bound``).
-Names follow Prometheus: base units, ``_total`` for counters.
+at each start. Metrics per query or slice have a bounded number of named series (``series_bound``). Names
+follow Prometheus: base units, ``_total`` for counters.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from service.statistics.statistics import stream_bytes
 #: Media type of the text format.
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
-#: Every state an engine can be in; exactly one of them is 1.
+#: All states of an engine; the metric is 1 for exactly one of them.
 ENGINE_STATES = ("standby", "starting", "running", "paused", "failed", "stopped")
 #: Every limit that refuses posted events.
 INGEST_LIMITS = ("rows", "bytes", "disk")
-#: A sink that lags at least this long, and may need help, is named before sinks that only have more rows.
+#: Lag, in seconds, from which a sink is named before sinks that only have more rows, since it may need help.
 _LONG_LAG_S = 60.0
 
 
@@ -68,10 +68,10 @@ class ExpectedCost:
 
 
 class Metrics:
-    """Metrics of one process; sums of series beyond the named ones are kept between calls.
+    """Metrics of one process; the sums of series that are not named are kept between calls.
 
     Args:
-        most_series: Most named series of a metric.
+        most_series: Maximum number of named series per metric.
     """
 
     def __init__(self, most_series: int = 100) -> None:
@@ -196,7 +196,7 @@ class _StoreCollector(Collector):
         names = {stream.id: stream.name for stream in self._store.streams.all()}
         for counters in self._store.batches.stream_totals():
             if (name := names.get(counters.stream_id)) is None:
-                continue  # Removed; another stream may have its name by now.
+                continue  # The stream was removed; another stream may have its name by now.
             rows.add_metric([name], counters.rows)
             late.add_metric([name], counters.late_rows)
             rejected.add_metric([name], counters.rejected_rows)
@@ -308,7 +308,7 @@ class _StoreCollector(Collector):
         kept: int = 0,
         fold: Callable[[Iterable[float]], float] = sum,
     ) -> None:
-        """Add the named series of a gauge to a metric, and the others folded; arguments as in ``_count``."""
+        """Add a gauge's named series to a metric, and fold the others; arguments as in ``_count``."""
         others: dict[Labels, list[float]] = {}
         of_its_own = set(named)
         for labels, value in values.items():
@@ -366,7 +366,7 @@ class _StoreCollector(Collector):
         yield from (lag, *counters, lag_s, retained)
 
     def _kept_bytes(self, records: Sequence[SinkRecord], now_us: int) -> Mapping[int, int]:
-        """Return the size of the files that are kept for each sink alone; none may be left out."""
+        """Return, per sink, the size of files kept only for it; ``records`` must contain all sinks."""
         waits_from = {r.id: r.waiting_from for r in records if r.waiting_from is not None}
         if self._results_us is None or not waits_from:
             return {}

@@ -1,4 +1,4 @@
-"""Statistics of joins that hold rows in rings or in the order of their streams, from the last batches."""
+"""Statistics, from the last batches, of joins that hold rows in rings or in stream order."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ class RingStatistics:
     """Rings of one side of a family over the last batches.
 
     Attributes:
-        side: `a` or `b`: whose rows the rings hold.
+        side: `a` or `b`: the side whose rows the rings hold.
         probes: Opposite rows that probed.
         scanned: Rows that probing rows were compared with.
-        heads_looked_at: Heads of rings that were looked at and had not expired.
+        heads_looked_at: Ring heads that were examined and had not yet expired.
         removed: Expired rows that were removed.
         live: Rows after the last batch that have not expired.
         expired_held: Rows after the last batch that have expired, but are still held.
@@ -41,29 +41,31 @@ class RingStatistics:
 
 @dataclass(frozen=True, slots=True)
 class OrderStatistics:
-    """One side of a family of joins without windows, in the order of its stream.
+    """Order statistics of one side of a family of joins without windows.
 
     Attributes:
         side: `a` or `b`.
         stream: Name of its stream.
         scramble: Scrambling factor after the last batch, declared or monitored.
-        lag: Rows by which the stream leads the other one; negative if it lags, None while it is not known.
-        predicted_rows: Rows that the side was expected to hold in memory by these numbers and the rates of
-            the last batches; None while the lag is not known or the other stream stands still.
+        lag: Number of rows by which the stream is ahead of the other stream; negative if it is behind, None
+            while unknown.
+        predicted_rows: Rows that the side is expected to hold in memory, given the scrambling factors, the
+            lag and the rates of the last batches; None while the lag is unknown or the other stream stands
+            still.
         held_rows: Rows held in slices after the last batch.
-        disordered_share: Fraction of the stream's rows in the last batches that broke its order; None
-            without rows.
-        memory: Where rows of the side wait.
-        predicted_latency_s: Seconds that a row is expected to wait for rows that may come before it in the
-            order, by the scrambling factor and the rows of the last batches. 0 if rows are joined as they
-            arrive, None while no rows arrive.
-        latency_s: Mean seconds that the rows joined in the last batches have waited, as measured: the sum of
-            the rows that wait at the end of each batch, divided by the rows joined, times the mean length of
-            a batch. 0 if rows are joined as they arrive, None while none are joined.
+        disordered_share: Fraction of the stream's rows in the last batches that violated the stream's order;
+            None without rows.
+        memory: Strategy that decides where rows of the side wait.
+        predicted_latency_s: Expected wait, in seconds, of a row for rows that may precede it in the order,
+            given the scrambling factor and the rows of the last batches. 0 if rows are joined as they arrive;
+            None while no rows arrive.
+        latency_s: Measured mean wait, in seconds, of the rows joined in the last batches: the rows waiting at
+            the end of each batch, added up, divided by the rows joined, times the mean length of a batch. 0
+            if rows are joined as they arrive; None while no rows are joined.
         waiting_rows: Rows in memory after the last batch that wait outside the slices.
         parked_rows: Rows after the last batch that wait on disk because their stream leads.
-        parked_segments: Closed segments that these rows are in.
-        opened_segments: Such segments that were opened in the last batches.
+        parked_segments: Closed segments that contain the parked rows.
+        opened_segments: Closed segments with parked rows that were opened in the last batches.
     """
 
     side: str
@@ -85,7 +87,7 @@ class OrderStatistics:
 def order_statistics(
     recent: Sequence[BatchManifest], family: str, profile: FamilyProfile | None, names: Mapping[int, str]
 ) -> Iterator[OrderStatistics]:
-    """Yield the order of each side of a family without windows, and its cost; nothing for other families.
+    """Yield order statistics per side of a family without windows; nothing for other families.
 
     Args:
         recent: The last batches, in order; at least one.

@@ -1,8 +1,8 @@
-"""The profile of the running job, measured from its manifests, and the merge of profiles of several origins.
+"""Profile of the running job, measured from manifests, and merge of profiles of several origins.
 
-The job counts in-band, into its manifests, so measuring costs it nothing. Every number is a ratio of two sums
-over the last batches. In both sums, a batch that is followed by n batches with input has the weight
-2^(-n/HALF_LIFE):
+The job writes these counters to its manifests anyway, so measuring costs it nothing. Every number is a ratio
+of two sums over the last batches. In both sums, a batch that is followed by n batches with input has the
+weight 2^(-n/HALF_LIFE):
 
     rate          rows that were not late        /  event time that the stream advanced by
     row bytes     encoded bytes held             /  rows held
@@ -14,9 +14,9 @@ over the last batches. In both sums, a batch that is followed by n batches with 
     batch         event time advanced            /  batches with input
     open time     rows with open keys x event time advanced  /  rows whose keys were closed
 
-With a ratio of sums rather than a mean of ratios, a constant is measured exactly, however the input was cut
-into batches, and a batch with little evidence has little influence. This is exponential smoothing, with
-evidence as a further weight. For the open time it is also the maximum-likelihood mean of an exponential
+Unlike a mean of ratios, a ratio of sums measures a constant exactly, however the input was cut into batches,
+and a batch with little evidence has little influence. This is exponential smoothing, with evidence as a
+further weight. For the open time, the ratio is also the maximum-likelihood mean of an exponential
 distribution, even though rows leave with their windows before their keys are closed.
 """
 
@@ -42,11 +42,11 @@ from planner.families.families import family_clocks
 from planner.orders.lag import Sighting, estimated_lag
 from service.config.buckets import stored_buckets
 
-#: Batches that are read; one more shows where the first of them began. Older ones would weigh under 4
-#: percent.
+#: Number of latest batches that are read; one earlier batch shows where the first of them began. Older
+#: batches would have a weight under 4 percent.
 RECENT_BATCHES = 50
-#: Batches with input after which a batch counts half; at one batch per second, a change shows in half a
-#: minute.
+#: Number of later batches with input after which the weight of a batch is halved; at one batch per second, a
+#: change shows in half a minute.
 HALF_LIFE_BATCHES = 10.0
 
 #: Rank of each origin; a number is taken from the origin with the lowest rank.
@@ -58,7 +58,7 @@ def profile_of(store: Store, *, now_us: int) -> Profile:
 
     Args:
         store: The catalog.
-        now_us: Wall clock, µs UTC; no number gets a later time, even if the clock was set back since its
+        now_us: Wall clock, µs UTC; no number gets a later time, even if the clock was set back after its
             batch.
 
     Returns:
@@ -69,7 +69,7 @@ def profile_of(store: Store, *, now_us: int) -> Profile:
 
 
 def profile_from(store: Store, manifests: Sequence[BatchManifest], *, now_us: int) -> Profile:
-    """Measure the profile from `recent_manifests` that have been read."""
+    """Measure the profile from manifests already read with `recent_manifests`."""
     return measured_profile(manifests, _families_of(store, manifests), stored_buckets(store), now_us=now_us)
 
 
@@ -102,11 +102,11 @@ def measured_profile(
     """Measure the profile from manifests.
 
     Args:
-        manifests: Consecutive manifests, in order. The first gives no rates, since it is unknown where it
-            began.
+        manifests: Consecutive manifests, in order. The first manifest gives no rates, since it is unknown
+            where its input began.
         families: Names by family id; counters of other families are left out.
         buckets: Buckets of the job, None for the default.
-        now_us: Latest time that a number can have, µs UTC.
+        now_us: Upper limit for the times of all numbers, µs UTC.
     """
     sums = _Sums(families, Profile().buckets if buckets is None else buckets, now_us)
     before: dict[int, int] = {}
@@ -123,7 +123,7 @@ def measured_profile(
 
 
 def merge_profiles(given: Profile, measured: Profile, sampled: Profile) -> Profile:
-    """Take every number from the origin that is believed most: given, measured, sampled, assumed.
+    """Take each number from its most trusted origin, in the order given, measured, sampled, assumed.
 
     Args:
         given: Numbers of a request.
@@ -182,7 +182,7 @@ def _merge_families(one: FamilyProfile, other: FamilyProfile) -> FamilyProfile:
 
 
 def _best(one: Measure, other: Measure) -> Measure:
-    """Return the measure whose origin is believed more; the first if both are believed alike."""
+    """Return the measure with the more trusted origin; the first if both origins rank equally."""
     return other if _BELIEVED[other.origin] < _BELIEVED[one.origin] else one
 
 
@@ -199,7 +199,7 @@ class _Ratio:
     Attributes:
         part: Weighted sum of the numerators.
         whole: Weighted sum of the denominators.
-        at_us: Commit of the newest batch with evidence, µs UTC.
+        at_us: Commit time of the newest batch with evidence, µs UTC.
     """
 
     part: float = 0.0
@@ -273,7 +273,7 @@ class _Sums:
                 width = self.widths[self.families[c.family].streams[c.side]]
                 width.add(c.own_bytes or c.bytes, c.rows, weight, at_us)
                 if not c.again:
-                    # Rows that are made again were chosen by their keys, so they would bias the selectivity.
+                    # Rows that are made again were selected by key, so they would bias the selectivity.
                     self.joins[c.family].add(c.touched, c.product, weight, at_us)
         for f in manifest.filters:
             names = self.families.get(f.family)
@@ -287,7 +287,7 @@ class _Sums:
                 self.copies[k.family].add(k.copies or k.rows, k.rows, weight, at_us)
 
     def _add_intermediates(self, manifest: BatchManifest, by_us: float, weight: float, at_us: int) -> None:
-        """Add the rates of pairs that went on to later steps, since no source counts these pairs."""
+        """Add the rates of pairs passed on to later steps, since no source counts these pairs."""
         rows = {(k.family, k.side): k.copies or k.rows for k in manifest.keys}
         for family, names in self.families.items():
             for side in ("a", "b"):
@@ -296,7 +296,7 @@ class _Sums:
                     self.rates[names.streams[side]].add(came, by_us / 1e6, weight, at_us)
 
     def _add_closings(self, manifest: BatchManifest, by_us: float, weight: float, at_us: int) -> None:
-        """Add rows that wait for the other side to close their keys, and rows whose keys it has closed."""
+        """Add rows waiting for the other side to close their keys, and rows whose keys were closed."""
         for p in manifest.punctuations:
             side = "b" if p.side == "a" else "a"
             self.opens[p.family, side].add(p.live * by_us / 1e6, p.died, weight, at_us)
@@ -352,7 +352,7 @@ class _Sums:
         return None if found is None or found.value <= 0 else found
 
     def _lag(self, family: str, own: str, other: str) -> Measure | None:
-        """Return the rows by which one side of a family leads the other in the order of both."""
+        """Return the number of rows by which one side of a family is ahead of the other in their order."""
         if "order" not in family_clocks(family):
             return None
         ids = self.families[family].streams
@@ -367,11 +367,12 @@ class _Sums:
 
 
 def _over_all_buckets(fraction: float, buckets: int, copies: float = 1.0) -> float:
-    """Return the fraction of all pairs that have equal keys, from the fraction of those inside a bucket.
+    """Convert the fraction of pairs with equal keys inside a bucket to the fraction among all pairs.
 
     A male meets only the rows of the buckets that it is sent to. Rows of equal keys always meet, in one
-    bucket. Of the pairs of different keys, a hash brings one in V together, times the number of buckets that
-    a male is sent to. So of all pairs, S + (1 - S) copies / V are looked at, and S match.
+    bucket. Two rows with different keys share one of the V buckets with probability 1/V, times the number of
+    buckets that a male is sent to. So with selectivity S, the fraction S + (1 - S) copies / V of all pairs is
+    compared, and S matches.
 
     >>> _over_all_buckets(0.1, 1), _over_all_buckets(1.0, 4), round(_over_all_buckets(0.1, 2), 4)
     (0.1, 1.0, 0.0526)
@@ -385,7 +386,7 @@ def _over_all_buckets(fraction: float, buckets: int, copies: float = 1.0) -> flo
 def _advances(manifest: BatchManifest, progress: dict[int, int]) -> dict[int, int]:
     """Return the event time by which each stream advanced in a batch, µs, and record its progress.
 
-    A heartbeat advances a stream, too: no rows came in the event time that it skips.
+    A heartbeat also advances a stream: the event time that it skips had no rows.
     """
     advanced = {}
     for s in manifest.streams:
@@ -399,7 +400,7 @@ def _advances(manifest: BatchManifest, progress: dict[int, int]) -> dict[int, in
 
 
 def _families_of(store: Store, manifests: Sequence[BatchManifest]) -> dict[str, FamilyNames]:
-    """Return the names that the batches' counters refer to, from as few plans as possible, newest first."""
+    """Return the names that the batches' counters refer to, reading few plans, newest first."""
     wanted = {s.family for m in manifests for s in m.slices}
     bits = {(f.family, f.side, f.bit) for m in manifests for f in m.filters}
     found: dict[str, FamilyNames] = {}

@@ -28,22 +28,23 @@ class QueryStatus:
         series: Id of the first query of its series.
         revisions: Ids of the queries of its series, this one last; ``results`` counts rows of all of them.
         desired: State that was requested last.
-        desired_at_us: Time of that request, µs UTC.
+        desired_at_us: Time of the request for the desired state, µs UTC.
         observed: State in the job; ``pending`` until the job runs the newest query of the series.
-        observed_at_us: Time since which the job is in that state, µs UTC.
-        paused_because: Why the engine paused it; None if a person paused it, or if it is not paused.
+        observed_at_us: Time since which the job has been in the observed state, µs UTC.
+        paused_because: Reason why the engine paused the query; None if a person paused it, or if it is not
+            paused.
         plan_version: Version in which the desired state takes effect.
         complete_from_us: Wall clock from which results are complete, µs UTC, if earlier rows are missing;
             None if nothing is missing or the query is not active yet.
-        missing_columns: Columns (``alias.column``) that earlier rows were stored without, so that these rows
-            take no part.
+        missing_columns: Columns (``alias.column``) that are missing in rows stored earlier, so that these
+            rows take no part in the query.
         decided_until_us: Event time, µs UTC, up to which it is decided whether rows have a partner; None for
             an inner join, for an unbounded window, and while it is not known.
-        complete_within_us: Distance in event time, µs, within which no pair of a new row and a held row is
-            missing, although the cap of a stream has removed rows; None if windows are whole.
+        complete_within_us: Distance in event time, µs, within which new rows still meet all held rows,
+            although the cap of a stream has removed rows; None if windows are complete.
         results: Result rows so far.
-        sinks: Sink records of the series, in the order in which they were set. The last record has no sink if
-            the query is to have none.
+        sinks: Sink records of the series, in the order in which they were set. If the query should have no
+            sink, the last record has none.
         warnings: Likely mistakes (``query_warnings``); empty for a query that was removed.
     """
 
@@ -85,11 +86,11 @@ def query_statuses(store: Store, records: Iterable[QueryRecord]) -> tuple[QueryS
 
     Args:
         store: The catalog.
-        records: The newest record of each of their series.
+        records: Newest record of each query's series.
     """
     wanted = tuple(records)
     totals = store.counts.totals()
-    # One query of the catalog for all of them, if there are several.
+    # For several queries, read all sinks with one catalog access.
     found = (
         store.sinks.all() if len(wanted) > 1 else store.sinks.of_series(wanted[0].series) if wanted else ()
     )
@@ -198,7 +199,7 @@ def _horizons(store: Store) -> dict[int, int]:
 
 
 def _complete_within_us(query: Query, watermarks: Watermarks, horizons: Mapping[int, int]) -> int | None:
-    """Return the distance back within which a query's windows lack no rows, µs; None if they lack none."""
+    """Return how far back, in µs, a query's windows are complete; None if they lack no rows."""
     within = []
     for mine, other in ((query.a, query.b), (query.b, query.a)):
         horizon, opposite = horizons.get(mine.stream_id), watermarks.get(other.stream_id)
@@ -209,7 +210,7 @@ def _complete_within_us(query: Query, watermarks: Watermarks, horizons: Mapping[
 
 
 def _decided_until_us(query: Query, watermarks: Watermarks) -> int | None:
-    """Return the event time up to which the rows of all preserved sides are decided."""
+    """Return the event time up to which all preserved sides know whether rows have a partner."""
     decided = []
     for side in query.preserved:
         mine, other = (query.a, query.b) if side == "a" else (query.b, query.a)
@@ -224,7 +225,7 @@ def _decided_until_us(query: Query, watermarks: Watermarks) -> int | None:
 def _observed(
     store: Store, record: QueryRecord, firsts: _Firsts, added: tuple[int, int] | None
 ) -> tuple[Observed, int]:
-    """Return a query's state in the job and the start of that state, given the first batch with the query."""
+    """Return a query's state in the job and since when; ``added`` is the query's first batch."""
     removed = None if record.removed_version is None else firsts.of_version(record.removed_version)
     if removed is not None:
         return "paused" if record.paused else "removed", removed[1]

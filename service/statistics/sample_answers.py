@@ -1,4 +1,4 @@
-"""Answers from a sample: rates, a filter's selectivity, keys, width of a row; a question is a value.
+"""Answers from a sample: rates, filter selectivity, keys, row width; questions are hashable values.
 
 FilterAsked('"v" < 0.2')  ──> Answer(0.2)  ──> kept until the stream has grown by a quarter
 """
@@ -22,13 +22,15 @@ from operators.segments.row_codec import KEY, POS, TS
 from operators.segments.segment import COLUMN, LINEAGE, Segment
 from service.inputs.sample import RowSample
 
-#: Keys examined one by one; if more are equally frequent, a hash spreads them well enough.
+#: Maximum number of frequent keys examined one by one; if more keys are equally frequent, hashing spreads
+#: them well enough.
 MAX_FREQUENT: Final = 256
-#: Rows of a key in a sample that suffice to estimate its share, to about a quarter.
+#: Minimum rows of a key in a sample that suffice to estimate the key's share, with an error of about a
+#: quarter.
 LEAST_ROWS: Final = 16
-#: Rows of each stream whose pairs are all compared with a band; enough for a share of 1 in 1,000.
+#: Sample rows per stream whose pairs are all tested against a band; enough to measure a share of 1 in 1,000.
 COMPARED_ROWS: Final = 2_000
-#: Rows encoded to measure their bytes: enough that the fixed part of a segment no longer matters.
+#: Rows encoded to measure the bytes per row; enough that the fixed part of a segment hardly matters.
 ENCODED_ROWS: Final = 20_000
 
 
@@ -105,7 +107,7 @@ class SampledKeys:
     Attributes:
         distinct: int64[n], the keys, ascending.
         rows: int64[n], number of rows of each key.
-        skew: Self-join size of the rows, divided by the size that equal shares would give.
+        skew: Self-join size of the rows, divided by the size if all keys had equal shares.
         frequent: Share of the rows by key, for the frequent keys.
     """
 
@@ -143,7 +145,7 @@ def answered(
         question: The question.
         stream: The stream.
         sample: Rows of the stream.
-        at_us: Time at which they were read, µs UTC.
+        at_us: Time at which the rows were read, µs UTC.
     """
     match question:
         case RatesAsked():

@@ -5,9 +5,9 @@
                 ├── stored columns  encoded as a segment, as the state does
                 └── join key ── join selectivity, keys, skew
 
-Join selectivity is counted: pairs of equal keys in both samples over all pairs. It holds for any two rows of
-the streams: short-lived keys, such as order numbers, match more often inside a window. Once the family runs,
-the job measures the selectivity inside windows.
+Join selectivity is counted: the number of pairs with equal keys in both samples, divided by the number of all
+pairs. This selectivity applies to any two rows of the streams: short-lived keys, such as order numbers, match
+more often inside a window. Once the family runs, the job measures the selectivity inside windows.
 """
 
 from __future__ import annotations
@@ -56,7 +56,8 @@ from service.statistics.sample_answers import (
 
 #: Factor by which a stream grows before it is sampled again.
 GROWTH: Final = 1.25
-#: Most answers kept for all streams, usually a number each, and most keys kept in all answers, 16 bytes each.
+#: Maximum number of answers kept for all streams (usually one number each), and of keys kept in all answers
+#: (16 bytes each).
 MAX_KEPT: Final = 256
 MAX_KEPT_KEYS: Final = 4_000_000
 
@@ -65,13 +66,13 @@ _LINEAGE_BITS: Final = 64
 
 @dataclass(slots=True)
 class SampleCache:
-    """Keeps what samples told until their stream has grown by a quarter; threads may share it."""
+    """Cache of sample answers, each kept until its stream has grown by a quarter; thread-safe."""
 
     _kept: OrderedDict[tuple[int, int, Question], Answer] = field(default_factory=OrderedDict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def find(self, stream_id: int, amount: int, question: Question) -> Answer | None:
-        """Return the answer to a question about a stream with this much input."""
+        """Return the cached answer to a question about a stream with the given amount of input."""
         with self._lock:
             found = self._kept.get((stream_id, _level(amount), question))
             if found is not None:
@@ -79,7 +80,7 @@ class SampleCache:
             return found
 
     def keep(self, stream_id: int, amount: int, question: Question, answer: Answer) -> None:
-        """Keep an answer, and drop the ones that were not needed for longest."""
+        """Keep an answer, and drop the least recently used answers above the limits."""
         with self._lock:
             self._kept[stream_id, _level(amount), question] = answer
             while len(self._kept) > MAX_KEPT or self._kept_keys() > MAX_KEPT_KEYS:
@@ -97,7 +98,7 @@ def sample_profile(
     cache: SampleCache | None = None,
     clock_us: Callable[[], int] = wall_clock_us,
 ) -> Profile:
-    """Sample the statistics of streams that planning these queries needs.
+    """Sample the stream statistics that are needed to plan the given queries.
 
     Args:
         source: Where samples come from: ``CatalogRows`` or ``WorkloadRows``.
@@ -108,7 +109,7 @@ def sample_profile(
 
     Returns:
         Numbers of origin ``sampled``; numbers that the samples do not give, and streams without rows, are
-        missing. ``batch_s`` is sampled if a stream sets the number of files of a batch; buckets are the
+        missing. ``batch_s`` is sampled if a stream sets the number of files of a batch; ``buckets`` has its
         default.
     """
     grouped = families(queries)
@@ -170,7 +171,7 @@ def _side(query: Query, side: SideName) -> Side:
 def _width(
     family: str, members: Sequence[Query], side: SideName, streams: Mapping[int, Stream]
 ) -> WidthAsked:
-    """Return the question for the width of a family's stored rows of a side, before the family has a plan."""
+    """Return the question for the row width of a family's side; the family needs no plan yet."""
     first = members[0]
     shape = FamilyPlan(
         id=family,
@@ -266,7 +267,7 @@ def _family_profile(
 def _bands(
     grouped: Mapping[str, Sequence[Query]], streams: Mapping[int, Stream]
 ) -> tuple[dict[str, list[Band]], dict[tuple[str, SideName], RowsAsked]]:
-    """Return the bands of each family with several bands, and the rows that give the shares of bands."""
+    """Return the bands of each family with several bands, and the row samples to measure them."""
     bands: dict[str, list[Band]] = {}
     rows: dict[tuple[str, SideName], RowsAsked] = {}
     for family, members in grouped.items():
@@ -296,7 +297,7 @@ def _band_profiles(
     rows: Mapping[tuple[str, SideName], RowsAsked],
     answers: Mapping[int, Mapping[Question, Answer]],
 ) -> Iterator[BandProfile]:
-    """Yield the share of pairs that lie in each band; nothing if a stream has no rows."""
+    """Yield the share of pairs that fall into each band; nothing if a stream has no rows."""
     a, b = (answers[_side(member, side).stream_id].get(rows[family, side]) for side in SIDES)
     if a is None or b is None or a.rows is None or b.rows is None:
         return
@@ -315,7 +316,7 @@ def _frequent(a: Mapping[int, float], b: Mapping[int, float]) -> tuple[FrequentK
 
 
 def _batch(streams: Mapping[int, Stream], answers: Mapping[int, Mapping[Question, Answer]]) -> Measure:
-    """Return the event time of a batch if streams set its number of files; the mean of such streams."""
+    """Return the mean event time of a batch, over streams that set the number of files per batch."""
     found = []
     for stream_id, stream in streams.items():
         rates = answers[stream_id].get(RatesAsked())
@@ -339,7 +340,7 @@ def _input(streams: Mapping[int, Stream], answers: Mapping[int, Mapping[Question
 
 
 def _level(amount: int) -> int:
-    """Number the powers of ``GROWTH`` that an amount lies between.
+    """Return the number of the interval between powers of ``GROWTH`` that contains an amount.
 
     >>> _level(0), _level(1000) == _level(1001), _level(1000) < _level(1300)
     (0, True, True)

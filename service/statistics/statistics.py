@@ -1,9 +1,9 @@
-"""Statistics of the running job, read from committed batches, so that nothing runs ahead of results.
+"""Statistics of the running job, read from committed batches, so never ahead of visible results.
 
 Totals and peaks cover all batches (``store.batches``, ``store.counts``); recent numbers come from the
 manifests of the last batches. The numbers by which plans are chosen (rates, selectivities, widths, keys) are
-the measured profile, smoothed over the last batches (``statistics.profile``). Each has an age: the wall-clock
-time since the newest batch that contributed to it.
+the measured profile, smoothed over the last batches (``statistics.profile``). Each of these numbers has an
+age: the wall-clock time since the newest batch that contributed to it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from service.statistics.order_statistics import (
 )
 from service.statistics.profile import profile_from, recent_manifests
 
-#: Number of last batches over which speed and the families' counts are taken.
+#: Number of latest batches over which speeds and the counts of families are computed.
 RECENT_BATCHES = 20
 
 
@@ -46,23 +46,24 @@ class StreamStatistics:
         late_rows: Rows below the watermark of their stream.
         rejected_rows: Rows without an event time.
         files_set_aside: Files that could not be read as rows of the stream; ``set_aside`` names them.
-        set_aside: Path and reason of the newest such files.
-        skipped_rows: Bad rows that are skipped in other files, with ``on_error: skip-rows``.
-        warnings: Why no file of it has been listed; empty if a file was listed, or if its rows come from
-            elsewhere.
+        set_aside: Path and reason of the newest files that were set aside.
+        skipped_rows: Bad rows that were skipped in files that are not set aside, with ``on_error:
+            skip-rows``.
+        warnings: Reasons why no file of the stream has been listed; empty if a file was listed, or if its
+            rows come from elsewhere.
         watermark_us: Watermark, µs UTC, or None.
         max_event_time_us: Newest event time, µs UTC, or None.
-        rate_per_s: Rows that were not late per second of event time, smoothed; None when the last batches
-            span no time.
+        rate_per_s: Rows per second of event time, without late rows, smoothed; None if the last batches span
+            no event time.
         rate_age_s: Its age, seconds, or None.
         row_bytes: Encoded bytes per row held, smoothed, or None.
         row_bytes_age_s: Its age, seconds, or None.
-        scramble: Scrambling factor, declared or last monitored: the most rows by which a row arrives behind a
-            row that follows it in the order of the stream; None without an order.
-        state_bytes: Bytes that its rows take in the state after the last batch, in all families together.
-        state_cap_bytes: Most bytes that its rows may take, or None.
-        state_growth_per_s: Bytes by which its state has grown per second of wall clock over the last batches;
-            None without two batches.
+        scramble: Scrambling factor, declared or last monitored: the maximum number of rows by which a row
+            arrives behind a row that follows it in the stream's order; None without an order.
+        state_bytes: Bytes of the stream's rows in the state after the last batch, over all families.
+        state_cap_bytes: Maximum bytes that the stream's rows may take in the state, or None.
+        state_growth_per_s: Bytes by which the stream's state has grown per second of wall clock over the last
+            batches; None without two batches.
         horizon_us: Event time below which rows were removed because of the cap, µs UTC, or None.
     """
 
@@ -112,8 +113,8 @@ class QueryStatistics:
         query: Query name.
         query_id: Immutable query id.
         results: Results so far.
-        absent: Rows without a partner among the results of an outer join in the last batches; None without
-            any.
+        absent: Results of an outer join in the last batches that are rows without a partner; None if there
+            are none.
     """
 
     query: str
@@ -129,32 +130,32 @@ class FamilyStatistics:
     Attributes:
         family: Family id.
         probes: Males that probed a first slice.
-        pairs_touched: Pairs of equal key of males and the rows that they met, near or far in time; without a
-            key, pairs that meet the leading condition.
-        pairs_compared: Pairs that nested loops would have looked at.
+        pairs_touched: Pairs of a male and a row with equal keys, whatever their distance in time; in joins
+            without a key, pairs that meet the leading condition.
+        pairs_compared: Pairs that nested loops would have compared.
         results: Pairs made.
-        join_selectivity: Fraction of the pairs of rows that have equal keys or, without a key, meet the
-            leading condition, smoothed; None without probes.
+        join_selectivity: Smoothed fraction of row pairs that have equal keys (in joins without a key: that
+            meet the leading condition); None without probes.
         join_selectivity_age_s: Its age, seconds, or None.
         keys_a: Distinct keys of a's rows in a batch, smoothed, or None.
         keys_b: The same for b.
-        skew_a: Self-join size of a's rows in a batch over what equal shares of its keys would give (1 for no
-            skew), smoothed, or None.
+        skew_a: Self-join size of a's rows in a batch, divided by the size if all its keys had equal shares (1
+            means no skew), smoothed, or None.
         skew_b: The same for b.
         keys_age_s: Age of keys and skews, seconds, or None.
         undecided_a: Rows of a held after the last batch for which some query may not have decided yet whether
-            they have a partner. This is judged by time, so a row that has found its partner counts as long as
-            it is held. With windows of rows: rows of a that wait for their ranks. None if no query judges
-            rows of a or counts rows.
+            they have a partner. The decision is judged by time alone, so a row that has found its partner
+            counts as long as it is held. With windows of rows: rows of a that wait for their ranks. None
+            unless some query decides whether rows of a have partners, or has windows of rows.
         undecided_b: The same for b.
         absent_a: Results of the last batches that are rows of a without a partner, all queries together; None
-            if no query judges rows of a or counts rows.
+            unless some query decides whether rows of a have partners, or has windows of rows.
         absent_b: The same for b.
-        matched_a: Rows of a that got their first match in the last batches, once for each set of conditions
-            that queries have; None if no query judges rows of a.
+        matched_a: Rows of a that got their first match in the last batches, counted once per distinct set of
+            query conditions; None unless some query decides whether rows of a have partners.
         matched_b: The same for b.
-        marks_a: Marks held after the last batch, each a row's distance to its nearest matches; None as for
-            `matched_a`.
+        marks_a: Marks held after the last batch (a mark is a row's distance to its nearest matches); None as
+            for `matched_a`.
         marks_b: The same for b.
         left_a: Rows of a that were removed in the last batches although windows still reached them, because
             no query needed them any more; None as for `matched_a`.
@@ -163,11 +164,11 @@ class FamilyStatistics:
         closed_groups: Groups that became results in the last batches, over all queries; None if results are
             pairs.
         exchange_rows: Pairs of the previous step that were sent to other buckets in the last batches; None if
-            rows of a are not such pairs.
-        exchange_seconds: Mean time from the commit of the batch that sends such pairs to the commit of the
-            batch that joins them; None without any.
+            the rows of a are not pairs of a previous step.
+        exchange_seconds: Mean seconds from the commit of the batch that sends pairs of the previous step to
+            the commit of the batch that joins them; None if no pairs were sent.
         again_rows: Pairs of the previous step that were made again in the last batches; None without any.
-        again_partials: Pairs of equal key that were looked at to make these pairs, or None.
+        again_partials: Pairs with equal keys that were examined to make the pairs in `again_rows`, or None.
         rings: Work and contents of a family's rings, per side; empty for families without rings.
         ordered: Order of the sides of a family without windows, and its cost; empty for other families.
     """
@@ -206,7 +207,7 @@ class FamilyStatistics:
 
 @dataclass(frozen=True, slots=True)
 class PunctuationStatistics:
-    """Promises about one side of a family over the last batches; only for streams with a contract or order.
+    """Effects of a stream's contract or order on one side of a family, over the last batches.
 
     Attributes:
         family: Family id.
@@ -214,9 +215,9 @@ class PunctuationStatistics:
         stream: Name of that stream.
         closed: Keys that were closed, by punctuations or by rows of a unique stream.
         remembered: Closings remembered after the last batch; a key may count more than once.
-        violating: Rows of the side that broke a promise or the order, and were kept out of the family.
+        violating: Rows of the side that violated a promise or the order, and so did not enter the family.
         discarded: Rows of the other side that were not stored because their key was closed.
-        purged: Rows of the other side that were removed from the state for that reason.
+        purged: Rows of the other side that were removed from the state because their key was closed.
         dead: Rows of the other side with closed keys that the last purge left in the state.
     """
 
@@ -260,21 +261,21 @@ class Statistics:
         batch_event_seconds: Event time that a batch covers, smoothed; None if the last batches span no time.
         pack_cpu_seconds: Mean CPU time of the last batches for reading and packing, all tasks together.
         chain_cpu_seconds: Mean CPU time of the last batches for joining, storing state and writing results.
-        hottest_bucket_work: Rows and pairs of each batch's hottest bucket over the mean of all buckets, last
-            batches together; 1 means even buckets, None without rows.
-        hottest_bucket_cpu: The same for CPU time, which looks even in small batches because of their fixed
-            costs.
+        hottest_bucket_work: Rows and pairs of each batch's hottest bucket, divided by the mean of all
+            buckets, over the last batches; 1 means evenly loaded buckets, None without rows.
+        hottest_bucket_cpu: The same ratio for CPU time; fixed costs per bucket make it look even in small
+            batches.
         state_rows: Rows held after the last batch.
         state_bytes: Encoded bytes held after the last batch.
-        state_rows_peak: Most rows held after a batch.
-        state_bytes_peak: Most encoded bytes held after a batch.
+        state_rows_peak: Maximum number of rows held after any batch.
+        state_bytes_peak: Maximum encoded bytes held after any batch.
         streams: Per stream.
         slices: Counters of the last batch per family, join, side and slice.
-        filters: Per distinct filter judged in the last batches.
-        families: Per family that ran in the last batches.
+        filters: Statistics per distinct filter evaluated in the last batches.
+        families: Statistics per family that ran in the last batches.
         queries: Per query, removed ones included.
-        punctuations: Per family side whose stream has a contract.
-        received_punctuations: Per stream that received punctuations in the last batches.
+        punctuations: Statistics per family side whose stream has a contract.
+        received_punctuations: Statistics per stream that received punctuations in the last batches.
     """
 
     plan_version: int
@@ -499,7 +500,7 @@ def _families(
 
 
 def _exchange_seconds(recent: Sequence[BatchManifest], family: str) -> float | None:
-    """Return the mean time that pairs took to reach a family, seconds; None without such pairs."""
+    """Return the mean seconds that pairs took to reach a family; None if no pairs were sent."""
     seconds = [
         (following.committed_at_us - batch.committed_at_us) / 1e6
         for batch, following in pairwise(recent)
@@ -509,9 +510,10 @@ def _exchange_seconds(recent: Sequence[BatchManifest], family: str) -> float | N
 
 
 def _imbalance(batches: Iterable[tuple[int, int, BatchManifest]]) -> float | None:
-    """Return the ratio of the hottest buckets to the mean, from (hottest, all, manifest) of each batch.
+    """Return hottest bucket load relative to the mean, from (hottest, all, manifest) per batch.
 
-    Sums are compared, because a batch takes as long as its own hottest bucket, whichever bucket that is.
+    Sums over all batches are compared, because a batch takes as long as its own hottest bucket, which can
+    differ between batches.
     """
     known = [(hottest * m.buckets.buckets, every) for hottest, every, m in batches if m.buckets.buckets]
     total = sum(every for _, every in known)

@@ -1,4 +1,4 @@
-"""The adaptive objective: chains chosen by ``cpu-opt`` are chosen again once statistics have changed.
+"""The adaptive objective: ``cpu-opt`` chains are planned again once statistics have changed.
 
     manifests ── measured profile ──┬── cost of the chain in force ─┐
                                     └── cpu-opt ── cost of the best ┴── worth_migrating ── a plan version
@@ -7,9 +7,9 @@
 The chain in force is the best one for the statistics it was planned with. The price of a migration is paid
 once, and the gain accrues every second. So a family is planned again when the gain
 
-* is at least a given part of the cost of the chain in force (hysteresis: less may be noise),
+* is at least a given fraction of the cost of the chain in force (hysteresis: a smaller gain may be noise),
 * pays for the migration within a horizon,
-* and appears in several looks in a row, which is rare for noise.
+* and appears in several consecutive checks, which is rare for noise.
 
 Statistics that were not measured by the job, are old or come from few batches are ignored.
 """
@@ -41,7 +41,8 @@ from service.statistics.profile import profile_from, recent_manifests
 
 log = logging.getLogger(__name__)
 
-#: Looks in a row that must agree, and looks per interval, so that plans are at least an interval apart.
+#: Number of consecutive checks that must agree. It is also the number of checks per interval, so that plans
+#: are at least an interval apart.
 LOOKS = 3
 
 _US_PER_S = 1_000_000
@@ -57,10 +58,10 @@ class Replanning:
         migrate: Whether the chain should be replaced.
         reason: Reason of the decision.
         in_force_per_s: Cost of the chain in force, in the deciding model's unit per second of event time.
-        best_per_s: Cost of the other chain, in the same unit.
+        best_per_s: Cost of the best chain, in the unit of ``in_force_per_s``.
         gain: Fraction of the present cost that is saved.
         saved: Cost that is saved within the horizon.
-        price: Cost of the migration, once, in the same unit.
+        price: One-time cost of the migration, in the deciding model's unit.
     """
 
     migrate: bool
@@ -97,7 +98,7 @@ def worth_migrating(
     Args:
         in_force_per_s: Cost of the chain in force per second of event time.
         best_per_s: Cost of the best chain.
-        price: Cost of the migration, in the same unit.
+        price: One-time cost of the migration, in the unit of the other costs.
         policy: Hysteresis and horizon.
 
     >>> worth_migrating(0.12, 0.08, 1.0, AdaptiveSettings(horizon_s=600)).reason
@@ -178,20 +179,21 @@ def is_known(rates: FamilyRates, *, oldest_us: int) -> bool:
 
 @dataclass(slots=True)
 class Replanner:
-    """Examines the families of ``cpu-opt`` repeatedly and counts the looks in a row with a gain.
+    """Checks ``cpu-opt`` families repeatedly and counts the consecutive checks that found a gain.
 
     Attributes:
-        policy: When a gain is worth a migration.
+        policy: Conditions under which a gain is worth a migration.
     """
 
     policy: AdaptiveSettings
-    # By family id: the joins in force, and the number of looks in a row in which others were worthwhile.
+    # By family id: the joins in force, and the number of consecutive checks in which other joins were
+    # worthwhile.
     _agreed: dict[str, tuple[tuple[JoinPlan, ...], int]] = field(default_factory=dict)
 
     def consider(
         self, plan: Plan, profile: Profile, prices: Prices, slices: Sequence[SliceCounters], *, now_us: int
     ) -> tuple[Proposal, ...]:
-        """Look once; return the families that should be planned again now.
+        """Check all families once; return proposals for those that should be planned again now.
 
         Args:
             plan: Plan in force.
@@ -229,7 +231,7 @@ class Adaptive:
     Attributes:
         store: Catalog.
         versions: Plans and logs the new version.
-        policy: When a gain is worth a migration.
+        policy: Conditions under which a gain is worth a migration.
     """
 
     store: Store
@@ -243,7 +245,7 @@ class Adaptive:
         self._replanner = Replanner(self.policy)
 
     def run_once(self, now_us: int) -> Plan | None:
-        """Look, if it is time; return the resulting plan version, or None.
+        """Check the families if it is time; return the resulting plan version, or None.
 
         Args:
             now_us: Wall clock, µs UTC.
@@ -258,7 +260,7 @@ class Adaptive:
         if plan is None or all(f.strategy != "cpu-opt" for f in plan.families):
             return None
         manifests = recent_manifests(self.store)
-        # A look needs a new batch, and a plan that the job has in force.
+        # A check needs a new batch that ran under the newest plan.
         if (
             not manifests
             or manifests[-1].batch == self._last_batch
@@ -279,7 +281,7 @@ class Adaptive:
         with self.store.transaction():
             latest = self.store.control_log.latest_plan()
             if latest is None or latest.version != plan.version:
-                return None  # Another change was faster; the next look examines its plan.
+                return None  # Another change came first; the next check examines its plan.
             appended = self.versions.append(
                 [record.query for record in self.store.queries.running()],
                 latest,
@@ -294,7 +296,7 @@ class Adaptive:
 
 
 def cause_of(proposals: Sequence[Proposal], objective: CostModelName) -> str:
-    """Describe the result, for the plan's history."""
+    """Describe the new plan, for the plan's history."""
     before = sum(p.decision.in_force_per_s for p in proposals)
     after = sum(p.decision.best_per_s for p in proposals)
     rows = sum(p.moved.rows for p in proposals)

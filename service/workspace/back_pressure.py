@@ -3,11 +3,12 @@
     backlog of the stream   rows or bytes at their limit    refused until a batch has read some of them
     disk                    less free space than required   refused until there is more
 
-A request of any size is accepted while its stream is below the limits, so that no request is too large to be
-ever accepted; it is refused before any of it is stored. The numbers are updated with each request and each
+A request of any size is accepted while its stream is below the limits, so that no request is too large to
+ever be accepted. A request is refused before any of its events are stored. The numbers are updated with each
+request and each
 commit: a request costs two comparisons and, once a second, a look at the file system. Positions of committed
-batches only grow, so outdated numbers can only refuse too early; they are updated before a request is
-refused.
+batches only grow, so outdated numbers can only cause a refusal too early. The numbers are updated before a
+request is refused.
 """
 
 from __future__ import annotations
@@ -32,12 +33,12 @@ from service.statistics.metrics import IngestFigures
 
 log = logging.getLogger(__name__)
 
-#: Least time between two looks for newly committed batches, when requests are refused.
+#: Minimum seconds between two checks for newly committed batches while requests are refused.
 LOOK_S: Final = 0.2
-#: Seconds until a retry if the speed of reading is unknown: the engine is stopped, or no query reads the
+#: Seconds until a retry if the reading speed is unknown, because the engine is stopped or no query reads the
 #: events.
 RETRY_S: Final = 30
-#: Longest wait until a retry, seconds, since speeds change.
+#: Maximum seconds until a retry; limited, since speeds change.
 MAX_RETRY_S: Final = 60
 
 
@@ -48,7 +49,7 @@ class _Progress:
     Attributes:
         position: Position up to which batches have read.
         at_s: Time when the position was found, on ``time.monotonic``.
-        rate_per_s: Events read per second before that; None if unknown.
+        rate_per_s: Events read per second before ``at_s``; None if unknown.
     """
 
     position: int
@@ -80,7 +81,7 @@ class BackPressure:
     _was_out: bool = field(default=False, init=False)
 
     def refusal(self, stream: Stream) -> IngestFull | None:
-        """Return why a stream accepts no events now; None if it does."""
+        """Return the reason why a stream accepts no events now; None if it accepts events."""
         found = self._disk_refusal() or self._backlog_refusal(stream)
         if found is not None and found.limit != "disk":
             self._look()
@@ -123,7 +124,7 @@ class BackPressure:
         return self.events.backlog(stream, stream.initial_position if known is None else known.position)
 
     def _look(self) -> None:
-        """Look up the positions up to which committed batches have read, and how fast."""
+        """Look up how far committed batches have read each stream, and how fast."""
         with self._lock:
             now_s = self.clock_s()
             if now_s - self._looked_s < LOOK_S:
@@ -138,7 +139,7 @@ class BackPressure:
                 if before is None:
                     self._progress[int(key)] = _Progress(position, now_s)
                 elif position > before.position:
-                    # A stream may have been idle before.
+                    # Cap the time, since the stream may have been idle before.
                     took_s = min(max(now_s - before.at_s, LOOK_S), RETRY_S)
                     rate = (position - before.position) / took_s
                     self._progress[int(key)] = _Progress(position, now_s, rate)

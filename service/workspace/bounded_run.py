@@ -1,7 +1,8 @@
 """``sluice run``: run a workload over all available input to its end, with the engine of a service.
 
-All data for continuing a run after a crash are in ``DIR/_sluice``: the streams, queries and the whole script
-are in the catalog before the first batch, scripted changes as control records that wait for their batch.
+All data needed to continue a run after a crash are in ``DIR/_sluice``. The streams, queries and the whole
+script are in the catalog before the first batch; scripted changes are control records that wait for their
+batch.
 """
 
 from __future__ import annotations
@@ -91,13 +92,13 @@ class RunSummary:
         input_rows: Rows read, including late ones.
         late_rows: Rows dropped as late.
         seconds: Wall time of this start, from first to last line.
-        rows_per_s: Input rows per second of ``seconds``.
+        rows_per_s: Input rows per second of wall time (``seconds``).
         batches: Micro-batches committed.
-        state_rows_peak: Most rows held at the end of a batch.
-        state_bytes_peak: Most encoded bytes held at the end of a batch.
+        state_rows_peak: Maximum number of rows held at the end of any batch.
+        state_bytes_peak: Maximum encoded bytes held at the end of any batch.
         results: Result rows per query.
         plan_version: Plan version of the last batch.
-        strategy: Strategy of families without their own, under the last plan version.
+        strategy: Strategy in the last plan version for families without a strategy of their own.
         set_aside: Files that were set aside.
         skipped: Files with skipped rows.
         dead_letters: Directory with the skipped rows; None if there are none.
@@ -154,12 +155,12 @@ def run_workload(
     Args:
         bound: Bound workload.
         out: Output directory.
-        results: A directory per query, or each pair once with its route.
+        results: Form of the results: a directory per query, or each pair once with its route.
         settings: Settings; their data directory is not used.
         strategy: Overrides the workload's strategy.
         jvm: Spark's JVM, if one was launched with the same settings already.
-        final: Whether all streams end with this run, so that outer, semi and anti joins decide about all rows
-            whose window is bounded; later rows are late.
+        final: Whether all streams end with this run. If so, outer, semi and anti joins decide about all rows
+            whose window is bounded, and rows that arrive later are late.
         watch: Follows the progress of the run.
         tell: Called with warnings about inputs, perhaps repeatedly.
 
@@ -214,7 +215,7 @@ def run_workload(
 
 
 def _refuse_caps(workload: Workload) -> None:
-    """Refuse caps on the state: the time at which they are reached varies, so results would vary, too."""
+    """Refuse state caps: each run may reach a cap at another row, so results would vary."""
     for i, stream in enumerate(workload.streams):
         if stream.state_cap_mb is not None:
             with workload.locating(("streams", i, "state_cap_mb")):
@@ -235,8 +236,9 @@ def rehearse(
 ) -> None:
     """Plan a workload's script on a temporary catalog, to refuse an invalid script before a run begins.
 
-    Names, texts and families were checked with the file. Whether a migration names existing boundaries or an
-    existing version depends on the versions before it, so these are made, and thrown away.
+    Names, query texts and families were already checked when the file was read. Whether a migration names
+    existing boundaries or an existing version depends on the plan versions before it. So these versions are
+    made here, and then discarded.
 
     Args:
         bound: Bound workload.
@@ -246,7 +248,7 @@ def rehearse(
         samples: Receives the samples of inputs, so that the run need not read the inputs again.
 
     Raises:
-        InvalidInput: A step of the script cannot be made; the location is in the file.
+        InvalidInput: A step of the script cannot be made; the error has its location in the file.
     """
     if all(step.migration is None for step in bound.workload.script):
         return
@@ -270,7 +272,8 @@ def _set_up(bound: BoundWorkload, out: Path, versions: Versions, calibration: Ca
                 workload.script,
                 objective.strategy,
                 sorted(objective.family_strategies.items()),
-                # Left out if it is the default, so that runs of versions without the setting can continue.
+                # Settings at their default are left out, so that runs begun by versions without the setting
+                # can continue.
                 *([] if objective.partitioning == "auto" else [objective.partitioning]),
                 *([] if objective.probe == "auto" else [objective.probe]),
                 *([] if objective.oblivious_memory == "auto" else [objective.oblivious_memory]),
@@ -291,7 +294,7 @@ def _set_up(bound: BoundWorkload, out: Path, versions: Versions, calibration: Ca
         return
     with store.transaction():
         for stream in workload.streams:
-            if isinstance(stream.source, GeneratorSource):  # its default start is the present
+            if isinstance(stream.source, GeneratorSource):  # a generator starts at the present by default
                 stream = resolve_source(stream, base=out, now_us=wall_clock_us())
             store.streams.add(stream)
         script = _Script(bound, versions, calibration)
@@ -332,9 +335,9 @@ class _Script:
     ) -> None:
         """Make the changes of a batch, one after the other, in one plan version.
 
-        A request may change each query only once. Here a query can also be removed and added in one batch, in
-        the order of the file: its first change is recorded before the second is resolved. The version has the
-        final plan.
+        A request may change each query only once. In a script a query can also be removed and added again in
+        one batch, in the order of the file: its first change is recorded before the second is resolved. The
+        plan version contains the result of all changes.
         """
         store, version, workload = self.versions.store, self.versions.next, self.bound.workload
         previous = store.control_log.latest_plan()
@@ -362,7 +365,7 @@ class _Script:
                     scripted.migration, self.versions.objective, previous, queries, store
                 )
             self.versions.objective = wanted.objective
-            # A boundary that one migration of this batch drops is not restored by another one.
+            # A boundary that one migration of this batch drops is not restored by another migration.
             before = wanted.left if left is None else left
             left = {family: ends for family, ends in wanted.left.items() if family in before}
             replanned |= wanted.replanned
@@ -401,7 +404,7 @@ def _progress(store: Store, total_rows: int | None) -> RunProgress:
 
 
 def _list(store: Store, directory: DataDir, tell: Callable[[str], None]) -> None:
-    """List the files of all streams and warn about bad ones; an earlier start may have listed them.
+    """List the files of all streams that are not listed yet, and warn about bad files.
 
     Raises:
         FileRefused: A file is bad, and its stream has ``on_error: stop``; the file is not listed.

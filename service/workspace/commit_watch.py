@@ -4,8 +4,8 @@
     thread "commits"                    └── look ── tell ──┐
     event loop                            heard ── wait ───┴── look for results
 
-The files of a catalog in SQLite show writes (``service.job.commit_signal``); a catalog on a server is polled.
-Either has a cost only while there are waiting requests.
+For a catalog in SQLite, changes of its files signal a write (``service.job.commit_signal``); a catalog on a
+server is polled. Both methods have a cost only while requests are waiting.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ log = logging.getLogger(__name__)
 
 #: Seconds between two queries for the last batch in a catalog on a server; a query takes a millisecond.
 POLL_S = 0.04
-#: Longest wait for a change of files, since files may miss a commit.
+#: Maximum seconds to wait for a change of the files, which may miss a commit.
 WAIT_S = 0.5
-#: Longest time from the change of a file until its commit is visible: SQLite writes, syncs, then commits.
+#: Maximum seconds from the change of a file until its commit is visible: SQLite writes, syncs, then commits.
 SETTLE_S = 0.25
 
 
@@ -46,15 +46,16 @@ class Commits:
         self._listening: dict[asyncio.Event, asyncio.AbstractEventLoop] = {}
 
     def tell(self) -> None:
-        """Set the events of all that listen."""
-        # A loop closes after its coroutines have left ``heard``, so none of these is closed.
+        """Set the events of all listeners."""
+        # An event loop closes only after its coroutines have left ``heard``, so none of these loops is
+        # closed.
         with self._lock:
             for event, loop in self._listening.items():
                 loop.call_soon_threadsafe(event.set)
 
     @contextmanager
     def heard(self) -> Iterator[asyncio.Event]:
-        """Listen; the event is set by every commit from now on and cleared by whoever waits for it."""
+        """Listen for commits: each commit sets the event, and the waiting caller clears it."""
         event = asyncio.Event()
         with self._lock:
             self._listening[event] = asyncio.get_running_loop()

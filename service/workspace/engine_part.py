@@ -6,7 +6,7 @@
 
 A term begins and ends with the lease; all threads and the JVM end with the term, and the next term begins
 with new ones. An active engine acts on the requests in the catalog and reports its state
-(``service.engine.engine_control``). The requests and readers may be in another process.
+(``service.engine.engine_control``). The requests, and the readers of the state, may be in another process.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ from service.workspace.watcher import Watcher
 
 log = logging.getLogger(__name__)
 
-#: Seconds between two looks for wishes.
+#: Seconds between two checks for requests in the catalog.
 LOOK_S = 0.2
-#: Pause before another try to take over after an obstacle that a person must remove.
+#: Seconds before the next attempt to take over, after an obstacle that a person must remove.
 RETRY_S = 10.0
 
 
@@ -65,7 +65,7 @@ class EngineParts:
         store: Catalog; the engine must write through this object.
         events: Event log.
         versions: Plans of this engine.
-        plans: Plans of the workspace, which are priced for metrics.
+        plans: Plans of the workspace, whose costs are computed for metrics.
         ticks: Further periodic work, called with the wall clock.
         faults: Records unexpected errors of background work.
     """
@@ -104,11 +104,12 @@ class EnginePart:
         """Start in the background.
 
         Args:
-            stand_by: Whether to wait for the lease while another engine has it; otherwise that is an error.
+            stand_by: Whether to wait for the lease while another engine has it; if False, a taken lease is an
+                error.
 
         Raises:
-            DataDirInUse: Another engine has the data directory or the catalog; not for a stand-by.
-            OtherLife: The checkpoint does not belong to the catalog; not for a stand-by.
+            DataDirInUse: Another engine has the data directory or the catalog; not raised for a stand-by.
+            OtherLife: The checkpoint does not belong to the catalog; not raised for a stand-by.
         """
         first = self._new_term()
         if not stand_by:
@@ -145,7 +146,7 @@ class EnginePart:
                 log.error("engine cannot take over: %s", error)
                 self._term, self._refused = None, str(error)
             except Exception as error:
-                # Otherwise the thread would end, and this process would never stand by again.
+                # Without this handler the thread would end, and this process would never stand by again.
                 log.exception("engine ended unexpectedly")
                 self._term, self._refused = None, f"{type(error).__name__}: {error}"
             if self.replaced is not None and term is not None and term.engine.fenced:
@@ -167,7 +168,7 @@ class EnginePart:
 
 
 class _Term:
-    """One term of an engine and its background threads, which work under the lease and stop without it."""
+    """One engine term with its background threads, which work only while the lease is held."""
 
     def __init__(self, parts: EngineParts, jvm: Jvm | None, wake: threading.Event) -> None:
         self._parts, self._wake = parts, wake
@@ -183,7 +184,7 @@ class _Term:
         self._beside: list[Watcher | Compactor | Deliverer | PlanPricing] = []
 
     def acquire(self) -> None:
-        """Take data directory and lease without waiting; raises as ``Engine.acquire``."""
+        """Take data directory and lease without waiting; raises the errors of ``Engine.acquire``."""
         try:
             self.engine.acquire()
         except BaseException:
@@ -281,7 +282,7 @@ class _Term:
     def _new_deliverer(self) -> Deliverer:
         parts, settings = self._parts, self._parts.settings
         store, data_dir = parts.store, parts.data_dir
-        # A killed service may have left files there; nobody uses them now.
+        # A killed service may have left spill files, which nobody uses now.
         shutil.rmtree(data_dir.spill, ignore_errors=True)
         results = ResultReader(store, data_dir.results, spill_dir=data_dir.spill, runs=Runs(data_dir.root))
         exports = settings.storage.export_dir or data_dir.exports

@@ -15,7 +15,7 @@ from service.planning.versions import Versions
 
 
 def pause_failing(versions: Versions, digest: str, reason: str) -> tuple[str, ...]:
-    """Pause the queries that have an expression.
+    """Pause the running queries that contain a given expression.
 
     Args:
         versions: Plans and logs the new version.

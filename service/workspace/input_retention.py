@@ -7,10 +7,10 @@ Posted events before the oldest batch that may replay are dropped, except the ne
 the planner samples. A stream that no query has used yet keeps all events: its first query begins with the
 oldest.
 
-The record of a listed file must stay for as long as the file may be found again, or the file would be read
-twice. So the record is dropped once no batch can read the file and the file has been missing for a day while
-others are present: an unmounted file system shows none. A later file with the name of a forgotten one is a
-new file.
+The record of a listed file must stay for as long as the file may reappear; otherwise the file would be read
+twice. So the record is dropped once no batch can read the file, and the file has been missing for a day while
+other files are present (an unmounted file system shows no files). A later file with the same name as a
+forgotten file counts as a new file.
 
 All input of a removed stream is dropped: its events, its head, its listed files, and then its record
 (``catalog.store.pruning``).
@@ -33,9 +33,9 @@ log = logging.getLogger(__name__)
 
 #: Least time between two looks.
 INTERVAL_S = 5.0
-#: A look for missing files lists directories, so it is made less often.
+#: A check for missing files lists directories, so it runs less often.
 FILES_INTERVAL_S = 3600.0
-#: How long a file must be missing before its record is dropped.
+#: Seconds for which a file must be missing before its record is dropped.
 GONE_S = 24 * 3600.0
 
 
@@ -46,10 +46,10 @@ class InputRetention:
     Attributes:
         store: Catalog.
         events: Event log.
-        known: Paths of listed files by stream id, shared with the lister; dropped ones are removed.
+        known: Paths of listed files by stream id, shared with the lister; paths of dropped files are removed.
         interval_s: Least time between two looks.
-        files_interval_s: Least time between two looks for missing files.
-        gone_s: How long a file must be missing before its record is dropped.
+        files_interval_s: Minimum seconds between two checks for missing files.
+        gone_s: Seconds for which a file must be missing before its record is dropped.
         sample_rows: Number of newest events of a stream that stay for samples.
     """
 
@@ -64,11 +64,11 @@ class InputRetention:
     _files_looked_us: int | None = field(default=None, init=False)
     #: Wall clock at which a listed file was first found missing, by stream id and path.
     _gone_since_us: dict[int, dict[str, int]] = field(default_factory=dict, init=False)
-    #: Newest batch at the time when a stream with input was first found removed.
+    #: By stream id: the newest batch when a removed stream that still has input was first noticed.
     _removed_at: dict[int, int] = field(default_factory=dict, init=False)
 
     def run_once(self, now_us: int) -> tuple[int, int]:
-        """Drop input that is due; return the numbers of dropped events and of dropped listed files."""
+        """Drop unneeded input; return the numbers of dropped events and of dropped listed files."""
         if not is_due(self._looked_us, now_us, self.interval_s):
             return 0, 0
         self._looked_us = now_us

@@ -22,11 +22,11 @@ from service.statistics.metrics import ExpectedCost
 
 log = logging.getLogger(__name__)
 
-#: Seconds between two looks for new plans.
+#: Seconds between two checks for new plans.
 LOOK_S = 1.0
 #: Seconds for which the costs of a plan are current enough for metrics.
 PRICED_S = 60.0
-#: Largest part of the time spent on pricing: new plans, and the same plan again.
+#: Maximum share of time spent on pricing new plans, and on pricing the same plan again.
 SHARE_NEW, SHARE_AGAIN = 0.05, 0.01
 
 
@@ -88,7 +88,8 @@ class WorkspacePlans:
     def price(self) -> Plan | None:
         """Price the newest plan, over all families, and return it; None if there is none.
 
-        Both costs are computed from the same measured rates, with every window full.
+        The costs of the plan and of the unshared queries are computed from the same measured rates, with
+        every window full.
         """
         plan = self.latest()
         reports = self.explain(plan).values() if plan is not None and plan.families else ()

@@ -2,7 +2,7 @@
 
 A change is planned, checked and appended to the control log in one transaction; the job finds it there at the
 next batch boundary. A caller that stores further data with a change, such as the answer to a request, does so
-in the block of ``changing``, which is part of that transaction.
+inside the ``changing`` block, which is part of the same transaction.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class WorkspaceQueries:
         return self._store.queries.wanted_names()
 
     def statuses(self, ids: Collection[int]) -> tuple[QueryStatus, ...]:
-        """Return the status of those of the given queries that still exist, by id.
+        """Return the status of each given query that still exists, by id.
 
         Args:
             ids: Ids from ``names``, such as one page of thousands of queries.
@@ -75,7 +75,7 @@ class WorkspaceQueries:
         return self._store.queries.newest(name).series
 
     def removed_with(self, series: int) -> int | None:
-        """Return the plan version without a series that was removed; None while it runs or is paused.
+        """Return the plan version that removed a series; None while the series runs or is paused.
 
         Raises:
             QueryNotFound: The series does not exist, or no longer exists.
@@ -85,7 +85,7 @@ class WorkspaceQueries:
         return None if newest.wanted else newest.removed_version
 
     def propagate(self, name: str) -> QueryStatus:
-        """Request the due result punctuations of a query; the next batch gives them.
+        """Request a query's pending result punctuations; the next batch emits them.
 
         Returns:
             The query.
@@ -110,8 +110,8 @@ class WorkspaceQueries:
     def validate(self, cql: str, *, backfill: Backfill = "none") -> Query:
         """Return a query as it would be added, and add nothing.
 
-        It is parsed, planned and tried on a made-up row exactly as an added query, so that both give the same
-        errors.
+        The query is parsed, planned and run on a synthetic row exactly as an added query, so that it gives
+        the same errors.
 
         Raises:
             InvalidInput: The query is invalid.
@@ -125,7 +125,7 @@ class WorkspaceQueries:
         return found
 
     def add(self, name: str, cql: str, *, backfill: Backfill = "none", actor: str = "service") -> QueryStatus:
-        """Add a query to the shared plan; errors of ``changing``."""
+        """Add a query to the shared plan; raises the errors of ``changing``."""
         with self.changing(one(AddQuery(name, cql, backfill)), actor=actor) as outcome:
             return outcome.statuses[0]
 
@@ -133,7 +133,7 @@ class WorkspaceQueries:
     def changing(
         self, wanted: Wanted, *, actor: str = "service", if_match: int | None = None
     ) -> Iterator[Outcome]:
-        """Make all requested changes as one plan version, or none, in a transaction that includes the block.
+        """Make all changes in one plan version, or none, in a transaction that includes the block.
 
         A change that is already in effect succeeds.
 
@@ -146,9 +146,9 @@ class WorkspaceQueries:
             StalePlanVersion: The newest plan is not ``if_match``.
             QueryNotFound: No query that runs or is paused has that name.
             NameTaken: A query to be added has the name of another query.
-            InvalidInput: A text or parts are invalid.
-            InvalidChanges: Several changes of a list cannot be made; the error of a single one has its
-                ``path``.
+            InvalidInput: A query text, or another part of a change, is invalid.
+            InvalidChanges: Several changes of the list are invalid; if only one is, its own error is raised,
+                with its ``path``.
         """
         with changing(self._versions, wanted, actor=actor, if_match=if_match) as changed:
             statuses = query_statuses(self._store, changed.records)

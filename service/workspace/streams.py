@@ -1,8 +1,9 @@
 """Streams of a workspace: registered, fed by posts, removed.
 
 Registering first judges the files, then writes to the catalog. Judging reads the footer of every existing
-file, which can take seconds and must not delay other writers. Its verdicts, the position where reading begins
-and the stream itself are written in one transaction, so that a crash leaves a complete stream or none.
+file, which can take seconds and must not delay other writers. The verdicts about the files, the position
+where reading begins and the stream itself are written in one transaction, so that a crash leaves a complete
+stream or none.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ class WorkspaceStreams:
         events: Event log for posted events.
         versions: Plans versions; removing a stream that was used makes a new plan version.
         roots: Allowed directories of files.
-        settle_s: Seconds for which a file that looks broken must not have changed before it is judged.
+        settle_s: Seconds for which a file that looks broken must be unchanged before it is judged.
         pressure: Decides whether events are accepted.
         servers: Allowed brokers of topics; ``*`` for any.
         dead_letters: Folder for skipped rows of files.
@@ -105,7 +106,7 @@ class WorkspaceStreams:
         return source_warnings(stream, stream.source) if isinstance(stream.source, FilesSource) else ()
 
     def register(self, draft: Stream) -> Stream:
-        """Register a stream and return it with its id; arguments and errors of ``registering``."""
+        """Register a stream and return it with its id; arguments and errors as in ``registering``."""
         with self.registering(draft) as stream:
             return stream
 
@@ -151,14 +152,14 @@ class WorkspaceStreams:
             stream = self._store.streams.remove(name)
             previous = self._store.control_log.latest_plan()
             if previous is not None and any(s.id == stream.id for s in previous.streams):
-                # A stream that was used keeps flowing until this version.
+                # A stream that was in use is read until this plan version takes effect.
                 flowing = tuple(s for s in previous.streams if s.id != stream.id)
                 self._versions.replan(replace(previous, streams=flowing), f"remove stream {name}")
 
     def change_contract(self, name: str, changed: Callable[[Stream], Stream]) -> Stream:
         """Change a stream's contract; it takes effect with a plan version, at one batch boundary.
 
-        Queries whose windows the change cuts or lengthens are updated in the same version.
+        Queries whose windows become shorter or longer are updated in the same plan version.
 
         Args:
             name: Its name.
@@ -166,8 +167,8 @@ class WorkspaceStreams:
 
         Raises:
             StreamNotFound: No stream has that name.
-            StreamInUse: Running or paused queries are joined by the order that would change, or cannot run
-                under the new limits.
+            StreamInUse: Running or paused queries depend on the order that would change, or cannot run with
+                the new limits.
         """
         self._versions.load()
         with self._store.transaction():
@@ -187,7 +188,7 @@ class WorkspaceStreams:
         return stream
 
     def _updates(self, former: Stream, stream: Stream) -> list[UpdateQuery]:
-        """Return updates of the queries whose text has another meaning with the changed stream.
+        """Return updates for the queries whose text means something else with the changed stream.
 
         Raises:
             StreamInUse: The text of a query is invalid with the changed stream.
@@ -214,7 +215,7 @@ class WorkspaceStreams:
         return updates
 
     def _check_order(self, former: Stream, stream: Stream) -> None:
-        """Refuse a new ordering column or direction while queries are joined by the present one."""
+        """Refuse a new ordering column or direction while queries join by the present order."""
         if _clock(former) in (None, _clock(stream)):
             return
         queries = [r.query for r in (*self._store.queries.running(), *self._store.queries.paused())]
@@ -284,7 +285,7 @@ class WorkspaceStreams:
         Args:
             stream: A stream that accepts posted events (``of_posts``).
             events: Objects parsed from JSON.
-            sending: The request, if it may be sent again.
+            sending: The request, if the client may send it again.
 
         Raises:
             EventRejected: An event does not fit the stream.
@@ -296,14 +297,14 @@ class WorkspaceStreams:
     def promise(self, stream: Stream, patterns: Sequence[object]) -> int:
         """Accept punctuations of a stream whose rows are not posted.
 
-        They take effect after the rows of their batch.
+        The punctuations take effect after the rows of their batch.
 
         Args:
             stream: The stream.
             patterns: Their patterns, parsed from JSON.
 
         Returns:
-            Number of keys that they close.
+            Number of keys that the punctuations close.
 
         Raises:
             EventRejected: A pattern does not fit the stream; no pattern is accepted.
@@ -315,7 +316,7 @@ class WorkspaceStreams:
         return posted_count(stream, events)
 
     def quarantined(self, name: str, limit: int) -> tuple[int, pa.Table, list[int]]:
-        """Return the number of a stream's quarantined events, the newest ones, and their wall clock, µs UTC.
+        """Return a stream's quarantined events: their number, the newest, and their wall clock, µs UTC.
 
         Raises:
             StreamNotFound: No stream has that name.

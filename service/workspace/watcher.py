@@ -1,7 +1,7 @@
 """Periodic work during the job of a running service: listing of files, heartbeats of idle streams.
 
-New files are listed and idle streams get their heartbeats; both end in the catalog, in order and durably,
-before any batch can name them. Other periodic work (``ticks``) is called in the same loop.
+New files and heartbeats of idle streams are recorded in the catalog, in order and durably, before any batch
+can use them. Other periodic work (``ticks``) is called in the same loop.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ class Watcher:
         store: Catalog.
         interval_s: Seconds between two looks.
         now_us: Wall clock, µs UTC.
-        ticks: Called with the wall clock at the end of each look.
+        ticks: Functions called with the wall clock at the end of each round.
         inputs: Inputs of all streams; a stream with waiting input is not idle.
-        known: Paths of listed files by stream id, kept between looks, since there may be millions.
+        known: Paths of listed files by stream id, kept between rounds, since there may be millions.
         dead_letters: Folder for skipped rows of files; None drops them.
         faults: Records unexpected errors.
     """
@@ -77,7 +77,7 @@ class Watcher:
             log.warning("looking for input failed: %s", error)
             return
         self.faults.keep("listing", {stream.name for stream in streams})
-        # No heartbeat for a stream that cannot be listed: it would make its unlisted files late.
+        # Send no heartbeat for a stream whose files cannot be listed: it would make the unlisted files late.
         listed = [s for s in streams if self._works("listing", partial(self._list, s), of=s.name)]
         self._works("heartbeats", partial(self._beat, listed))
         for tick in self.ticks:
@@ -94,7 +94,7 @@ class Watcher:
             try:
                 work()
             except (SluiceError, OSError) as error:
-                # A directory that cannot be read now may be readable at the next look; the job continues
+                # A directory that cannot be read now may be readable in the next round; the job continues
                 # meanwhile.
                 log.warning("looking for input failed: %s", error, extra=fields(part=part, of=of))
                 return False
@@ -125,7 +125,7 @@ class Watcher:
         self._warnings[stream.id] = warnings
 
     def _beat(self, streams: Sequence[Stream]) -> None:
-        """Advance the watermark of each idle stream among some to the highest of all other streams."""
+        """Advance the watermark of each idle stream to the highest watermark of all other streams."""
         counters = {c.stream_id: c for c in self.store.batches.stream_totals()}
         last = self.store.batches.last_manifest()
         read = {} if last is None else dict(last.input_end)
@@ -134,7 +134,7 @@ class Watcher:
             if stream.idle_timeout_us is None or found is None:
                 continue
             rows, since_us = self._last_seen.get(stream.id, (-1, 0))
-            # Waiting rows, with a paused engine or a full disk, would be late after a heartbeat.
+            # Rows that wait because of a paused engine or a full disk would be late after a heartbeat.
             if self._waits(stream, read) or rows != found.rows:
                 self._last_seen[stream.id] = (found.rows, self.now_us())
                 continue

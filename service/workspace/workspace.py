@@ -9,8 +9,8 @@ The API and the demo use only this module, not the catalog or Spark:
              .engine                                      the engine, in whichever process it runs
 
 Any number of processes may have a workspace of the same data directory, with or without an engine. No change
-needs the engine's lease: each is planned and made in one transaction of the catalog, which has one writer at
-a time.
+needs the engine's lease: each change is planned and made in one catalog transaction, and the catalog has one
+writer at a time.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ from service.workspace.plans import WorkspacePlans
 from service.workspace.queries import WorkspaceQueries
 from service.workspace.streams import WorkspaceStreams
 
-#: Seconds between two looks of a waiting call for its plan version.
+#: Seconds between two checks of a call that waits for its plan version.
 WAIT_STEP_S = 0.02
 
 
@@ -168,9 +168,9 @@ class Workspace:
     def transaction(self) -> Iterator[None]:
         """Open a transaction of the catalog that includes every change made inside.
 
-        Keep it short, since other writers wait. ``queries.changing``, ``migrations.migrating`` and
-            ``streams.registering`` open a transaction themselves, after slow preparations (parsing, sampling,
-            reading files).
+        Keep the transaction short, since other writers wait for it. ``queries.changing``,
+            ``migrations.migrating`` and ``streams.registering`` open a transaction themselves, after slow
+            preparations (parsing, sampling, reading files).
         """
         with self._store.transaction():
             yield
@@ -214,11 +214,11 @@ class Workspace:
         return disk.told(disk.held_below_bytes) if disk.is_out else None
 
     def skip_batch(self, stream: str | None, actor: str) -> VoidedBatch:
-        """Void a batch that fails repeatedly, and start the engine; its rows become dead letters.
+        """Void a batch that fails repeatedly, and start the engine; the batch's rows become dead letters.
 
         Args:
             stream: Stream whose rows are left out; None for all.
-            actor: Name of the client that decides.
+            actor: Name of the client that voids the batch.
 
         Raises:
             NothingToSkip: No batch has failed often enough.

@@ -4,8 +4,9 @@
     level 1     [      64 batches     ]   written as soon as 64 batches are old enough
     level 2     [ 16 files of level 1 ]   and so on, up to ``MOST_BYTES`` and ``MOST_BATCHES``
 
-So each row is rewritten once per level, and each family has at most about 16 small files per level. A file of
-``LARGE_BYTES`` stays as it is, and so does a damaged file: its checksum must still reveal the damage.
+Each row is therefore rewritten once per level, and each family has at most about 16 small files per level. A
+file of at least ``LARGE_BYTES`` is not merged. A damaged file is not merged either, because its checksum must
+still reveal the damage.
 
 New files are written and synced before one transaction names them (``catalog.store.compaction``). The files
 that they replace are unlinked a minute later. Files that a crash leaves are swept at the next start.
@@ -44,21 +45,25 @@ from service.results.files.result_check import check_files
 
 log = logging.getLogger(__name__)
 
-#: A file of this length is worth a read of its own; rewriting it would gain nothing.
+#: Length from which a file is not merged: it is worth a separate read, and rewriting it would gain nothing.
 LARGE_BYTES = 32 << 20
-#: Most bytes that are merged into one file, as the sum of the lengths of its sources.
+#: Maximum total length of the files that are merged into one, in bytes.
 MOST_BYTES = 128 << 20
-#: Batches whose files leave their manifests together. The transaction takes 5 ms of CPU.
+#: Number of batches whose files move from their manifests to the table of merged files together. The
+#: transaction takes 5 ms of CPU.
 BATCHES_AT_A_TIME = 64
-#: Files of one level that become one of the next.
+#: Number of files of one level that are merged into one file of the next level.
 FILES_AT_A_TIME = 16
-#: A file is kept until the last of its batches is too old, so it spans at most this part of the retention.
+#: A merged file is kept until its newest batch is too old. It therefore spans at most the retention divided
+#: by this number.
 _PART_OF_RETENTION = 24
-#: Least time between two looks: the 64 batches of one merge take ten seconds, at 150 ms each.
+#: Minimum time between two looks for files to merge, in seconds. The 64 batches of one merge take ten
+#: seconds, at 150 ms each.
 INTERVAL_S = 2.0
-#: Rest after a merge, as a multiple of the merge's duration: the job needs the processor, too.
+#: Pause after a merge, as a multiple of the merge's duration, because the job needs the processor, too.
 _RESTS = 3.0
-#: Rest after a failure, such as a full disk: each may leave a file that the next start sweeps.
+#: Pause after a failure such as a full disk, in seconds. Each failure may leave a file that only the next
+#: start removes.
 _AFTER_FAILURE_S = 60.0
 
 
@@ -74,8 +79,9 @@ class Compactor:
         engine_lock: Path of the engine's lock file, for failpoints.
         kept_batches: Number of newest batches whose files are not merged: they may be replayed, and
             statistics use them.
-        batches_at_a_time: Batches whose files leave their manifests together.
-        files_at_a_time: Files of one level that become one of the next.
+        batches_at_a_time: Number of batches whose files move from their manifests to the table of merged
+            files together.
+        files_at_a_time: Number of files of one level that are merged into one file of the next level.
         interval_s: Seconds between two looks.
         unlink_after_s: Seconds for which files stay after they were merged into another file.
         now_us: Wall clock, µs UTC.
@@ -113,7 +119,7 @@ class Compactor:
             self._thread.join()
 
     def run_once(self) -> bool:
-        """Merge the next files that leave manifests, else a group of one level; return whether any were."""
+        """Merge the files of the next old batches, else files of one level; return whether any merged."""
         self._unlinking.run_once(self.now_us(), self.unlink_after_s)
         old = self.store.compaction.old_batches(kept=self.kept_batches, count=self.batches_at_a_time)
         if old is not None:
@@ -131,18 +137,18 @@ class Compactor:
             rest_s = self.faults.attempt("compactor", self._look) or self.interval_s
 
     def _look(self) -> float:
-        """Merge the files that are due, and return how long to rest, in seconds."""
+        """Merge the next files that are ready, and return how many seconds to pause."""
         began_s = time.monotonic()
         try:
             more = self.run_once()
         except (SluiceError, OSError) as error:
-            # Nothing is lost: the old files are there, or the new ones are.
+            # No result is lost: the catalog names either the old files or the new ones.
             log.warning("merging result files failed: %s", error)
             return _AFTER_FAILURE_S
         return _RESTS * (time.monotonic() - began_s) if more else self.interval_s
 
     def _merge_batches(self, old: OldBatches) -> bool:
-        """Merge the files that manifests name."""
+        """Merge the files of old batches, which their manifests still name."""
         files = [
             MergedFile(file, late, m.batch, m.batch, m.committed_at_us, m.committed_at_us, 0)
             for m in old.manifests
@@ -177,7 +183,7 @@ class Compactor:
         """Merge files of one level."""
         made = self._merged(group)
         if made is None:
-            return True  # they are not merged from now on
+            return True  # files that cannot be merged are left out from now on
         try:
             self._keep([made])
         except BaseException:
@@ -191,7 +197,7 @@ class Compactor:
         return True
 
     def _groups_of_levels(self) -> Iterator[list[MergedFile]]:
-        """Yield the groups of the table's files that are to be merged."""
+        """Yield the groups of files from the table of merged files that can be merged further."""
         return self._groups(self.store.result_files.merged(), whole=False)
 
     def _groups(self, files: Iterable[MergedFile], *, whole: bool) -> Iterator[list[MergedFile]]:
@@ -199,8 +205,8 @@ class Compactor:
 
         Args:
             files: Files.
-            whole: Whether a group may have any number of files; else it waits until it has
-                ``files_at_a_time``.
+            whole: True yields groups of any size; False yields a group only once it has ``files_at_a_time``
+                files.
         """
         small = [f for f in files if self._path(f) not in self._unmergeable and self._bytes(f) < LARGE_BYTES]
         for _, alike in groupby(sorted(small, key=_kind_and_time), key=_kind):
@@ -216,7 +222,7 @@ class Compactor:
                 yield group
 
     def _fit(self, group: Sequence[MergedFile]) -> bool:
-        """Return whether files may be merged into one."""
+        """Return whether a group of files may become one file."""
         span_us = max(f.last_at_us for f in group) - min(f.first_at_us for f in group)
         if self.retention_us is not None and span_us * _PART_OF_RETENTION > self.retention_us:
             return False
@@ -263,10 +269,10 @@ class Compactor:
         )
 
     def _named(self, made: Sequence[MergedFile], name: Callable[[], bool]) -> bool:
-        """Have the catalog name new files, or unlink them; return whether it names them.
+        """Have the catalog name new files, or else unlink them; return whether it names them.
 
-        After any other error it is unknown whether the catalog names them: they stay, and the next start
-        checks.
+        After an error other than ``FencedOut`` it is unknown whether the catalog names the new files. They
+        are kept, and the next start checks them.
         """
         try:
             named = name()
@@ -278,7 +284,7 @@ class Compactor:
         return named
 
     def _keep(self, made: Sequence[MergedFile]) -> None:
-        """Make new files durable, for all machines."""
+        """Make new files durable and available to all machines."""
         for folder, names in self._by_folder(made):
             publish(folder, names)
         if made:
@@ -305,7 +311,7 @@ class Compactor:
         return self._folder(file) / file.file.path
 
     def _bytes(self, file: MergedFile) -> int:
-        """Return the length of a file; the catalog does not have the lengths of older files."""
+        """Return a file's length, from the disk if an older version did not store it in the catalog."""
         if file.file.bytes is not None:
             return file.file.bytes
         path = self._path(file)

@@ -11,7 +11,8 @@ from catalog.store.store import Store
 
 log = logging.getLogger(__name__)
 
-#: A look costs a millisecond; at several changes per second each look removes a handful of rows.
+#: Seconds between two prunings. Each takes a millisecond; at several changes per second it removes a handful
+#: of rows.
 INTERVAL_S = 2.0
 #: Seconds for which a removed query without results can still be looked up, so that the client that removed
 #: it can see that it is gone.
@@ -34,7 +35,7 @@ class Pruner:
     _looked_us: int | None = field(default=None, init=False)
 
     def run_once(self, now_us: int) -> Pruned:
-        """Prune if it is time; return the numbers of pruned records."""
+        """Prune if ``interval_s`` has passed; return the numbers of pruned records."""
         if not is_due(self._looked_us, now_us, self.interval_s):
             return Pruned()
         self._looked_us = now_us

@@ -3,8 +3,8 @@
     look 1     the catalog forgets batches: no manifest names their files any more
     look n     the files are unlinked, once a page that was being read at look 1 has been sent
 
-A crash in between leaves files that no manifest names; the sweep at the next start removes them. Files that a
-manifest names are never touched.
+A crash between these looks leaves files that no manifest names; the sweep at the next start removes them.
+Files that a manifest names are never touched.
 """
 
 from __future__ import annotations
@@ -22,13 +22,14 @@ from service.config.failpoints import reached
 
 log = logging.getLogger(__name__)
 
-#: Seconds between two looks; a job makes two or three batches in that time.
+#: Seconds between two looks for old results; a job processes two or three batches in that time.
 INTERVAL_S = 2.0
-#: Seconds between two searches for manifests that only departed queries needed.
+#: Seconds between two searches for manifests that were kept only for queries that no longer exist.
 THIN_INTERVAL_S = 600.0
-#: Least time between two looks at dead-letter files.
+#: Minimum time between two looks for old dead-letter files, in seconds.
 DEAD_LETTER_INTERVAL_S = 600.0
-#: Batches in one transaction: 10-20 ms with 100 queries, in which no batch can be committed.
+#: Number of batches dropped in one transaction. With 100 queries it takes 10-20 ms, during which no batch can
+#: be committed.
 _BATCHES_PER_STEP = 100
 #: Seconds after which dropping stops until the next look, since other work waits for this thread.
 _BUDGET_S = 0.5
@@ -50,8 +51,8 @@ class ResultRetention:
         engine_lock: Path of the engine's lock file, for failpoints.
         needed_from: Returns the oldest batch that a reader still needs, None if no reader needs any.
         interval_s: Least time between two looks.
-        unlink_after_s: Seconds for which files of dropped results stay.
-        thin_interval_s: Least time between two looks through old manifests.
+        unlink_after_s: Seconds for which files of dropped results stay before they are unlinked.
+        thin_interval_s: Minimum time between two searches of old manifests.
     """
 
     store: Store
@@ -68,7 +69,7 @@ class ResultRetention:
     _unlinking: Unlinking = field(default_factory=Unlinking, init=False)
 
     def run_once(self, now_us: int) -> int:
-        """Drop results and unlink files that are due; return how many batches lost their results."""
+        """Drop old results and unlink files dropped earlier; return how many batches lost their results."""
         if self.retention_us is None or not is_due(self._looked_us, now_us, self.interval_s):
             return 0
         self._looked_us = now_us

@@ -1,7 +1,7 @@
 """Delayed removal of files that the catalog no longer names.
 
-Because of the delay, a page or an export that has looked up the names can still open its files. After a crash
-during the delay, the sweep at the next start removes them.
+The delay lets a page or an export of results open files whose names it has already looked up. After a crash
+during the delay, the sweep at the next start removes the files.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from operators.storage.folder import Folder, remove
 
 log = logging.getLogger(__name__)
 
-#: Longer than a page or an export of some batches takes to open the files whose names it has read.
+#: Seconds before a file is unlinked. A page or an export takes less time to open the files whose names it has
+#: read.
 UNLINK_AFTER_S = 60.0
 
 
@@ -28,7 +29,7 @@ class Unlinking:
     _waiting: deque[tuple[int, Folder, list[str]]] = field(default_factory=deque, init=False)
 
     def add(self, now_us: int, folder: Folder, names: Iterable[str]) -> None:
-        """Remove files of a folder later: from this time on, wall clock µs UTC, nothing names them."""
+        """Remove files of a folder later; nothing names them from ``now_us`` on, wall clock, µs UTC."""
         self._waiting.append((now_us, folder, list(names)))
 
     def run_once(self, now_us: int, after_s: float) -> None:
@@ -38,7 +39,8 @@ class Unlinking:
             try:
                 remove(folder, names)
             except (OSError, StorageDown) as error:
-                # It may succeed at the next look; if not, the sweep at the next start reports the error, too.
+                # Removal is tried again at the next look. If it still fails, the sweep at the next start
+                # reports the error, too.
                 log.warning("files of dropped results cannot be removed: %s", error)
                 return
             self._waiting.popleft()

@@ -4,9 +4,10 @@
     challenger   takes the lease after 8 s without a renewal, by its own monotonic clock
 
 Clocks of different machines are never compared. Every write transaction of the engine renews the lease
-(``catalog.store.lease``), so that a holder that was suspended for a minute and continues makes nothing
-visible. A challenger waits only if the holder may be alive: not if it released the lease, or was a process of
-this machine that has ended. A hanging holder on this machine is killed before its lease is taken.
+(``catalog.store.lease``). A holder that was suspended for a minute therefore cannot make anything visible
+when it continues. A challenger waits only if the holder may be alive. It does not wait if the holder has
+released the lease, or was a process of this machine that has ended. A hanging holder on this machine is
+killed before its lease is taken.
 
 With these numbers a stand-by that must take over within 15 s has 6.5 s left to begin its first batch; its JVM
 runs already.
@@ -42,9 +43,10 @@ EXPIRY_S = 8.0
 RENEW_S = 2.0
 #: Seconds without a renewal after which the holder ends its JVM: well before another engine may begin.
 GIVE_UP_S = 5.0
-#: Number of looks per ``EXPIRY_S``, of a challenger and of the thread that watches a holder's renewals.
+#: How many times per ``EXPIRY_S`` the lease is checked by a challenger, or by the thread that watches a
+#: holder's renewals.
 _LOOKS = 16
-#: How long a killed holder may take to end.
+#: Seconds that a killed holder may take to end.
 _KILL_TIMEOUT_S = 5.0
 _KILL_LOOK_S = 0.02
 
@@ -146,8 +148,8 @@ class CatalogLease:
         """Take the lease if it is free, or once it has expired; return whether it was taken.
 
         Args:
-            stopping: Ends the wait of a stand-by, which tolerates renewals by others; None: a renewal by
-                another process is an error.
+            stopping: Event that ends the wait of a stand-by; a stand-by tolerates renewals by other
+                processes. With None, such a renewal is an error.
         """
         me, expiry_ms = this_process(self.directory), int(self.expiry_s * 1000)
         over = self.store.lease.current()
@@ -176,7 +178,7 @@ class CatalogLease:
         return True
 
     def _expired(self, seen: Lease, stopping: threading.Event | None) -> Lease | None:
-        """Wait until the lease has not been renewed for its full duration by this machine's monotonic clock.
+        """Wait until the lease was not renewed for its full duration, by this machine's monotonic clock.
 
         Returns:
             The expired lease; None if a stand-by is told to stop, or must begin again.
@@ -235,13 +237,14 @@ class CatalogLease:
     def _watching(self) -> None:
         """Give up in time even if a renewal hangs: a cut network gives no error for 10 s.
 
-        Time in which this process did not run does not count: the lease is rarely lost by then, and the next
-            renewal would show it.
+        Time in which this process was suspended does not count: the lease is rarely lost by then, and the
+            next renewal would detect a loss.
         """
         step_s = min(self.expiry_s / _LOOKS, self.renew_s)
         seen_s, waited_s = self._renewed_s, 0.0
         while not self._ended.wait(step_s) and not self.fenced.is_set():
-            # While our own transaction hangs, nobody can take the lease, and its end is a renewal.
+            # While a transaction of this engine hangs, nobody else can take the lease, and the end of the
+            # transaction renews it.
             if self._renewed_s != seen_s or self.store.keeps_others_out:
                 seen_s, waited_s = self._renewed_s, 0.0
             waited_s += step_s
@@ -261,7 +264,7 @@ def _in_use(holder: Holder) -> CatalogInUse:
 
 
 def _is_dead(holder: Holder, me: Holder) -> bool:
-    """Return whether a holder has certainly ended: this process would see it if it lived."""
+    """Return whether a holder has certainly ended; False if this process could not see it run."""
     if not holder.boot or (holder.boot, holder.processes) != (me.boot, me.processes):
         return False
     try:
@@ -283,7 +286,7 @@ def _end_hung(holder: Holder, me: Holder) -> None:
     with suppress(ProcessLookupError, PermissionError):
         os.kill(holder.pid, signal.SIGKILL)
     until_s = time.monotonic() + _KILL_TIMEOUT_S
-    # Its parent may leave it as a zombie, which holds no locks.
+    # A killed process may remain as a zombie if its parent does not reap it; a zombie holds no locks.
     while not _is_dead(holder, me):
         if time.monotonic() > until_s:
             log.error("engine that hangs could not be killed", extra={"pid": holder.pid})

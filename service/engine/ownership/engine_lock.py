@@ -1,12 +1,13 @@
 """Lock of a data directory: one engine per directory, and a dead one never blocks it.
 
-The lock is the operating system's (``flock``), so it ends with the process, however that ends. The file names
-the holder: the driver's pid and, once Spark runs, the JVM's pid with its start time. A JVM can outlive its
-driver for a while; the next engine ends the JVM that the file names, and no other process, before it writes.
+The lock is the operating system's (``flock``), so it is released whenever the process ends, for whatever
+reason. The file names the holder: the driver's pid and, once Spark runs, the JVM's pid with its start time. A
+JVM can outlive its driver for a while. Before the next engine writes, it ends the JVM that the file names,
+and no other process.
 
-The lease of the catalog takes precedence. If an engine took it from a hanging engine that it cannot kill,
-such as in another container, it unlinks the lock file, on which the hanging engine keeps its lock, and makes
-a new file.
+The lease of the catalog takes precedence. An engine may have taken the lease from a hanging engine that it
+cannot kill, for example in another container. It then unlinks the lock file, on which the hanging engine
+keeps its lock, and creates a new file.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ from service.errors import DataDirInUse
 
 log = logging.getLogger(__name__)
 
-#: A killed JVM is gone in well under a second; a stuck disk may take longer.
+#: Seconds to wait until a killed JVM is gone. This normally takes well under a second, but a stuck disk may
+#: delay it.
 KILL_TIMEOUT_S = 30.0
 
 
@@ -98,7 +100,8 @@ class EngineLock:
     def _write(self, facts: dict[str, Any]) -> None:
         # Written in place: a rename would leave the lock on the old file.
         assert self._file is not None
-        # Bypasses the buffer of the file, which would be written again when it is closed.
+        # ``os.pwrite`` bypasses the buffer of the file object, which would be written again when the file is
+        # closed.
         os.ftruncate(self._file.fileno(), 0)
         os.pwrite(self._file.fileno(), json.dumps(facts).encode(), 0)
 

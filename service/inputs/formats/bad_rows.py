@@ -26,11 +26,11 @@ class BadRow:
     """A row that is skipped.
 
     Attributes:
-        row: Its number in the file, from 1.
-        line: Its line number in an editor; None in a format without lines.
+        row: Number of the row in the file, from 1.
+        line: Line number of the row in a text editor; None in a format without lines.
         column: First column with a fault; None if the whole row is at fault.
         reason: What is wrong.
-        text: The row as it stands in the file; as JSON if the format is not text.
+        text: The row's text as it is in the file; JSON if the format is not text.
     """
 
     row: int
@@ -41,7 +41,7 @@ class BadRow:
 
 
 def unfit_values(count: int, convert: Callable[[int, int], object]) -> list[tuple[int, object]]:
-    """Return index and value of each value of a column that cannot be converted, in order.
+    """Return index and value of each column value that cannot be converted, in order.
 
     Args:
         count: Number of values.
@@ -72,7 +72,7 @@ def write_skipped_rows(
         folder: Folder of dead letters, created if it is missing.
         stream: Name of the stream.
         path: The file.
-        facts: Its ``stat``; a changed file gets another file of dead letters.
+        facts: ``stat`` of the file; a changed file gets another file of dead letters.
         rows: The rows.
     """
     directory = directory_here(folder)

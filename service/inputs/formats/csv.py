@@ -37,8 +37,8 @@ def inspect_csv(
     Args:
         stream: The file's stream.
         path: The file.
-        bad: List to which bad rows are appended, which are then left out; if None, a bad row refuses the
-            file.
+        bad: List to which bad rows are appended, instead of being returned; if None, a bad row makes the
+            whole file unusable.
         latest_us: Event time beyond which a row is bad, µs UTC; None for any.
 
     Raises:
@@ -50,7 +50,8 @@ def inspect_csv(
     times_of_all = pa.chunked_array(times, pa.timestamp("us"))
     facts = facts_of(stream, len(times_of_all), times_of_all)
     if stream.time_unit is not None and (bad or not are_plausible(facts.t_min_us, facts.t_max_us)):
-        # Numbers can no longer be distinguished from text, so this rare file is read again.
+        # The converted times no longer show which texts were numbers, so the file is read again; this is
+        # rare.
         again = _File(stream, path, [stream.event_time], None if bad is None else [])
         refuse_other_unit(stream, numbers_in(again.texts()))
     return facts
@@ -72,13 +73,13 @@ def read_csv(
         stream: The file's stream.
         path: The file.
         columns: Columns to return.
-        first_row: First row, not counting skipped ones.
+        first_row: First row to return, not counting skipped rows.
         rows: Number of rows.
         skips: Whether to skip bad rows.
-        latest_us: As `inspect_csv`, if bad rows are skipped.
+        latest_us: As in `inspect_csv`; applies if bad rows are skipped.
 
     Raises:
-        UnusableFile: As `inspect_csv`, or the file has fewer rows.
+        UnusableFile: As in `inspect_csv`, or the file has fewer rows than requested.
     """
     # A fault in any column makes a row bad, so all columns are read.
     wanted = [c.name for c in stream.columns] if skips else columns
@@ -118,7 +119,7 @@ class _File:
         self._stream, self._latest_us = stream, latest_us
         self._dialect = stream.source.dialect
         self._form = TextForm.of(stream)
-        # Imported here: its compiled scan loads numba, and the API's first answer must not wait for that.
+        # Imported here because its compiled scan loads numba, which would delay the API's first answer.
         from service.inputs.formats.delimited.rows import CsvRows
 
         self._rows, self._bad = CsvRows(path, self._dialect), bad
@@ -129,7 +130,7 @@ class _File:
         self._slots = self._find(stream, columns)
 
     def _find(self, stream: Stream, columns: Sequence[str]) -> np.typing.NDArray[np.int64]:
-        """Return, for each field, its place among the wanted columns, -1 if it is not wanted."""
+        """Return, for each field of a row, its index among the wanted columns, or -1 if it is not wanted."""
         if self._dialect.header:
             header = fields_of(self._rows.header(), self._dialect)
             names = named_fields(stream, header, self._rows.head, self._dialect)
@@ -151,11 +152,11 @@ class _File:
         return pa.chunked_array(texts, pa.string())
 
     def typed(self, found: FoundRows) -> pa.Table:
-        """Return the wanted columns of the rows that were yielded last, typed.
+        """Convert the wanted columns of the rows yielded last to their declared types.
 
         Raises:
             UnusableFile: A value is not of its column's type, or a time is not allowed; the error names the
-                first.
+                first such value.
         """
         texts = [
             found.text(
@@ -202,11 +203,11 @@ class _File:
                 sound[index] = False
 
     def _takes_spaced(self, column_type: str) -> bool:
-        """Return whether spaces may follow a quoted value of a type, as DuckDB reads text and times."""
+        """Return whether spaces may follow a quoted value of a type, as in DuckDB for text and times."""
         return column_type == "string" or (column_type == "timestamp" and self._form.timestamp_format is None)
 
     def _unfit(self, text: pa.Array, column_type: str, first: UnfitValueError) -> list[tuple[int, object]]:
-        """Return the values that do not fit; only the first if one refuses the file."""
+        """Return all values that do not fit, or only the first if bad rows are not skipped."""
         if self._bad is None:
             return [(first.index, first.value)]
         return unfit_values(

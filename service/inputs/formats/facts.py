@@ -17,7 +17,7 @@ from service.inputs.formats.times import other_unit
 
 @dataclass(frozen=True, slots=True)
 class FileFacts:
-    """Rows and event-time range of a file, µs UTC; None without any event time."""
+    """Number of rows and event-time range (µs UTC) of a file; the range is None without event times."""
 
     rows: int
     t_min_us: int | None
@@ -68,7 +68,7 @@ def rows_ahead(stream: Stream, times: pa.Array | pa.ChunkedArray, latest_us: int
 
 
 def match_columns(stream: Stream, present: Sequence[str]) -> dict[str, str]:
-    """Return the file's name for each of the stream's columns: exact, else without regard to case.
+    """Map the stream's columns to the file's: by the exact name, otherwise ignoring case.
 
     Raises:
         UnusableFile: A column is missing or ambiguous.
@@ -99,7 +99,7 @@ def refuse_other_unit(stream: Stream, times: Iterable[object]) -> None:
         times: Values of the event time in the whole file.
 
     Raises:
-        UnusableFile: They are; the error names the unit to declare.
+        UnusableFile: The event times are most likely in another unit; the error names the unit to declare.
     """
     found = other_unit(times, stream.time_unit)
     if found is not None:
@@ -110,11 +110,11 @@ def refuse_other_unit(stream: Stream, times: Iterable[object]) -> None:
 
 
 def folded_name(name: str) -> str:
-    """Return a column name in the form in which files and streams are compared."""
+    """Return a column name in the form in which names in files and streams are compared: lower case."""
     return name.lower()
 
 
 def read_columns(stream: Stream, columns: Sequence[str] | None) -> tuple[str, ...]:
-    """Return the names to read, in declared order: those asked for (None: all) and the event time."""
+    """Return the columns to read, in declared order: the given ones (None: all) and the event time."""
     wanted = None if columns is None else {name.lower() for name in (*columns, stream.event_time)}
     return tuple(c.name for c in stream.columns if wanted is None or c.name.lower() in wanted)

@@ -44,13 +44,13 @@ def inspect_jsonl(
     Args:
         stream: The file's stream.
         path: The file.
-        bad: List to which bad rows are appended, which are then left out; if None, a bad row refuses the
-            file.
+        bad: List to which bad rows are appended, instead of being returned; if None, a bad row makes the
+            whole file unusable.
         latest_us: Event time beyond which a row is bad, µs UTC; None for any.
 
     Raises:
-        UnusableFile: A row is bad (the first is named), no row has the event time, or its event times are
-            most likely of another unit.
+        UnusableFile: A row is bad (the error names the first), no row has the event time, or the event times
+            are most likely in another unit.
     """
     table = _parse(stream, path, [column.name for column in stream.columns], bad, latest_us, judge_unit=True)
     times = table.column(stream.event_time)
@@ -75,13 +75,13 @@ def read_jsonl(
         stream: The file's stream.
         path: The file.
         columns: Columns to return.
-        first_row: First row, not counting skipped ones.
+        first_row: First row to return, not counting skipped rows.
         rows: Number of rows.
         skips: Whether to skip bad rows.
-        latest_us: As `inspect_jsonl`, if bad rows are skipped.
+        latest_us: As in `inspect_jsonl`; applies if bad rows are skipped.
 
     Raises:
-        UnusableFile: As `inspect_jsonl`, or the file has fewer rows.
+        UnusableFile: As in `inspect_jsonl`, or the file has fewer rows than requested.
     """
     # A fault in any column makes a row bad, so all columns are read.
     wanted = [column.name for column in stream.columns] if skips else columns
@@ -96,11 +96,11 @@ class _Rows:
     """Objects of a file.
 
     Attributes:
-        bad: List to which bad rows are appended; if None, a bad row refuses the file.
+        bad: List to which bad rows are appended; if None, a bad row makes the whole file unusable.
         texts: All lines of the file.
         objects: Parsed rows.
-        numbers: Row number of each, from 1.
-        lines: Line number of each, from 1.
+        numbers: Row number of each parsed row, from 1.
+        lines: Line number of each parsed row, from 1.
     """
 
     bad: list[BadRow] | None
@@ -118,7 +118,7 @@ class _Rows:
         self.bad.append(BadRow(number, line, column, reason, text))
 
     def refuse_some(self, found: Mapping[int, tuple[str, str, str]]) -> None:
-        """Leave rows out; by index, each has its column, the text before the reason, and the reason."""
+        """Leave out rows, given by index with the column, the text before the reason, and the reason."""
         if not found:
             return
         for index, (column, between, reason) in sorted(found.items()):
@@ -175,7 +175,7 @@ def _unfit(
     first: UnfitValueError,
     bad: list[BadRow] | None,
 ) -> list[tuple[int, object]]:
-    """Return the values that do not fit, or only the first if the file is refused for it."""
+    """Return all values that do not fit, or only the first if bad rows are not skipped."""
     if bad is None:
         return [(first.index, first.value)]
     return unfit_values(len(values), lambda start, end: from_json(values[start:end], column_type, form))
@@ -191,7 +191,7 @@ def _objects(stream: Stream, path: str, bad: list[BadRow] | None) -> _Rows:
         object_pairs_hook=_object,
         parse_constant=JsonConstant,
         parse_float=exact_number if needs_digits(stream) else None,
-    ).raw_decode  # half the time of loads, which looks for white space around
+    ).raw_decode  # takes half the time of json.loads, which also looks for surrounding white space
     count = 0
     for number, line in enumerate(rows.texts, start=1):
         line = line.strip(" \t\r")
@@ -234,7 +234,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _name_columns(stream: Stream, rows: _Rows) -> None:
-    """Rename keys to the names of the columns; in most files they have them already."""
+    """Rename keys to the names of the columns; in most files the keys already have these names."""
     columns = {folded_name(column.name): column.name for column in stream.columns}
     names = set(chain.from_iterable(rows.objects))
     others = {

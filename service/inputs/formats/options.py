@@ -19,7 +19,7 @@ import pyarrow as pa
 from service.inputs.formats.times import unit_of
 from service.inputs.formats.values import TextForm, UnfitValueError, from_text
 
-#: Most bad rows of a file for which an option that would read them is searched, 1 to 3 ms each.
+#: Most bad rows of a file for which a helpful option is searched; each search takes 1 to 3 ms.
 MOST_NAMED: Final = 100
 #: Pairs of decimal point and thousands separator.
 _NUMBERS: Final = (
@@ -37,9 +37,10 @@ _ABSENT: Final = frozenset(
 
 
 def option_that_reads(value: object, column_type: str, form: TextForm) -> str:
-    """Return the options of a source that would read a value, as the end of a sentence; empty for none.
+    """Return the source options that would read a value, as the end of a sentence; empty for none.
 
-    For a time that its time zone leaves out, the answer says so instead.
+    If a time does not exist in its time zone, because clocks are set forward past it, the text says that
+    instead.
 
     >>> option_that_reads("1.234,50", "decimal(10,2)", TextForm())
     '; it can be read with decimal_point: ",", thousands: "."'
@@ -67,7 +68,7 @@ def option_that_reads(value: object, column_type: str, form: TextForm) -> str:
 
 
 def null_values_that_read(value: object, null_values: Sequence[str]) -> str:
-    """Return the option that reads a value as NULL, as the end of a sentence; empty if it looks like a value.
+    """Return the option that reads a usual text for a missing value as NULL; empty for other values.
 
     >>> null_values_that_read("n/a", ("",))
     '; it can be read as NULL with null_values: ["", "n/a"]'

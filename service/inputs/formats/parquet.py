@@ -23,12 +23,12 @@ from service.inputs.formats.text_input import first_line
 from service.inputs.formats.times import DAY_US, UNIT_NAMES, times_from_numbers
 
 _INT_BITS: Final = {"int": 32, "bigint": 64}
-#: Number of digits that always fit into a type; and digits of the longest signed integer by its bits.
+#: Decimal digits that always fit into a type; most digits of a signed integer, by its number of bits.
 _INT_DIGITS: Final = {"int": 9, "bigint": 18}
 _DIGITS: Final = {8: 3, 16: 5, 32: 10, 64: 19}
 #: Every integer of up to this many bits is exact in a double.
 _DOUBLE_BITS: Final = 53
-#: Least and greatest number of a type whose values have a year.
+#: Smallest and largest stored number of a type for the years 1 to 9999.
 _LIMITS: Final = {
     pa.timestamp("us"): (MIN_TIME_US, MAX_TIME_US),
     pa.date32(): (MIN_TIME_US // DAY_US, MAX_TIME_US // DAY_US),
@@ -51,13 +51,13 @@ def read_parquet(
         stream: The file's stream.
         path: The file.
         columns: Columns to return.
-        first_row: First row, not counting skipped ones.
+        first_row: First row to return, not counting skipped rows.
         rows: Number of rows.
-        skips: Whether to skip bad rows; the whole file is read then.
+        skips: Whether to skip bad rows; if so, the whole file is read.
         latest_us: Event time beyond which a row is bad, if bad rows are skipped, µs UTC; None for any.
 
     Raises:
-        UnusableFile: The file's body cannot be read, or it has fewer rows.
+        UnusableFile: The file's body cannot be read, or the file has fewer rows than requested.
     """
     with opened_parquet(path) as file:
         names = match_columns(stream, file.schema_arrow.names)
@@ -96,7 +96,7 @@ def sound_rows(
     Args:
         stream: The file's stream.
         file: The file, whose schema fits the stream.
-        names: The file's name for each column.
+        names: Name in the file for each column of the stream.
         bad: List to which bad rows are appended.
         latest_us: Event time beyond which a row is bad, µs UTC; None for any.
 
@@ -131,7 +131,7 @@ def sound_rows(
 
 
 def _unfit(values: pa.ChunkedArray, column: Column, unit: TimeUnit | None) -> list[tuple[int, str]]:
-    """Return index and reason of each bad value, found by halving ranges that contain one."""
+    """Return index and reason of each bad value, found by bisecting the ranges that contain one."""
     found: list[tuple[int, str]] = []
     ranges = [(0, len(values))]
     while ranges:
@@ -241,21 +241,21 @@ def _sound(values: pa.ChunkedArray, name: str, first_row: int) -> pa.ChunkedArra
 
 
 def _floor_us(values: pa.Array) -> pa.Array:
-    """Convert ns to µs by floor, as the listing does; Arrow's cast truncates towards 1970."""
+    """Round ns down to µs, as the listing does; Arrow's cast would round towards 1970."""
     nanos = values.view(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
     mask = values.is_null().to_numpy(zero_copy_only=False) if values.null_count else None
     return pa.array(np.floor_divide(nanos, 1000), pa.int64(), mask=mask).view(pa.timestamp("us"))
 
 
 def _whole_bits(found: pa.DataType) -> int:
-    """Return the bits of the smallest signed type for an integer type; a large number for other types."""
+    """Return the bits of the smallest signed type that holds an integer type; 2^30 for other types."""
     if not pat.is_integer(found):
         return 1 << 30
     return int(found.bit_width * 2 if pat.is_unsigned_integer(found) else found.bit_width)
 
 
 def _row_groups(metadata: pq.FileMetaData, first_row: int, rows: int) -> tuple[int, list[int]]:
-    """Return the file's rows before the first row group that overlaps a run of rows, and all such groups."""
+    """Return the number of rows before the row groups that overlap a range of rows, and these groups."""
     groups: list[int] = []
     before = seen = 0
     for group in range(metadata.num_row_groups):
@@ -272,17 +272,17 @@ def _row_groups(metadata: pq.FileMetaData, first_row: int, rows: int) -> tuple[i
 def opened_parquet(path: str) -> Iterator[pq.ParquetFile]:
     """Open a Parquet file; errors of Arrow raised inside become `UnusableFile`.
 
-    Row-group metadata must not be asked for statistics or column chunks: on a damaged footer these accessors
-    end the process instead of raising (pyarrow 26).
+    Do not read statistics or column chunks from row-group metadata: on a damaged footer, these accessors
+    crash the process instead of raising an error (pyarrow 26).
     """
     try:
-        # No memory map: a file cut short while it is read would end the process. It is no faster either
-        # (500,000 rows of 3 columns in 2 ms plain, 11 ms compressed, with and without).
-        # INT96 read as ns, the default, would turn the year 1500 into 2084.
+        # No memory map: if the file were truncated during reading, the process would crash. A memory map is
+        # not faster either: 500,000 rows of 3 columns take 2 ms uncompressed and 11 ms compressed, with or
+        # without it. By default, INT96 is read as ns, which overflows: the year 1500 would become 2084.
         with pq.ParquetFile(path, pre_buffer=False, coerce_int96_timestamp_unit="us") as file:
             yield file
     except FileNotFoundError:
         raise
-    # ValueError: names that are not UTF-8.
+    # ValueError is raised for column names that are not UTF-8.
     except (pa.ArrowException, OSError, ValueError) as error:
         raise UnusableFile(f"it is not a valid Parquet file ({first_line(error)})") from error

@@ -1,7 +1,7 @@
 """Facts of Parquet files, from the footer if it has statistics of the event times.
 
-Statistics are read through DuckDB: on a damaged footer pyarrow's accessors end the process (version 26, the
-C++ exception has no handler), and a damaged file must not stop the service.
+Statistics are read through DuckDB because pyarrow's accessors crash the process on a damaged footer (version
+26; the C++ exception has no handler). A damaged file must not stop the service.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ def inspect_parquet(
         connection: DuckDB connection that reads the statistics.
         stream: The file's stream.
         path: The file.
-        bad: List to which bad rows are appended; the whole file is read then. If None, only event times may
-            be read.
+        bad: List to which bad rows are appended; if it is given, the whole file is read. If it is None, at
+            most the event-time column is read.
         latest_us: Event time beyond which a row is bad, µs UTC; None for any.
 
     Raises:
@@ -88,7 +88,7 @@ def inspect_parquet(
 
 
 def _refuse_other_unit(stream: Stream, unit: TimeUnit, file: pq.ParquetFile, name: str) -> None:
-    """Refuse a file whose event times are integers, most likely in another unit."""
+    """Refuse a file whose integer event times are most likely in another unit."""
     found = file.schema_arrow.field(name).type
     if not pat.is_integer(found.value_type if pat.is_dictionary(found) else found):
         return
@@ -115,7 +115,7 @@ def _time_range(
             continue
         if low is None or high is None or not is_int64:
             return None
-        # Cutting the digits of ns is the floor, also before 1970.
+        # Cutting the digits below µs rounds down, also for times before 1970.
         texts += [_BELOW_US.sub(r"\1", low), _BELOW_US.sub(r"\1", high)]
     try:
         times = from_text(pa.array(texts, pa.string()), "timestamp")

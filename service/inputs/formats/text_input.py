@@ -1,4 +1,4 @@
-"""Reads text files in any encoding, compressed or not, as the extension of the name says."""
+"""Reads text files in any encoding, decompressed as their file extension says."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ MAX_ROW_BYTES: Final = 16 << 20
 #: Bytes that are decoded at once.
 _BLOCK_BYTES: Final = 4 << 20
 _HANDLES = "/proc/self/fd/"
-#: Compressions by extension, as in Arrow, which cannot see the name behind a handle.
+#: Compressions by extension, as in Arrow, which does not know the file name of an open handle.
 _COMPRESSIONS = {".gz": "gzip", ".bz2": "bz2", ".lz4": "lz4", ".zst": "zstd"}
 _BOM: Final = "\ufeff"
-#: First bytes of files that are not text, which no text begins with, and advice.
+#: First bytes of files that are not text (no text begins with them), with the kind of file and advice.
 _NOT_TEXT: Final = {
     b"\x1f\x8b": "compressed with gzip; end its name in .gz",
     b"BZh91AY&SY": "compressed with bzip2; end its name in .bz2",
@@ -32,7 +32,7 @@ _NOT_TEXT: Final = {
 
 
 def text_input(path: str) -> pa.NativeFile:
-    """Open a text file that is decompressed by its name's extension.
+    """Open a text file, decompressed according to its file extension.
 
     Args:
         path: Path of the file, or of an open handle in ``/proc``.
@@ -42,7 +42,7 @@ def text_input(path: str) -> pa.NativeFile:
 
 
 def text_blocks(path: str, encoding: str) -> Iterator[str]:
-    r"""Yield the text of a file in blocks, without a byte order mark; none ends between ``\r`` and ``\n``.
+    r"""Yield the text of a file in blocks, without a byte order mark; ``\r\n`` is never split.
 
     Raises:
         UnusableFile: The file cannot be read, or is not in the encoding; the error names the line.

@@ -1,8 +1,8 @@
 """Times as text and as numbers: ISO 8601 or a declared format, with an offset or in a declared zone.
 
-The fast path converts a whole column in Arrow. Columns that it refuses, such as a mixture of times with and
-without an offset, are converted value by value. The rules are those of DuckDB, but a time that does not exist
-in its zone is refused.
+The fast path converts a whole column in Arrow. Columns that Arrow refuses, such as a mixture of times with
+and without an offset, are converted value by value. The rules are those of DuckDB, but a time that does not
+exist in its zone is refused.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ _PLAUSIBLE_S: Final = (631_152_000, 7_258_118_400)
 _MAX_DIGITS: Final = 24
 _NUMBERS: Final = (int, float, Decimal)
 
-#: Arrow knows only the listed clock changes, which end in 2037, and not the rule that follows.
+#: Arrow knows only the clock changes listed in the time zone data, which end in 2037, and not the rule for
+#: later years.
 _ARROW_ZONES_END: Final = datetime(2037, 1, 1)
 
 _ISO: Final = re.compile(
@@ -90,7 +91,8 @@ def times_from_text(
         time_format: Format in the directives of ``strftime``; None for ISO 8601.
         zone: Zone of times without an offset; None for UTC.
         unit: Unit of numbers since 1970 UTC; None if numbers are not times.
-        is_strict: Whether only ISO 8601 is read if there is no format, and not 2013/1/31 24:00.
+        is_strict: Whether, without a format, only strict ISO 8601 is read, and not variants such as 2013/1/31
+            24:00.
 
     Raises:
         ValueError: A text is not a time, or its time does not exist in its zone.
@@ -106,11 +108,12 @@ def times_from_text(
             if parsed.tz is None and zone is not None:
                 if pc.any(pc.greater_equal(found, pa.scalar(_ARROW_ZONES_END, found.type))).as_py():
                     break
-                # Of a repeated hour the later one is used, as in DuckDB and PostgreSQL.
+                # A local time that occurs twice, when clocks are set back, is read as the later one, as in
+                # DuckDB and PostgreSQL.
                 found = pc.assume_timezone(found, zone, ambiguous="latest", nonexistent="raise")
-            # Arrow reads years before 1, and an offset may lead out of the year 1 or 9999.
+            # Arrow accepts years before 1, and an offset may move a time out of the years 1 to 9999.
             return check_times(found.cast(TIMES[0]).view(pa.int64()))
-    texts = values.dictionary_encode()  # a second often has many rows
+    texts = values.dictionary_encode()  # each distinct text is converted once: many rows share a second
     iso = _strict_iso if is_strict else _iso
     read = iso if time_format is None else partial(_formatted, time_format)
     micros = [_text_us(text, read, zone, unit) for text in texts.dictionary.to_pylist()]
@@ -176,9 +179,9 @@ class OtherUnit:
 def other_unit(times: Iterable[object], unit: TimeUnit | None) -> OtherUnit | None:
     """Return the most likely unit of times, if they are read in another unit.
 
-    Numbers for times from 1990 to 2200 differ in length between units. Another unit is most likely if in it
-    at least half of the numbers are from 1990 to 2200. 0 is ignored: it is the same time in each unit. Text
-    has no unit.
+    Numbers for times from 1990 to 2200 have a different number of digits in each unit. Another unit is most
+    likely if at least half of the numbers, read in that unit, are times from 1990 to 2200. 0 is ignored,
+    since it is the same time in every unit. Text has no unit.
 
     Args:
         times: Numbers, text and None.
@@ -232,7 +235,7 @@ def unit_of(value: object, unit: TimeUnit | None) -> TimeUnit | None:
 
 
 def year_of(time_us: Any) -> int:
-    """Return the approximate year of a time, µs UTC; ns read as µs would be beyond the range of dates.
+    """Return the approximate year of a time, µs UTC, also beyond the range of Python's dates.
 
     >>> year_of(1714550400000), year_of(1714550400000000000)
     (1970, 56301)

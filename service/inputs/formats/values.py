@@ -61,7 +61,8 @@ _DECIMAL: Final = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,
 _WHOLE: Final = r"^\+?(-?[0-9]+)(?:\.0*)?$"
 #: Wide enough for all integers of 64 bits, whatever their exponent.
 _WITH_EXPONENT: Final = pa.decimal128(38, 18)
-#: Limit for the exponent of integers and decimals; beyond it a number would take space in proportion to it.
+#: Limit for the exponent of integers and decimals, since the digits of a number take space in proportion to
+#: its exponent.
 _MAX_EXPONENT: Final = 100
 _WITH_OFFSET: Final = r":.*(Z|UTC|[+-])"
 _WHITE: Final = " \t\n\r\v\f"
@@ -85,7 +86,8 @@ class TextForm:
 
     Attributes:
         is_of_file: Whether JSON may have numbers and booleans in quotes, 1.0 for an integer, and dates such
-            as 2013/1/31. DuckDB reads such files; a client that posts an event can correct it.
+            as 2013/1/31. Files may have such values because DuckDB reads them; events may not, because their
+            client can correct them.
     """
 
     timestamp_format: str | None = None
@@ -134,7 +136,7 @@ class UnfitValueError(ValueError):
 
 
 def expected(column_type: str, form: TextForm = PLAIN) -> str:
-    """Return the form of a canonical type's values in JSON, to be put after "expected"."""
+    """Describe the JSON values of a canonical type, in words that can follow "expected"."""
     if column_type == "timestamp":
         kind = "an integer" if form.time_unit is None else "a number"
         return f"{_expected_time(form)}, or {kind} of {UNIT_NAMES[form.time_unit or 'us']} since 1970 UTC"
@@ -178,7 +180,7 @@ def exact_number(text: str) -> Decimal | float:
 
 
 def json_text(value: object, most: int) -> str:
-    """Return a value as JSON, cut to a number of characters, with halves of surrogate pairs escaped."""
+    """Return a value as JSON, cut to a number of characters, with unpaired surrogates escaped."""
     if (
         isinstance(value, float | Decimal)
         and math.isinf(float(value))
@@ -209,7 +211,7 @@ def from_text(values: pa.Array, column_type: str, form: TextForm = PLAIN) -> pa.
         form: Spelling of numbers and times.
 
     Raises:
-        UnfitValueError: A text is not of the type; it names the first.
+        UnfitValueError: A text is not of the type; the error names the first such text.
     """
     try:
         return _text(values, column_type, form)
@@ -222,7 +224,7 @@ def from_json(values: Sequence[object], column_type: str, form: TextForm = PLAIN
     """Return a column from JSON values, None for NULL.
 
     Raises:
-        UnfitValueError: A value is not of the type; it names the first.
+        UnfitValueError: A value is not of the type; the error names the first such value.
     """
     try:
         return _json(values, column_type, form)
@@ -265,7 +267,7 @@ def _text(values: pa.Array, column_type: str, form: TextForm) -> pa.Array:
 
 
 def _cast_numbers(values: pa.Array, target: pa.DataType, form: TextForm) -> pa.Array:
-    """Convert numbers; remove spaces around them and the dialect's separators first."""
+    """Convert numbers, after removing the spaces around them and the dialect's separators."""
     if form.thousands is None and form.decimal_point == ".":
         try:
             return values.cast(target)
@@ -275,15 +277,16 @@ def _cast_numbers(values: pa.Array, target: pa.DataType, form: TextForm) -> pa.A
 
 
 def _plain_numbers(values: pa.Array, form: TextForm) -> pa.Array:
-    """Return a dialect's numbers without separators of groups, and with a point before the fraction."""
+    """Return a dialect's numbers without thousands separators and with a decimal point."""
     point, separator = form.decimal_point, form.thousands
     if separator is not None:
         between, before = re.escape(separator), re.escape(point)
-        # Groups of three, or of two before the last one: 1,5 is not grouped but belongs to another dialect.
+        # Groups have three digits, or two before the last group. 1,5 is not grouped but belongs to another
+        # dialect.
         grouped = rf"^[+-]?[0-9]{{1,3}}({between}[0-9]{{2,3}})*{between}[0-9]{{3}}({before}[0-9]*)?$"
         is_plain = pc.invert(pc.match_substring(values, separator))
         fits = pc.or_(is_plain, pc.match_substring_regex(values, grouped))
-        if not pc.all(fits, min_count=0).as_py():  # for NULLs only the answer would be NULL
+        if not pc.all(fits, min_count=0).as_py():  # a column of NULLs would otherwise give NULL
             raise ValueError("groups of digits")
         values = pc.replace_substring(values, separator, "")
     if point != ".":

@@ -2,8 +2,8 @@
 
     0 | id of the schema, 4 bytes, big-endian | the value in Avro's binary form
 
-A process requests a schema once, since an id never gets another schema. Client and decoder are libraries of
-an extra, imported only if a stream needs them.
+A process requests each schema only once, since the schema of an id never changes. Client and decoder are
+libraries of an optional extra of the package, imported only if a stream needs them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ from service.inputs.formats.values import JsonConstant
 if TYPE_CHECKING:
     from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 
-#: Time for an answer of the registry, and number of retries: in all, as long as brokers have.
+#: Timeout of one request to the registry, and number of retries; together they take as long as brokers may
+#: take.
 _TIMEOUT_S: Final = 3.0
 _RETRIES: Final = 2
 _RETRIES_WAIT_MS: Final = 200
@@ -34,7 +35,7 @@ _RETRIES_WAIT_MS: Final = 200
 _PREFIX_BYTES: Final = 5
 _NOT_FOUND: Final = 404
 
-#: Conversions of values to the form that JSON has. Times without an offset are UTC, as in JSON.
+#: Conversions of Avro values to their form in JSON. Times without an offset are UTC, as in JSON.
 _AS_JSON: Final[Mapping[type, Callable[[Any], object]]] = {
     datetime: datetime.isoformat,
     date: date.isoformat,
@@ -48,14 +49,14 @@ class UnfitAvroError(ValueError):
 
 
 def avro_decoder(stream: Stream, source: KafkaSource, names: Sequence[str]) -> Callable[[bytes], object]:
-    """Return a function that decodes a message's value; of a record, the given fields in the form of JSON.
+    """Return a function that decodes a message's value; a record gives the named fields in JSON form.
 
     The function raises `UnfitAvroError` for bytes that are not a valid value, and `KafkaDown` if the registry
     cannot be reached.
 
     Args:
         stream: Stream of the messages.
-        source: Its source, which names a registry.
+        source: Source of the stream, which names a registry.
         names: Fields to return.
 
     Raises:
@@ -99,7 +100,7 @@ def avro_decoder(stream: Stream, source: KafkaSource, names: Sequence[str]) -> C
 
 
 def check_registry(stream: Stream, source: KafkaSource) -> None:
-    """Refuse a registry that cannot be reached; raises as `avro_decoder`."""
+    """Refuse a registry that cannot be reached; raises the same errors as `avro_decoder`."""
     _asked(stream, source, lambda client: client.get_schema_types())
 
 

@@ -1,8 +1,8 @@
-"""Converts messages of a topic to events: a JSON object or an Avro record, and columns from key and headers.
+"""Converts messages of a topic to events, from a JSON or Avro value, the key and headers.
 
-A message without a value is a tombstone: its key was deleted. It is not an event and is skipped. A message
-that does not fit the stream is reported with the reason, whichever columns are requested, so that every read
-finds the same messages to be events. A missing field is NULL, other fields are ignored.
+A message without a value is a tombstone: its key was deleted. A tombstone is not an event and is skipped. A
+message that does not fit the stream is reported with the reason, even if the unfit column is not requested.
+So every read accepts the same messages as events. A missing field is NULL, other fields are ignored.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def messages_to_table(
         The table; the index of each row's message, ascending; the messages that are not events, in order.
 
     Raises:
-        KafkaDown: The registry of their schemas does not answer.
+        KafkaDown: The schema registry does not answer.
     """
     unfit: dict[int, str] = {}
     objects: dict[int, Mapping[str, object]] = {}
@@ -109,10 +109,10 @@ def messages_to_table(
 def message_times(stream: Stream, source: KafkaSource, messages: Sequence[Message]) -> list[int | None]:
     """Return the event time of each message, µs UTC; None if it is missing, not valid or too far ahead.
 
-    Only the event time is decoded, so a message that is not an event for another reason has a time as well.
+    Only the event time is decoded, so a message whose other columns do not fit has a time as well.
 
     Raises:
-        KafkaDown: The registry of their schemas does not answer.
+        KafkaDown: The schema registry does not answer.
     """
     if stream.event_time in _from_elsewhere(source):
         objects: dict[int, Mapping[str, object]] = {
@@ -168,7 +168,7 @@ def _json_field_decoder(name: str) -> Callable[[bytes], Any]:  # Any: a class ma
 
 
 def _from_elsewhere(source: KafkaSource) -> dict[str, str | None]:
-    """Return the header that fills a column, None for the key, by column."""
+    """Return the header that fills a column (None: the key), by the columns not filled by the value."""
     columns: dict[str, str | None] = dict(source.headers)
     return columns if source.key is None else columns | {source.key: None}
 
@@ -182,7 +182,7 @@ def _column(
     objects: Mapping[int, Mapping[str, object]],
     indexes: Sequence[int],
 ) -> tuple[pa.Array, dict[int, str]]:
-    """Return a column of the messages at some indexes, NULL if unfit, and the reasons by index."""
+    """Return a column of the given messages, with NULL for unfit values, and the reasons by index."""
     unfit: dict[int, str] = {}
     elsewhere = _from_elsewhere(source)
     place = f'column "{name}"'
@@ -227,7 +227,7 @@ def _column(
 
 
 def _text(message: Message, header: str | None) -> str | None:
-    """Return the text of the last header of a name, or of the key; None if the message has none."""
+    """Return the text of the last header of that name, or of the key; None if the message has none."""
     if header is None:
         found = message.key()
     else:
@@ -248,9 +248,9 @@ def _too_far_ahead(
     times: pa.Array,
     unfit: dict[int, str],
 ) -> None:
-    """Add the messages whose event time is further ahead of their timestamp than the stream allows.
+    """Add to ``unfit`` the messages with an event time too far ahead of the message's timestamp.
 
-    The wall clock would give another answer whenever a batch is repeated.
+    The wall clock is not used, since a repeated batch would then get another result.
     """
     if stream.max_ahead_us is None:
         return

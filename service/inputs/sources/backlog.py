@@ -3,9 +3,9 @@
     stream 7   read x x x x | [3 rows, 900 bytes] [1, 620] [6, 1100] | head
                         position          backlog: 10 rows, 2620 bytes
 
-The log is scanned once per stream, at a process's first request, and from then on only where the position or
-the head has moved. Other processes append and drop events, too. If the known range begins before the oldest
-remaining event, the log is scanned again.
+A process scans the log once per stream, at the first request. Later it scans only the events that the
+position or the head has passed since. Other processes append and drop events, too. If the known range begins
+before the oldest remaining event, the log is scanned again.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class Backlog:
 
     Attributes:
         rows: Number of events.
-        bytes: Their size in the event log.
+        bytes: Size of the events in the event log.
     """
 
     rows: int
@@ -38,7 +38,7 @@ class _Known:
 
 @dataclass(slots=True)
 class RunningBacklogs:
-    """Backlogs of all streams of one event log. The caller must hold its lock.
+    """Backlogs of all streams of one event log. The caller must hold the lock of the event log.
 
     Attributes:
         begin: Looks up the oldest remaining event of a stream, None if it has none.
@@ -50,7 +50,7 @@ class RunningBacklogs:
     _known: dict[int, _Known] = field(default_factory=dict, init=False)
 
     def at(self, stream_id: int, position: int, head: int) -> Backlog:
-        """Return the backlog after a position; never use a position before that of the last call."""
+        """Return the backlog after a position, which must not be before the position of the last call."""
         before = self._known.get(stream_id)
         if before is None or self._begin(stream_id, head) > before.position:
             size = self._bytes(stream_id, position, head)

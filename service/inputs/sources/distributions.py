@@ -53,9 +53,9 @@ def draw(
     Args:
         spec: Generator of the column.
         column_type: Its canonical type.
-        rng: Random numbers of this column and chunk.
+        rng: Random number generator of this column and chunk.
         rows: Rows of the chunk.
-        first_row: Number of its first row in the stream, for ``sequence``.
+        first_row: Number of the chunk's first row in the stream, for ``sequence``.
 
     Returns:
         int64[rows]; float64[rows] for doubles; for decimals the unscaled values, for choices the indexes.

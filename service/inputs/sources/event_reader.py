@@ -1,4 +1,4 @@
-"""Reads posted events in workers, with the database's driver alone; also defines the log's URL and blobs."""
+"""Reads posted events in workers with the bare database driver; defines the log's URL and blobs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BESIDE_CATALOG: Final = "event_"
 #: How long a reader waits for a writer of SQLite, or for a connection to PostgreSQL.
 _TIMEOUT_S: Final = 30
 
-#: Blobs from the one that contains the first offset on.
+#: Query for the blobs of a range, starting with the blob that contains its first offset.
 _BLOBS: Final = (
     "SELECT first_offset, rows, data FROM {prefix}blobs WHERE stream_id = {0} AND first_offset < {2}"
     " AND first_offset >= (SELECT coalesce(max(first_offset), {1}) FROM {prefix}blobs"

@@ -23,9 +23,10 @@ class EventTables:
     Attributes:
         metadata: Metadata of all tables.
         heads: Offset after the last event of each stream.
-        blobs: Requests: stream, first offset, number of events, their times, and an Arrow stream of them.
+        blobs: One row per request: stream, first offset, number of events, their time range, and the events
+            as an Arrow stream.
         receipts: Requests that may be sent again.
-        identity: Identity of the catalog whose streams these are.
+        identity: Identity of the catalog that the streams belong to.
         quarantine: Events that are too far ahead of the clock.
     """
 
@@ -42,7 +43,7 @@ def event_tables(beside_catalog: bool) -> EventTables:
     """Return the tables.
 
     Args:
-        beside_catalog: Whether they are in the catalog's database.
+        beside_catalog: Whether the tables are in the catalog's database.
     """
     metadata, prefix = MetaData(), BESIDE_CATALOG if beside_catalog else ""
 

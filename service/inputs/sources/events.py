@@ -77,7 +77,7 @@ def parted(stream: Stream, table: pa.Table, now_us: int) -> tuple[pa.Table, pa.T
 
 
 def _refuse_other_unit(stream: Stream, objects: Sequence[dict[str, object]], read: pa.Array) -> None:
-    """Refuse events whose times are most likely misread and would make all others late."""
+    """Refuse events whose times, most likely read in a wrong unit, would make all others late."""
     extremes = pc.min_max(read.cast(pa.int64()))
     if are_plausible(extremes["min"].as_py(), extremes["max"].as_py()):
         return
@@ -120,7 +120,7 @@ def _without_event_time(column: Column, index: int) -> EventRejected:
 def _named(
     stream: Stream, objects: list[dict[str, object]]
 ) -> tuple[list[dict[str, object]], list[EventRejected]]:
-    """Return the events with fields renamed to their columns, and the errors of fields.
+    """Return the events with fields renamed to their columns, and the errors in field names.
 
     Names match without regard to case, as in files. Most events already have the declared names.
     """

@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 _HIDDEN_PREFIXES: Final = (".", "_")
 _TEMPORARY_SUFFIXES: Final = (".tmp", ".temp", ".part", ".partial", ".inprogress", "~")
 
-#: Files that one write to the catalog records; a crash during a long first listing loses at most these.
+#: Files that one write to the catalog records; a crash during a long first listing loses at most this number.
 _FILES_PER_WRITE: Final = 256
 
 #: Errors that are not caused by the file and may have passed by the next listing.
@@ -86,10 +86,10 @@ def list_files(
     Args:
         store: Catalog that records them.
         stream: Stream with a ``files`` source.
-        settle_s: Seconds for which a file that looks broken must not have changed before it is judged: its
-            writer may be at work. 0 judges immediately.
-        known: Paths that are listed already; newly listed paths are added. None looks them up; a caller that
-            lists repeatedly should pass them.
+        settle_s: Seconds for which a file that looks broken must be unchanged before it is judged, since its
+            writer may still be writing it. 0 judges immediately.
+        known: Paths that are listed already; newly listed paths are added. If None, the paths are looked up;
+            a caller that lists repeatedly should pass them.
         tell: Called with each file that is set aside or has skipped rows.
         dead_letters: Folder for skipped rows; None drops them.
 
@@ -161,7 +161,7 @@ def judged_files(
 
 
 def _append(store: Store, stream: Stream, found: list[SourceFile]) -> int:
-    """Record files, except those that another thread has listed meanwhile: two threads list a new stream."""
+    """Record files, unless another thread has listed them: two threads may list a new stream at once."""
     with store.transaction():
         known = store.source_files.listed(stream.id, [f.path for f in found])
         return len(store.source_files.append(stream.id, [f for f in found if f.path not in known]))

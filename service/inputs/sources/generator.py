@@ -1,8 +1,9 @@
 """Generator of rows: Poisson arrivals, the same rows for the same seed, starting at any chunk.
 
-Event time is cut into chunks of equal length; chunk c covers [start + c * chunk_us, + chunk_us). Its number
-of rows is Poisson and its times are uniform, sorted: together a Poisson process. Every draw is seeded by
-(seed, what, chunk), so no chunk depends on another chunk, and no column on another column.
+Event time is cut into chunks of equal length; chunk c covers [start + c * chunk_us, + chunk_us). A chunk's
+number of rows is Poisson-distributed, and their times are uniform and sorted; together they form a Poisson
+process. Every draw is seeded by (seed, purpose, chunk), so no chunk depends on another chunk, and no column
+on another column.
 """
 
 from __future__ import annotations
@@ -47,7 +48,8 @@ def chunk_us(source: GeneratorSource) -> int:
     """
     longest = _MAX_CHUNK_US
     if source.rows is None:
-        # Below a row per second most chunks would be empty, and still cost a batch.
+        # At less than one row per second, most chunks of a second would be empty and still cost a batch, so
+        # chunks are longer.
         longest = min(max(_MAX_LIVE_CHUNK_US, int(_SECOND_US / source.rate_per_s)), _MAX_CHUNK_US)
     return min(max(int(_ROWS_PER_CHUNK * _SECOND_US / source.rate_per_s), _MIN_CHUNK_US), longest)
 
@@ -84,7 +86,7 @@ def generate(
         names: Columns to return.
 
     Returns:
-        The columns in that order, then ``_pos``.
+        The columns in the order of ``names``, then ``_pos``.
     """
     counts = _counts(source, start, end).tolist()
     times = [_times(source, chunk, rows) for chunk, rows in zip(range(start, end), counts, strict=True)]
@@ -119,7 +121,7 @@ def _numbered(start: int, counts: list[int]) -> list[tuple[int, int]]:
 
 
 def _rng(source: GeneratorSource, *what: int) -> np.random.Generator:
-    # Seeds may be negative, entropy may not.
+    # A stream's seed may be negative; the entropy of numpy's generator may not.
     return np.random.default_rng([source.seed % 2**64, *what])
 
 

@@ -5,10 +5,10 @@ A request becomes one blob, an Arrow IPC stream of its rows, under the offset of
     stream 7:  [0 .. 2]  [3]  [4 .. 9]   head 10
 
 Invariant: the blobs of a stream cover the offsets from its oldest event up to its head without gaps or
-overlaps, because blob and head are written in one transaction, synced to disk before ``append`` returns. The
-same transaction writes the receipt of a request that may be sent again, so the request is appended once even
-if a crash lost its answer. The oldest event is the first one posted, until events that no batch can read
-again are dropped (``service.workspace.input_retention``).
+overlaps. Blob and head are written in one transaction, which is synced to disk before ``append`` returns. The
+same transaction writes the receipt of a request that may be sent again, so a repeated request is appended
+only once, even if a crash lost its answer. The oldest event is the first one posted, until events that no
+batch can read again are dropped (``service.workspace.input_retention``).
 
 The database is SQLite's ``events.db`` in the data directory, or the PostgreSQL database of the catalog, which
 workers on other machines can read, too.
@@ -45,7 +45,8 @@ from service.inputs.sources.promises import posted_table
 #: Newest requests per stream whose quarantined rows are kept; rows of older requests are only counted.
 _QUARANTINE_KEPT: Final = 100
 
-#: Requests that one step drops; it takes a few milliseconds, during which no event can be appended.
+#: Requests that one step of a deletion drops; a step takes a few milliseconds, during which no event can be
+#: appended.
 _DROPPED_AT_ONCE: Final = 256
 
 #: How long a request can be sent again: as long as its answer is kept (``store.repositories.idempotency``).
@@ -132,7 +133,7 @@ class EventLog:
         Args:
             stream: Stream with an ``http`` source.
             events: Objects parsed from JSON; punctuations among them, if the stream has a contract.
-            sending: The request, if it may be sent again: its events are stored once.
+            sending: The request, if the client may send it again; its events are stored only once.
 
         Returns:
             Offsets of the first and the last event; (head, head - 1) for no events. Events further ahead of
@@ -153,7 +154,8 @@ class EventLog:
             head = self.end(stream.id)
             return head, head - 1
         extremes = pc.min_max(table.column(stream.event_time).cast(pa.int64()))
-        # Punctuations have no times. A request without rows gets the least time, so it waits for no stream.
+        # Punctuations have no times. A request of punctuations alone gets the least time, so it does not wait
+        # for other streams.
         oldest_us, newest_us = (extremes[of].as_py() for of in ("min", "max"))
         data = encode(table)
         with self._write() as connection:
@@ -230,7 +232,7 @@ class EventLog:
 
     def begin(self, stream_id: int) -> int:
         """Return the offset of the oldest remaining event; the end if there is none."""
-        head = self.end(stream_id)  # looked up first: it only grows
+        head = self.end(stream_id)  # looked up first, since the head only grows
         first = self._begin(stream_id)
         return head if first is None else first
 
@@ -247,7 +249,7 @@ class EventLog:
     def stream_ids(self) -> tuple[int, ...]:
         """Return the ids of the streams that have events."""
         heads, blobs = self._tables.heads.c, self._tables.blobs.c
-        # As many steps as there are streams: a DISTINCT would walk through all requests.
+        # This takes one step per stream; a DISTINCT would scan all requests.
         there = select(blobs.stream_id).where(blobs.stream_id == heads.stream_id).exists()
         with self._read() as connection:
             return tuple(connection.execute(select(heads.stream_id).where(there)).scalars())
@@ -260,7 +262,8 @@ class EventLog:
         Args:
             stream_id: The stream.
             offset: First event that stays.
-            budget_s: Seconds after which no further step is begun; between steps others may append.
+            budget_s: Seconds after which no further step begins; between two steps, other threads may append
+                events.
         """
         blobs = self._tables.blobs
         oldest = (
@@ -421,7 +424,7 @@ def _translated(url: str) -> Iterator[None]:
 
 def _pieces(stream_id: int, position: int, rows: Sequence[Row[Any, Any, Any, Any]]) -> Iterator[Piece]:
     for first, count, t_min_us, t_max_us in rows:
-        begin = max(first, position)  # an offset inside a blob: the rest of it
+        begin = max(first, position)  # from an offset inside a blob, take the rest of the blob
         if begin < first + count:
             left = first + count - begin
             yield Piece(stream_id, begin, left, t_min_us, t_max_us, count=left)

@@ -14,11 +14,11 @@ from service.errors import UnusableFile
 def opened_file(source: FilesSource, path: str) -> Iterator[str]:
     """Yield a path for reading a file of a source; it is valid inside the block.
 
-    For a confined source it is the path of an open handle: the file that is read is the file that was
+    For a confined source, this is the path of an open handle, so the file that is read is the file that was
     checked, even if another file replaces it meanwhile.
 
     Raises:
-        UnusableFile: The file is outside of the directory.
+        UnusableFile: The file is outside of the source's directory.
         OSError: The file cannot be opened.
     """
     if source.confinement is None:

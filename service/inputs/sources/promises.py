@@ -1,4 +1,4 @@
-"""Converts posted punctuations: the contract checks patterns, each combination of values gives a row.
+"""Converts posted punctuations: checks them by the stream's contract, one row per combination.
 
 {"_punctuation": {"item_id": 180}}          one row: item_id 180
 {"_punctuation": {"item_id": [7, 9]}}       two rows
@@ -31,7 +31,7 @@ _SHOWN_CHARACTERS = 60
 
 
 def posted_table(stream: Stream, events: Sequence[object]) -> pa.Table:
-    """Return events as ``events_to_table`` does, punctuations among them.
+    """Return events, including punctuations, as a table; see ``events_to_table``.
 
     Args:
         stream: The stream.
@@ -96,7 +96,7 @@ def promises_of(stream: Stream, on: Sequence[str], values: pa.Table) -> Promises
 
 
 def posted_promises(stream: Stream, events: Sequence[object]) -> list[Promises]:
-    """Return posted punctuations as control records, one per set of fixed columns; raises as above."""
+    """Return posted punctuations as one control record per column set; raises as `posted_table`."""
     table = posted_table(stream, events)
     return [
         promises_of(
@@ -129,7 +129,7 @@ def _without_contract(stream: Stream, events: Sequence[object]) -> pa.Table:
 def _at(
     places: Sequence[int], stream: Stream, events: Sequence[object], *, without_time: bool = False
 ) -> pa.Table:
-    """Return events as a table; errors name their places among all events."""
+    """Return events as a table; errors give the index among all events of the request."""
     try:
         return events_to_table(stream, events, without_time=without_time)
     except EventRejected as error:
@@ -218,7 +218,7 @@ def _range_end(stream: Stream, event: object, index: int, begins: pa.Table) -> s
         stream: The stream.
         event: The punctuation.
         index: Its number.
-        begins: Its row, with the beginning of the range.
+        begins: Row of the punctuation, with the beginning of the range.
 
     Raises:
         EventRejected: The end does not fit the column, or the range is empty.

@@ -1,7 +1,7 @@
 """Reads topics in a worker: the messages of fixed ranges, the same each time, or an error.
 
-Messages that a stream refuses stop the batch. With ``on_bad: dead-letter`` they are written to a file named
-after the range; a repeated batch overwrites it:
+A message that is not an event of the stream stops the batch. With ``on_bad: dead-letter``, such messages are
+written to a file named after the range instead; a repeated batch overwrites the file:
 
     dead_letters/A-3-000000000120.jsonl     messages of partition 3 from offset 120 on that do not fit A
 """
@@ -36,14 +36,14 @@ log = logging.getLogger(__name__)
 
 #: ``_pos`` of a message is ``partition << OFFSET_BITS | offset``.
 OFFSET_BITS: Final = 48
-#: How long a reader waits for the next message, even if brokers fail and return meanwhile.
+#: Seconds that a reader waits for the next message, even if brokers are down in the meantime.
 WAIT_S: Final = 60.0
 
 _MESSAGES_AT_ONCE: Final = 10_000
 #: The library's error codes (rdkafka.h), copied so that it need not be imported for their names.
 PARTITION_EOF: Final = -191
 OFFSET_LOST: Final = -140
-#: Errors that do not pass: authentication, TLS, authorization of topic, group and cluster.
+#: Permanent errors: authentication, TLS, authorization of topic, group and cluster.
 FATAL: Final = REFUSALS | {29, 30, 31, 58}
 
 
@@ -77,7 +77,7 @@ def read_topic(
 
 
 def read_messages(stream: Stream, ranges: Sequence[TopicRange], *, wait_s: float = WAIT_S) -> list[Message]:
-    """Return the messages of ranges of different partitions, in their order; raises as `read_topic`."""
+    """Return messages of ranges of partitions, by partition and offset; raises as `read_topic`."""
     from confluent_kafka import TopicPartition as Assigned  # an extra of the package
 
     source = stream.source
@@ -119,7 +119,7 @@ def _consumer(cluster: KafkaCluster) -> Consumer:
 
 
 def _start(consumer: Consumer, stream: Stream, source: KafkaSource, what: TopicRange, wait_s: float) -> int:
-    """Return the first offset to read; if nothing of the partition was read before, at least its oldest."""
+    """Return the first offset to read; on the first read, not before the partition's oldest message."""
     if not what.begins:
         return what.start
     oldest, _ = watermarks(consumer, stream, source, what.partition, wait_s)

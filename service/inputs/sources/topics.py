@@ -3,24 +3,25 @@
     partition 0   ....|-----|---|-----|-->       pieces: at most PIECE_MESSAGES messages, whose event times
     partition 1   ..|--|------|---|              lie at most the stream's lateness apart
 
-Partitions are aligned with each other by event time like streams, and no row may be late because another
-partition was read first. Among the next pieces of all partitions, the piece with the oldest newest event time
-is taken. The other pieces have a newer newest row and span at most the lateness, so none of their rows
-becomes late: a row is late only if it is late within its own partition.
+The partitions of a topic are aligned by event time, like streams. No row may be late because another
+partition was read first. Of the next pieces of all partitions, the batch takes the piece whose newest row is
+the oldest. The newest row of each other piece is newer, and a piece spans at most the lateness, so none of
+the other rows becomes late. A row is late only if it is late within its own partition.
 
-That is true for messages that exist at the time of the look. Messages may be written while partitions are
-examined, even to a partition already found at its end. So a look has two steps: first the settled messages,
-then the ends of all partitions, including new ones:
+This is true only of messages that exist when the service looks for them. Messages may be written while
+partitions are examined, even to a partition already found at its end. So a look for messages has two steps:
+first the settled messages, then the ends of all partitions, including new ones:
 
     partition 0   ....|-----|---]            )       ] settled: written before the ends were requested
     partition 1   ..|--|]             --|    )       ) the end in the answer; nothing after it is taken
 
-All messages written before a settled message lie before the ends, and are taken in their turn. Messages
-between ] and ) are fresh: they go into a batch only before newer settled ones. So a row is late only if a row
-that is newer by more than the lateness was written before it, in any partition.
+Every message written before a settled message lies before these ends, so it is taken in the order of event
+times. Messages between ] and ) are fresh: a batch takes them only while newer settled messages are still to
+be taken. So a row is late only if a row that is newer by more than the lateness was written earlier, in any
+partition.
 
-Messages are read once for their event time, before a batch may take them; only a few numbers per piece are
-kept. The tasks read the messages again, for their rows.
+Messages are read a first time for their event times, before a batch may take them; only a few numbers per
+piece are kept. The tasks read the messages again, for their rows.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ _MESSAGES_AT_ONCE: Final = 10_000
 
 @dataclass(slots=True)
 class _Run:
-    """Consecutive messages of a partition that form a piece; it grows until the next run begins."""
+    """Consecutive messages of a partition that form a piece; a run grows until the next run begins."""
 
     start: int
     end: int
@@ -73,7 +74,7 @@ class _Run:
     given: bool = False
 
     def takes(self, time_us: int | None, spread_us: int) -> bool:
-        """Return whether the run with a message of this event time would still fit into a piece."""
+        """Return whether a message of this event time can be added within the limits of a piece."""
         if self.lost or self.given or self.rows >= PIECE_MESSAGES:
             return False
         if time_us is None or self.t_min_us is None or self.t_max_us is None:
@@ -95,8 +96,8 @@ class _PartitionIndex:
 
     Attributes:
         next: Offset up to which messages were read for their event time.
-        settled: Offset before which all messages were written before the ends were requested.
-        end: End of the partition at that request.
+        settled: Offset below which every message was written before the ends were requested.
+        end: End of the partition when the ends were requested.
         runs: The pieces; none has messages on both sides of ``settled`` or ``end``.
     """
 
@@ -106,7 +107,7 @@ class _PartitionIndex:
     runs: deque[_Run] = field(default_factory=deque)
 
     def run_up_to(self, end: int, time_us: int | None, spread_us: int) -> _Run:
-        """Return the run that the messages up to an offset belong to."""
+        """Return the run for the messages up to an offset, a new one if the last run cannot take them."""
         last = self.runs[-1] if self.runs else None
         parts = last is not None and any(last.end <= edge < end for edge in (self.settled, self.end))
         if last is None or parts or not last.takes(time_us, spread_us):
@@ -117,7 +118,7 @@ class _PartitionIndex:
 
 @dataclass(slots=True)
 class _Topic:
-    """The topic of a stream: its consumer, and the state of the looks at it."""
+    """The topic of a stream: its consumer, and the state of the search for messages."""
 
     stream: Stream
     source: KafkaSource
@@ -125,7 +126,7 @@ class _Topic:
     #: Why the last connection failed, if it did.
     refusals: list[str]
     partitions: tuple[int, ...] = ()
-    #: Whether its ends were requested before.
+    #: Whether the ends of the partitions were requested before.
     ends_known: bool = False
     looked_s: float | None = None
     #: Offsets at which a bounded run ends, by partition.
@@ -134,7 +135,7 @@ class _Topic:
 
 
 class Topics:
-    """The topics of all ``kafka`` streams; not for several threads at a time.
+    """The topics of all ``kafka`` streams; not thread-safe.
 
     Args:
         wait_s: Seconds that brokers have for an answer.
@@ -147,7 +148,7 @@ class Topics:
         self._topics: dict[int, _Topic] = {}
 
     def look(self, stream: Stream, offset: Mapping[str, int]) -> list[Lane]:
-        """Look for messages after an offset; until the next look `pending` returns only these.
+        """Look for messages after an offset; until the next look, `pending` returns only those found.
 
         Args:
             stream: Stream with a ``kafka`` source.
@@ -158,7 +159,7 @@ class Topics:
 
         Raises:
             KafkaDown: The brokers do not answer.
-            MessagesLost: The topic ends before a position.
+            MessagesLost: A position is beyond the topic's end.
             SourceNotFound: There is no such topic.
         """
         topic = self._topic(stream)
@@ -210,11 +211,11 @@ class Topics:
             topic.until = {partition: following for partition, (_, following) in self.ends(stream).items()}
 
     def pending(self, lane: Lane, position: int, limit: int) -> tuple[Piece, ...]:
-        """Return up to ``limit`` pieces of a partition from a position to the end of the last look.
+        """Return up to ``limit`` pieces of a partition, from a position to the end that was found last.
 
         Raises:
             KafkaDown: There are messages, but the brokers do not deliver them.
-            MessagesLost: The topic ends before the position.
+            MessagesLost: The position is beyond the topic's end.
         """
         topic, partition = self._topic(lane.stream), lane.partition or 0
         index = self._index(topic, lane, position)
@@ -274,7 +275,7 @@ class Topics:
         return tuple(sorted({*found.partitions, *topic.partitions}))
 
     def _down(self, topic: _Topic, said: str) -> KafkaDown:
-        """Return the error that a request failed, with the cause if the client knows one."""
+        """Return the error for a failed request, with the cause if the client knows it."""
         topic.refusals.clear()
         self._take_what_came(topic, 0.0)  # the client reports its errors while messages are consumed
         return kafka_down(topic.stream, topic.source, "; ".join([*topic.refusals, said]))

@@ -1,10 +1,10 @@
 """Admission: how far each stream advances in the next batch.
 
-Streams are aligned by event time, so that no stream fills the state far ahead of another: the pieces of all
-streams are merged by their newest event time and taken in this order, up to the batch's rows. A stream with
-an explicit ``max_files_per_batch`` advances by that many files instead; their rows do not count towards the
-batch's rows. Partitions of a topic are separate lanes, aligned like streams; a piece that may have been seen
-before older pieces of other partitions (`Piece.is_fresh`) waits for the next batch.
+Streams are aligned by event time, so that no stream fills the state far ahead of another. The pieces of all
+streams are merged by their newest event time and taken in this order, up to the batch's limit of rows. A
+stream with an explicit ``max_files_per_batch`` advances by that many files instead; their rows do not count
+towards the batch's rows. Partitions of a topic are separate lanes, aligned like streams. A piece that may
+have been seen before older pieces of other partitions (`Piece.is_fresh`) waits for the next batch.
 
     A  |--0--|--1--|--2--|      order: A0 B0 A1 B1 A2; the lane that is behind goes first
     B    |---0---|---1---|
@@ -31,9 +31,10 @@ class Admission:
     """Input of the next batch.
 
     Attributes:
-        positions: Every lane's position after the batch, by key; the old one if nothing of it is admitted.
+        positions: Position of every lane after the batch, by key; unchanged if the batch takes nothing from
+            the lane.
         rows: Rows of aligned lanes in the batch.
-        full: Whether further rows of aligned lanes wait that did not fit.
+        full: Whether aligned lanes have further rows, which did not fit into the batch.
     """
 
     positions: dict[str, int]
@@ -54,7 +55,7 @@ def admit(
         lanes: Lanes that take part.
         positions: Position of each lane, by key; a missing lane is at its beginning.
         inputs: The available input.
-        max_rows: Rows of the batch, over all aligned lanes; exceeded only by a batch of one piece.
+        max_rows: Most rows of the batch over all aligned lanes; only a batch of one piece may exceed it.
 
     Returns:
         The batch. If any lane has something to read, at least one advances.

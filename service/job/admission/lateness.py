@@ -1,8 +1,8 @@
 """Check whether rows of a stream could be late, judged by its listed input.
 
-A row is late if it is older than the watermark at the start of its batch, so it depends on where input is cut
-into batches. Watermarks move only between batches, and batches end at ends of pieces. So if every piece
-begins at or above the watermark of all pieces before it, no row is late, whatever the cuts.
+A row is late if it is older than the watermark at the start of its batch, so lateness depends on where input
+is cut into batches. Watermarks move only between batches, and batches end at ends of pieces. So no row is
+late, however input is cut, if every piece begins at or above the watermark of all pieces before it.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from service.job.admission.admission import pieces_from
 
 
 def none_can_be_late(stream: Stream, inputs: Inputs) -> bool:
-    """Return whether no present row of a stream is late, however its input is cut into batches.
+    """Return whether no row available now can be late, however the input is cut into batches.
 
     Args:
         stream: The stream.
         inputs: Its available input.
     """
     if isinstance(stream.source, KafkaSource):
-        return False  # finding out would take a look at all messages
+        return False  # checking would require reading all messages
     newest_us: int | None = None
     for piece in pieces_from(Lane(stream), stream.initial_position, inputs):
         if not piece.rows:

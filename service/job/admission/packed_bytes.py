@@ -1,10 +1,10 @@
 """Size of a batch's rows in transit from reading to joining.
 
-On a cluster they pass through the heap of Spark's JVM, and a task needs more of the heap for more rows. A
-batch that does not fit fails, and because its offsets are logged it fails again at each replay. So the size
-of the last batch's rows limits the next batch to the rows that fit into the heap. On one machine large sets
-of rows travel in files (``operators.segments.segment_files``); there the same limit saves the workers'
-memory.
+On a cluster, the rows of a batch pass through the heap of Spark's JVM, and a task needs more of the heap for
+more rows. A batch that does not fit into the heap fails, and it fails again at each replay, because its
+offsets are logged. So the next batch is limited to the rows that fit into the heap, estimated from the size
+of the last batch's rows. On one machine, large sets of rows are passed in files
+(``operators.segments.segment_files``); there, the same limit saves memory of the workers.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Final
 
 from catalog.values.batch import BatchManifest
 
-#: Part of the JVM's heap that the rows of a batch may take. On two cores 1 GB was enough for 300 MB, not for
-#: 800.
+#: Part of the JVM's heap that the rows of a batch may take. On two cores, a heap of 1 GB was enough for 300
+#: MB of rows, but not for 800 MB.
 HEAP_PART: Final = 0.25
 
 #: Extra bytes per row in transit: event time, position, key hash, lineage.
@@ -23,16 +23,16 @@ _MORE_BYTES: Final = 32
 
 
 def packed_bytes(manifest: BatchManifest) -> float | None:
-    """Estimate the bytes of the rows of a batch between reading and joining.
+    """Estimate the bytes of a batch's rows in transit from reading to joining.
 
     Rows that no query needs are not counted, and rows that a family replicates count once per bucket. Rows
-    are as wide as the rows in the state.
+    are assumed to be as wide as the rows in the state.
 
     Args:
         manifest: Manifest of the batch.
 
     Returns:
-        Bytes, or None if no held row shows the width.
+        Bytes, or None if the state holds no rows that show the width of a row.
     """
     held: defaultdict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0])
     for part in manifest.slices:

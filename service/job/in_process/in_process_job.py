@@ -99,7 +99,8 @@ class InProcessJob:
         """
         packets: dict[int, list[bytes]] = defaultdict(list)
         records = tuple(encode(record).decode() for record in self.control_records(batch))
-        # The job sends records with its first partition; here they are sent separately, alike for every plan.
+        # The real job sends control records with its first partition; here they are sent separately, in the
+        # same way for every plan.
         senders, self._senders = tuple(sorted(self._senders)), set()
         self._read(ControlPartition(batch=batch, records=compressed(records), senders=senders), packets)
         for order, piece in enumerate(pieces, 1):
@@ -156,7 +157,7 @@ def write_piece(
         stream: The stream.
         batch: Number of the batch.
         table: The rows, in the stream's columns.
-        t_max_us: Upper bound of their event times, or None.
+        t_max_us: Upper bound of the rows' event times, or None.
     """
     path = directory / f"{stream.name}-{batch}.parquet"
     pq.write_table(table, path)

@@ -1,6 +1,6 @@
-"""Spark's state of one bucket, kept in memory, with what ``service.job.chain_processor`` uses of a handle.
+"""In-memory state of one bucket, with the methods of a handle that ``chain_processor`` uses.
 
-With it the code of the job's workers can run, and its CPU time be measured, without a JVM.
+With this state, the code of the job's workers can run without a JVM, and its CPU time can be measured.
 """
 
 from __future__ import annotations

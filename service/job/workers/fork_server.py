@@ -3,12 +3,12 @@
     engine ─┬─ JVM ──────── python_launcher ┐ hands over: its pipes, environment, arguments
             └─ fork server ──────── child ──┘ runs what Spark started
 
-Before the first row is read Spark starts seven Python processes, one after the other, each of which unpickles
-our source or chain: 3.8 s of imports, during which no other work runs. The fork server does them while the
-JVM starts, on an otherwise idle core.
+Before the first row is read, Spark starts seven Python processes, one after the other. Each of them unpickles
+our source or chain: 3.8 s of imports, during which no other work runs. The fork server does these imports
+while the JVM starts, on an otherwise idle core.
 
-The child is an ordinary process with the pipes of the process that Spark started, which only waits for the
-child's end.
+The child is an ordinary process, with the pipes of the process that Spark started. The process that Spark
+started only waits for the child's end.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ LOADED = (
 )
 
 _CHUNK_BYTES = 1 << 16
-#: Option of Linux's ``prctl``; names are cut after 15 bytes.
+#: Option of Linux's ``prctl`` that names a process; names are cut after 15 bytes.
 _PR_SET_NAME = 15
 
 

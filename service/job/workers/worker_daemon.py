@@ -4,15 +4,15 @@
                          └─fork── worker
 
 Spark's own daemon forks first and imports later, so that each worker spends seconds on pandas, pyarrow and
-numba. And it collects garbage after every task, scanning all imported objects: 0.1 s per task, half of all
-the CPU time that workers used in the many-keys benchmark. Objects frozen before the fork are not scanned, and
-are shared.
+numba. Spark's daemon also collects garbage after every task, scanning all imported objects. This takes 0.1 s
+per task, half of all the CPU time that workers used in the many-keys benchmark. Objects that are frozen
+before the fork (``gc.freeze``) are not scanned, and are shared by the workers.
 
-By default the C library returns freed memory to the system, and reuse costs a page fault per 4 kB: writing
-half a million rows as bytes took 7 to 13 ms, and takes 3 ms if workers keep the memory that a batch needs.
-Arrow's own allocator returns memory, too, and takes 2 MB at a time: with batches of four million rows the
-kernel spent a sixth of all CPU time on zeroing pages for workers. So Arrow takes its memory from the C
-library.
+By default, the C library returns freed memory to the system, and reusing it costs a page fault per 4 kB.
+Writing half a million rows as bytes took 7 to 13 ms, and takes 3 ms if workers keep the memory that a batch
+needs. Arrow's own allocator also returns memory to the system, and requests it in blocks of 2 MB. With
+batches of four million rows, the kernel spent a sixth of all CPU time on zeroing pages for workers. So Arrow
+takes its memory from the C library.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _MALLOC_OPTIONS = {-1: 256 << 20, -2: 16 << 20, -3: 32 << 20}
 
 
 def keep_freed_memory() -> None:
-    """Let this process and its children reuse freed memory; other C libraries than GNU's ignore it."""
+    """Let this process and its children reuse freed memory; works only with the GNU C library."""
     pa.set_memory_pool(pa.system_memory_pool())
     set_option = getattr(ctypes.CDLL(None), "mallopt", None)
     if set_option is not None:

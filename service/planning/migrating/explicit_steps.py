@@ -3,8 +3,8 @@
     chain of A   [0s, 10s) [10s, 30s)      split at 15s      [0s, 10s) [10s, 15s) [15s, 30s)
                                            merge at 10s      [0s, 15s) [15s, 30s)
 
-Merges are done before splits, as in every migration. The result is boundaries to pin; the chain's end never
-changes, since it follows from the windows.
+Merges are done before splits, as in every migration. The result is the boundaries to pin. The end of the
+chain never changes, since it follows from the windows.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ def stepped_boundaries(family: FamilyPlan, text: FamilyText, steps: Iterable[Exp
 
     Raises:
         NoSharedChain: The family's queries do not share one chain.
-        UnknownBoundary: A merge is at no boundary or at the end; a split is at an existing boundary or
-            outside of the chain; or a side has another name.
+        UnknownBoundary: A merge is not at an inner boundary; a split is at an existing boundary or outside of
+            the chain; or the named side does not exist.
     """
     if not is_one_chain(family.joins):
         raise NoSharedChain(

@@ -31,9 +31,9 @@ class Moved:
 def migration_price(moved: Moved, objective: CostModelName, constants: Calibration) -> float:
     """Return the cost of a migration, in the unit of the deciding model.
 
-    Calibrated model: at most, every row is filtered in transit and stored again (a merge stores nothing, and
-        for most rows that other joins take over only a bit each is stored). Paper's model: a row that changes
-        its slice is compared once, as in cross-purge, and storing is free.
+    Calibrated model: at most, every row is filtered in transit and stored again. In fact a merge stores
+        nothing, and for most rows that other joins take over, only one bit per row is stored. Paper's model:
+        a row that changes its slice is compared once, as in cross-purge, and storing is free.
 
     Args:
         moved: Rows to move.
@@ -54,7 +54,7 @@ def moved_by(plan: Plan, wanted: FamilyPlan, slices: Iterable[SliceCounters]) ->
 
     Args:
         plan: Plan in force.
-        wanted: The family with its other joins.
+        wanted: The family with the new joins.
         slices: Counters of the slices.
     """
     families = tuple(wanted if f.id == wanted.id else f for f in plan.families)
@@ -63,7 +63,8 @@ def moved_by(plan: Plan, wanted: FamilyPlan, slices: Iterable[SliceCounters]) ->
     held = {(s.family, s.join, s.side, s.slice): s for s in slices}
 
     def amount(of: Callable[[SliceCounters], int]) -> float:
-        # Linear in the contents of slices, so segments and bytes are divided in the same way as rows.
+        # ``rows_moved`` is linear in the contents of slices, so it divides segments and bytes in the same way
+        # as rows.
         return rows_moved(_filled(before, {key: of(counters) for key, counters in held.items()}), steps)
 
     return Moved(

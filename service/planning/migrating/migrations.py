@@ -76,7 +76,7 @@ class Policy:
 
     Attributes:
         objective: Strategies, pinned chains, and when chains shrink.
-        cleanup_due_us: Wall clock of the next automatic clean-up, µs UTC; None if none is due.
+        cleanup_due_us: Wall clock of the next automatic clean-up, µs UTC; None if none is scheduled.
     """
 
     objective: Objective
@@ -92,7 +92,7 @@ class Migrations:
     """
 
     versions: Versions
-    # Number of the control log's last record when all migrations so far were settled.
+    # Number of the control log's last record when the outcomes of all migrations were last complete.
     _settled_at: int = -1
 
     def dry_run(self, request: MigrationRequest, *, if_match: int | None = None) -> MigrationDryRun:
@@ -180,7 +180,7 @@ class Migrations:
         return Policy(objective, self._due_us(objective))
 
     def tick(self, now_us: int) -> Plan | None:
-        """Do the work that is due: store the outcomes of active migrations, and clean up chains.
+        """Store the outcomes of active migrations, and clean up chains when it is time.
 
         Args:
             now_us: Wall clock, µs UTC.
@@ -216,7 +216,7 @@ class Migrations:
         return plan
 
     def _sample(self, request: MigrationRequest) -> None:
-        """Sample the statistics that a strategy weighs; they are cached to keep the lock short."""
+        """Sample the statistics that a strategy weighs and cache them, so that the lock is held briefly."""
         if request.strategy is not None or request.family_strategies:
             auto = self.versions.objective.partitioning == "auto"
             queries = [record.query for record in self.versions.store.queries.running()]
@@ -301,7 +301,7 @@ class Migrations:
     def _settle(self) -> None:
         """Store the outcomes of migrations while the batches that show them still exist."""
         store, whole = self.versions.store, True
-        # Read first: a migration that any process logs meanwhile is then examined next time.
+        # Read the head first, so that a migration that a process logs meanwhile is examined next time.
         head = store.control_log.head()
         if head == self._settled_at:
             return

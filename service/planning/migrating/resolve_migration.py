@@ -1,4 +1,4 @@
-"""Resolution of a migration request: the new objective, and the boundaries of departed queries that stay.
+"""Resolution of a migration request: new objective, and retained boundaries of departed queries.
 
 strategies        other strategies; their families drop pinned chains and boundaries of departed queries
 probes            other ways to search slices; chains stay
@@ -36,7 +36,7 @@ class Wanted:
 
     Attributes:
         objective: Objective in force from the next version on.
-        left: Boundaries of departed queries that stay, by family id.
+        left: Retained boundaries of departed queries, by family id.
         replanned: Ids of the families that the request concerns; the others keep their chains.
     """
 
@@ -87,13 +87,15 @@ def resolve_migration(
         objective, concerned = objective.with_probes(
             queries, probe=request.probe, family_probes=request.family_probes
         )
-        # The planner makes its own choices together with that of the chain.
+        # Plan these families again, since the planner makes this choice together with the choice of the
+        # chain.
         own = objective.probes_by_family(queries)
         auto = {family for family in concerned if own.get(family, objective.probe) == "auto"}
         return Wanted(objective, objective.left(previous, queries), replanned | auto)
     if request.oblivious_memory is not None:
         objective = replace(objective, oblivious_memory=request.oblivious_memory)
-        # The planner makes its own choices together with that of the chain.
+        # Plan these families again, since the planner makes this choice together with the choice of the
+        # chain.
         chosen = {family for family, members in families(queries).items() if members[0].ordered}
         again = frozenset(chosen) if objective.chooses_memory else frozenset()
         return Wanted(objective, objective.left(previous, queries), replanned | again)
@@ -165,7 +167,7 @@ def _rolled_back(objective: Objective, store: Store, version: int, queries: Sequ
             hint="GET /api/v1/plan/versions lists those that one can go back to.",
             path=("rollback_to",),
         )
-    # Pin chains that were weighed or cut by hand: their strategy may choose others by now.
+    # Pin chains that were weighed or cut by hand, because their strategy may now choose other chains.
     pinned = {family: ends for family, ends in record.chains.items() if ends}
     return replace(
         objective, strategy=record.strategy, family_strategies=record.family_strategies, pinned=pinned

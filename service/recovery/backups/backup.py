@@ -1,15 +1,17 @@
-"""``sluice backup``: a copy of a data directory, consistent while its service runs.
+"""``sluice backup``: make a consistent copy of a data directory while its service runs.
 
-The copy is a state that a crash could have left, since its parts are taken in the reverse of the order in
-which a batch makes them durable:
+The copy is crash-consistent, since its parts are taken in the reverse of the order in which a batch makes
+them durable:
 
     commit log ─ offset log ─ state ─ segments ─ catalog ─ event log ─ results and the rest
     batch d      up to d + 1                     d or d + 1            what the catalog names, and more
 
-From this copy the next start repeats batch d + 1, or begins it. That requires the state after batch d, whose
-segments exist until batch d + 3 begins. Copying takes longer than a batch, so names are taken first: files
-are immutable, and a second name (a hard link) keeps their bytes. If more than one batch was committed
-meanwhile, new files are taken again, which is faster every time. Only then are files copied.
+A service that starts from the copy repeats batch d + 1, or runs it for the first time. Either case needs the
+state after batch d, whose segment files exist until batch d + 3 begins. Copying takes longer than a batch, so
+all files are hard-linked
+first: they are immutable, and a hard link keeps their bytes. If more than one batch was committed meanwhile,
+the new files are hard-linked in another pass; each pass is faster than the one before. Only then are files
+copied.
 """
 
 from __future__ import annotations
@@ -44,13 +46,13 @@ from service.recovery.backups.backup_files import (
 from service.recovery.checkpoint import examine_checkpoint
 from service.results.files.result_check import check_files
 
-#: Most attempts to take the names before a backup fails.
+#: Maximum number of attempts to hard-link all files before the backup fails.
 _ATTEMPTS = 50
-#: Most snapshots of a backup, if results are dropped while it is made.
+#: Maximum number of snapshots per backup; another one is taken if result files are dropped meanwhile.
 _SNAPSHOTS = 3
-#: Directory of the names, inside the data directory: hard links work only on the same file system.
+#: Directory of the hard links. It is inside the data directory because hard links need the same file system.
 STAGING = ".backup"
-#: Entries that a backup takes in another way, or leaves out: locks, logs, scratch space.
+#: Entries that a backup copies separately, or leaves out (locks, logs, scratch space).
 _NOT_THE_REST = frozenset(
     {"checkpoint", "results", "late", "spill", "engine.lock", "spark.log", "identity.json", STAGING}
 )
@@ -63,7 +65,7 @@ class Backup:
     """A backup that was made.
 
     Attributes:
-        batch: Last batch whose results it contains, -1 for none.
+        batch: Last batch whose results the backup contains; -1 if none.
         files: Number of its files.
         bytes: Total length of its files.
     """
@@ -83,7 +85,8 @@ def back_up(data_dir: DataDir, catalog: Path, target: Path) -> Backup:
 
     Raises:
         BackupRefused: ``target`` is not empty, is inside the data directory, or cannot be written.
-        BackupNotMade: Batches were committed faster than names could be taken, or another backup runs.
+        BackupNotMade: Batches were committed faster than files could be hard-linked, or another backup is
+            running.
         OtherLife: The parts of the data directory do not belong together.
         CorruptResults: A result file is damaged.
         CorruptSegment: A segment is damaged.
@@ -117,7 +120,7 @@ def back_up(data_dir: DataDir, catalog: Path, target: Path) -> Backup:
 
 @contextmanager
 def _staging(data_dir: DataDir) -> Iterator[DataDir]:
-    """Yield an empty directory for names; only one backup at a time has it."""
+    """Yield an empty directory for hard links, locked so that only one backup runs at a time."""
     root = data_dir.root / STAGING
     root.mkdir(mode=0o700, exist_ok=True)
     descriptor = os.open(root, os.O_RDONLY)
@@ -139,11 +142,11 @@ def _staging(data_dir: DataDir) -> Iterator[DataDir]:
 
 
 def _take(data_dir: DataDir, staged: DataDir, catalog: Path) -> int:
-    """Take names of all files of one moment; return its last batch, -1 for none."""
+    """Hard-link all files of a consistent snapshot; return its last batch, -1 if none."""
     for _ in range(_ATTEMPTS):
         done = _take_checkpoint(data_dir, staged)
         with ExitStack() as pins:
-            # Both are read in their present state, however long the copies take.
+            # Open transactions pin the present state of both databases, however long the copies take.
             catalog_now = pins.enter_context(_pinned(catalog))
             events_now = pins.enter_context(_pinned(data_dir.events_db))
             committed = catalog_now.execute("SELECT coalesce(max(batch), -1) FROM batches").fetchone()[0]
@@ -162,7 +165,7 @@ def _take(data_dir: DataDir, staged: DataDir, catalog: Path) -> int:
         copy_file(data_dir.identity, staged.identity)
     with Store.open(staged.catalog_url, migrate=False) as store:
         lease = store.lease.current()
-        # After a reboot the holder's last batch may be incomplete: the kept lease tells the next start.
+        # A lease from before a reboot is kept: it tells the next start that the last batch may be incomplete.
         if lease is not None and lease.token and lease.holder.boot == boot_id():
             store.lease.release(lease)
         for named in store.result_files.all():
@@ -176,7 +179,7 @@ def _take(data_dir: DataDir, staged: DataDir, catalog: Path) -> int:
 
 
 def _take_checkpoint(data_dir: DataDir, staged: DataDir) -> int:
-    """Take names in Spark's checkpoint; return the last batch in its commit log, -1 for none."""
+    """Hard-link Spark's checkpoint; return the last batch in its commit log, -1 if none."""
     segments = directory_here(data_dir.segments)
     ours, theirs = SparkLog(staged.checkpoint), SparkLog(data_dir.checkpoint)
     for directory in (ours.commits, ours.offsets):
@@ -197,12 +200,12 @@ def _take_checkpoint(data_dir: DataDir, staged: DataDir) -> int:
 
 
 def _mirror(directory: Path, own: Path, *, up_to: int | None = None) -> None:
-    """Make ``own`` a copy of ``directory`` by hard links; remove files from it that no longer exist.
+    """Mirror ``directory`` in ``own`` with hard links; remove links to files that no longer exist.
 
     Args:
-        directory: A directory; a missing one counts as empty.
-        own: Directory of the second names, including those of earlier calls.
-        up_to: Last entry to take, if the directory is a log.
+        directory: Directory to mirror; a missing directory counts as empty.
+        own: Target directory, which may contain links from earlier calls.
+        up_to: Last log entry to include, if the directory is a log.
     """
     own.mkdir(parents=True, exist_ok=True)
     found = set()
@@ -223,7 +226,7 @@ def _mirror(directory: Path, own: Path, *, up_to: int | None = None) -> None:
 
 
 def _name_again(path: Path, target: Path) -> bool:
-    """Give a file a second name, or copy it if that is impossible; return whether the file exists."""
+    """Hard-link a file, or copy it if that is impossible; return whether the file exists."""
     try:
         if target.exists():
             ours, theirs = target.stat(), path.stat()
@@ -235,7 +238,7 @@ def _name_again(path: Path, target: Path) -> bool:
             target.hardlink_to(path)
         except FileNotFoundError:
             raise
-        except OSError:  # a file system without hard links, or another one
+        except OSError:  # hard links unsupported, or the target is on another file system
             copy_file(path, target)
     except FileNotFoundError:
         return False
@@ -244,7 +247,7 @@ def _name_again(path: Path, target: Path) -> bool:
 
 @contextmanager
 def _pinned(path: Path) -> Iterator[sqlite3.Connection]:
-    """Open a database and read its present state, even if others write meanwhile."""
+    """Open a database in a transaction that pins its present state while others write."""
     try:
         with closing(sqlite3.connect(path, isolation_level=None, timeout=30)) as connection:
             connection.execute("BEGIN")
@@ -294,7 +297,7 @@ def _copy(data_dir: DataDir, staged: DataDir, target: Path, batch: int) -> Backu
 
 
 def _rest(data_dir: DataDir) -> Iterator[Path]:
-    """Yield all files other than catalog, event log and checkpoint: dead letters, exports, sources."""
+    """Yield all files that are not copied separately, such as dead letters, exports and sources."""
     for path in sorted(data_dir.root.iterdir()):
         databases = (data_dir.catalog_db.name, data_dir.events_db.name)
         if path.name in _NOT_THE_REST or path.name.startswith((*databases, "checkpoint.before-", ".")):

@@ -30,12 +30,12 @@ _RESTORE_ANOTHER = "Restore another backup: this one is not as it was written."
 
 @dataclass(frozen=True, slots=True)
 class BackupList:
-    """A backup as its list describes it.
+    """Contents of a backup's list.
 
     Attributes:
-        created_at_us: Time when it was made, µs UTC.
-        batch: Last batch whose results it contains, -1 for none.
-        files: Length in bytes and CRC-32C by path, relative to the backup.
+        created_at_us: Time of the backup, µs UTC.
+        batch: Last batch whose results the backup contains; -1 if none.
+        files: Length in bytes and CRC-32C of each file, by its path relative to the backup.
     """
 
     created_at_us: int
@@ -53,7 +53,7 @@ def files_below(directory: Path) -> Iterator[Path]:
 
 
 def copy_file(source: Path, target: Path) -> tuple[int, int]:
-    """Copy a file with its times; return the length and CRC-32C of the bytes read.
+    """Copy a file and its timestamps; return the length and CRC-32C of the bytes read.
 
     Raises:
         OSError: The file cannot be read, or the copy cannot be written.
@@ -139,7 +139,7 @@ def check_file(directory: Path, name: str, wanted: tuple[int, int]) -> None:
 
 
 def refuse_other(path: Path, found: tuple[int, int], wanted: tuple[int, int]) -> None:
-    """Refuse length and checksum of a file that differ from the list; raises ``BackupDamaged``."""
+    """Raise ``BackupDamaged`` if a file's length or checksum differs from the list."""
     if found[0] != wanted[0]:
         raise _damaged(path, f"It has {found[0]} bytes, {wanted[0]} were written.")
     if found[1] != wanted[1]:
@@ -154,7 +154,7 @@ def is_taken(directory: Path) -> bool:
 
 
 def make_empty(directory: Path, names: Iterable[Path]) -> None:
-    """Remove files, and empty directories, from a directory that cannot be used."""
+    """Remove the given files, then all empty subdirectories, from an unusable directory."""
     for path in names:
         path.unlink(missing_ok=True)
     for parent, _, _ in os.walk(directory, topdown=False):

@@ -1,9 +1,10 @@
 """``sluice restore``: make a data directory from a backup, with a new identity.
 
 All files are verified before the first one is written, and again while they are copied. The catalog is
-written last: a start refuses a directory without it, so an interrupted restore cannot be used by mistake.
+written last: the service refuses to start without a catalog, so an interrupted restore cannot be used by
+mistake.
 
-A restored directory gets a new identity, because the original may still exist: neither of them accepts the
+A restored directory gets a new identity, because the original may still exist: neither directory accepts the
 other's catalog, checkpoint or event log.
 """
 
@@ -80,10 +81,10 @@ def _write(backup: Path, data_dir: DataDir, found: BackupList) -> None:
 
 
 def _give_identity(data_dir: DataDir, catalog: Path) -> None:
-    """Give a new identity to the catalog and to all parts that have one."""
+    """Give a new identity to the catalog and to every part that already has an identity."""
     with Store.open(f"sqlite:///{catalog}") as store:
         if identity_of(store) is None:
-            return  # made by a version without identities: the first start gives one
+            return  # made by an old version without identities: the first start assigns one
         new = uuid.uuid4().hex
         for path in (data_dir.identity, data_dir.checkpoint_identity):
             if mark := read_mark(path):

@@ -8,14 +8,14 @@
     setting "moved"                                                        neither
                                 move.json is removed                       new
 
-All files are read back and compared before the catalog is written. The same command begins an interrupted
-move again, or finishes it if only the last two steps are missing. The identity is kept: sinks recognize the
-service by it, so no batch is delivered a second time. Therefore only one of the two directories can ever
-start.
+All files are read back and compared before the catalog is written. Running the same command again restarts an
+interrupted move, or finishes it if only the last two steps are missing. The identity is kept: sinks recognize
+the service by it, so no batch is delivered a second time. Since the old and the new directory share the
+identity, at most one of them can start at any time.
 
-The checkpoint is a new one (``moved_state``) that continues after the last batch that the old one has done.
-Later batches of the catalog are repeated with the input that their manifests name, as after a crash; the
-input of a batch that was only begun is chosen again.
+The target gets a new checkpoint (``moved_state``), which continues after the last batch done in the old
+checkpoint. Later batches in the catalog are repeated with the input that their manifests name, as after a
+crash. For a batch that was begun but not committed, the input is chosen again.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class FinishedMove:
 
     Attributes:
         batch: Last batch whose results were moved, -1 for none.
-        buckets: Number of buckets, None if no batch has fixed it.
+        buckets: Number of buckets; None before the first batch, which fixes the number.
         files: Files of results, late rows, dead letters and exports.
         state_rows: Rows of the state, counted once for every join that holds them.
     """
@@ -101,7 +101,7 @@ class _Checkpoint:
     """State from which a checkpoint continues.
 
     Attributes:
-        offset: Offset at the end of its last done batch; None before the first.
+        offset: Input offset at the end of the checkpoint's last done batch; None before the first batch.
         state: State after that batch.
     """
 
@@ -122,7 +122,7 @@ def move(
         read_manifests: Reads the state that Spark has stored.
 
     Returns:
-        The move; None if only the last steps of an earlier move were left.
+        The completed move; None if an earlier move only had to be finished.
 
     Raises:
         MoveRefused: The target is not empty or overlaps the source, or the source cannot be moved in its
@@ -183,11 +183,11 @@ def move(
 
 @contextmanager
 def _taken_target(target: Place, identity: Identity) -> Iterator[Store]:
-    """Open the catalog of an empty target; first remove what an earlier attempt has left."""
+    """Remove leftovers of an earlier attempt, then open the catalog of the empty target."""
     data_dir, storage = target.data_dir, target.data_dir.storage
     root, mark = data_dir.root, read_mark(data_dir.move)
     catalog = target.catalog_url or data_dir.catalog_url
-    # Only places that an attempt found empty count as its own, so never those that the source uses.
+    # Record which places this attempt found empty: only these may be cleared later, so never the source's.
     found_empty = {
         "identity": identity.id,
         "storage": "" if storage is None else storage.url,
@@ -217,7 +217,7 @@ def _taken_target(target: Place, identity: Identity) -> Iterator[Store]:
 
 
 def _begun(data_dir: DataDir) -> bool:
-    """Return whether a data directory has only the half-written mark of an attempt that died."""
+    """Return whether a data directory has only the half-written ``move.json`` of a crashed attempt."""
     root, mark = data_dir.root, data_dir.move.name
     return root.is_dir() and all(
         path.name.startswith(f".{mark}.") and path.is_file() for path in root.iterdir()
@@ -225,7 +225,7 @@ def _begun(data_dir: DataDir) -> bool:
 
 
 def _clear(data_dir: DataDir) -> None:
-    """Remove the leftovers of an earlier attempt in a data directory, except the mark of the move."""
+    """Remove leftovers of an earlier attempt from a data directory, except ``move.json``."""
     for path in data_dir.root.iterdir():
         if path == data_dir.move:
             continue
@@ -236,7 +236,7 @@ def _clear(data_dir: DataDir) -> None:
 
 
 def _checkpoint(store: Store, data_dir: DataDir, read_manifests: ReadManifests) -> _Checkpoint:
-    """Return the offset and the state with which the checkpoint of a data directory continues."""
+    """Return the offset and the state from which the checkpoint of a data directory continues."""
     found, log = examine_checkpoint(store, data_dir), SparkLog(data_dir.checkpoint)
     _refuse_unfinished(store, found)
     state = stored_state(store, data_dir, found, read_manifests)
@@ -268,7 +268,7 @@ def _refuse_unfinished(store: Store, found: Standing) -> None:
 def _move_checkpoint(
     store: Store, checkpoint: _Checkpoint, target: DataDir, buckets: int | None, identity: Identity
 ) -> tuple[dict[str, JsonValue] | None, int]:
-    """Make the target's checkpoint; return its facts, None before the first start, and the state's rows."""
+    """Make the target's checkpoint; return its settings (None before the first start) and row count."""
     facts = store.settings.get(CHECKPOINT_SETTING)
     if buckets is None and isinstance(facts, dict):
         buckets = int(str(facts["buckets"]))
@@ -298,7 +298,7 @@ def _move_files(store: Store, source: DataDir, target: DataDir) -> int:
 
 
 def _copy_files(source: Folder, target: Folder, wanted: Sequence[str]) -> int:
-    """Copy the files of a folder, then read back the copies."""
+    """Copy the files of a folder, then verify the copies by reading them back."""
     directory_here(target).mkdir(mode=0o700, parents=True, exist_ok=True)
     todo = iter(wanted)
     while part := list(islice(todo, _AT_ONCE)):
@@ -310,7 +310,7 @@ def _copy_files(source: Folder, target: Folder, wanted: Sequence[str]) -> int:
         copied = {n: copy_file(path, target / n) for n, path in zip(part, fetch(source, part), strict=True)}
         publish(target, part)
         for name in part:
-            (target / name).unlink(missing_ok=True)  # so that it is read back from the store
+            (target / name).unlink(missing_ok=True)  # forces the check to read it back from the store
         for name, path in zip(part, fetch(target, part), strict=True):
             _check_copy(path, copied[name], place_of(target))
     return len(wanted)

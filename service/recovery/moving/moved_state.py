@@ -4,9 +4,9 @@
     new checkpoint   <id>.<bucket>.begin, a file among the segments       -->  its own segments
                      begin.json, the offset at the end of batch n; Spark's own parts are empty
 
-Spark fixes its partitions, and with them the places of buckets, in a checkpoint's first batch. So for Spark
-the new checkpoint is fresh: its first batch is n + 1, and buckets without state in it begin with their file
-(``service.job.chain_processor``).
+Spark fixes the number of partitions, and so the partition of each bucket, in a checkpoint's first batch. So
+Spark starts a fresh checkpoint, whose first batch is n + 1. A bucket that has no state in it begins with its
+``.begin`` file (``service.job.chain_processor``).
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ from service.errors import CheckpointDamaged, MoveFailed
 from service.recovery.checkpoint import Standing
 from service.recovery.schema_paths import put_schema_paths_right
 
-#: Function of a checkpoint and Spark's batch number: the manifest of each bucket after it, by Spark's key.
+#: Reads the manifest of each bucket, by Spark's key, given a checkpoint and the number of a Spark batch.
 ReadManifests = Callable[[Path, int], dict[int, bytes]]
 
-#: Bytes of decoded segments cached while buckets are read, which happens once per new bucket.
+#: Size, in bytes, of the cache of decoded segments; the old buckets are read once per new bucket.
 _CACHE_BYTES = 64 << 20
 
 
@@ -56,7 +56,7 @@ class StoredState:
 
     Attributes:
         checkpoint_id: Id of the checkpoint.
-        manifests: Manifest of each bucket, by its number.
+        manifests: Manifest of each bucket, in order of bucket number.
         files: Segments of the checkpoint.
     """
 
@@ -83,7 +83,7 @@ class StoredState:
             yield load_bucket(manifest, plan, load, compiled)
 
     def exchanged(self) -> Iterator[tuple[str, list[ExchangedRows]]]:
-        """Yield the stored id and the pairs of each file of pairs in transit to other buckets.
+        """Yield the stored id and contents of each exchange file (pairs in transit to other buckets).
 
         Raises:
             CorruptSegment: A file is missing or damaged.
@@ -99,7 +99,7 @@ def stored_state(
     """Return the state with which a checkpoint continues; None before its first batch.
 
     Raises:
-        CheckpointDamaged: The state cannot be read, or has not exactly one manifest per bucket.
+        CheckpointDamaged: The state cannot be read, or does not have exactly one manifest per bucket.
         CorruptSegment: A file with which a moved checkpoint begins is missing or damaged.
     """
     facts = store.settings.get(CHECKPOINT_SETTING)
@@ -141,7 +141,7 @@ def move_state(
         target: Data directory of the new checkpoint.
         checkpoint_id: Id of the new checkpoint.
         buckets: Number of its buckets.
-        offset: Offset at the end of that batch.
+        offset: Input offset at the end of the last done batch.
 
     Returns:
         Number of rows, counted once for every join that holds them, and number of bytes written.
@@ -153,7 +153,7 @@ def move_state(
     """
     files = SegmentFiles(target.segments)
     written_bytes = 0
-    # The next batch reads these files by the numbers of the sending buckets, so these numbers must stay.
+    # The next batch finds these files by the number of the sending bucket, so the new names keep that number.
     sent = [
         (f"{checkpoint_id}{stored_id[stored_id.index('.') :]}", rehashed_exchange(parts, buckets))
         for stored_id, parts in state.exchanged()
@@ -183,7 +183,7 @@ def move_state(
             put(ids.plan(bucket.plan.version), encode_plan(bucket.plan))
         put(ids.begin, encode_manifest(bucket))
         files.publish(written)
-        if isinstance(target.segments, ObjectFolder):  # so that they are read back from the store
+        if isinstance(target.segments, ObjectFolder):  # forces the check to read them back from the store
             for name in written:
                 (target.segments / name).unlink(missing_ok=True)
     before, after = (_rows(each) for each in (state, begin_files(checkpoint_id, buckets, files)))

@@ -1,4 +1,4 @@
-"""Merging of result files: one file with the rows of several, in their order.
+"""Merging of result files: one file holds the rows of several files, in their order.
 
     b17  b17  b18  b19  b19      many files, of a few rows each
     [17 17 17 18 | 19 19 19]     one file, in row groups whose statistics show their batches
@@ -19,7 +19,7 @@ from operators.storage.writeback import begin_writeback
 from service.results.files.result_check import length_and_checksum
 from service.results.files.result_files import parquet_writer
 
-#: Rows of a row group: a page of 10,000 results mostly reads one or two.
+#: Rows per row group: a page of 10,000 results mostly reads one or two row groups.
 _ROWS_PER_GROUP = 65_536
 
 
@@ -27,7 +27,7 @@ def merge_files(paths: Sequence[Path], target: Path) -> tuple[int, int, int]:
     """Write the rows of several files into one.
 
     Args:
-        paths: Files with rows of one kind, in order.
+        paths: Files with the same kind of rows, in the order of their rows.
         target: File that does not exist.
 
     Returns:
@@ -63,7 +63,7 @@ def _groups(paths: Sequence[Path], schema: pa.Schema) -> Iterator[pa.Table]:
 
 
 def _conformed(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Return rows with all columns of a schema."""
+    """Return rows with all columns of a schema; missing columns are NULL."""
     columns = [
         rows.column(field.name) if field.name in rows.schema.names else pa.nulls(rows.num_rows, field.type)
         for field in schema

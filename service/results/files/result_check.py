@@ -1,7 +1,7 @@
 """Checks of result files: each must have the length and the checksum in its batch's manifest.
 
-A file is read completely once per process, when it is first needed; later only its length and time are
-checked.
+A file is read completely once per process, when it is first needed; later only its length, modification time
+and inode are compared.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from catalog.values.batch import ResultFile
 from operators.storage.folder import Folder, fetch
 from service.errors import CorruptResults
 
-#: Most files that a process remembers as checked.
+#: Maximum number of files that a process remembers as checked.
 _KEPT = 4_096
 _whole: OrderedDict[str, tuple[int, int, int]] = OrderedDict()
 _lock = threading.Lock()
@@ -38,7 +38,7 @@ def length_and_checksum(path: Path) -> tuple[int, int]:
 
 
 def check_files(directory: Folder, files: Sequence[ResultFile]) -> None:
-    """Refuse files that changed after they were written; for old files only missing and empty ones.
+    """Refuse changed files; files without recorded checksums only if they are missing or empty.
 
     Args:
         directory: Folder that the paths are relative to.

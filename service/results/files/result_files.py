@@ -1,8 +1,8 @@
-"""ROUTE's last step: joined pairs become Parquet files that are invisible until a manifest names them.
+"""Last step of ROUTE: writes joined pairs to Parquet files, invisible until a manifest names them.
 
-A bucket's task writes each pair once, with its route, for all queries, and passes on only the file's name, so
+A bucket's task writes each pair once, with its route, for all queries. It passes on only the file's name, so
 that pairs do not travel through Spark to a separate writer. A file's name contains the engine's fencing epoch
-and a random part, so that a second attempt or a surviving task never overwrites a file that a manifest names.
+and a random part, so that a retried or surviving task never overwrites a file that a manifest names.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from operators.storage.folder import Folder, prepare, publish
 from operators.storage.writeback import begin_writeback
 from service.results.files.result_check import length_and_checksum
 
-#: Columns whose values repeat: one route, version and batch for many pairs.
+#: Columns with repeated values: many pairs share a route, version and batch.
 _REPEATED = ("_route", "_plan_version", "_batch")
 
 
@@ -30,7 +30,7 @@ class ResultWriter:
 
     Attributes:
         results_dir: Folder of result files.
-        late_dir: Folder of late rows; None keeps no late rows.
+        late_dir: Folder of late rows; None: late rows are not kept.
         epoch: Fencing epoch of the engine.
     """
 
@@ -54,7 +54,7 @@ class ResultWriter:
     def write_violating(
         self, batch: int, place: tuple[int, str, str], rows: pa.RecordBatch
     ) -> ResultFile | None:
-        """Write rows that broke a promise, as ``write_late`` does.
+        """Write rows that violate a punctuation or a ``unique`` constraint, as ``write_late`` does.
 
         Args:
             batch: Batch number.
@@ -72,7 +72,7 @@ class ResultWriter:
         return f"b{batch:09d}-{of}-e{self.epoch}-{uuid.uuid4().hex[:12]}.parquet"
 
     def publish(self, files: Iterable[ResultFile], late_files: Iterable[ResultFile]) -> dict[str, str]:
-        """Publish files of this machine to all machines, before a report names them.
+        """Make files written here readable on all machines, before a report names the files.
 
         Returns:
             ETags of the files by path, if the store gives any.
@@ -100,14 +100,13 @@ def parquet_writer(
 ) -> pq.ParquetWriter:
     """Return the writer of a result file.
 
-    Pairs are written once and read by column, so only columns with repeated values have dictionaries. Most
-        columns have small differences between rows: delta encoding takes half the bytes and less time than
-        lz4.
+    Pairs are written once and read by column, so only columns with repeated values have dictionaries. In most
+        columns consecutive rows differ little, so delta encoding takes half the bytes of lz4, and less time.
 
     Args:
         file: An open file.
         schema: Schema of the rows.
-        statistics: Columns whose smallest and largest value each row group records.
+        statistics: Columns for which each row group records the minimum and maximum.
     """
     repeated = [column for column in _REPEATED if column in schema.names]
     packed = [f.name for f in schema if _counts(f.type) and f.name not in repeated]

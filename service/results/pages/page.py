@@ -1,4 +1,4 @@
-"""Values of pages and exports: rows of a query in order, with their positions.
+"""Pages and exports of results: a query's rows in order, with their positions.
 
 A cursor is the position of a reader in a query's results:
 
@@ -25,7 +25,7 @@ def format_cursor(batch: int, returned: int) -> str:
 
 
 def parse_cursor(text: str) -> tuple[int, int]:
-    """Return the batch and the number of its results that were returned.
+    """Parse a cursor into its batch and the number of that batch's results already returned.
 
     >>> parse_cursor("7.250")
     (7, 250)
@@ -48,8 +48,8 @@ class Span:
 
     Attributes:
         batch: Batch number.
-        query_id: Query of the series that the results belong to.
-        first: Number of the query's results in the batch before the span.
+        query_id: Query, within the series, that produced the results.
+        first: Number of the query's results that precede the span in its batch.
         rows: Number of results in the span.
     """
 
@@ -66,11 +66,11 @@ class ResultPage:
     Attributes:
         columns: Result columns as declared; ``table`` also has ``_event_time``.
         table: The rows.
-        spans: Spans of the rows, in order; their ``rows`` add up to the table's.
+        spans: Spans of the rows, in order; their ``rows`` add up to the number of rows in the table.
         next_cursor: Cursor after the last row; None before the first result.
         has_more: Whether further results exist already.
-        dropped: Number of results dropped before the first kept one; 0 if the page follows a cursor.
-        kept_since_us: Wall clock since which results are kept, if some were dropped, µs UTC.
+        dropped: Number of results dropped before the first kept result; 0 if the page follows a cursor.
+        kept_since_us: Time since which results are kept, µs UTC; None if none were dropped.
     """
 
     columns: tuple[Output, ...]
@@ -96,7 +96,7 @@ class ResultExport:
         schema: Schema of the tables.
         rows: Number of results.
         next_cursor: Cursor after the last result; None if the query has had no result yet.
-        dropped: Number of results dropped before the first kept one; 0 if the page follows a cursor.
+        dropped: Number of results dropped before the first kept result; 0 if the page follows a cursor.
         tables: The results in order, read lazily.
     """
 

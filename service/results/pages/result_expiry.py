@@ -24,6 +24,6 @@ def has_lost(dropped: DroppedOfSeries | None, batch: int, returned: int) -> bool
     Args:
         dropped: Dropped results of the series; None if there are none.
         batch: Batch of the cursor.
-        returned: Results of that batch before the cursor.
+        returned: Number of that batch's results before the cursor.
     """
     return dropped is not None and (batch, returned) < (dropped.batch, dropped.of_batch)

@@ -1,10 +1,11 @@
-"""Order of a query's results: by several columns of whole numbers, NULL after all others.
+"""Sort order of a query's results: by several integer columns, with NULL last.
 
     batch   event time   position a | position b        as many leading columns as fit into 63 bits
     -------- one number ----------- | among equal ones  are packed into one number as the sort key
 
-In a batch the times are close to each other, so usually few rows have equal numbers and need the columns that
-do not fit. A million rows take 0.2 to 0.6 s of CPU; DuckDB's sort, which moves whole rows, takes 1.1 s.
+Event times within a batch are close together, so usually only few rows have equal packed numbers and need the
+columns that do not fit. A million rows take 0.2 to 0.6 s of CPU; DuckDB's sort, which moves whole rows, takes
+1.1 s.
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ _BITS = 63
 
 
 def row_order(columns: Sequence[pa.ChunkedArray]) -> Int64s:
-    """Return the numbers of rows in order.
+    """Return the row numbers in sorted order.
 
     >>> row_order([pa.chunked_array([[2, 1, 2]]), pa.chunked_array([[None, 5, 9]])]).tolist()
     [1, 2, 0]
 
     Args:
-        columns: The most significant one first; integers or timestamps of n rows.
+        columns: Columns to sort by, most significant first; integers or timestamps of n rows.
 
     Returns:
         int64[n]; the order of rows that are equal in all columns is not defined.
@@ -55,7 +56,7 @@ def row_order(columns: Sequence[pa.ChunkedArray]) -> Int64s:
 
 
 def _numbers(column: pa.ChunkedArray) -> tuple[Int64s, int]:
-    """Return a column as order-preserving numbers, from 0 on if they fit, and their number of bits."""
+    """Return order-preserving integers for a column, from 0 on if they fit, and their bit width."""
     values = column.cast(pa.int64())
     bounds = pc.min_max(values).as_py()
     low, high = bounds["min"] or 0, bounds["max"] or 0

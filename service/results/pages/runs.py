@@ -4,18 +4,21 @@
       -> run         17.1 17.2 ... | 18.1     one query's results in order, as Arrow
       -> pages       rows 5 to 9 of the run   no copy, no sort
 
-A batch is sorted when one of its results is first read, and not again while its run is kept, so the cost of a
-page depends on its own rows only. The row of a cursor "17.250" is the start of batch 17 in its run plus 250.
-Committed batches never change, so a run never changes, even if the files of its batches are merged.
+A batch is sorted when one of its results is first read, and not again while its run is cached. So the cost of
+a page depends only on the page's own rows. The cursor "17.250" points to the row that is 250 rows after the
+start of batch 17 in its run. Committed batches never change, so a run never changes, even if the files of its
+batches are merged.
 
-A small run is in memory. A larger run is an unnamed file mapped into memory. The system drops its pages when
-it needs memory, and the file itself once it has no reader or the process ends.
+A small run is in memory. A larger run is an unnamed file mapped into memory. The operating system evicts the
+file's pages when it needs memory, and deletes the file once no reader is left or the process ends.
 
 Readers that follow a query need a run of a few rows for nearly every batch, and never read it again. So a run
-in memory is dropped when it was not used for a minute: if runs stayed until the limit is reached, a service
-would grow for hours. The rows of a small run take less memory than Arrow's objects, so these are counted.
+in memory is dropped after a minute without use. If runs stayed until the limit is reached, the memory of a
+service would grow for hours. The rows of a small run take less memory than the Arrow objects around them, so
+the size of a run includes these objects.
 
-A run is made when a page needs it: from the page's batches, and for a steady reader from later ones, too.
+A run is built when a page needs it: from the page's batches and, for a reader that continues, also from later
+batches.
 """
 
 from __future__ import annotations
@@ -45,25 +48,25 @@ from service.results.pages.spans import Spans
 from service.results.query_rows import family_files, not_whole, query_sql, reading
 from service.results.result_sql import order_sql
 
-#: A run with more bytes becomes a file.
+#: Size, in bytes, above which a run is stored in a file.
 FILE_FROM_BYTES = 8 << 20
-#: Most bytes of runs that are kept in memory, and in files.
+#: Maximum total bytes of runs kept in memory, and of runs kept in files.
 MEMORY_BYTES = 64 << 20
 DISK_BYTES = 2 << 30
 #: How long an unused run in memory is kept, seconds.
 KEPT_S = 60.0
 #: Bytes of Arrow's and Python's objects per run, per column, and per batch (measured).
 _RUN_BYTES, _COLUMN_BYTES, _BATCH_BYTES = 2048, 1024, 160
-#: Most rows of a run, unless one batch has more.
+#: Maximum number of rows in a run, unless a single batch has more.
 _ROWS_PER_RUN = 1 << 20
-#: For a reader that continues, each run is _AHEAD_TIMES as long as the one before, at most _ROWS_AHEAD rows.
+#: For a reader that continues, each run is _AHEAD_TIMES as long as the run before, up to _ROWS_AHEAD rows.
 _AHEAD_TIMES = 4
 _ROWS_AHEAD = 1 << 18
 #: Rows read from DuckDB at a time.
 _ROWS_AT_A_TIME = 1 << 17
 #: Columns that rows are sorted by in memory, in addition to the event time.
 _BESIDES = ("_batch", "_pos_a", "_pos_b")
-#: Most runs made at the same time, for different queries.
+#: Maximum number of runs built at the same time, for different queries.
 _LOCKS = 64
 
 
@@ -73,8 +76,8 @@ class Run:
 
     Attributes:
         table: The rows.
-        starts: Number of the first row in the table by batch, ascending.
-        memory_bytes: Bytes in memory, including those of objects.
+        starts: Index of each batch's first row in the table, by batch, ascending.
+        memory_bytes: Bytes in memory, including those of Arrow and Python objects.
         disk_bytes: Bytes in a file.
     """
 
@@ -90,13 +93,13 @@ class Run:
 
 
 class Runs:
-    """Cache of recently read runs; drops runs unused for long, and the least recently used beyond the limits.
+    """Cache of sorted runs; drops runs unused for long, and least recently used runs at its limits.
 
     Args:
         directory: Directory for files of runs; None: the system's directory of temporary files.
-        file_from_bytes: A run with more bytes becomes a file.
-        memory_bytes: Most bytes of runs in memory.
-        disk_bytes: Most bytes of runs in files.
+        file_from_bytes: Size, in bytes, above which a run is stored in a file.
+        memory_bytes: Maximum total bytes of runs in memory.
+        disk_bytes: Maximum total bytes of runs in files.
         clock_s: Monotonic clock.
     """
 
@@ -113,7 +116,7 @@ class Runs:
         self._file_from_bytes = file_from_bytes
         self._most = (memory_bytes, disk_bytes)
         self._clock_s = clock_s
-        #: In the order of their last use.
+        #: In order of last use, least recent first.
         self._runs: OrderedDict[tuple[int, int], Run] = OrderedDict()
         self._used_s: dict[tuple[int, int], float] = {}
         self._of_batch: dict[tuple[int, int], Run] = {}
@@ -121,7 +124,7 @@ class Runs:
         self._lock = threading.Lock()
 
     def find(self, query_id: int, batch: int) -> Run | None:
-        """Return a run that has a batch's results of a query, if one is kept."""
+        """Return the cached run that contains a query's results of a batch; None if there is none."""
         with self._lock:
             run = self._of_batch.get((query_id, batch))
             if run is not None:
@@ -154,12 +157,12 @@ class Runs:
     def written(
         self, schema: pa.Schema, parts: Iterable[pa.RecordBatch], batches: Sequence[tuple[int, int]]
     ) -> Run:
-        """Return the run of rows that arrive in order; the caller must check that the rows are complete.
+        """Return a run of rows given in sorted order; the caller must check that no rows are missing.
 
         Args:
             schema: Schema of the rows.
             parts: The rows.
-            batches: (batch, rows) of the run, ascending.
+            batches: (batch, number of rows) of the run, ascending.
 
         Raises:
             DiskFailed: The run needs a file, and the file cannot be written.
@@ -181,7 +184,7 @@ class Runs:
     def _in_file(
         self, schema: pa.Schema, first: list[pa.RecordBatch], parts: Iterable[pa.RecordBatch]
     ) -> tuple[pa.Table, int]:
-        """Write rows to a file without a name; return the table mapped from it and its length."""
+        """Write rows to an unnamed file; return the memory-mapped table and the file's length."""
         with ExitStack() as open_files:
             with _on_disk():
                 file = open_files.enter_context(tempfile.TemporaryFile(dir=self._directory))
@@ -197,7 +200,7 @@ class Runs:
         return pa.ipc.open_file(pa.py_buffer(mapped)).read_all(), len(mapped)
 
     def _forget_unused(self) -> None:
-        """Release runs in memory that have not been used for long; call it under the lock."""
+        """Release in-memory runs that were not used for long; the caller must hold the lock."""
         until_s = self._clock_s() - KEPT_S
         unused = list(takewhile(lambda key: self._used_s[key] <= until_s, self._runs))
         for key in unused:
@@ -205,7 +208,7 @@ class Runs:
                 self._forget(key)
 
     def _forget(self, key: tuple[int, int]) -> None:
-        """Drop a run, if it is kept; call it under the lock."""
+        """Drop a run if it is cached; the caller must hold the lock."""
         run = self._runs.pop(key, None)
         if run is None:
             return
@@ -239,9 +242,9 @@ class RunMaker:
     Args:
         store: The catalog.
         results_dir: Folder that the manifests' paths are relative to.
-        connection: Reads the files, and sorts runs that are not sorted in memory.
+        connection: Reads the files, and sorts runs larger than ``sorted_bytes``.
         runs: Cache of runs.
-        sorted_bytes: Largest run that is sorted in memory, bytes.
+        sorted_bytes: Size, in bytes, of the largest run that is sorted in memory.
     """
 
     def __init__(
@@ -278,7 +281,7 @@ class RunMaker:
             reached = here[-1].batch
 
     def _run(self, query: Query, spans: Sequence[Span], reached: int | None) -> Run:
-        """Return a run that has the first span; if there is none, make one with as many spans as allowed."""
+        """Return the run that has the first span; if missing, build it with as many spans as allowed."""
         first = spans[0].batch
         if (run := self._runs.find(query.id, first)) is not None:
             return run
@@ -300,7 +303,7 @@ class RunMaker:
             return run
 
     def _batches_of_run(self, query: Query, spans: Sequence[Span], ahead: int) -> list[tuple[int, int]]:
-        """Return (batch, results) for a run's batches: those of spans, and more up to ``ahead`` rows."""
+        """Return (batch, results) of a run: the batches of spans, and later ones up to ``ahead`` rows."""
         found: list[tuple[int, int]] = []
         total = 0
         for batch, _, rows in self._spans.batches_of((query.id,), spans[0].batch):
@@ -310,7 +313,7 @@ class RunMaker:
             found.append((batch, rows))
             total += rows
         if not found or found[0][0] != spans[0].batch:
-            # Dropped since the page was planned.
+            # The batch was dropped after the page was planned.
             raise CorruptResults(f"results of batch {spans[0].batch} are not kept any more")
         return found
 
@@ -349,9 +352,9 @@ def _up_to(parts: pa.RecordBatchReader, most_bytes: int) -> pa.Table | None:
 
 
 def _in_order(rows: pa.Table) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
-    """Return rows in order, in parts, without the last columns, which only serve for sorting."""
+    """Sort rows and return them in parts, without the last columns, which are only sort keys."""
     results = rows.select(range(rows.num_columns - len(_BESIDES)))
-    # By position, since an output may have the name of one of these columns.
+    # Select by position, since an output may have the name of one of these columns.
     event_time, batch, *positions = rows.columns[results.num_columns - 1 :]
     order = row_order([batch, event_time, *positions])
     firsts = range(0, len(order), _ROWS_AT_A_TIME)

@@ -72,7 +72,7 @@ class Spans:
         return tuple(spans), False
 
     def batches_of(self, query_ids: Collection[int], from_batch: int) -> Iterator[tuple[int, int, int]]:
-        """Yield (batch, query, results) for the batches that have any, from ``from_batch`` on."""
+        """Yield (batch, query, number of results) for batches with results, from ``from_batch`` on."""
         more = True
         while more:
             found = self.store.counts.of_queries(query_ids, from_batch, limit=_BATCHES_PER_LOOKUP)
@@ -81,7 +81,7 @@ class Spans:
             from_batch = found[-1][0] + 1 if found else from_batch
 
     def given(self, series: int, batch: int) -> int:
-        """Return the number of kept results that a batch gave a series."""
+        """Return the number of a series' kept results in a batch."""
         given = next(iter(self.store.counts.of_series(series, batch, 1)), (batch, 0, 0))
         return given[2] if given[0] == batch else 0
 
@@ -104,7 +104,7 @@ def spans_until(spans: Sequence[Span], batch: int, returned: int) -> list[Span]:
 
 
 def of_equal_columns(spans: Sequence[Span], queries: Mapping[int, Query]) -> Sequence[Span]:
-    """Return the leading spans whose queries have the same columns as the first."""
+    """Return the leading spans whose queries have the same columns as the first span's query."""
 
     def columns(span: Span) -> list[tuple[str, str]]:
         return [(output.name, output.type) for output in queries[span.query_id].outputs]

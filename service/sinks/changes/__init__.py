@@ -1,4 +1,4 @@
-"""Changes of sinks: checks that a request is valid, and that no two sinks share a place.
+"""Changes of sinks: checks that requests are valid, and that no two sinks share a directory.
 
 Doors: sink_changes.
 """

@@ -14,14 +14,15 @@ from service.sinks.signature import signing_key
 from service.sinks.webhook_headers import check_headers
 from service.sinks.webhook_targets import WebhookTargets
 
-#: One name of a path: no hidden directory, and no characters that are special in shells, URLs or other
+#: Component of a path: no hidden directory, and no characters that are special in shells, URLs or other
 #: systems.
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.=-]*")
-#: Most characters of a path: well below the limits of file systems, with room for the operator's directory.
+#: Maximum characters of a path: well below the limits of file systems, leaving room for the operator's
+#: directory.
 _MAX_PATH = 512
 _MAX_NAME = 128
 _MAX_URL = 2000
-#: Longest delay of a file: far below the retention, and longer than a reader of files would wait.
+#: Maximum delay of a file: far below the retention time, and longer than readers of files would want to wait.
 _MAX_DELAY_US = 3_600_000_000
 
 
@@ -29,10 +30,11 @@ def check_sink(sink: Sink, targets: WebhookTargets) -> None:
     """Refuse an invalid sink.
 
     Raises:
-        InvalidSink: The sink is invalid; the error's ``path`` names the field. Its path leaves the directory
-            of exports or has characters that are not allowed; ``max_delay`` is too long, or set for files of
-            one batch; the URL is not http or https, or leads to this machine or a private network; the secret
-            cannot sign; a header cannot be sent; or the operator does not allow the server.
+        InvalidSink: The sink is invalid; the error's ``path`` names the field. Possible faults: a path that
+            leaves the directory of exports or has forbidden characters; a ``max_delay`` that is too long, or
+            set for files of one batch; a URL that is not http or https, or leads to this machine or a private
+            network; a secret that cannot sign; a header that cannot be sent; a server that the operator does
+            not allow.
     """
     if isinstance(sink, FilesSink):
         _check_path(sink)
@@ -75,7 +77,7 @@ def _check_target(sink: WebhookSink, targets: WebhookTargets) -> None:
 
 
 def _check_secret(sink: WebhookSink) -> None:
-    """Refuse a text that is not a secret, without repeating it."""
+    """Refuse an invalid secret; the error does not repeat its text."""
     if sink.secret is None:
         return
     try:

@@ -1,4 +1,4 @@
-"""Changes of sinks: finds whether a request changes a sink, and whether two sinks would share a place."""
+"""Changes of sinks: whether a request changes a sink, and whether two sinks share a directory."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class SinkMove:
 
     Attributes:
         name: Name of the query.
-        series: Its series; None for a new query.
-        sink: Change of its sink: a new sink or none; None leaves the sink as it is.
+        series: Series of the query; None for a new query.
+        sink: Change of the query's sink: a new sink, or its removal; None leaves the sink as it is.
         leaves: Whether the query is removed.
     """
 
@@ -40,8 +40,9 @@ def sink_to_set(
     Args:
         store: The catalog.
         series: Series of the query; None for a new query.
-        wanted: The requested sink, or its removal; None leaves it unchanged. A webhook with an unchanged URL
-            keeps its secret if the request has none, since clients cannot read the present secret.
+        wanted: The requested sink, or its removal; None leaves the sink unchanged. A webhook with an
+            unchanged URL keeps its secret if the request has none, since clients cannot read the present
+            secret.
         targets: Allowed targets of webhooks.
 
     Raises:
@@ -60,9 +61,9 @@ def sink_to_set(
 
 
 def shared_places(store: Store, moves: Sequence[SinkMove]) -> Iterator[tuple[int, SinkInUse]]:
-    """Yield the index and error of each move after which a query would write to another query's directory.
+    """Yield index and error of each move that makes a query write to another query's directory.
 
-    The order of the moves does not matter: a move may take a directory that another one frees.
+    The order of the moves does not matter: a move may take a directory that another move frees.
     """
     if not any(isinstance(_set(move), FilesSink) for move in moves):
         return
@@ -87,14 +88,14 @@ def shared_places(store: Store, moves: Sequence[SinkMove]) -> Iterator[tuple[int
 
 
 def set_sinks(store: Store, moves: Iterable[tuple[SinkMove, int]], version: int | None, actor: str) -> None:
-    """Set the sinks that change, in the transaction of the changes.
+    """Set the changed sinks; call it in the transaction of the changes.
 
     Args:
         store: The catalog.
         moves: The changes, each with its series.
-        version: Plan version of the same changes; the sinks begin with its first batch. None: with the next
-            batch.
-        actor: Author of the changes, for the log, since the history has only plan versions.
+        version: Plan version that contains the changes; the sinks begin with its first batch. None: with the
+            next batch.
+        actor: Author of the changes, written to the log because the history has only plan versions.
     """
     for move, series in moves:
         if move.sink is not None:

@@ -1,4 +1,4 @@
-"""Delimited text: rows and fields of CSV files, found in blocks of bytes, and their columns by the header.
+"""Delimited text: finds rows and fields of CSV files in blocks of bytes, columns by the header.
 
 Doors: header, rows.
 """

@@ -1,4 +1,4 @@
-"""Headers of CSV files: maps fields to columns; if columns are missing, finds the option that would help."""
+"""Headers of CSV files: maps fields to columns, or finds the option that reads missing columns."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from service.inputs.formats.facts import match_columns
 
 _LINE_END: Final = re.compile(r"\r\n|\n|\r")
 _DELIMITERS: Final = (",", ";", "\t", "|")
-#: Number of lines in which a header is searched.
+#: Number of lines at the start of a file that are searched for a header.
 _LOOKED_AT: Final = 20
 #: Characters of a header that an error repeats.
 _SHOWN: Final = 200
@@ -51,8 +51,8 @@ def named_fields(stream: Stream, header: Sequence[str], text: str, dialect: Dial
         dialect: Dialect of the file.
 
     Raises:
-        UnusableFile: A column is missing or appears twice; the error shows the header and the option that
-            would read it.
+        UnusableFile: A column is missing or appears twice; the error shows the header, and the option with
+            which the file can be read.
     """
     try:
         return match_columns(stream, header)
@@ -67,7 +67,7 @@ def named_fields(stream: Stream, header: Sequence[str], text: str, dialect: Dial
 
 
 def _option_that_reads(stream: Stream, text: str, dialect: Dialect) -> str | None:
-    """Return the option, as written in a source, with which all columns are found; None if there is none."""
+    """Return the source options, as text, with which all columns are found; None if there are none."""
     lines = _LINE_END.split(text, maxsplit=_LOOKED_AT)[:_LOOKED_AT]
     for skipped, line in enumerate(lines):
         for delimiter in (dialect.delimiter, *_DELIMITERS):

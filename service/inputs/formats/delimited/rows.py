@@ -1,7 +1,7 @@
 """Finds the complete rows of a CSV file block by block, and returns the text of their wanted fields.
 
-Between two batches the position is at the beginning of a row, where the next scan starts; an incomplete row
-is scanned again with the next block.
+Between two batches, the position is at the start of a row, where the next scan begins. A row that is cut off
+by the end of a block is scanned again together with the next block.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ from service.inputs.formats.delimited.scan import (
 )
 from service.inputs.formats.text_input import MAX_ROW_BYTES, text_blocks
 
-#: Most fields that one scan finds: 17 bytes each.
+#: Most fields that one scan finds; each takes 17 bytes of memory.
 _MAX_FIELDS: Final = 1 << 20
 #: Characters of a row that an error repeats.
 _SHOWN: Final = 80
-#: Bytes in which a header is searched if the first line is none.
+#: Bytes at the start of the text that are searched for a header if the first line is not one.
 _HEAD_BYTES: Final = 1 << 16
 _LINE_END: Final = re.compile(rb"\r\n|\n|\r")
 
@@ -76,9 +76,10 @@ class FoundRows:
         Args:
             slot: Number of the wanted field.
             null_values: Texts that are NULL.
-            keeps_quoted: Whether such a text is kept as text if it is quoted.
-            takes_spaced: Whether spaces may follow a quoted field. If not, the text of such a field contains
-                its quotes and a space, so that it is not valid for any type, as in DuckDB.
+            keeps_quoted: Whether a quoted field with one of these texts stays text instead of becoming NULL.
+            takes_spaced: Whether spaces may follow a quoted field. If not, the text of a quoted field
+                followed by spaces includes its quotes and one space, so that it is not valid for any type, as
+                in DuckDB.
 
         Returns:
             string[rows].
@@ -122,10 +123,11 @@ class CsvRows:
         self._escape = self._quote if dialect.escape is None else ord(dialect.escape)
         self._blocks = text_blocks(path, dialect.encoding)
         self._data, self._at, self._final = b"", 0, False
-        #: Number of lines before the data; number of rows before the last batch; the last batch.
+        #: Number of lines before the buffered data; number of rows before the last batch; rows of the last
+        #: batch.
         self._lines, self._rows = 0, 0
         self._found: FoundRows | None = None
-        #: An offset in the data, and the number of lines before it.
+        #: The last offset whose line was determined, and the number of lines before it.
         self._counted = (0, 0)
         self._bad: list[BadRow] | None = None
         self._more()
@@ -133,7 +135,7 @@ class CsvRows:
         self.head = self._data[self._at : self._at + _HEAD_BYTES].decode("utf-8", "replace")
 
     def header(self) -> str:
-        """Return the text of the first row, "" if there is none; it does not count as a row.
+        """Return the text of the first row, "" if there is none; it is not counted or returned as a row.
 
         Raises:
             UnusableFile: The row is malformed.
@@ -148,11 +150,11 @@ class CsvRows:
 
         Args:
             slots: Wanted fields, as in `scan_rows`.
-            bad: List to which malformed rows are appended, which are then left out, if their end can be
-                found.
+            bad: List to which malformed rows are appended, instead of being yielded. A malformed row whose
+                end cannot be found is always an error.
 
         Raises:
-            UnusableFile: A row is malformed; the error names the first.
+            UnusableFile: A row is malformed; the error names the first such row.
         """
         wanted = int(slots.max(initial=-1)) + 1
         self._bad = bad
@@ -186,7 +188,7 @@ class CsvRows:
         return self._data[start:end].decode("utf-8", "replace").rstrip("\r\n")
 
     def _scan(self, slots: Places, *, width: int, most: int) -> FoundRows:
-        """Find the next rows, at least one unless none are left."""
+        """Find the next rows: at least one row, unless the file has no more."""
         wanted = int(slots.max(initial=-1)) + 1
         if self._found is not None:
             self._rows += self._found.rows
@@ -237,7 +239,7 @@ class CsvRows:
         return True
 
     def _more(self) -> None:
-        """Append the next block to the rest of the data."""
+        """Append the next block to the data that is not yet scanned."""
         block = next(self._blocks, None)
         self._final = block is None
         if block is not None:
@@ -278,7 +280,7 @@ class CsvRows:
         )
 
     def _shown(self, at: int, least: int = 0) -> str:
-        """Return the rest of the line from a place on."""
+        """Return the text from an offset to the end of its line, shortened, for an error."""
         found = _LINE_END.search(self._data, at)
         line = self._data[at : len(self._data) if found is None else found.start()]
         return repr(line.decode("utf-8", "replace")[:_SHOWN])

@@ -69,7 +69,7 @@ def scan_rows(
     ends: Places,
     flags: Bytes,
 ) -> tuple[int, int, int, int]:
-    """Find the wanted fields of complete rows, until the data or the room ends, or a row is malformed.
+    """Find wanted fields of complete rows until data or output space ends or a row is malformed.
 
     Args:
         data: uint8[n], text in UTF-8.
@@ -86,8 +86,8 @@ def scan_rows(
         flags: uint8[rows, wanted], filled with ``QUOTED``, ``ESCAPED`` and ``SPACED``.
 
     Returns:
-        Number of rows; place where the next row begins; ``SOUND`` or the fault of that row; its number of
-        fields if that is wrong, else the place of the fault.
+        Four numbers: rows found; offset of the next row; ``SOUND`` or the fault of the next row; the number
+        of fields if that is the fault, otherwise the offset of the fault.
     """
     n = len(data)
     at = start
@@ -202,7 +202,8 @@ def copy_fields(
         rows: Number of rows.
         escape: As given to `scan_rows`.
         offsets: int32[rows + 1], filled with the place in ``out`` where each text begins.
-        out: uint8[...], filled with the texts; as long as all fields together.
+        out: uint8[...], filled with the texts; as long as all fields of the column together, with their
+            escapes.
 
     Returns:
         Bytes that were written.
@@ -244,7 +245,7 @@ def count_lines(data: Bytes, end: int) -> int:
 def end_of_row(data: Bytes, start: int, final: bool, delimiter: int, quote: int, escape: int) -> int:
     """Find the end of a possibly malformed row: with any number of fields, or text after a closing quote.
 
-    Such text extends to the next delimiter or line end, like unquoted text.
+    Text after a closing quote extends to the next delimiter or line end, like unquoted text.
 
     Args:
         data: uint8[n], text in UTF-8.
@@ -255,7 +256,7 @@ def end_of_row(data: Bytes, start: int, final: bool, delimiter: int, quote: int,
         escape: Escape character inside quotes; may be the quote.
 
     Returns:
-        Offset after its line end; -1 if the data ends before it or inside quotes.
+        Offset after the row's line end; -1 if the data ends before the line end or inside quotes.
     """
     n = len(data)
     at = start
