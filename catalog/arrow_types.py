@@ -19,7 +19,7 @@ POSITION_COLUMN = "_pos"
 #: of the fixed columns (``punctuation_marks``); in an ordinary row, it is NULL.
 PUNCTUATION_COLUMN = "_punctuation"
 #: Column of the punctuations in a control record: exclusive end of the range that a punctuation closes. The
-#: range begins at the value in the row.
+#: value of the fixed column in the same row is the beginning of the range.
 BELOW_COLUMN = "_below"
 
 #: Most digits that decimal128 can hold.

@@ -40,7 +40,7 @@ _PART = re.compile(r"\s*([+-]?\s*(?:\d+(?:\.\d*)?|\.\d+))\s*([A-Za-zµ]*)")
 _LIMIT_US = 2**62
 #: Longest window, lateness or timeout; added to any event time, it stays far within int64.
 MAX_DURATION_US = 365_250 * 86_400 * _SECOND_US
-#: First and last possible event time, µs UTC: the years 1 to 9999, which Python, DuckDB and ISO 8601 can all
+#: First and last allowed event time, µs UTC: the years 1 to 9999, which Python, DuckDB and ISO 8601 can all
 #: write.
 MIN_TIME_US = -62_135_596_800_000_000
 MAX_TIME_US = 253_402_300_799_999_999
@@ -97,7 +97,7 @@ def duration(words: Sequence[str]) -> Duration | str:
 
 
 def parse_duration_us(text: str | int | float) -> int:
-    """Return a length of time in µs; a number without a unit counts seconds.
+    """Return a length of time in µs; a number without a unit means seconds.
 
     >>> parse_duration_us("1.5 min"), parse_duration_us(5), parse_duration_us("0")
     (90000000, 5000000, 0)

@@ -172,7 +172,7 @@ def mistake(error: Mapping[str, Any], path: Path, known_names: KnownNames | None
     if kind in _EXPECTED:
         text = _EXPECTED[kind].format_map({fact: _plain(value) for fact, value in facts.items()})
         if found is not None and kind in _BOUNDS:
-            found = found.strip('"')  # quoted in a query string or a variable
+            found = found.strip('"')  # numbers in query strings and variables are texts
         return Mistake(path, "value", f"expected {text}", found=found)
     message = str(error["msg"]).removeprefix("Value error, ")
     return Mistake(path, "value", f"{message[:1].lower()}{message[1:]}")

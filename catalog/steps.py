@@ -30,8 +30,8 @@ batch later and a family may hand on its pairs in both ways.
 
 The rows of an intermediate *rest* if they are stored. The pairs of an intermediate that is not exchanged need
 not be stored. They can be made again from the rows of A and B for each new row of C, as in an MJoin (Viglas,
-Naughton, Burger, VLDB 2003).
-If pairs are made again, rows of A and B leave the state only when no later row of C can meet them either.
+Naughton, Burger, VLDB 2003). Rows of A and B then leave the state only when no later row of C can meet them
+either.
 """
 
 from __future__ import annotations
@@ -201,7 +201,7 @@ def taken_intermediates(families: Iterable[FamilyPlan]) -> frozenset[int]:
 
 
 def makers_again(families: Sequence[FamilyPlan]) -> dict[str, FamilyPlan]:
-    """Map each family that does not store the rows of its side a to the family that makes them."""
+    """Map the id of each family that does not store its side a to the family that makes those rows."""
     takers = [family for family in families if not family.rests]
     made_in = makers(families) if takers else {}
     return {family.id: made_in[family.stream_a] for family in takers}

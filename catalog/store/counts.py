@@ -4,9 +4,9 @@
                    batch 64                 x                       (and what query 3 has in 64 and 65)
                    batch 65                 x
 
-A batch writes a single value, however many queries have results in it. After ``FOLDED`` such rows, they are
-combined into one row, and its counts are added to the totals of the queries. The totals therefore lack the
-newest batches, and a reader adds the counts of these itself. Rows never change, so a reader caches the rows
+A batch writes a single row, however many queries have results in it. Once there are ``FOLDED`` such rows,
+they are combined into one row, and its counts are added to the totals of the queries. The totals therefore
+lack the newest batches, and a reader adds their counts itself. Rows never change, so a reader caches the rows
 that it has decoded.
 """
 
@@ -24,9 +24,9 @@ from catalog.store.database import Database
 from catalog.store.repository import Repository
 from catalog.values.routes.query_counts import QueryCounts, summed
 
-#: Number of batches whose counts are combined into one row. Batches that may be replayed are among the newest
-#: of these. Pruning and retention (``catalog.store.pruning``, ``catalog.store.retention``) need complete
-#: totals, so they combine the rows first.
+#: Number of batches whose counts are combined into one row. Every batch that may be replayed is among the
+#: newest ``FOLDED`` batches. Pruning and retention (``catalog.store.pruning``, ``catalog.store.retention``)
+#: need complete totals, so they combine the rows first.
 FOLDED = 64
 #: Bytes of counts kept in memory: a reader that follows results reads the same rows with every batch.
 _KEPT_BYTES = 4 << 20

@@ -10,7 +10,7 @@
 Readers never wait for the writer. No other writer can change the rows that a write transaction has read, and
 log numbers follow commit order: PostgreSQL makes a commit visible before it releases the lock. Write
 transactions on PostgreSQL are READ COMMITTED, since a snapshot would be taken before the lock is held.
-Invariant: a thread has at most one write transaction, and all its calls belong to it while it is open.
+Invariant: a thread has at most one write transaction; while it is open, all calls of the thread belong to it.
 """
 
 from __future__ import annotations

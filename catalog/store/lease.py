@@ -52,8 +52,8 @@ class Holder:
 class Lease:
     """The lease as it is stored in the catalog.
 
-    It has no wall clock. A lease ends when its holder gives it back, when the holder is known to be dead, or
-    when a challenger has seen no renewal for ``expiry_ms`` on its own monotonic clock.
+    It has no wall-clock times. A lease ends when its holder gives it back, when the holder is known to be
+    dead, or when a challenger has seen no renewal for ``expiry_ms`` on its own monotonic clock.
 
     Attributes:
         epoch: Number of this holder: 1, 2, ... in the order in which holders took the lease.

@@ -87,30 +87,29 @@ class BatchProgress:
 class BatchManifest:
     """Everything of a batch that its commit makes visible, except routes (``catalog.values.routes``).
 
+    In manifests of older batches, the files and most counters are empty (``thinned``).
+
     Attributes:
         batch: Batch number, from 0, without gaps.
         epoch: Fencing epoch of the engine that wrote it.
         plan_version: Plan version in force while the batch was processed (0: none yet).
         files: Result files; empty once they are merged (``MergedFile``).
-        late_files: Files of late rows, likewise.
+        late_files: Files of late rows; empty once they are merged.
         streams: Counters per stream.
-        slices: Counters per slice; empty in a manifest that was thinned.
+        slices: Counters per slice.
         query_rows: Results per query id in this batch; empty in a manifest that was read from the catalog,
             which keeps them in ``catalog.store.counts``.
         started_at_us: Wall clock at the start of the batch, µs UTC.
         committed_at_us: Wall clock at the commit, µs UTC.
-        filters: Counters per distinct filter, likewise.
-        keys: Counters per family side, likewise.
-        absence: Counters per family side whose rows are judged for absence; empty in a manifest that was
-            thinned.
-        unmatched: Counters per outer join, likewise.
-        punctuations: Counters per family side whose stream has a contract; empty in a manifest that was
-            thinned.
-        received: Punctuations per stream, likewise.
-        groups: Counters of each family whose results are groups; empty in a manifest that was thinned.
-        probes: Counters per family side whose rows are in rings; empty in a manifest that was thinned.
-        memory: Counters per family side whose rows wait outside the slices; empty in a manifest that was
-            thinned.
+        filters: Counters per distinct filter.
+        keys: Counters per family side.
+        absence: Counters per family side whose rows are judged for absence.
+        unmatched: Counters per outer join.
+        punctuations: Counters per family side whose stream has a contract.
+        received: Punctuations per stream.
+        groups: Counters of each family whose results are groups.
+        probes: Counters per family side whose rows are in rings.
+        memory: Counters per family side whose rows wait outside the slices.
         cpu: CPU time.
         buckets: Distribution of the work over the buckets.
         input_end: Spark's offset at the end of the batch, by key; empty in manifests from before offsets were
@@ -119,8 +118,7 @@ class BatchManifest:
             empty in manifests from before digests were kept.
         exchanged: Pairs on their way to other buckets. The next batch reads these pairs from the files of the
             sending buckets.
-        held: Event times of held rows, per bucket and per stream with a state cap; empty in a manifest that
-            was thinned.
+        held: Event times of held rows, per bucket and per stream with a state cap.
     """
 
     batch: int

@@ -47,7 +47,7 @@ class AddQuery:
     Attributes:
         name: Name of the new query; no running or paused query has this name.
         cql: Its text.
-        backfill: Whether held rows take part.
+        backfill: Whether rows that are already in the state take part.
         sink: Additional destination of the query's results; None if there is none.
     """
 

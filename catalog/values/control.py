@@ -9,10 +9,10 @@ from catalog.values.plan import Plan
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """Moves an idle stream's watermark to ``watermark_us`` after the rows of the record's batch.
+    """Message that moves an idle stream's watermark to ``watermark_us``.
 
-    If ``watermark_us`` is None, the watermark is reset before the rows of the batch; from then on only these
-    and later rows determine it.
+    The watermark moves after the rows of the batch that reads the record. If ``watermark_us`` is None, the
+    watermark is reset before these rows; from then on only these and later rows determine it.
     """
 
     stream_id: int
@@ -36,7 +36,7 @@ class Promises:
 
 @dataclass(frozen=True, slots=True)
 class Pull:
-    """Request to make all result punctuations that are possible by now, in the batch that reads it.
+    """Request for the result punctuations that are possible by now; the batch that reads it makes them.
 
     Attributes:
         query_id: A query of the family.
@@ -73,7 +73,7 @@ class ControlRecord:
         heartbeat: The heartbeat, for a heartbeat.
         promises: Punctuations.
         pull: A request for result punctuations.
-        horizon: A horizon. Exactly one of the five payload fields is set.
+        horizon: A horizon. Exactly one of the five fields after ``at_batch`` is set.
     """
 
     seq: int

@@ -55,7 +55,7 @@ class PlannedFilter:
             Each segment records the position at which it stores the bit.
         sql: Canonical predicate over the stream's columns.
         columns: Columns that the predicate reads.
-        threshold: The predicate as a comparison with a number; None if the predicate is no such comparison,
+        threshold: The predicate as a comparison with a number; None if it is not such a comparison,
             or if an older version stored the filter without it. Ignored by equality.
     """
 

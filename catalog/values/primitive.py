@@ -5,9 +5,8 @@
 
 Splitting and merging are State-Slice's (VLDB 2006, §5.3); the other steps are ours.
 
-A step has the new filters and routes. For its inverse it also has the old ones, which are the filters and
-routes that it replaces, or the filter of a slice that it removes. An inverse does not restore rows that a
-truncated slice dropped.
+A step has the new filters and routes. For its inverse, it also has those that it replaces, or the filter of
+the slice that it removes. An inverse does not restore rows that a truncated slice dropped.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ class Split:
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """Merge the two slices at ``at_us``, and their rows, under the filter of the first slice.
+    """Merge the two slices that meet at ``at_us``, and their rows, under the filter of the first slice.
 
     ``keep`` was the filter of the later slice.
     """

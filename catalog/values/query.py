@@ -89,8 +89,8 @@ class Side:
         stream_id: The stream.
         stream: Its name.
         alias: Name under which the query refers to it.
-        window_us: W of this side, µs: a pair whose row of this side is older by d belongs to the query iff 0
-            <= d < window_us. At least 1 (``[NOW]``). If ``clock`` counts rows, this is a number of rows.
+        window_us: W of this side, µs: a pair whose row of this side is older by d belongs to the query iff
+            0 <= d < window_us. At least 1 (``[NOW]``). If ``clock`` counts rows, this is a number of rows.
         filter: Canonical predicate over this side's columns, or None.
         filter_columns: Columns the filter reads.
         columns: Columns that outputs, residual and filter read from stored rows.
@@ -190,7 +190,7 @@ class Query:
 
     @property
     def ordered(self) -> bool:
-        """Whether it follows the order of both streams instead of windows of time or rows."""
+        """Return whether it follows the order of both streams instead of windows of time or rows."""
         return self.a.clock == "order"
 
     def __post_init__(self) -> None:
@@ -209,7 +209,7 @@ class Query:
 #: Why a query left the plan.
 LeftBy = Literal["remove", "pause", "update"]
 
-#: Value of ``missing`` if no row from before the activation takes part.
+#: Only entry of ``QueryRecord.missing`` if no row from before the activation takes part.
 ALL_ROWS = "*"
 
 

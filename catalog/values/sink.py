@@ -25,7 +25,7 @@ class FilesSink:
     """Files with the results of one batch or of several, each exactly once.
 
     Attributes:
-        path: Directory, relative to the one that the operator configured for exports.
+        path: Directory, relative to the export directory that the operator configured.
         format: Format of the files.
         batches_per_file: Most batches with results in one file.
         max_delay_us: Longest time that the results of a batch wait for more batches, wall clock µs.

@@ -158,8 +158,8 @@ class KafkaTls:
     """Encryption of connections to brokers.
 
     Attributes:
-        ca: Certificates in PEM of the authorities that sign the brokers' certificates; None: the certificates
-            of the system.
+        ca: Certificates in PEM of the authorities that sign the brokers' certificates; None: those of
+            the system.
         certificate: Certificate of the client in PEM; None if the client has none.
         key: Private key of the client in PEM; None if the client has none.
     """
@@ -310,8 +310,8 @@ class Punctuations:
         remember_us: Least time for which a promise is remembered, µs of event time; 0: as long as windows
             require, None: forever.
         column: Boolean column; a row in which it is true is a punctuation and not an event.
-        open_time_us: Mean event time from a row of another stream until this stream closes its key, µs; None:
-            measured. Only costs depend on it.
+        open_time_us: Mean event time from a row of another stream until this stream closes its key, µs;
+            None if it is to be measured. Only costs depend on it.
     """
 
     on: tuple[tuple[str, ...], ...]
@@ -338,7 +338,7 @@ class Constraints:
     ordered: tuple[tuple[str, int], ...] = ()
 
     def slack(self, key: frozenset[str]) -> int | None:
-        """Return the slack of a key's only column; None if the key has several or the column no order."""
+        """Return the slack of a key's only column; None if it has several, or the column has no order."""
         return next((slack for name, slack in self.ordered if {name} == key), None)
 
     def close(self, key: frozenset[str]) -> bool:

@@ -23,7 +23,7 @@ _EPOCH = select(func.coalesce(func.max(tables.epochs.c.epoch), 0))
 
 
 def check_epoch(connection: Connection, epoch: int, batch: int) -> None:
-    """Raise, inside a write transaction, unless the engine that writes a batch is the newest one.
+    """Check, inside a write transaction, that the engine that writes a batch is the newest one.
 
     Raises:
         FencedOut: Another engine has taken over.

@@ -161,7 +161,7 @@ class QueryRepository(Repository):
             if records:
                 rows = [_row_of(record) for record in records]
                 connection.execute(insert(tables.queries), rows)
-                # The next plan reads all running queries: the added ones are kept, not decoded again.
+                # The next plan reads all running queries, so the added ones are cached in decoded form.
                 self._running |= {_as_read(row): each for row, each in zip(rows, records, strict=True)}
         return records
 
@@ -263,7 +263,7 @@ class QueryRepository(Repository):
         return self._query_record(row)
 
     def by_ids(self, ids: Collection[int]) -> tuple[QueryRecord, ...]:
-        """Return the queries with some ids, in order of id; unknown ids are ignored."""
+        """Return the queries with the given ids, by id; unknown ids are ignored."""
         with self._database.read() as connection:
             rows = [row for some in parts(sorted(ids)) for row in connection.execute(_BY_IDS, {"ids": some})]
         return tuple(map(self._query_record, rows))

@@ -72,7 +72,7 @@ class RouteRepository(Repository):
                 yield row.plan_version, table
 
     def generation(self, since: int) -> Iterator[RouteTable]:
-        """Yield the tables of the generation that batch ``since`` began; a route may be in two of them."""
+        """Yield the tables of the generation that batch ``since`` began; a route may be in two tables."""
         with self._database.read() as connection:
             for encoded in connection.execute(_GENERATION, {"since": since}).scalars():
                 yield RouteTable.decode(encoded)
@@ -115,9 +115,7 @@ class RouteRepository(Repository):
             return {row: self._numbers[row, query] for row, query in keys if (row, query) in self._numbers}
 
     def _keep(self, numbers: Mapping[tuple[int, int], Int64s]) -> None:
-        """Cache numbers of rows. Drop entries that were not used lately, or all entries if they take too many
-        bytes.
-        """
+        """Cache numbers of rows; drop entries not used lately, or all entries if they take too many bytes."""
         with self._lock:
             now_s = time.monotonic()
             if now_s - self._cleaned_s >= _KEPT_S:

@@ -111,7 +111,7 @@ class FilterCounters:
 
 @dataclass(frozen=True, slots=True)
 class KeyCounters:
-    """Keys of a batch's rows on one side of a family; each key is counted in one bucket only.
+    """Keys of a batch's rows on one side of a family, summed over buckets; one bucket counts each key.
 
     Attributes:
         family: Family id.

@@ -21,8 +21,7 @@ class PunctuationPolicy:
         propagate: When result punctuations are made. ``push``: automatically. ``matched``: once both streams
             have closed a key. ``pull``: on request.
         every_us: With ``push``, least event time between propagations, µs; None: no minimum.
-        every_closings: With ``push``, least number of key closings in a bucket between two propagations;
-            None: no minimum.
+        every_closings: With ``push``, fewest key closings in a bucket between propagations; None: no minimum.
     """
 
     purge_after: int | None = None

@@ -19,7 +19,7 @@ import numpy as np
 
 from catalog.values.routes.query_sets import WORD_BITS, Bools, Int64s, QuerySets, UInt64s
 
-#: Sets that are compared at a time, as bits: a few MB with 10,000 queries.
+#: Number of sets that are compared at a time, as bits: a few MB with 10,000 queries.
 _AT_ONCE = 1 << 12
 
 
@@ -41,7 +41,7 @@ class Intersections:
 
     @classmethod
     def of(cls, sets: QuerySets | Intersections) -> Intersections:
-        """Return sets as intersections; a set of ``QuerySets`` is intersected with that of all queries."""
+        """Return sets as intersections; each of ``QuerySets`` is intersected with the set of all queries."""
         if isinstance(sets, Intersections):
             return sets
         everyone = QuerySets.of(sets.queries, [(1 << len(sets.queries)) - 1])
@@ -60,7 +60,10 @@ class Intersections:
         return Intersections(self.left, self.right, self.of_left[places], self.of_right[places])
 
     def compact(self) -> QuerySets | Intersections:
-        """Drop unused left and right sets; list the sets if they are no more than the left and right ones."""
+        """Drop unused left and right sets, or list the sets if that is not longer.
+
+        The sets are listed if there are at most as many of them as used left and right sets together.
+        """
         lefts, of_left = np.unique(self.of_left, return_inverse=True)
         rights, of_right = np.unique(self.of_right, return_inverse=True)
         if len(self) <= len(lefts) + len(rights):
@@ -79,7 +82,7 @@ class Intersections:
         """Return which sets contain only queries of ``query_ids``, bool[n]."""
         others = sum(1 << place for place, q in enumerate(self.queries) if q not in query_ids)
         outside = QuerySets.of(self.queries, [others]).words[0]
-        # The other queries are those that have left: only few words have a bit of one.
+        # The other queries have left the plan, so only few words have a bit of one of them.
         words = np.flatnonzero(outside)
         left, right = self.left.words[:, words] & outside[words], self.right.words[:, words]
         found = np.ones(len(self), dtype=np.bool_)
@@ -111,7 +114,7 @@ def joined(parts: Sequence[QuerySets | Intersections]) -> QuerySets | Intersecti
 
 
 def _joined(parts: Sequence[tuple[QuerySets, Int64s]]) -> tuple[QuerySets, Int64s]:
-    """Return the distinct sets of several parts, and the places of all parts renumbered to match."""
+    """Return the distinct sets of several parts, and the places of all parts as places in these sets."""
     words = np.concatenate([sets.words for sets, _ in parts])
     numbering: dict[bytes, int] = {}
     rows = words.view(f"V{words.shape[1] * WORD_BITS // 8}").ravel().tolist()

@@ -29,9 +29,6 @@ from catalog.values.routes.query_sets import WORD_BITS, Bools, Int64s, QuerySets
 # Names of the two columns of intersections.
 _LEFT, _RIGHT = "left", "right"
 
-# Without Arrow's threads, whose use costs more than the work: a small table is read in 10 instead of 50 µs,
-# 20,000 routes of 300 queries in 38 instead of 92 µs (CPU time).
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RouteTable:
