@@ -7,8 +7,8 @@ Every conjunct of ON and WHERE becomes one of four things (d = T_b - T_a):
     a.v < 0.2                                  filter of one side
     a.v < b.v                                  residual, tested on joined pairs
 
-A query without windows whose conditions bound the distance of the columns that order both streams is an
-ordered join (``bind.orders``).
+A query without windows is an ordered join (``bind.clocks.orders``) if its conditions bound the distance
+between the columns that order the two streams.
 
 A query without a key is a theta join: every pair of rows inside the windows is a candidate.
 
@@ -318,7 +318,7 @@ def _add_using(scope: Scope, found: _Conditions, identifier: exp.Identifier) -> 
 
 
 def _keys(scope: Scope, statement: Statement, found: _Conditions) -> list[_KeyPair]:
-    """Return the sorted key, maybe empty; equal event times are a key only if there is no other."""
+    """Return the key in canonical order, maybe empty; equal event times are a key only without another."""
     if not found.keys:
         for pair, node in found.equal_times:
             _add_key(scope, found, pair, node)

@@ -3,9 +3,9 @@
 ``A.v > 10``, ``10 < A.v``, ``A.v > 10 AND TRUE``, ``NOT (A.v <= 10)`` and ``A.v > 10 AND A.v > 5`` are one
 filter, so they are evaluated once per row and take one lineage bit (after State-Slice, VLDB 2006, §6.1).
 
-It takes three steps: Three functions do this: ``normalize`` pushes NOT inwards and multiplies AND over OR out
-with sqlglot's optimizer; the expression compiler gives every operand one typed text; ``simplify`` then finds
-the values for which each part is TRUE.
+This takes three steps: ``normalize`` pushes NOT inwards and multiplies AND over OR out with sqlglot's
+optimizer; the expression compiler gives every operand one typed text; ``simplify`` then compares the sets of
+values for which the parts are TRUE, and drops redundant parts.
 
 Most of sqlglot's ``simplify`` is not used, because it is not sound here. It turns x + 1 > 3 into x > 2, which
 is wrong where x + 1 overflows to NULL. It does not fold literals as DuckDB does (decimals, doubles, integers
@@ -47,9 +47,9 @@ def canonical(parts: Sequence[Typed]) -> Typed:
         parts: Compiled conditions.
 
     Returns:
-        A text that is TRUE for the same rows, but may be FALSE where the conditions are NULL, or NULL where
-        they are FALSE; ``ALWAYS`` if there are no conditions. Its columns are only the columns that the
-        simplified text reads.
+        A text that is TRUE for the same rows; where the conditions are FALSE it may be NULL, and the reverse.
+        ``ALWAYS`` if there are no conditions. Its columns are only the columns that the simplified text
+        reads.
     """
     if not parts:
         return Typed(ALWAYS, "boolean")

@@ -250,7 +250,7 @@ def _check_form(statement: Statement, scope: Scope, keys: Sequence[tuple[str, st
 def _tumble(
     statement: Statement, scope: Scope, names: _Values, clocks: Mapping[SideName, Clock]
 ) -> int | None:
-    """Return the length of the intervals in µs; check that GROUP BY names only the join key.
+    """Return the length of the intervals in µs; check that GROUP BY names the join key and nothing else.
 
     Without TUMBLE it is None. In this case, one stream must be able to close keys, and all windows must be
     time windows, because windows of rows do not use closed keys.

@@ -91,7 +91,7 @@ def outputs_of(items: Sequence[OutputItem]) -> tuple[Output, ...]:
 
 
 def is_announcement(node: exp.Expr, sides: Sequence[SideScope]) -> bool:
-    """Return whether a select entry requests result punctuations, not a column of the same name."""
+    """Return whether an entry of the select list requests result punctuations, not a column."""
     plain = node.unnest()
     return (
         isinstance(plain, exp.Column)

@@ -57,7 +57,8 @@ class _Pieces:
     Attributes:
         filters: Conditions on one side alone that are its filter, if the join does not check rows for
             matches.
-        on: All other conditions, which include all conditions in ON or inside EXISTS.
+        on: All other conditions that define a match; unless the join is inner, these are all conditions in ON
+            or inside EXISTS.
         where: Conditions in WHERE, if the join checks rows for matches.
     """
 
@@ -79,7 +80,7 @@ def rewrite(cql: str, streams: Mapping[str, Stream], parts: QueryParts) -> str:
 
     Raises:
         InvalidInput: A part is invalid, or cannot be replaced without changing other parts; ``path`` names
-            it.
+            the part.
     """
     before = bind(cql, streams)
     if before.left is not None:

@@ -15,7 +15,7 @@ from planner.errors import UnsupportedCql
 #: Most conditions of a query, including its select list.
 MAX_CONDITIONS = 512
 
-#: Keywords that connect conditions, not counting string literals.
+#: Keywords that connect conditions. String literals match first, so words inside them are not counted.
 _CONNECTOR = re.compile(r"'(?:[^']|'')*'|\b(AND|OR|WHEN)\b")
 
 

@@ -166,7 +166,7 @@ def conditions_of(scope: StepScope, found: StepConditions, keys: Sequence[StepKe
 
 
 def common_key(scope: StepScope, equal: Sequence[Equals]) -> list[tuple[str, ...]]:
-    """Return the key parts that all streams share: for each part, the streams' columns, as in FROM."""
+    """Return the key parts that all streams share, each as one column per stream, in the order of FROM."""
     everyone = range(len(scope.written))
     return [
         tuple(min(name for p, name in columns if p == position) for position in everyone)

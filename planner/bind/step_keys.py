@@ -58,8 +58,8 @@ class JoinShape:
         aliases: Their names in the query.
         filters: Filter of each stream and the columns that the filter reads; None without a filter.
         equal: Sets of equal columns.
-        distances: Bounds on event times, or in an ordered join on positions in the order, with all implied
-            bounds.
+        distances: Bounds on event times, or in an ordered join on distances in the order, including all
+            implied bounds.
         ordered: Whether the streams are joined by their order, without windows.
     """
 
@@ -120,7 +120,7 @@ def joining_order(
         linked: For each condition on several streams, the positions of these streams.
 
     Returns:
-        Positions in FROM; None if some stream is joined to no other by an equal column or a condition.
+        Positions in FROM; None if equal columns and conditions do not connect all streams.
     """
     keyed = {position for columns in equal for position, _ in columns}
     order = [min(keyed, default=0)]
@@ -209,7 +209,7 @@ class _Run:
 
     Attributes:
         columns: Sets of columns in the key; a later step of the run may have fewer sets.
-        order: Sort key that gives the place of each set of columns in the join key.
+        order: Sort key of each set of columns; the sets of the join key are sorted by it.
         owners: For each set of columns, its column on side a of the run's first step.
     """
 

@@ -186,7 +186,7 @@ def _step(
 
 
 def _joined_before(scope: StepScope) -> list[tuple[int, ...]]:
-    """Return the sides of a step that are pairs of earlier steps, each as its streams."""
+    """Return the sides of a step that are pairs of earlier steps, each as the positions of its streams."""
     return [side for side in (scope.left, scope.right) if len(side) > 1]
 
 

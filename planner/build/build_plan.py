@@ -93,7 +93,8 @@ def build_plan(
         streams: Streams by id; at least those that the queries use.
         previous: Plan version in force until now; None for the first one.
         objective: Strategies, pinned chains, cost model and partitioning. It may name families that do not
-            exist (any more). A pinned family has one shared chain, whatever its strategy.
+            exist, because all their queries may have left. A pinned family has one shared chain, whatever its
+            strategy.
         calibration: Constants of the calibrated cost model.
         profile: Statistics that ``cpu-opt`` weighs; missing values are assumed (``costs.rates``).
         left: Boundaries that departed queries left. They stay in the chains of families that are not pinned.

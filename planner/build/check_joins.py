@@ -59,7 +59,7 @@ def check_joins(family: FamilyPlan) -> None:
 
 
 def _check_partition(family: FamilyPlan, where: str) -> None:
-    """Check, per rank, that ``none_of`` is all higher classes, and ``queries`` all other classes."""
+    """Check per class that ``none_of`` has the queries of all higher classes, ``queries`` all others."""
     parts = [join.partition for join in family.joins if join.partition is not None]
     _require(len(parts) == len(family.joins), f"{where}: some joins take a part of the rows, some take all")
     _require(len({p.side for p in parts}) == 1, f"{where}: both sides are split")

@@ -161,7 +161,7 @@ def _check_family(family: FamilyPlan, streams: dict[int, Stream]) -> None:
 
 
 def _check_resting(plan: Plan, previous: Plan | None, made: Collection[int]) -> None:
-    """Check recomputed pairs: the rows they are made of must all be stored, each key in one bucket."""
+    """Check recomputed pairs: all rows of which they are made must be stored, in one bucket per key."""
     unrested = [family for family in plan.families if not family.rests]
     for family in unrested:
         kept = family.stream_a in made and not is_exchanged(family.stream_a) and bool(family.key)
@@ -179,7 +179,7 @@ def _check_resting(plan: Plan, previous: Plan | None, made: Collection[int]) -> 
 
 
 def _check_both_sides(plan: Plan) -> None:
-    """Pairs of two steps meet in the bucket of their key, so each key must have one bucket."""
+    """Check that each key has one bucket, because pairs of two steps meet in the bucket of their key."""
     for family in plan.families:
         possible = is_intermediate(family.stream_a) and family.key and family.rests
         _require(

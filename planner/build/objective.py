@@ -156,7 +156,7 @@ class Objective:
         return by_family(self.family_probes, queries, strict=False)
 
     def policies_by_family(self, queries: Iterable[Query]) -> dict[str, PunctuationPolicy]:
-        """Return when families with their own policy act on closed keys, by id."""
+        """Return the families' own policies (when they act on closed keys), by family id."""
         return by_family(self.family_punctuations, queries, strict=False)
 
     def by_family(self, queries: Iterable[Query]) -> dict[str, Strategy]:
@@ -180,7 +180,7 @@ class Objective:
 
         Args:
             previous: Plan in force.
-            queries: Queries that run in the version to come.
+            queries: Queries of the next plan version.
             clean: Ids of families that drop these boundaries now.
         """
         if not self.on_leave.keeps:
@@ -204,7 +204,7 @@ class Objective:
 
         Args:
             previous: Plan in force.
-            queries: Queries that run in the version to come.
+            queries: Queries of the next plan version.
             replanned: Ids of families that are planned again.
         """
         if self.partitioning != "auto":

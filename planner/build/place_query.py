@@ -4,7 +4,7 @@ An inner join belongs to the family of its streams and key. For an outer, semi o
 families is chosen:
 
     beside inner joins        shares their slices; every key has one bucket while the family has such a query
-    absence of one side       with ``partitioning: replicate``, the buckets of a key share the judged rows
+    absence of one side       with ``partitioning: replicate``, the buckets of a key share the checked rows
     absence                   shares slices with other outer, semi and anti joins; every key has one bucket
 
 A query enters the family of the inner joins only if each key has one bucket in that family anyway. A query
@@ -41,8 +41,8 @@ class QueryPlaces:
         previous: Plan version in force; None before the first.
         profile: Returns the statistics of the streams and keys of some queries, including frequent keys; None
             if nothing is sampled.
-        hashed: By family of inner joins that does not run yet: whether each key would have one bucket. Filled
-            on demand.
+        hashed: Whether each key would have one bucket, by id of a family of inner joins that does not run
+            yet. Filled on demand.
     """
 
     partitioning: Partitioning

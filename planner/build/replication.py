@@ -96,7 +96,7 @@ def chosen_replication(family: Family | FamilyPlan, rates: FamilyRates) -> Repli
 
 
 def predicted_imbalance(family: Family | FamilyPlan, rates: FamilyRates, replication: Replication) -> float:
-    """Return the predicted work of the hottest bucket divided by the mean; 1 without known keys."""
+    """Return the predicted work of the hottest bucket divided by the mean; 1 if no keys are known."""
     given = dict(replication.heavy)
     fragments = [min(given.get(k.key, replication.every), rates.buckets) for k in rates.frequent]
     loads = KeyWork.of(family, rates).loads(np.array(fragments, dtype=np.int64))
@@ -199,10 +199,10 @@ def refuse_spread_pairs(families: Sequence[FamilyPlan]) -> None:
 
 
 def spread_pairs(families: Sequence[FamilyPlan]) -> Iterator[tuple[FamilyPlan, FamilyPlan]]:
-    """Yield each family that joins pairs with pairs, and a family that spreads keys over buckets.
+    """Yield each family that joins pairs with pairs and gets rows of one key in several buckets.
 
-    The second family is the family itself, or a family that hands its pairs to the first one without leaving
-    the bucket.
+    With it comes the family that spreads the rows of a key over several buckets: the same family, or one that
+    hands its pairs to it without an exchange between buckets.
     """
     joining = [family for family in families if is_intermediate(family.stream_b)]
     made_in = makers(families) if joining else {}

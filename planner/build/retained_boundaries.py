@@ -57,7 +57,7 @@ def retained_boundaries(previous: Plan | None, queries: Iterable[Query]) -> dict
 
     Args:
         previous: Plan in force; None before the first.
-        queries: Queries that run in the version to come.
+        queries: Queries of the next plan version.
 
     Returns:
         Boundaries by family id, without families that have none.
@@ -81,8 +81,8 @@ def pinned_chain(family: Family, pinned: Boundaries, left: Boundaries) -> tuple[
 
     Args:
         family: The family.
-        pinned: Ends of slices; an end beyond the largest window is used as soon as a query has so large a
-            window.
+        pinned: Ends of slices; an end beyond the largest window is used once a query has a window that
+            large.
         left: Boundaries that departed queries left.
 
     Returns:

@@ -33,7 +33,7 @@ class Work:
         slices: Batches times buckets times one-way slices.
         segments: Batches times buckets times one-way slices times segments of each slice.
         builds: Segments in which a batch's males find partners.
-        build_columns: The same times result columns.
+        build_columns: ``builds`` times result columns.
         packed_rows: Rows read.
         filters: Rows times distinct filters.
         inserted_rows: Rows that enter a chain.
@@ -42,7 +42,7 @@ class Work:
         male_segments: Males times segments that they are merged with.
         matches: Candidate pairs of equal key.
         results: Pairs that serve a query.
-        result_values: The same times result columns.
+        result_values: ``results`` times result columns.
         stored_segments: New segments.
         stored_bytes: Bytes of them.
     """

@@ -142,9 +142,8 @@ class ChainLoads:
 
     Arrays are indexed by boundary. An integral counts seconds of distance from 0 to the boundary, so the
     value for a slice is the difference between its two boundaries. Each second is weighted with the fraction
-    of rows that are left at this
-    distance: a slice [s, e) holds λ ∫ P(R > t) dt rows, where R is the time until the other side closes a
-    row's key.
+    of rows that are left at this distance: a slice [s, e) holds λ ∫ P(R > t) dt rows, where R is the time
+    until the other side closes a row's key.
 
     Attributes:
         side: Side whose rows the chain holds.
@@ -195,9 +194,7 @@ class ChainLoads:
         return self._load(start, end, last=end == len(self.boundaries_us) - 1)
 
     def inner_slices(self, start: int) -> SliceLoad:
-        """Return, as arrays, the loads of all slices that begin at boundary ``start``, except the last
-        one.
-        """
+        """Return, as arrays, the loads of all slices that start at boundary ``start``, except the longest."""
         return self._load(start, np.arange(start + 1, len(self.boundaries_us) - 1), last=False)
 
     def last_slice(self, start: int) -> SliceLoad:

@@ -1,4 +1,4 @@
-"""The paper's cost model for any kind of join: comparisons per second, by slice and term.
+"""The paper's cost model for any kind of join: comparisons per second, summed over slices and terms.
 
 Cost of a slice of side a (the slices of side b likewise), where λ_b' is the rate of males of b that enter the
 join, λ_b'' the rate of those that can serve a query of the slice, and R the number of rows of a that the
@@ -6,12 +6,12 @@ slice holds:
 
     probe    λ_b'' R              nested loops: every male is compared with every row held
     purge    λ_b'                 each male once per slice, even if no query of the slice needs it: see Eq. 3
-    filter   rows that leave it towards a slice with another filter (and enter the first, if that has one)
-             + pairs times the selections that must judge them: selections of queries that reach the slice,
-             except those that all rows of the slice have passed
-    route    pairs times the windows that end inside it (merged slices, §5.2)
-    union    λ_b' per query that ends in it, unless it is the first slice: males of a query's last slice are
-             the punctuations by which its union merges
+    filter   rows that move on to a slice with another filter, and rows that enter a first slice with a filter
+             + pairs times the selections to test on them: selections of queries that reach the slice, except
+             selections that all rows of the slice have passed
+    route    pairs times the windows that end inside the slice (merged slices, §5.2)
+    union    λ_b' per query whose window ends in the slice, unless it is the first slice: males of a query's
+             last slice are the punctuations by which its union merges
     system   C_sys λ_b'           §5.2
 
 Costs outside the slices: splitting a stream costs one comparison per row and distinct filter. The filters of
@@ -22,7 +22,7 @@ How Equations 1-3 follow, for Q1: A[W1] join B[W1] and Q2: σ(A)[W2] join B[W2],
 D = W2 - W1:
 
     Eq. 1, one slice per side of W2, unfiltered: probe 2 λ λ W2; purge 2 λ; pairs 2 λ² W2 S_1, each compared
-        with W1 (route) and judged by σ for Q2 (filter).
+        with W1 (route) and tested with σ for Q2 (filter).
     Eq. 2, joins p1 (rows that fail σ, W1, males (1-S) λ and λ) and p2 (rows that pass, W2, males S λ and λ):
         probe 2 (1-S) λ² W1 + 2 S λ² W2; purge (1-S) λ + λ + S λ + λ = 3 λ; split λ (filter); p2's pairs
         2 S λ² W2 S_1 compared with W1 (route); Q1's pairs from both joins, 2 λ² W1 S_1, merged (union).

@@ -80,7 +80,7 @@ HORIZON_S = 86_400.0
 
 @dataclass(frozen=True, slots=True)
 class Unmatched:
-    """Range of ages where rows stay only until their first match, for semi and anti joins alone.
+    """Range of ages at which only semi and anti joins need a row, so that it leaves at its first match.
 
     Matches arrive as a Poisson process, so the fraction of rows without a match at age t is exp(-r (t + w)).
 
@@ -170,7 +170,7 @@ class SideRates:
         return np.asarray(np.exp(-offsets[place] - rates[place] * age_s))
 
     def lasting_s(self, age_s: Floats) -> Floats:
-        """Return the mean seconds that a row has been in the state at the given ages: ∫ P(R > t) dt.
+        """Return the mean time, in seconds, that a row spends in the state up to each age: ∫ P(R > t) dt.
 
         >>> side = SideRates(Measure(1), Measure(1), {}, open_s=Measure(10))
         >>> side.lasting_s(np.array([0.0, 10.0, 1000.0])).round(2).tolist()
@@ -193,9 +193,10 @@ class SideRates:
         return np.asarray(whole[place] + within(place, age_s))
 
     def _decay(self, age_s: Floats) -> tuple[Any, Floats, Floats]:
-        """Return the phase of each age, and the rate and offset with which rows leave in each phase.
+        """Return the phase of each age, and the rate and offset of each phase.
 
-        A fraction exp(-offset - rate t) of the rows of age t (in seconds) is still held.
+        A phase is a range of ages in which rows leave at a constant rate. A fraction exp(-offset - rate t) of
+        the rows of age t (in seconds) is still held.
         """
         closing = 0.0 if self.open_s is None else 1.0 / self.open_s.value
         rates = np.array([closing, *(closing + each.per_s for each in self.unmatched)])
@@ -212,7 +213,7 @@ class SideRates:
             return passing
         shares = [min(self._either(b, below, wanted) / passing, 1.0) for b in sorted(below.get(above, ()))]
         if len(shares) == 1:
-            return passing * shares[0]  # no rounding: exact even for a very small share
+            return passing * shares[0]  # 1 - (1 - share) would round a very small share
         return passing * (1.0 - math.prod(1.0 - share for share in shares))
 
 

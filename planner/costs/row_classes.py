@@ -76,10 +76,13 @@ class RowClass:
         return cache(lambda bit: self.share(frozenset({bit}), whole=False))
 
     def kept(self, reaching: Sequence[Bits]) -> list[Bits]:
-        """Return a slice's filters, of which every row passes at least one, from the queries' filters.
+        """Return, per slice, the filters of which every row in the slice passes at least one.
 
         If the side is split, only rows of the class enter the join, and its filters are stricter than the
         filters of the queries.
+
+        Args:
+            reaching: Per slice, the filters of the queries that reach it.
         """
         if self.whole:
             return [frozenset({None})] * len(reaching)

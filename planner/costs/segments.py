@@ -2,9 +2,9 @@
 
 The rows of a batch arrive as one segment. In every batch, each segment is probed, maintained and listed once.
 The number of segments depends on the event time that a batch covers, compared with the slack. Within the
-slack, segments may straddle a boundary and are merged (slack = 1/40 of the join's largest window):
+slack, segments may straddle a boundary and are merged (the slack is 1/40 of the join's largest window):
 
-    batch > slack      never merged; cut by each boundary that takes rows or males, except pieces within slack
+    batch > slack      never merged; cut at each boundary where rows or males stop, except pieces within slack
     batch <= slack     never cut; merged once four neighbours span no more than the slack
 
 Source: ``purge`` and ``compact`` of ``operators.slices.sliced_join``; their rules are applied here to time
@@ -235,8 +235,8 @@ def merging(batches: int) -> tuple[float, float]:
 
     Returns:
         Mean number of segments per slack for rows much older than the watermark, and how often a stored row
-        is rewritten. As ``batches`` grows, the number of segments rises until the leftovers suffice for
-        another merge, and then falls.
+        is rewritten. As ``batches`` grows, the number of segments rises until there are enough unmerged
+        segments for one more merge, and then falls.
 
     >>> [round(merging(n)[0], 1) for n in (4, 5, 6, 8)]
     [1.2, 1.9, 2.8, 1.2]

@@ -1,7 +1,7 @@
 """Expected work of outer, semi and anti joins outside their slices: marks, verdicts and result rows.
 
     a row of a ── first match behind, first match ahead ──> at most two marks, held for its longest window
-               ── the opposite watermark passes a window ──> a verdict; without a match the row is given
+               ── the opposite watermark passes a window ──> a verdict; without a match the row is a result
 
 Matches arrive as a Poisson process, as in ``planner.costs.rates``: a row of a has no match for a query with
 the probability exp(-S λ_b P(σ_b) (W_a + W_b)). Queries with equal conditions share marks and verdicts. If

@@ -24,11 +24,10 @@ def family_costs(report: FamilyReport) -> dict[str, Any]:
 
     Returns:
         ``cost`` of the plan; ``costs`` by strategy, each for the plan that the strategy would choose now;
-        ``decided_by``;
-        ``hottest_bucket``: predicted work of the hottest bucket divided by the mean, as planned and for
-        hashed keys, None without known keys; ``chain`` if one was given; for an ordered family
-        ``predicted_rows``: scrambling factor, lag, the expected rows in memory for equality of the order, and
-        the seconds that rows wait before they are joined.
+        ``decided_by``; ``hottest_bucket``: predicted work of the hottest bucket divided by the mean, as
+        planned and for hashed keys, None if no keys are known; ``chain`` if one was given; for an ordered
+        family ``predicted_rows``: scrambling factor, lag, the expected rows in memory for equality of the
+        order, and the seconds that rows wait before they are joined.
     """
     document: dict[str, Any] = {
         "cost": cost_document(report.cost),

@@ -55,7 +55,7 @@ def cost_table(report: FamilyReport) -> list[str]:
 
 
 def decision_text(report: FamilyReport) -> str:
-    """Return a sentence that names the term separating a plan from the next best alternative."""
+    """Return a sentence on the cost that sets a family's plan apart from the next best alternative."""
     strategy = report.family.strategy
     aim = {"mem-opt": "fewest rows", "cpu-opt": f"least CPU of all chains, {report.objective} model"}
     asked = aim.get(strategy, "as asked for")

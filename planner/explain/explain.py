@@ -122,7 +122,7 @@ class FamilyReport:
 
     @property
     def hottest_bucket(self) -> float:
-        """Predicted work of the hottest bucket divided by the mean; 1 without known keys."""
+        """Predicted work of the hottest bucket divided by the mean; 1 if no keys are known."""
         return predicted_imbalance(self.family, self.rates, self.family.replication)
 
     @property

@@ -223,8 +223,7 @@ def plan_document(plan: Plan, reports: Mapping[str, FamilyReport] | None = None)
         gives for each query the slices of each side that feed it: pairs with d = T_b - T_a >= 0 are made in
         a's slices. For a family with one join, ``chains`` and the slices of ``unions`` are also given without
         the join's name. ``replication`` gives the number of buckets that share the rows of a key, None for
-        all
-        buckets: for every key, and separately for heavy keys (each named by the int64 that stands for the
+        all buckets: for every key, and separately for heavy keys (each named by the int64 that stands for the
         key, as text, because a double may not hold it). ``closed_by`` of ``punctuations`` names the streams
         that close keys of the family. ``decided_early`` names the streams whose rows without a partner are
         decided early: in the batch in which the other stream closes their key, before their window has

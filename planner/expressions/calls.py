@@ -152,7 +152,7 @@ def pattern_error(pattern: str) -> str | None:
     """Return the error in a regular expression, or None.
 
     DuckDB compiles a constant pattern before it evaluates the expression, so TRY does not catch an error in
-    the pattern. So the pattern must be valid in both DuckDB's RE2 and Python's ``re``.
+    the pattern. The pattern must therefore be valid in both DuckDB's RE2 and Python's ``re``.
     """
     if re.search(r"\(\?[<!=#(P]|\\[1-9ZkgG]|\+\+|\*\+|\?\+|\}\+", pattern):
         return "look-around, back-references, named groups and possessive repeats are not known"

@@ -203,7 +203,7 @@ def family_title(
         absence: Whether its queries are outer, semi and anti joins.
         groups: Whether its queries have GROUP BY.
         clocks: Clocks that measure the windows of a and of b.
-        spread: Side whose rows are checked for matches and shared by the buckets of their key; only for
+        spread: Side whose rows are checked for matches and divided among the buckets of their key; only for
             families of outer, semi and anti joins.
 
     >>> family_title("A", "B", [("k", "k")], absence=True)

@@ -44,7 +44,7 @@ class Family:
 
     @property
     def spreads(self) -> bool:
-        """Return whether buckets share the rows that the queries check for matches (``family_id``)."""
+        """Return whether the rows checked for matches are divided among a key's buckets (``family_id``)."""
         return self.id.endswith(("-absence-a", "-absence-b"))
 
 
@@ -117,7 +117,7 @@ def is_apart(query: Query) -> bool:
 
 
 def spread_side(query: Query) -> SideName | None:
-    """Return the side whose rows are divided among buckets; each bucket stores all rows of the other."""
+    """Return the side whose rows are divided among a key's buckets, which all store the other side's rows."""
     return query.preserved[0] if query.spreads else None
 
 
@@ -139,10 +139,10 @@ def family_id(
     joins may be in several buckets, and the number of these buckets may only grow. So outer, semi and anti
     joins have their own family, unless the keys of the inner joins have one bucket each. Their family is
     chosen when they enter (``planner.build.place_query``). Queries that spread the rows of one side have a
-    separate family for this side. The rows of the other side are stored in all buckets, so each bucket would
-    check them for matches. Queries whose results are groups have their own family,
-    too: all pairs of a group must be in one bucket. Queries whose windows have another clock than time have
-    their own family because a slice has one clock.
+    separate family for this side, because the rows of the other side are stored in all buckets, and each
+    bucket would check them for matches. Queries whose results are groups have their own family, too: all
+    pairs of a group must be in one bucket. Queries whose windows have another clock than time have their own
+    family because a slice has one clock.
 
     Args:
         stream_a: Stream id of side a.
@@ -151,7 +151,7 @@ def family_id(
         absence: Whether it can only have outer, semi and anti joins.
         groups: Whether the results of its queries are groups of pairs.
         clocks: Clocks that measure the windows of a and of b.
-        spread: Side whose rows are checked for matches and shared by the buckets of their key; only for
+        spread: Side whose rows are checked for matches and divided among the buckets of their key; only for
             families of outer, semi and anti joins.
 
     Returns:

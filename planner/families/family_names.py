@@ -47,11 +47,11 @@ def family_named(name: str, queries: Iterable[Query]) -> str:
     Args:
         name: An id, or the equal columns of the key: ``A.k = B.k``, ``A.k = B.k AND A.m = B.n``; for a
             self-join ``a.k = b.m (A a, A b)``. ``A.k = B.k (absence)`` is the family that has only outer,
-            semi and anti joins, or, if there is none, the family of inner joins to which they belong. ``A.k =
-            B.k (absence of A)`` is the family whose checked rows of A are shared by the buckets of their key,
-            ``A.k = B.k (groups)`` has the queries with GROUP BY, and ``A.k = B.k (ordered)`` the joins
-            without windows. The key alone names the first existing family in this order: inner joins with
-            windows, then the kinds above.
+            semi and anti joins, or, if there is none, the family of inner joins to which they belong.
+            ``A.k = B.k (absence of A)`` is the family that checks rows of A for matches and divides these
+            rows among the buckets of their key. ``A.k = B.k (groups)`` has the queries with GROUP BY, and
+            ``A.k = B.k (ordered)`` the joins without windows. The key alone names the first existing family
+            in this order: inner joins with windows, then the kinds above.
         queries: Queries whose families are known.
 
     Raises:

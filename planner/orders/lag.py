@@ -64,7 +64,7 @@ class Sighting:
 
     Attributes:
         rows: Rows that have arrived so far.
-        passed: Value that no later row comes at or before (kwm); None while no such value is known.
+        passed: Value (kwm) after which all later rows come; None while no such value is known.
         scramble: Scrambling factor k.
     """
 

@@ -91,7 +91,7 @@ def _reduced(all_of: list[Group]) -> list[Group]:
     """Return clauses without those that the other clauses imply.
 
     A clause of one atom is true for every row that passes the filter. So other clauses that follow from this
-    clause are dropped, and atoms that contradict it are removed, which may leave another clause of one atom.
+    clause are dropped, and atoms that it excludes are removed, which may leave another clause of one atom.
     Values that a clause of one atom excludes do not matter in the other clauses, so these get their shortest
     form.
     """

@@ -1,4 +1,4 @@
-"""Choice of how the slices of a family are searched: the cheapest way by calibrated constants.
+"""Choice of how the slices of a family are searched: the cheapest way by the calibrated constants.
 
 Merging has a small cost for each male and segment, however many rows the segment has. Rings have about the
 same cost, plus a cost for each scanned row and for sorting each segment. So merging is cheapest unless its
@@ -27,7 +27,7 @@ def may_have_rings(family: FamilyPlan) -> bool:
     """Return whether the rows of a family may be in rings.
 
     Rings are organized by key, and their rows expire by a single clock. Rows that wait for a verdict (whether
-    they have no match) are looked up in a different way.
+    they have a match) are looked up in a different way.
     """
     return bool(family.key) and not family.ranked and not family.judges_absence
 

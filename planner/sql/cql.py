@@ -48,7 +48,7 @@ MAX_ROWS = 10**12
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Window of a stream: the largest distance behind the other stream at which a row still matches.
+    """Window of a stream: how far behind the other stream a row may be and still match.
 
     Attributes:
         length_us: W of the half-open window [0, W), µs, or rows.

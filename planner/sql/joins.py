@@ -134,8 +134,8 @@ def question(text: str, where: exp.Expr, alias: str) -> Question | None:
         alias: Name of the stream in FROM.
 
     Raises:
-        UnsupportedCql: There are several, or NOT IN, or one that is not connected to the other conditions by
-            AND.
+        UnsupportedCql: There are several subqueries, or NOT IN, or a subquery that AND does not connect to
+            the other conditions.
     """
     if where.find(exp.Select) is None:
         return None

@@ -93,7 +93,7 @@ def _classes(family: Family, split: SideName, weaker: Weaker) -> _Ranks:
 
 
 def _covered(bit: int | None, above: set[int | None], weaker: Mapping[int, frozenset[int]]) -> bool:
-    """Return whether each row that passes a filter also passes one of those above; False without one."""
+    """Return whether each row that passes a filter passes a filter of ``above``; False without a filter."""
     return bit is not None and (bit in above or not above.isdisjoint(weaker.get(bit, frozenset())))
 
 

@@ -31,8 +31,7 @@ class RankedOrders:
 
 @dataclass(slots=True)
 class OrderChoice:
-    """Chooser of join orders (``planner.bind.step_keys.ChooseOrder``) that remembers the orders it has
-    compared.
+    """Chooser of join orders (``planner.bind.step_keys.ChooseOrder``) that remembers the last ranking.
 
     Attributes:
         profile: Returns the known statistics of the streams, filters and keys of some queries.

@@ -50,7 +50,7 @@ def ordered_windows(
         this.side: {column.name: column.type for column in this.stream.columns} for this in scope.written
     }
     found = limits(canonical(residuals).meaning, types)
-    # Limits of x in stream a (a.x), which is between b.y + low and b.y + high.
+    # The residuals limit the ordering column a.x to the range from b.y + low to b.y + high.
     low, high = (found.get(("a", a.name, end, b.name)) for end in ("low", "high"))
     if low is None or high is None:
         return None
@@ -61,7 +61,7 @@ def ordered_windows(
 
 
 def joins_orders(streams: Sequence[Stream], key: Collection[tuple[str, ...]]) -> bool:
-    """Return whether the key contains the ordering column of each stream, and one clock fits them all.
+    """Return whether the key has the ordering column of each stream, and one clock can serve them all.
 
     Args:
         streams: The streams.
@@ -77,7 +77,7 @@ def joins_orders(streams: Sequence[Stream], key: Collection[tuple[str, ...]]) ->
 
 
 def order_hint(scope: Scope, keys: Collection[_KeyPair]) -> str:
-    """Return a hint how a query without windows can use the order of its streams, or ''.
+    """Return a hint on how a query without windows can use the order of its streams, or ''.
 
     Args:
         scope: Names of the query.

@@ -44,8 +44,8 @@ class BoundSteps:
     """Steps of a query.
 
     Attributes:
-        bound: Conditions of each step, by the set of streams joined after the step.
-        keys: Key of each step, by the set of streams joined after the step.
+        bound: Conditions of each step, by the set of streams that the step has joined.
+        keys: Key of each step, by the same set.
         distances: Bounds on event times, or on the order of the streams.
         counted: Windows of rows.
         clock: Clock of all other windows.

@@ -50,7 +50,7 @@ class NamedTree:
             equal: Sets of equal columns.
             linked: For each condition on several streams, the positions of its streams.
             distances: Bounds on event times, closed.
-            timed: Whether all windows are of time.
+            timed: Whether all windows are time windows.
 
         Raises:
             CqlSyntaxError: A stream is named twice, or not at all.
@@ -108,7 +108,7 @@ class NamedTree:
     def check(self, query: Query) -> None:
         """Refuse a query with two steps that join the same streams in the same way.
 
-        A family identifies a query by its id alone, so it cannot hold two steps of the same query.
+        A family identifies a query by its id alone, so it cannot contain two steps of one query.
 
         Args:
             query: The query as bound.
