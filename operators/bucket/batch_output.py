@@ -44,7 +44,7 @@ class BatchOutput:
     began_us: int | None = None
 
     def add_results(self, family: str, rows: pa.RecordBatch, routes: RouteCounts) -> None:
-        """Append pairs to the results of a family, which may have other queries and columns so far."""
+        """Add pairs to the results of a family; earlier pairs may belong to other queries and columns."""
         if family in self.results:
             parts = [pa.Table.from_batches([each]) for each in (self.results[family], rows)]
             whole = pa.concat_tables(parts, promote_options="default").combine_chunks()

@@ -86,10 +86,10 @@ class Bucket:
         slack_us: Replaces the slack of every family, for tests; 0 splits segments at every boundary exactly.
         plan_changed: Whether this batch put another plan in force.
         closed_groups: Groups that are emitted in this batch, per family id.
-        late_groups: Ids of families whose groups must wait for the next batch before they are emitted.
+        late_groups: Ids of families whose groups are not emitted before the next batch.
         last_pairs: Pairs of rows that were still waiting for their place in the order, made for the queries
             that leave in this batch, per family id.
-        late_rows: Ids of families whose rows must wait for the next batch before they are joined.
+        late_rows: Ids of families whose rows are not joined before the next batch.
         arrived: Watermark and newest event time of exchanged intermediates by id, as of the batch that sent
             their pairs (``operators.steps.exchange``).
         exchange_files: Stored ids of the pairs that the last batch sent to other buckets.
@@ -127,8 +127,7 @@ class Bucket:
         self.closed_groups, self.late_groups = {}, frozenset()
         self.last_pairs, self.late_rows = {}, frozenset()
         self.restarted = frozenset()
-        # (number of this bucket, number of buckets), taken from any payload with rows: all of these contain
-        # it.
+        # (number of this bucket, number of buckets): every payload with rows contains it.
         place = next((p.place for p in ordered if p.place is not None), (0, 1))
         control = [text for p in ordered for text in p.control]
         heartbeats, promises, pulled = self._apply_control(control, place)
@@ -215,7 +214,7 @@ class Bucket:
         return output
 
     def _received(self, promises: Sequence[Promises], place: tuple[int, int]) -> Iterator[StreamPunctuations]:
-        """Count the punctuations of control records and the unused ones; one bucket counts each."""
+        """Count the punctuations of control records, and those that no family uses, each in one bucket."""
         used = {
             (stream_id, contract.on)
             for joins in self.families.values()
@@ -289,8 +288,7 @@ class Bucket:
                 for joins in self.families.values():
                     joins.forget_undecided(beat.stream_id)
         for family_id in self.restarted:
-            # The rows of one combination must not have ranks from before and after the restart, because these
-            # cannot be compared.
+            # Ranks from before and after the restart cannot be compared, so no combination may mix them.
             self.families[family_id].restart_counts()
         moved = [(beat.stream_id, beat.watermark_us) for beat in beats if beat.watermark_us is not None]
         promises = [record.promises for record in records if record.promises is not None]

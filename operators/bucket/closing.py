@@ -40,9 +40,8 @@ from operators.segments.layout import SIDES, SideLayout
 from operators.segments.row_codec import KEY
 from operators.segments.segment import Segment
 
-#: Rows that arrive in a file are stored by a link to this file. If some of these rows are dropped, all others
-#: must be written to a new file. Writing pays if at least one row in this many is dropped. If fewer are
-#: dropped, all rows are stored, and the dead ones are purged later.
+#: Rows that arrive in a file are stored by a link to the file. If some are dropped, all others must be
+#: written. This pays if at least one row in this many is dropped. Otherwise the rows are purged later.
 WORTH_A_WRITE = 8
 
 

@@ -215,7 +215,7 @@ def held_times(families: Mapping[str, FamilyJoins], streams: Iterable[Stream]) -
 
 
 def _times(segment: Segment, step: int) -> Int64s:
-    """Return the event times of every nth row of a segment; of a lazy segment, estimate them."""
+    """Return the event times of every nth row of a segment; estimate them if it is lazy."""
     if segment.bloom is None:
         return segment.times[::step]
     cuts = SegmentFacts.of(segment).cuts

@@ -41,7 +41,7 @@ from operators.steps.handed_pairs import HandedPairs
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FamilyBatch:
-    """View that one family has of a batch.
+    """One family's part of a batch.
 
     Attributes:
         joins: Joins of the family.
@@ -49,14 +49,14 @@ class FamilyBatch:
         version: Plan version in force.
         place: Number of the bucket, and of all buckets.
         before: Progress of each side on the family's clock when the batch began.
-        reached: The same at its end.
+        reached: Progress of each side on the family's clock at the end of the batch.
         newest: Greatest clock value of each side's rows so far.
         closings: Closings of the batch; None if no side can close a key.
         handed: Pairs made by earlier steps, by the stream id of the intermediate.
         exchanged: Pairs that other buckets sent in the previous batch.
         again: Recomputes the pairs that are not stored.
-        held_back: Event time beyond which no row is purged, by the id of each family whose pairs are
-            recomputed.
+        held_back: Event time beyond which no row is purged, by family id; families without such a limit have
+            no entry.
         idle: Ids of streams from which no row is expected for now.
         groups_wait: Whether groups that are ready are emitted in the next batch instead of this one.
         earlier: Rankings of earlier families that gave the rows of a side their ranks, by side.
@@ -87,7 +87,7 @@ class FamilyBatch:
             output: Receives the key counters of the rows, and the rows that break a promise.
 
         Returns:
-            Its pairs.
+            The pairs of the batch.
         """
         joins, plan = self.joins, self.joins.family.plan
         males: dict[str, Segment | None] = {}
@@ -251,7 +251,7 @@ class FamilyBatch:
     def _placed(
         self, side: str, came: Segment | None, output: BatchOutput
     ) -> tuple[Segment | None, Segment | None]:
-        """Return the new rows that probe this bucket, and those stored in it; count the keys of all."""
+        """Return the new rows that probe in this bucket, and those stored in it; count the keys of all."""
         if came is None:
             return None, None
         family = self.joins.family
@@ -279,7 +279,7 @@ class FamilyBatch:
         """Return a side's rows from all payloads, except rows whose clock value is below a limit."""
         plan = self.joins.family.plan
         filters = plan.filters_a if side == "a" else plan.filters_b
-        # Their places: PACK and CHAIN use the same plan, which the batch's offset names.
+        # Bits in PACK's order: PACK and CHAIN use the same plan, which the batch's offset names.
         bits = tuple(f.bit for f in filters)
         parts = []
         for rows, file in arrivals(self.payloads, plan.id, side):
@@ -318,7 +318,7 @@ def last_pairs(
         families: Joins of the plan's families; they must not be used afterwards.
         place: Number of the bucket, and of all buckets.
         reached: Progress of the streams and intermediates of the plan.
-        newest: Greatest clock of each stream and intermediate.
+        newest: Greatest clock value of each stream and intermediate.
 
     Returns:
         The pairs by family id.

@@ -1,4 +1,4 @@
-"""Views: segments opened by the names of ``operators.segments.view_names`` from stored values."""
+"""Views: segments for the names of ``operators.segments.view_names``, made from stored values."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from operators.segments.view_names import CUT, KEPT, cut_bounds, part_of, patche
 def opened(
     segment_id: str, segment_of: Callable[[str], Segment], patch_of: Callable[[str], Patch]
 ) -> Segment:
-    """Return the segment with a name.
+    """Return the segment that a name stands for.
 
     Args:
         segment_id: Name of a stored segment or of a view.

@@ -17,7 +17,7 @@ key. So all buckets of a key remember the closing for the same time, whichever r
 row in the same way.
 
 Closings are stored in segments, as rows are (``closing_rows``). A key may be in several segments: it stays
-closed while one of its closings is remembered. Closings up to ``floor_us`` are forgotten, so that segments
+closed while one of its closings is remembered. Closings up to ``floor_us`` count as forgotten, so segments
 need not be rewritten.
 """
 
@@ -52,12 +52,11 @@ WORTH_A_REWRITE = 4
 #: Minimum number of closings between two searches of the stored rows, since a search takes time even if it
 #: finds nothing.
 LEAST_CLOSINGS = 16
-#: Two segments are merged unless the older segment has more than this many times the closings of the newer
-#: one.
+#: Two segments are merged unless the older one has more than this many times the closings of the newer one.
 _MERGED_RATIO = 2
-#: The rows are searched early if their number exceeds the number left by the last search by this factor.
+#: Rows are searched early once there are at least this many times the rows that the last search left.
 _GROWN = 2
-#: Approximate number of stored rows per batch that are checked for open keys.
+#: Approximate number of stored rows per batch that are sampled to count rows with open keys.
 _SAMPLE = 1024
 _NO_KEYS = np.zeros(0, dtype=np.int64)
 
@@ -65,7 +64,7 @@ _NO_KEYS = np.zeros(0, dtype=np.int64)
 def closings_until_search(
     prices: PurgePrices, rows: int, segments: int, closings: int, males: int, killed: float
 ) -> float:
-    """Return the number of closings after which a search of a side's rows is cheapest.
+    """Return the number of closings after which to search the rows of a side.
 
     Dead rows are rows whose key is closed. Until a search removes them, rows of the other side (males) are
     compared with dead rows, too:
@@ -87,13 +86,13 @@ def closings_until_search(
     merged with segments, a male has the same cost per segment, regardless of the segment's number of rows.
     Then c_probe is this cost for all segments, divided by |S|.
 
-    The result is the smaller of n and the number of closings after which so many rows may be dead that
-    segments are rewritten. Dead rows also take memory.
+    Dead rows also take memory. So the result is the smaller of n and the number of closings after which so
+    many rows may be dead that segments are rewritten.
 
     Args:
         prices: Calibrated prices.
-        rows: Stored rows of the side.
-        segments: Segments in which they are.
+        rows: Number of stored rows of the side.
+        segments: Number of segments that contain these rows.
         closings: Closings since the last search.
         males: Rows of the other side since the last search.
         killed: Number of stored rows that die with a closing, more than 0.
@@ -388,7 +387,7 @@ class ClosedOpposite:
     layout: SideLayout
 
     def ended(self, rows: Segment, *, fresh: bool) -> Int64s:
-        """Return the indices of rows that cannot match any more since this batch, but could before.
+        """Return the indices of rows that can get no match after this batch, but could before it.
 
         Args:
             rows: Rows of one segment.
@@ -405,7 +404,7 @@ class ClosedOpposite:
         return places[~self.ended_before(rows, places)] if len(places) else places
 
     def ended_before(self, rows: Segment, places: Int64s) -> Bools:
-        """Return which of some stored rows could not match any more before the batch, bool[n].
+        """Return which of some stored rows could get no further match even before the batch, bool[n].
 
         Args:
             rows: Rows of one segment.

@@ -22,8 +22,8 @@ The constraints of a stream derive closings from its rows:
     clustered                   item 7 7   9   7     a row of 9 closes 7; the last row breaks the promise
                                 closes     7   9
 
-In a batch, a partition sees only its own rows. Runs that end between two partitions or two
-batches are found by buckets: each partition sends its first and its last row (its *edges*) to all buckets.
+In a batch, a partition sees only its own rows. Runs that end between two partitions or two batches are found
+by buckets: each partition sends its first and its last row (its *edges*) to all buckets.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def closing_rows(
     """Return the closings of key values, unsorted, and which of them close a key: NULL closes no key.
 
     Args:
-        layout: Layout of the side whose keys are closed.
+        layout: Layout of the side that closes the keys.
         table: Table with the key columns of the side.
         ts: int64[n], event times of rows that close their own keys; None for punctuations, which are never
             late.
@@ -81,7 +81,7 @@ def closing_rows(
 
 
 def closings_of(rows: Segment, own: SideLayout, chosen: Bools) -> pa.RecordBatch:
-    """Return closings with the times of rows, to extend how long these keys are remembered.
+    """Return closings with the times of rows, so that the closed keys are remembered longer.
 
     Args:
         rows: Rows of one side; the other side has closed their keys.
@@ -94,7 +94,7 @@ def closings_of(rows: Segment, own: SideLayout, chosen: Bools) -> pa.RecordBatch
 
 
 def constants(keys: Int64s) -> pa.RecordBatch:
-    """Return closings of exact keys, ascending, in the form that punctuations have."""
+    """Return closings of exact keys, ascending, in the form of a punctuation's closings."""
     never = pa.array(np.full(len(keys), NEVER_LATE_US, dtype=np.int64))
     behind = pa.array(np.full(len(keys), BEHIND_ALL, dtype=np.int64))
     return pa.RecordBatch.from_arrays(
@@ -153,8 +153,7 @@ def collapsed(closings: pa.RecordBatch, *, whenever: bool) -> pa.RecordBatch:
     if TO not in closings.schema.names or closings.num_rows < 2:
         return closings
     key, to, ts = closings.column(KEY).to_numpy(), ends(closings), closings.column(TS).to_numpy()
-    # Only the last interval can end at the greatest number, so adding 1 to the ends of the other intervals
-    # cannot overflow.
+    # Only the last interval can end at the greatest number, so adding 1 to the other ends cannot overflow.
     apart = to[:-1] + 1 != key[1:]
     if not whenever:
         apart |= ts[:-1] != ts[1:]
@@ -179,7 +178,7 @@ def as_stored(closings: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _disjoint(closings: pa.RecordBatch) -> pa.RecordBatch:
-    """Return disjoint intervals, cut at all ends; each has its first position and latest time."""
+    """Return intervals cut where others begin or end; each piece has its first position and latest time."""
     key, to = closings.column(KEY).to_numpy(), ends(closings)
     starts = np.unique(np.concatenate((key, to[to < GREATEST] + 1)))
     first, last = np.searchsorted(starts, key), np.searchsorted(starts, to, side="right")
@@ -383,7 +382,7 @@ def between_edges(
 
 
 def _same(one: pa.RecordBatch, other: pa.RecordBatch, key_types: Sequence[str]) -> Bools:
-    """Return at which indices two batches have the same key."""
+    """Return at which indices two batches have the same key, bool[n]."""
     same: Bools = one.column(KEY).to_numpy() == other.column(KEY).to_numpy()
     if not is_exact(key_types) and same.any():
         index = np.flatnonzero(same)

@@ -1,8 +1,8 @@
 """SQL expressions over Arrow rows, evaluated by DuckDB.
 
 The planner supplies filters, residual predicates and select lists as DuckDB SQL. The tests' independent
-oracle also evaluates expressions by DuckDB, so an expression has the same meaning everywhere. The planner
-emits only SQL in which an expression that fails is NULL.
+oracle also evaluates expressions with DuckDB, so an expression has the same meaning everywhere. The planner
+emits only SQL that turns a failing value into NULL.
 """
 
 from __future__ import annotations
@@ -177,7 +177,7 @@ def _limited(table: pa.Table, seconds: float) -> Iterator[duckdb.DuckDBPyConnect
 
 
 def _failed(table: pa.Table, predicates: Sequence[str], source: str, error: Exception) -> Exception:
-    """Return the error of the first predicate that reaches a limit alone, else the given error."""
+    """Return the error of the first predicate that reaches a limit on its own, else the given error."""
     for text in predicates:
         try:
             with _limited(table, TIME_LIMIT_S) as cursor:

@@ -85,5 +85,5 @@ class Limits:
         self._thread.join()
 
 
-#: Limits of this process, created on first use: threads are not inherited by a fork.
+#: Limits of this process, created on first use, because a fork does not inherit threads.
 limits = functools.cache(Limits)

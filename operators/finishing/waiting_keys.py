@@ -86,9 +86,8 @@ class WaitingKeys:
             closings: The n keys, in the form of ``closing_rows``.
             due_us: int64[n, q], the other side's watermark at which each key is finished for each query.
             queries: int64[q], ids of the queries.
-            known: bool[n], whether the other side closed the key in an earlier batch. If the other side has
-                closed a key and the key no longer waits for a query, the key is already finished for that
-                query.
+            known: bool[n], whether the other side closed the key in an earlier batch. If such a key no longer
+                waits for a query, it is already finished for that query.
         """
         rows, count = closings.num_rows, len(queries)
         if not rows or not count:

@@ -151,7 +151,7 @@ class CompiledGroups:
         return _one(select_table({**_named([part]), "finished": keys}, text))
 
     def merged(self, parts: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
-        """Return the added up partials of several batches, without arguments that no query reads.
+        """Add up the partials of several batches, without arguments that no query reads.
 
         Args:
             parts: Partials of this or an earlier plan version; at least one batch.

@@ -1,7 +1,7 @@
 """Exact sums of doubles: independent of order and batch boundaries, rounded once at the end.
 
-A double is a whole number of at most 53 bits, multiplied by a power of two. The bits of this number are added
-into *limbs*: whole numbers that stand for 28 bits each, like the digits of a number in base 2^28:
+A double is a whole number of at most 53 bits, multiplied by a power of two. The bits of the whole number are
+added into *limbs*, which stand for 28 bits each, like the digits of a number in base 2^28:
 
     5.75 = 23 * 2^-2      limb 40          limb 41          limb 42         of 79
                           0b..1100 << ..   0b..0101          0
@@ -35,8 +35,7 @@ _MASK = (1 << _BITS) - 1
 #: shift of 0.
 _MANTISSA_BITS = 53
 _LEAST_EXPONENT = 1126
-#: Limbs of a sum: 75 limbs in which a value may begin, further limbs that values and carries may reach, and
-#: the sign.
+#: Limbs of a sum: 75 limbs in which values begin, further limbs that values and carries reach, and the sign.
 _LIMBS = 84
 #: Bins that count NaN and infinities.
 NAN, INFINITE, MINUS_INFINITE = 1000, 1001, 1002
@@ -52,7 +51,7 @@ class Limbs(NamedTuple):
 
 
 def limbs(values: Float64s) -> Limbs:
-    """Return the limbs to add to a sum for doubles.
+    """Return the limbs that doubles add to a sum.
 
     Args:
         values: float64[n].
@@ -110,7 +109,7 @@ def _rounded(digits: Int64s) -> float:
         sign = -1.0
         for place in range(len(digits)):
             digits[place] = -digits[place]
-        # The carry of -1 was the negative sign, so the negated number has no carry.
+        # The carry of -1 stood for the negative sign, so the negated number has no carry.
         _carried(digits)
     top = len(digits) - 1
     while top >= 0 and digits[top] == 0:

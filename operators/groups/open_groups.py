@@ -8,7 +8,7 @@ The event time of a pair is the event time of its later row. The row of a pair t
 so its event time is at least its stream's watermark at the start of its batch. So the pair's event time is at
 least the smaller of the two watermarks. Once the smaller watermark has passed the end of an interval, no
 later batch adds a pair to it. Then its groups are emitted, once for each query, in the same batch under every
-strategy. For a query that leaves the plan, its open groups are emitted in the batch in which it leaves.
+strategy. When a query leaves the plan, its open groups are emitted in the same batch.
 
 All pairs of a key are in one bucket, because families with groups are never replicated.
 """
@@ -32,8 +32,7 @@ from operators.lineage.routes import RouteCounts, query_key
 from operators.segments.row_codec import KEY, POS, TS
 from operators.segments.segment import Segment, timestamps
 
-#: Two segments are merged unless the older segment has more than this many times the partials of the newer
-#: one.
+#: Two segments are merged unless the older one has more than this many times the partials of the newer one.
 _MERGED_RATIO = 2
 
 

@@ -4,15 +4,16 @@
     row a  ------o------------------|---------------------------------|-----------> time
                                     no match: absent for (g1, 10 s)   no match: absent for (g1, 30 s)
 
-A row that passes its side's filter is *absent* for a query if it has no match when no further match is
-possible. That is when the opposite watermark has passed its event time by the query's window on its side:
-matches have T_b - T_a < W_a, and every later row of b is at or after b's watermark. The row is decided in the
-same batch under every strategy, batch size and slack, because the decision depends on times, not on the slice
-that holds the row. If the other side closes the row's key (``operators.closings``), all matches are known at
-the end of that batch, so the batch decides the row. Rows wait in their slices; rows whose key is NULL match
-nothing and wait in a list of their own. Known matches are kept as marks (``join.marks``).
+A row that passes its side's filter is *absent* for a query if it has no match and can get none any more. No
+later row can match it once the opposite watermark has passed its event time by the query's window on its
+side: matches have T_b - T_a < W_a, and every later row of b is at or after b's watermark. The batch that
+moves the watermark that far decides the row, under every strategy, batch size and slack, because the decision
+depends on times, not on the slice that holds the row. If the other side closes the row's key
+(``operators.closings``), all matches are known at the end of that batch, which decides the row. Rows wait in
+their slices; rows whose key is NULL match nothing and wait in a list of their own. Known matches are kept as
+marks (``join.marks``).
 
-    1. rows that this batch may decide are looked up before its chains move or drop rows
+    1. rows that the batch decides are looked up before its chains move or drop rows
     2. the pairs of the batch add marks
     3. decided rows without a match inside the window become results
 
@@ -130,7 +131,7 @@ class Absence:
         Args:
             held: Rows stored before the batch, per side and join.
             fresh: New rows per side.
-            keyless: New rows without a key, which are added to ``keyless``.
+            keyless: New rows per side without a key; they are added to the attribute ``keyless``.
             before: Watermark per side at the end of the previous batch.
             watermarks: Watermark per side at the end of this batch.
             row_classes: Row classes of the segments.
@@ -260,7 +261,7 @@ class Absence:
     def forget_undecided(self, side: str, held: Iterable[Segment]) -> None:
         """Treat the stored rows of a side as decided, because the opposite watermark goes back.
 
-        Otherwise decided rows would be results again when the watermark passes them for a second time.
+        Otherwise decided rows would be results again when the watermark passes them a second time.
 
         Args:
             side: The side.
@@ -273,7 +274,7 @@ class Absence:
         self.keyless[side].segments = []
 
     def is_look_due(self, side: str, held: int) -> bool:
-        """Return whether enough marks were added to search the rows; if so, restart the count of marks.
+        """Return whether enough marks were added to search the rows; if so, restart the count.
 
         Args:
             side: Side of the rows.
@@ -358,7 +359,7 @@ class Absence:
             semi: Queries that get the rows.
             matched: Segments, each with its rows that have matches in this batch.
             found: Marks of the rows in ``matched``, in the same order.
-            known: Marks of the batches before.
+            known: Marks of earlier batches.
             pairs: Takes the rows.
             repeated: Whether a row may be in several of the segments.
         """
@@ -399,7 +400,7 @@ class Absence:
             routes: Routes of some classes.
             codes: int64[n], index into the routes for each row.
             segment: Segment of the rows.
-            rows: int64[n], their places.
+            rows: int64[n], indices of the rows in the segment.
             event_time: int64[n], event times of the results, µs.
             null: Whether the key of the rows is NULL.
         """

@@ -163,7 +163,7 @@ class ClassRuns:
 
 
 def _digits(classes: int, set_bytes: int) -> int:
-    """Return the digits that a run length may have for all routes to fit ``_MOST_ROUTE_BYTES``.
+    """Return how many digits a run length may have so that all routes fit in ``_MOST_ROUTE_BYTES``.
 
     With at most d digits, there are 2^(d - 1) run lengths of each order of magnitude for every first class.
     """
@@ -186,8 +186,7 @@ class SemiClasses:
         keys: Their keys (``operators.lineage.routes.query_keys``).
         bounds_a: Distinct windows on a, int64, ascending, µs.
         bounds_b: The same on b.
-        within_a: For each number of bounds that the distance of a match ahead reaches: the queries within
-            whose windows the match is.
+        within_a: Queries for which a match ahead counts, by the number of bounds that its distance reaches.
         within_b: The same for matches behind.
     """
 

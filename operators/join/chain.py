@@ -5,8 +5,8 @@
 
 A batch is processed like a tuple in the paper (State-Slice, VLDB 2006, §4.2, Figure 9): cross-purge, probe,
 insert and propagate, slice by slice. Between batches the chain is purged up to the watermarks. So it holds
-only rows that some query can still use (the minimal state of Theorem 4, §6.1), plus slack: segments that
-straddle a slice boundary are not split.
+only rows that some query can still use (the minimal state of Theorem 4, §6.1), plus slack: a segment with a
+short time span is not split, even if it straddles a slice boundary.
 
 All strategies use this chain; they differ in the rows that enter it (``Admissible``) and in its slice
 boundaries. A chain with one slice that admits every row is the paper's selection pull-up (§3.1).
@@ -267,7 +267,7 @@ class Chain:
         return rows
 
     def settle_rings(self) -> None:
-        """Drop the rows from segments that rings have removed, because clocks are about to go back."""
+        """Drop from segments the rows that rings have removed, because clocks are about to go back."""
         for side, rings in {} if self.rings is None else self.rings.items():
             last = self.slices[side][-1]
             last.segments = rings.settled(last.segments)

@@ -253,7 +253,7 @@ def _admission(join: JoinPlan, numbers: Mapping[int, int]) -> dict[str, Admissib
 
 
 def _slacks(family: FamilyPlan, queries: list[PlannedQuery]) -> dict[str, int]:
-    """Return the slack per side: from its own windows if they count rows, else from both sides'."""
+    """Return the slack per side: from its own windows if rows are counted, else from all windows."""
     windows = {"a": [q.w_a_us for q in queries], "b": [q.w_b_us for q in queries]}
     if not family.counted_sides:
         windows = dict.fromkeys(SIDES, windows["a"] + windows["b"])

@@ -44,7 +44,7 @@ from operators.slices.sliced_join import SliceState
 #: Objects that hold segments.
 Holder = SliceState | ClosedKeys | OpenGroups | WaitingKeys | Ranking | WaitingRows | ParkedRows
 
-#: Segments may stay unopened on disk in slices whose window ends at least this late.
+#: Segments may stay unopened on disk in slices that end at least this far behind the watermark: 1 hour, µs.
 LONG_US: Final = 3_600_000_000
 
 _OPPOSITES = (("a", "b"), ("b", "a"))
@@ -73,7 +73,7 @@ class FamilyJoins:
         waiting: Closed keys that are not finished; None if no query needs them.
         parked: Rows per side that wait on disk; empty unless the family saves memory this way.
         sorting: Rows per side that wait for their place in the order before they are joined. Only a family
-            that sorts, or did so before this batch, has such rows.
+            that sorts, or sorted until this batch, has such rows.
     """
 
     family: CompiledFamily
@@ -161,8 +161,9 @@ class FamilyJoins:
                 for side, other in _OPPOSITES
                 if other in self.closed
             }
-            # New rows whose key is closed are not stored, but they are also decided. A row that is checked
-            # for matches takes part in one bucket only. Rows of the other side are stored in all buckets.
+            # New rows whose key is closed are not stored, but they are decided as well. A row that is checked
+            # for matches takes part in one bucket only, so this bucket stores all new rows of its side with
+            # open keys.
             judged = {side: fresh[side] if side in met else resting[side] for side in SIDES}
             new = {side: [rows for rows in (judged[side],) if rows is not None] for side in SIDES}
             due = absence.due(held, new, keyless, before, watermarks, self.classes, met)
@@ -263,7 +264,7 @@ class FamilyJoins:
         return pairs
 
     def opposite_reached(self, watermarks: Mapping[str, int | None]) -> Mapping[str, int | None]:
-        """Return the other side's watermark for each side, converted to the clock of this side.
+        """Return, for each side, the other side's watermark, converted to the clock of the first.
 
         Args:
             watermarks: Watermark per side.

@@ -42,7 +42,7 @@ class NearestMatches:
     """Nearest matches of a side's rows for one condition group.
 
     Attributes:
-        table: Index of a position in the columns; None if positions are too scattered for a table.
+        table: Finds the index of a position in the distances; None if positions are too scattered.
         known: Positions in ascending order, if there is no table.
         ahead: int64[n], distance of the nearest match ahead of each position, µs; ``NO_MATCH`` if there is
             none.
@@ -159,7 +159,7 @@ class BatchMatches:
     _nearest: dict[tuple[str, int], dict[int, _Nearest]] = field(default_factory=dict)
 
     def add(self, a: CandidateSide, b: CandidateSide, codes: Int64s, sets: Sequence[int]) -> None:
-        """Take in n pairs.
+        """Add n pairs.
 
         Args:
             a: Rows of a.

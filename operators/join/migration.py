@@ -329,7 +329,7 @@ def _with_new_filters(
             lacking.setdefault(tuple(missing), []).append(number)
     result = list(segments)
     for lacked, numbers in lacking.items():
-        # Filters without columns get one column, because the table must have the number of rows.
+        # A filter that reads no column gets one anyway, so that the table has the right number of rows.
         names = {name for bit in lacked for name in filters[bit].columns} or {layout.event_time}
         parts = {name: [layout.read(segments[n], name) for n in numbers] for name in sorted(names)}
         table = pa.table({name: pa.chunked_array(arrays) for name, arrays in parts.items()})

@@ -79,12 +79,12 @@ def take_nearer_at(
         ahead: int64[places], distances of the nearest matches ahead, updated.
         behind: int64[places], the same behind.
         pos: int64[n], positions, all of them in the table.
-        ahead_of_pos: int64[n], distance ahead of each position.
-        behind_of_pos: int64[n], distance behind of each position.
+        ahead_of_pos: int64[n], distance ahead for each position.
+        behind_of_pos: int64[n], distance behind for each position.
         row_bits: Number of bits of a position that contain the row number.
         first: First piece.
         low: First row of each piece.
-        width: Places of each piece.
+        width: Number of table entries per piece.
     """
     for number in range(len(pos)):
         piece = pos[number] >> row_bits
@@ -107,8 +107,8 @@ def passed_windows(
         ended: bool[n], rows that are decided now for all windows; empty if there are none.
 
     Returns:
-        Index of the row, the first window by which the watermark passes it, and one more than the last such
-        window.
+        int64[m] each: index of the row, the first window by which the watermark passes it, and one more than
+        the last such window.
     """
     rows, first = np.empty(len(ts), dtype=np.int64), np.empty(len(ts), dtype=np.int64)
     last = np.empty(len(ts), dtype=np.int64)
@@ -213,7 +213,7 @@ def nearest_at(
         row_bits: Number of bits of a position that contain the row number.
         first: First piece.
         low: First row of each piece.
-        width: Places of each piece.
+        width: Number of table entries per piece.
         none: Distance returned for positions outside the table.
     """
     found_ahead, found_behind = (
@@ -236,8 +236,8 @@ class PositionTable:
     Attributes:
         first: First piece.
         low: First row of each piece.
-        width: Places of each piece.
-        size: Places of all pieces.
+        width: Number of table entries per piece.
+        size: Number of table entries in all.
     """
 
     first: int
@@ -269,14 +269,14 @@ class PositionTable:
     def take_nearer(
         self, ahead: Int64s, behind: Int64s, pos: Int64s, ahead_of_pos: Int64s, behind_of_pos: Int64s
     ) -> None:
-        """Take in distances of matches.
+        """Add the distances of matches; keep the nearest in each direction.
 
         Args:
             ahead: int64[size], distances ahead by table index, updated.
             behind: int64[size], distances behind, updated.
             pos: int64[n], positions that the table covers.
-            ahead_of_pos: int64[n], distance ahead of each position.
-            behind_of_pos: int64[n], distance behind of each position.
+            ahead_of_pos: int64[n], distance ahead for each position.
+            behind_of_pos: int64[n], distance behind for each position.
         """
         take_nearer_at(
             *(ahead, behind, pos, ahead_of_pos, behind_of_pos),

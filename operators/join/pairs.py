@@ -225,7 +225,7 @@ class PairBuilder:
         return activations.classes(np.maximum(*epochs))
 
     def _in_rows(self, a: CandidateSide, b: CandidateSide, behind: Int64s, ties: Bools) -> list[RowClasses]:
-        """Return, as row classes, the queries whose windows contain the rows of each pair.
+        """Return, as row classes, the queries whose windows of rows contain the rows of each pair.
 
         The windows end at the newest row of a pair. If both sides have the same newest event time, it is
         enough that the newest rows of one side are in their windows.
@@ -255,7 +255,7 @@ class PairBuilder:
     def _results(
         self, codes: Int64s, sets: Sequence[int], arrays: list[pa.Array]
     ) -> tuple[Int64s, list[int], list[pa.Array]]:
-        """Return the pairs that are results; remove queries that hand pairs on from their routes."""
+        """Return the pairs that are results; queries that hand pairs on are left out of the routes."""
         codes, sets = _distinct(codes, [mask & ~self.handing for mask in sets])
         keep = _serving(sets)[codes]
         if keep.all():
@@ -368,7 +368,7 @@ def _times(rows: CandidateSide, layout: SideLayout, name: str, newest: Int64s) -
 def _in_windows(
     ranks: Sequence[tuple[str, TimeBounds]], layout: SideLayout, own: CandidateSide, other: CandidateSide
 ) -> Iterator[tuple[RowClasses, Bools]]:
-    """Yield, per stream with ranks, the queries whose windows have its rows, and its newest rows.
+    """Yield, per stream with ranks, the queries whose windows contain its rows, and its newest rows.
 
     The newest rows of a stream are those at least as new as the other side.
 
@@ -385,7 +385,7 @@ def _in_windows(
 
 
 def _of_ties(counted: Sequence[tuple[str, RowClasses, Bools]], ties: Bools, everyone: int) -> RowClasses:
-    """Return the queries whose windows contain the rows of pairs, where pairs may be ties.
+    """Return the queries whose windows contain the rows of pairs, some of which are ties.
 
     Args:
         counted: For each stream: its side; the queries whose windows contain its rows; and which of these

@@ -20,8 +20,7 @@ bucket, and this bucket can tell that there are none. A bucket added later would
 So such keys have all buckets from the first row on.
 
 Source: the distributed join "fragment-and-replicate" (see Stamos, Young, IEEE TPDS 1993). Male and female
-copies of a row are from State-Slice (VLDB 2006, §4.2), where both stay in one chain and are not spread over
-buckets.
+copies of a row are from State-Slice (VLDB 2006, §4.2), where both stay in one chain.
 """
 
 from __future__ import annotations
@@ -103,7 +102,7 @@ class Fragments:
         return order, starts.astype(np.int64)
 
     def place(self, key: Int64s, pos: Int64s, bucket: int, buckets: int) -> Placed:
-        """Return which of the rows that were sent to a bucket are stored in it.
+        """Return which rows sent to a bucket are stored in it.
 
         Args:
             key: int64[n], ascending.
@@ -144,9 +143,9 @@ class Fragments:
 
 
 def _rest(home: Int64s, counts: Int64s, pos: Int64s, buckets: int) -> Int64s:
-    """Return the bucket that stores each row, given the home bucket and fragments of its key."""
-    # A hash chooses the fragment. Choosing in turn could send every row of a heavy key to the same bucket, if
-    # the source is periodic.
+    """Return the bucket that stores each row, given the home and number of fragments of its key."""
+    # A hash of the position chooses the fragment. Positions in turn would send all rows of a heavy key to one
+    # bucket if the source is periodic.
     fragment = (mix(np.ascontiguousarray(pos).view(np.uint64)) % counts.view(np.uint64)).view(np.int64)
     found: Int64s = (home + fragment) % buckets
     return found
@@ -159,9 +158,8 @@ class Placed:
     Attributes:
         female: bool[n], whether the row is stored in the bucket; other rows only probe. None: all rows are
             stored.
-        home: bool[n], whether the bucket is the home of the row's key; every row of a key is sent to its
-            home.
-            None: the bucket is the home of all rows' keys.
+        home: bool[n], whether the bucket is the home of the row's key; every row is sent to the home of its
+            key. None: the bucket is the home of all keys.
     """
 
     female: Bools | None

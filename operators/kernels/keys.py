@@ -31,7 +31,7 @@ from catalog.arrow_types import arrow_type
 Int64s = np.ndarray[tuple[int], np.dtype[np.int64]]
 Bools = np.ndarray[tuple[int], np.dtype[np.bool_]]
 Words = np.ndarray[tuple[int], np.dtype[np.uint64]]
-#: Numbers of kinds or classes; 8 bits are used if there are few.
+#: Numbers of kinds or classes, of 8 bits if there are few, otherwise of 64.
 Codes = np.ndarray[tuple[int], np.dtype[np.integer[Any]]]
 
 BOOL = types.boolean
@@ -54,7 +54,7 @@ SETS_READ = types.Array(types.uint64, 2, "C", readonly=True)
 RECOVERABLE = ("boolean", "int", "bigint", "date", "timestamp")
 #: Maximum number of digits of a decimal whose unscaled value fits into an int64.
 MAX_EXACT_DECIMAL_DIGITS = 18
-#: All places of a word.
+#: Mask of all bits of a word.
 EVERY_PLACE = (1 << 64) - 1
 
 
@@ -236,11 +236,11 @@ def _integers(column: pa.Array) -> Int64s:
 
 
 def numbered(words: Words, live: int = EVERY_PLACE) -> tuple[Int64s, Words]:
-    """Number the distinct values of words, using only some bits.
+    """Number the distinct values that words have in some bits.
 
     Args:
         words: uint64[n].
-        live: The places, as bits.
+        live: Mask of these bits.
 
     Returns:
         codes: int64[n], number of each word's masked value.
@@ -249,8 +249,8 @@ def numbered(words: Words, live: int = EVERY_PLACE) -> tuple[Int64s, Words]:
     >>> [a.tolist() for a in numbered(np.array([5, 7, 5, 1], dtype=np.uint64))]
     [[0, 1, 0, 2], [5, 7, 1]]
     """
-    # np.unique would sort: for half a million words with 21 distinct values it takes 22 ms, and this 2.1 ms;
-    # for a batch of a million rows with 40 filters, 734 ms of CPU time against 321 ms.
+    # np.unique sorts: for half a million words with 21 distinct values, it takes 22 ms instead of 2.1 ms; a
+    # batch of a million rows with 40 filters takes 734 ms of CPU time with it, and 321 ms without.
     codes, distinct = pd.factorize(words & np.uint64(live))
     return codes, distinct
 

@@ -24,9 +24,8 @@ from operators.kernels.keys import INT64S, INT64S_READ, UINT64S, UINT64S_READ, I
 _BITS_PER_KEY = 24
 _WORDS, _WORD_BITS = 8, 64
 _BLOCK_BITS = _WORDS * _WORD_BITS
-#: Multipliers of the finalizer of MurmurHash3, which makes distant bits depend on each other. The hash of The
-#: hash of ``kernels.keys`` is unsuitable: it chooses a key's bucket, so keys in one bucket share some of its
-#: bits.
+#: Multipliers of the finalizer of MurmurHash3, which makes distant bits depend on each other. The hash of
+#: ``kernels.keys`` is unsuitable: it chooses a key's bucket, so keys in one bucket share some of its bits.
 _FIRST, _SECOND = np.uint64(0xFF51AFD7ED558CCD), np.uint64(0xC4CEB9FE1A85EC53)
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _ONE, _SIX, _HALF, _MIX, _LAST_BIT = (np.uint64(n) for n in (1, 6, 32, 33, _WORD_BITS - 1))

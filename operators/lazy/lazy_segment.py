@@ -184,7 +184,7 @@ class LazySegment(Segment):
         return self.facts.first_pos
 
     def probed(self, keys: Int64s) -> Segment | None:
-        """Return the rows that males probe: all, or those with the males' keys; None if there are none."""
+        """Return the rows that males probe: all, or those with the males' keys; None if none can match."""
         facts = self.facts
         start, end = np.searchsorted(keys, facts.key_min), np.searchsorted(keys, facts.key_max, "right")
         if start >= end:
@@ -215,7 +215,8 @@ class LazySegment(Segment):
 def with_filter(segment: Segment, put: Callable[[str, bytes, Segment | None], None]) -> Segment:
     """Store a filter of a segment's keys, if the segment is large and has no filter yet.
 
-    A view uses the filter of its origin, or has none, because other views may use the same rows.
+    No filter is stored for a view, because other views may use the same rows: a view has the filter of its
+    origin, or none.
 
     Args:
         segment: A stored segment.
@@ -232,7 +233,7 @@ def with_filter(segment: Segment, put: Callable[[str, bytes, Segment | None], No
 
 
 def encode_facts(segments: Mapping[str, SegmentFacts]) -> dict[str, object]:
-    """Return facts about segments, by name, as JSON; common values are stored once."""
+    """Return facts about segments, by name, as JSON; filters and columns that many share are stored once."""
     forms: dict[tuple[tuple[int, ...], tuple[str, ...]], int] = {}
     encoded = {}
     for name, facts in segments.items():

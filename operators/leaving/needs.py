@@ -4,11 +4,12 @@
                        q2  ANTI JOIN, 30 s     needed until it has a match, at most for 30 s
                        q3  LEFT JOIN,  5 s     needed for 5 s: every match is a result
 
-A semi or anti join needs a row whose match it checks only until the first match: a semi join then returns the
-row, and an anti join never will. A row whose nearest match is 7 s away is needed for 5 s by q3, and not
-needed by q1 and q2. If the nearest match is 12 s away, q1 needs the row for 10 s, and q2 does not need it.
+A semi or anti join checks rows of one side for matches. It needs such a row only until the row's first match:
+then a semi join has returned the row, and an anti join never will. A row whose nearest match is 7 s away is
+needed for 5 s by q3, and not needed by q1 and q2. If the nearest match is 12 s away, q1 needs the row for
+10 s, and q2 does not need it.
 
-Leaving early never changes a result: a row leaves only if no later match can change an answer.
+Leaving early never changes a result: a row leaves only if no later match can change one.
 """
 
 from __future__ import annotations
@@ -21,11 +22,10 @@ import numpy as np
 from operators.kernels.keys import Bools, Int64s
 from operators.lineage.lineage import RowClasses
 
-#: Greater than the distance of any match, and than the value that stands for no match.
+#: Greater than every distance of a match, and than the distance that stands for no match.
 _ANY = np.iinfo(np.int64).max
 
-#: Returns the distances of the nearest matches ahead and behind, given a condition group and the rows'
-#: positions.
+#: Returns the distances of the nearest matches ahead and behind, for a condition group and row positions.
 Nearest = Callable[[int, Int64s], tuple[Int64s, Int64s]]
 
 
@@ -69,8 +69,7 @@ class RowNeeds:
     """Needs of the queries that a row may serve.
 
     Attributes:
-        keeps_us: A row is needed, even if it has matches, until the opposite watermark has passed it by this
-            time, µs.
+        keeps_us: A row is needed, matched or not, until the opposite watermark has passed it by this, µs.
         until_us: Longest window, µs: slices end there, so rows leave then in any case.
         groups: Needs that end with the row's first match.
     """

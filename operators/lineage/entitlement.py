@@ -2,10 +2,10 @@
 
 A query with ``backfill: none`` may use the rows processed since its activation. A query with
 ``backfill: state`` may also use rows *held* at its activation. A row is held if some query of the previous
-plan version keeps it: that query is itself entitled to the row, its filter passes the row, and its window
+plan version keeps it: that query is itself entitled to the row, the row passes its filter, and its window
 still reaches from the opposite watermark to the row. Unfolding this recursion gives an OR of terms over facts
-that every row has (lineage, event time, plan version). So nothing is written per row, and rows that slack
-keeps too long never affect answers.
+that every row has (lineage, event time, plan version). So nothing is written per row, and rows that are kept
+too long (slack in the state) never affect answers.
 
 Each term is one way in which a row can have been handed on from query to query. A term is dropped when the
 last row for which it can hold has expired. But if queries with new filters enter and leave faster than their
@@ -30,8 +30,7 @@ NO_NEWEST = 2**62
 #: Maximum number of terms per query and side. With this many terms, checking a row costs as much as writing a
 #: bit for it.
 MOST_TERMS = 32
-#: Lineage bits of settled terms are numbered from here, one per query id; bits of filters are numbered from
-#: 0.
+#: Lineage bits of settled terms are numbered from here, one per query id; bits of filters count up from 0.
 SETTLED_BITS = 2**40
 
 
@@ -150,7 +149,7 @@ def rows_of_terms(segment: Segment, terms: Sequence[Term], kept: frozenset[str])
 
     Args:
         segment: n rows.
-        terms: Terms that held them.
+        terms: The terms.
         kept: Columns that can be read from the segment, including derived columns.
 
     Returns:

@@ -1,7 +1,7 @@
 """Intersections of sets of queries.
 
 A pair may serve the queries that the classes of both of its rows may serve. With 20 classes per side there
-are 400 combinations of classes. Only few combinations occur, and some of them have the same set.
+are 400 combinations of classes. Few of them occur, and some have the same set.
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ from operators.lineage.lineage import RowClasses
 #: Up to this many combinations, or as many as there are codes, a table with an entry for each combination
 #: tells which ones occur; beyond, ``np.unique`` does.
 MAX_DIRECT_COMBINATIONS = 1 << 20
-#: Up to this number, combinations are not renumbered: processing all of them is faster than finding those
-#: that occur.
+#: Up to this many combinations are not renumbered: processing all is faster than finding those that occur.
 FEW_COMBINATIONS = 1 << 12
 
 
@@ -41,8 +40,7 @@ def intersected(parts: Sequence[RowClasses], count: int) -> tuple[Int64s, list[i
             tables.append((part.codes, part.masks))
     if not tables:
         return np.zeros(count, dtype=np.int64), [always]
-    # Combine small tables first: with 2,000 windows and 20 classes per side, only the last step has many
-    # sets.
+    # Small tables first: with 2,000 windows and 20 classes per side, only the last step has many sets.
     (codes, masks), *others = sorted(tables, key=lambda table: len(table[1]))
     sets = [mask & always for mask in masks]
     for more, masks in others:

@@ -12,8 +12,8 @@ belongs to which filter (``segments.segment``). Queries of a family are numbered
 set of queries is an int with one bit per query. Rows with the same answers to all filters are of one *kind*
 (``segments.row_kinds``). Rows of one kind can serve the same queries, so they form a *class*. There are few
 classes, so every decision about queries is made per class instead of per row. A kind is split into several
-classes only if a query may use old rows (from before its activation, ``lineage.entitlement``) up to an event
-time, and the segment has rows on both sides of this time.
+classes only if a query may use rows from before its activation (``lineage.entitlement``), but only from some
+event time on, and the segment has rows on both sides of this time.
 """
 
 from __future__ import annotations
@@ -39,8 +39,7 @@ V = TypeVar("V")
 MAX_KEPT = 1 << 12
 #: Largest product of class counts for which classes are not renumbered.
 MAX_CLASSES = 1 << 16
-#: Up to this number of kinds, each kind is a class; beyond it, kinds that serve the same queries become one
-#: class.
+#: Up to this many kinds, each kind is a class; beyond, kinds that serve the same queries become one class.
 MAX_KINDS = 64
 
 
@@ -134,7 +133,7 @@ class EpochEntitlement:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Settled:
-    """Queries that rows of one plan version and event time range may serve, before filters.
+    """Queries that may use rows of one plan version and event time range, regardless of their own filters.
 
     Attributes:
         queries: Queries that may use some of these rows.
@@ -181,10 +180,10 @@ class SideLineage:
         terms: Terms of the rows that each ``backfill: state`` query may use from before its activation, by
             query id.
         columns: Each query's needed columns.
-        live: Lineage bits that this version may read, including bits of filters of departed queries that held
-            rows. Later versions read no other bits of stored rows, so bits of other filters can be dropped.
+        live: Lineage bits that this version may read: those of its filters, and those of its terms. Later
+            versions read no other bits of stored rows, so bits of other filters can be dropped.
         newest: Newest plan version that activated one of the queries.
-        bounds_us: Distinct least event times of held rows in the terms, ascending.
+        bounds_us: Distinct least event times (``t_min_us``) of the terms, ascending.
     """
 
     queries: tuple[PlannedQuery, ...]
@@ -194,8 +193,7 @@ class SideLineage:
     live: frozenset[int] = field(init=False)
     newest: int = field(init=False)
     bounds_us: tuple[int, ...] = field(init=False)
-    # One entry per distinct tuple of filters in stored segments: at most one per plan version under which
-    # rows arrived.
+    # One entry per tuple of filters in stored segments: at most one per plan version of their arrival.
     _placed: dict[tuple[int, ...], PlacedFilters] = field(default_factory=dict)
     _entitled: dict[tuple[int, frozenset[str]], EpochEntitlement] = field(default_factory=dict)
     # Most segments have the same kinds, so the classes of a plan version are computed once for all of them.
@@ -236,8 +234,7 @@ class SideLineage:
         found = self._found.get(question) if len(alike.kinds) <= MAX_KINDS else None
         if found is None:
             found = self._classes_of(placed, alike.kinds, kept, early, late)
-            # If there are many kinds, no two segments have the same kinds, and caching their classes would
-            # take gigabytes.
+            # If there are many kinds, no two segments have the same, and caching would take gigabytes.
             if len(alike.kinds) <= MAX_KINDS:
                 keep(self._found, question, found)
         codes = alike.codes
@@ -252,7 +249,7 @@ class SideLineage:
         return classes
 
     def _only(self, serves: Bools, members: int) -> RowClasses:
-        """Return classes of rows: all rows may serve all queries but ``members``; some serve these, too."""
+        """Return classes of rows: only rows in ``serves`` may serve ``members``; all may serve the others."""
         without = self.all_queries & ~members
         if serves.all():
             return RowClasses(None, (self.all_queries,))

@@ -10,8 +10,8 @@ on replay and in every plan version, and is never reused for another set.
 The number is computed by Zobrist hashing ("A new hashing method", 1970): each query id has a key, 63 bits of
 its hash, and a set's number is the xor of its members' keys. So the number depends only on the ids, in any
 order, and two sets have the same number with a probability of 2^-63. Measured for 22,000 sets of 450 out of
-1,000 queries: 2 ms, and 7 ms to convert the integers to arrays. Hashing the ids of each set as text takes 1
-s.
+1,000 queries: 2 ms, and 7 ms to convert the integers to arrays. Hashing the ids of each set as text would
+take a second.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def route_numbers(sets: QuerySets, keys: Int64s) -> Int64s:
 
 
 def rows_per_query(sets: QuerySets, rows: Int64s) -> Int64s:
-    """Return the rows of each query, int64[queries].
+    """Return the number of rows of each query, int64[queries].
 
     Args:
         sets: Sets of queries.
@@ -78,8 +78,7 @@ def rows_per_query(sets: QuerySets, rows: Int64s) -> Int64s:
     return sums[: len(sets.queries)]
 
 
-# Both loops process every bit, even of non-members. Without a branch, the compiler can process four bits at a
-# time.
+# Both loops process every bit, member or not: without a branch, the compiler takes four bits at a time.
 @numba.njit(INT64S(SETS_READ, INT64S_READ), nogil=True, cache=True)
 def _xor_of_members(sets: UInt64s, keys: Int64s) -> Int64s:
     numbers = np.zeros(len(sets), dtype=np.int64)
@@ -234,17 +233,15 @@ class TimeBounds:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Activations:
-    """Queries that use rows from before their activation, but only in pairs with a later row that arrived
-    after it.
+    """Queries that use a row from before their activation only in a pair with a row from after it.
 
     Two rows from before a query's activation can meet after it only if one of them waited for its place in
     the order of its stream.
 
     Attributes:
         versions: Distinct plan versions that activated such queries, ascending, int64.
-        entered: Sets of queries that may use a pair, by the plan version of its later row: all other queries,
-            and the queries activated up to this version. The first set is for rows from before all of these
-            versions.
+        entered: Sets of queries that may use a pair, by the plan version of its later row: all queries except
+            those activated after this version. The first set is for rows from before all ``versions``.
     """
 
     versions: Int64s
@@ -267,13 +264,14 @@ class Router:
         bounds_b: The same for b.
         windows: Windows of the join's queries, as distance classes: ``len(bounds_a) + 1`` classes for d >= 0,
             then ``len(bounds_b) + 1`` for d < 0.
-        expiries: Bounds on the rows of an intermediate on side a, by the column that has their event time.
-        expiries_b: The same for an intermediate on side b: how much later a's row may be.
-        ranks: The same, by the column of a that has the rank of a row: how many later rows of its stream
-            there may be up to the event time of b.
-        ranks_b: The same for ranks in columns of b, up to the event time of a.
-        activations: Restriction to queries for which the later row of each pair is new enough; None if every
-            pair has such a row.
+        expiries: Bounds on how much later b's row may be than a row in a's combination, by the column of a
+            that has the event time of that row.
+        expiries_b: The same for a's row and the columns of b.
+        ranks: Bounds on how many later rows the stream of a row in a's combination may have, up to the event
+            time of b, by the column of a that has the rank of that row.
+        ranks_b: The same for the columns of b, up to the event time of a.
+        activations: Queries that need a row from after their activation in each pair; None if every pair has
+            one.
     """
 
     query_ids: tuple[int, ...]
@@ -392,8 +390,7 @@ def router(
 
     Args:
         family: The family.
-        members: Numbers of the join's queries; pairs are routed to no other queries, even if these would
-            accept them.
+        members: Numbers of the join's queries; pairs are routed only to these queries.
         keys: Keys of the family's queries, if they were computed for another join; None: compute them.
         ends_us: Slice ends of a and of b, which become bounds, so that no distance class spans two slices.
     """

@@ -15,8 +15,7 @@ import pyarrow as pa
 from catalog.values.stream import Stream
 from operators.kernels.keys import Bools, Int64s, join_key
 
-#: Clocks are between -MOST and MOST, so that the difference of two clocks, and a clock plus a window, fit
-#: into int64.
+#: Clocks are between -MOST and MOST, so that the difference of two, or a clock plus a window, fits int64.
 MOST: Final = 2**61
 
 

@@ -1,9 +1,9 @@
 """Progress of a stream in its order: the value at or below which no later row is expected.
 
-In a stream with scrambling factor k, rows s and s' with s.A <= s'.A have arrival positions PI(s) - k <=
-PI(s') (WO-Join, §2.2). So once n rows have arrived, each later row has a value above the greatest value of
-the first n - k rows. This greatest value is called the *passed* value; it is a watermark on the column. Later
-rows at or below the passed value break the order.
+In a stream with scrambling factor k, rows s and s' with s.A <= s'.A have arrival positions with
+PI(s) - k <= PI(s') (WO-Join, §2.2). So once n rows have arrived, each later row has a value above the
+greatest value of the first n - k rows. This greatest value is the *passed* value; it is a watermark on the
+column. Later rows at or below it break the order.
 
 The values of the last k rows are summarized in blocks of neighbouring rows. Only whole blocks are removed, so
 the passed value lags behind the exact one by at most one block, which is a 64th of k.
@@ -29,7 +29,7 @@ from operators.orders.order_clock import MOST
 _BLOCKS: Final = 64
 #: If k is monitored: maximum and minimum number of rows in a block, and maximum number of blocks per
 #: partition. A factor is known with an error of up to two blocks. With 64 rows per block, a join of three
-#: streams of 50 rows/s held 1.17 times the minimum number of rows, and with 8 rows per block 1.08 times
+#: streams of 50 rows/s held 1.17 times the rows of an optimal join, and with 8 rows per block 1.08 times
 #: (``tests.bench.oblivious``, two runs).
 _MONITORED_ROWS: Final = 64
 _LEAST_MONITORED_ROWS: Final = 8
@@ -40,8 +40,7 @@ _MOST_MONITORED: Final = 1024
 MARGIN: Final = 1.5
 SEEN_FACTORS: Final = 20
 LEAST_MONITORED: Final = 64
-#: Factors of neighbouring batches are merged as long as these batches together have less than 1/_PARTS of k
-#: rows.
+#: Factors of neighbouring batches are merged while these batches together have at most k / _PARTS rows.
 _PARTS: Final = 4
 
 #: Consecutive rows: number of rows, greatest value, least value.
@@ -72,8 +71,8 @@ def scrambling_factor(values: Int64s) -> int:
     """
     if not len(values):
         return 0
-    # Compare each row with the first row whose value is at least as great: there the running maximum reaches
-    # the row's value.
+    # A row is compared with the first row whose value is at least as great: there the running maximum reaches
+    # its value.
     first = np.searchsorted(np.maximum.accumulate(values), values, side="left")
     return int((np.arange(len(values)) - first).max())
 
@@ -167,15 +166,14 @@ class OrderProgress:
         )
 
     def reset(self) -> OrderProgress:
-        """Return the progress reset to before the first row; keep the monitored factor."""
+        """Return the progress as before the first row, but with the monitored factor kept."""
         return OrderProgress(self.scramble, self.monitored)
 
     def declared(self, scramble: int | None) -> OrderProgress:
         """Return the progress under a new scrambling factor; passed values stay passed.
 
         After an increase by d, the passed value stays the same until d more rows have arrived. After a
-        decrease, the passed value also covers rows that are no longer among the last k, as soon as rows
-        arrive.
+        decrease, the next rows to arrive also pass the rows that are no longer among the last k.
 
         Args:
             scramble: The new factor k; None: it is monitored, starting from the current factor.

@@ -36,9 +36,8 @@ def evaluate_lineage(table: pa.Table, filters: Sequence[Sequence[PlannedFilter]]
 
     Returns:
         For each list, one column of n words per ``WORD_BITS`` predicates, in their order; NULL counts as
-        False. Rows have few distinct combinations of answers. So the words are mostly numbered
-        (``row_codec.NUMBERED``), because a byte is sorted and written faster than a word; otherwise they are
-        uint64.
+        False. Rows have few distinct combinations of answers, so the words are mostly numbered
+        (``row_codec.NUMBERED``): a byte is sorted and written faster than a word. Other words are uint64.
     """
     counted = [
         [t for t in thresholds(tuple(f.threshold for f in group)) if t.answerable(table)] for group in filters

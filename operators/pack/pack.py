@@ -1,4 +1,4 @@
-"""PACK: turns one partition's rows into one payload per bucket, and decides all that the rows alone decide.
+"""PACK: filters the rows of one partition, and sorts them into one payload per bucket.
 
 Every distinct filter is evaluated once per row; the answers are the row's lineage. Keys are normalised and
 hashed to a bucket, and rows are sorted by key. A row is dropped if it has no key, or if no query of a family
@@ -165,10 +165,10 @@ class Packer:
     def _timed(self, found: Parted) -> tuple[pa.Table, Int64s, Bools | None]:
         """Return a partition, its event times, and which rows take part; None if all rows do.
 
-        Rows without an event time, and punctuations, do not take part. Punctuations are removed at once only
-        if more than the keys and times of the rows is read, or if a punctuation has a time. Otherwise
-        removing them would cost more than all other work for punctuations that no family uses; such
-        punctuations must cost as little as possible.
+        Rows without an event time, and punctuations, do not take part. They are removed at once only if more
+        than the keys and times of the rows is read, or if a punctuation has a time. Otherwise they stay, with
+        the least possible time: removing them would cost more than all other work for punctuations that no
+        family uses.
         """
         table, taken = found.table, found.rows
         times = table.column(self.stream.event_time)

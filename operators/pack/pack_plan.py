@@ -1,8 +1,8 @@
 """Instructions to PACK for a stream: the parts of a plan version that its rows need.
 
 Code that distributes the input can read these instructions without loading the packing code
-(``operators.pack.pack``). It is
-small: they contain only the distinct filters, regardless of the number of queries.
+(``operators.pack.pack``). The instructions are small: they contain only the distinct filters, regardless of
+the number of queries.
 """
 
 from __future__ import annotations

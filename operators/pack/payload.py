@@ -52,8 +52,7 @@ class StreamHeader:
     order: OrderedRows | None = None
 
 
-#: Errors that occur when bytes that are not a payload are read (ArrowInvalid and JSON errors are
-#: ValueErrors).
+#: Errors on reading bytes that are not a payload (ArrowInvalid and JSON errors are ValueErrors).
 _MALFORMED = (
     ValueError,
     TypeError,
@@ -146,7 +145,7 @@ class Payload:
             "rows": parts,
             "keyless": keyless,
             "suspects": suspects,
-            # dataclasses.astuple would copy each number, which takes 1 ms of a small batch with 40 filters.
+            # dataclasses.astuple would copy each number: 1 ms for a small batch with 40 filters.
             "filters": [[c.family, c.side, c.bit, c.rows, c.passed] for c in self.filters],
             "pack_us": self.pack_us,
             "began_us": self.began_us,

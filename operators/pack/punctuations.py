@@ -1,8 +1,8 @@
 """Punctuations among the rows of a partition, and the keys that they close.
 
-A row is only a punctuation if the contract's column is true in it, or if the event has a pattern
-(``PUNCTUATION_COLUMN``). Punctuations are separated before rows are processed, so they need no event time, do
-not advance the watermark and join with nothing.
+A row in which the contract's column is true, or an event with a pattern (``PUNCTUATION_COLUMN``), is a
+punctuation and nothing else. Punctuations are separated before rows are processed, so they need no event
+time, do not advance the watermark and join with nothing.
 """
 
 from __future__ import annotations

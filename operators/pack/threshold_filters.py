@@ -47,8 +47,7 @@ class Thresholds:
         operator: ``<``, ``<=``, ``>`` or ``>=``.
         bounds: The constants, the widest first.
         places: Places of the filters, likewise.
-        whole: Whether all constants are whole numbers; an integer column can be compared only with such
-            constants.
+        whole: Whether all constants are whole numbers; an integer column is compared only with these.
     """
 
     column: str
@@ -83,7 +82,7 @@ class Thresholds:
         """Return the lineage bits for each count, in a range of bits; None if no filter is in the range.
 
         Args:
-            first: First place.
+            first: Place of the first bit.
             places: Number of bits, at most 64.
 
         Returns:

@@ -76,12 +76,12 @@ class ParkedRows:
     """Parked rows of one side of a family in one bucket.
 
     Attributes:
-        reach: Window of the other side: a row matches rows of the other side that are less than this distance
-            ahead.
+        reach: Window of the other side: its rows match rows of this side that are less than this distance
+            ahead of them.
         read_ahead: C: maximum number of rows in memory that have no partner yet.
         closed: Closed segments, in no fixed order.
         segments: Segments to be closed once they are stored.
-        tail: The newest parked rows, too few to be written so far.
+        tail: Newest parked rows, too few to be written yet.
         load: Opens a closed segment.
         counts: Counts of this batch.
     """
@@ -157,8 +157,7 @@ class ParkedRows:
             return
         parts = sorted(self.tail.segments, key=lambda s: int(s.pos[0]))
         self.tail.segments = []
-        # Rows with the bits of different filters, from other plan versions, are not merged, so that no bit is
-        # lost.
+        # Rows evaluated under plan versions with other filters are not merged, so that no bit is lost.
         for whole in concat_alike(parts, live):
             self.segments += _pieces(whole, min(len(whole) // enough, _MOST_PIECES))
 

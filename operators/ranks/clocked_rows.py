@@ -2,17 +2,17 @@
 
 The *own* clock of a row measures its window: it is either the row's rank or its event time. The *cross* clock
 of a row is its place on the own clock of the other side. This is either the number of rows of that side up to
-the row's event time, or the event time itself. So for each clock: when b arrives, a is in its window of
-length n if 0 <= cross(b) - own(a) < n.
+the row's event time, or the event time itself. So for either clock, a is in its window of length n when b
+arrives if 0 <= cross(b) - own(a) < n.
 
     stored      _ts  own        _time  event time    _cross                   stored in this form
     as males    _ts  cross      _time                _cross     _own
     by time     _ts  event time _time                _cross     _own
 
-So code that reads ``_ts``, for example slices and probes, works on the clock of the current direction.
+So code that reads ``_ts``, such as slices and probes, works on the clock of its direction.
 
-A row may probe combinations of rows. Then it also has, for each stream in them that has a window of rows, the
-number of rows of this stream up to its event time (``_upto0``, ...) and before it (``_below0``, ...).
+A row that probes combinations of rows also has, for each of their streams with a window of rows, the number
+of rows of that stream up to the row's event time (``_upto0``, ...) and before it (``_below0``, ...).
 """
 
 from __future__ import annotations

@@ -171,7 +171,7 @@ def _merged(older: Segment, newer: Segment) -> Segment:
 
 
 def _numbered(rows: pa.RecordBatch) -> pa.RecordBatch:
-    """Number the rows of each key, from its first row's rank, or from 1 if it has no rank."""
+    """Number the rows of each key, from the rank of its first row, or from 1 if that row has none."""
     key, rank = rows.column(KEY).to_numpy(), rows.column(RANK).to_numpy()
     first = np.flatnonzero(np.append(True, key[1:] != key[:-1]))
     lengths = np.diff(np.append(first, len(key)))

@@ -58,8 +58,8 @@ def remove_expired(
 ) -> None:
     """Move the heads of rings in a segment past the rows expired at the arrival of each of m rows.
 
-    Call this for the segments in the order of their oldest rows. Once a segment with a ring's head was found,
-    later segments are skipped if their oldest row has not expired.
+    Call this for the segments in the order of their oldest rows. Once a ring's head has been found in a
+    segment, later segments whose oldest row has not expired are skipped for this ring.
 
     Args:
         times: int64[n], times of the segment's rows, ascending in each cell.
@@ -68,11 +68,9 @@ def remove_expired(
         heads: int64[cells], updated.
         cells: int64[m], ring of each arriving row.
         limits: int64[m], time up to which stored rows have expired when each of the m rows arrives.
-        every: Whether each arriving row removes expired rows from all rings; otherwise only from its own
-            ring.
-        looked: bool[m], or bool[m * cells] if ``every``: whether the head of each ring has been found;
-            updated.
-        first: int64[m], set to the head of each arriving row's ring.
+        every: Whether each arriving row removes expired rows from all rings, not only from its own.
+        looked: bool[m], or bool[m * cells] if ``every``: whether the ring's head has been found; updated.
+        first: int64[m], filled with the head of each arriving row's ring at its arrival.
         counts: int64[2], increased by the number of heads examined and kept, and by the number of rows
             removed.
     """

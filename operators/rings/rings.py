@@ -1,4 +1,4 @@
-"""Rings of one side of a join: the rows of its chain's last slice, with removal of expired rows.
+"""Rings of one side of a join: the last slice of its chain, from which expired rows are removed.
 
     rings        0              1              2              one for each remainder of the key
     segments     [x x 4 7 9]    []             [x 8]          x: removed; 4 and 8 are heads
@@ -221,7 +221,7 @@ class Rings:
         return staying, dropped
 
     def settled(self, segments: Sequence[Segment]) -> list[Segment]:
-        """Return segments without their removed rows, and reset the rings: no row counts as removed."""
+        """Return segments without their removed rows; from then on, no row counts as removed."""
         kept = [s.filter(self._live(s)) if self.removed(s) else s for s in segments]
         self.gone = np.full(self.probe.cells, NOTHING, dtype=np.int64)
         return [segment for segment in kept if len(segment)]
@@ -247,7 +247,7 @@ class Rings:
     def _emptied(
         self, indexes: Sequence[CellIndex], rows: Arrivals, reached: int | None, *, every: bool
     ) -> Iterator[tuple[Arrivals, list[Int64s]]]:
-        """Remove rows that expire at arrivals; yield parts of the arriving rows, and their rings' heads."""
+        """Remove rows that have expired when others arrive; yield parts of these, and their rings' heads."""
         cells = self.probe.cells
         at_once = max(1, _LOOKED_AT_ONCE // cells) if every else max(1, len(rows.cells))
         for begin in range(0, len(rows.cells), at_once):

@@ -2,12 +2,11 @@
 
     | length of header | header (JSON) | kept rows of part 0 | of part 1 | ... | lineage of segments |
 
-A bucket writes at most one patch per batch. It is stored under its own id, like the segments. Views that use
-a patch name the parts of it (``segments.view_names``). There are two kinds of parts, each numbered
-separately:
+A bucket writes at most one patch per batch. A patch is stored under its own id, like a segment. The names of
+views refer to its parts (``segments.view_names``). There are two kinds of parts, each numbered separately:
 
-* *kept rows*: one bit per row of the stored value, set if the view keeps the row. Many queries keep the same
-  rows, so equal parts are written once.
+* *kept rows*: one bit per row of the segment or view that is patched, set if the row is kept. Many queries
+  keep the same rows, so equal parts are written once.
 * *lineage*: filters and words for every row, including the bits of newly evaluated filters. Segments with the
   same filters are concatenated in one column, narrowed as in a segment (``segments.row_codec``).
 """

@@ -28,7 +28,7 @@ _WIDE = ("int64", "uint64")
 _NARROWER = (np.uint8, np.uint16, np.uint32)
 #: Words with at most this many distinct values are numbered.
 _MOST_VALUES = 1 << 8
-#: Bytes per distinct value in the metadata; numbering pays from this many rows per value.
+#: Bytes of a distinct value in the metadata; numbering pays from this many rows per distinct value.
 _VALUE_BYTES = 20
 
 

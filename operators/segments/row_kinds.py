@@ -7,7 +7,7 @@
       8    0b101                                               2
 
 The queries that a row may serve follow from its kind, its event time and the plan. So a new plan version is
-applied to a few kinds only. The codes of the rows stay valid, because they do not depend on the queries.
+applied to a few kinds only, and the codes of the rows stay valid, because they do not depend on the queries.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class RowKinds:
 
 
 def _by_epoch(epochs: int | Int64s) -> tuple[Int64s | None, tuple[Kind, ...]]:
-    """Number rows by the plan versions under which they were processed, ascending."""
+    """Number the plan versions under which rows were processed, ascending."""
     if isinstance(epochs, int):
         return None, ((epochs,),)
     distinct, inverse = np.unique(epochs, return_inverse=True)

@@ -37,7 +37,7 @@ from operators.segments.view_names import bloom_id, cut_name, stored_ids
 
 EPOCH = "_epoch"
 LINEAGE = "_l"
-#: Places in a lineage word.
+#: Bits in a lineage word.
 WORD_BITS = 64
 COLUMN = "c."
 #: Event time of rows whose ``_ts`` is a different clock (``operators.ranks.clocked_rows``).
@@ -66,7 +66,7 @@ class Origin:
 
     Attributes:
         segment: A stored segment or a view.
-        index: int64[n], ascending, indices of the rows in the origin's segment; None for all rows.
+        index: int64[n], ascending, indices of the rows in this segment; None for all of its rows.
         relabelled: Whether only the lineage of the rows has changed.
     """
 
@@ -199,7 +199,7 @@ class Segment:
         return values
 
     def kinds(self, lives: tuple[int, ...]) -> RowKinds:
-        """Return the kinds of rows, which differ at least in the live bits; keep the result.
+        """Return the kinds of rows, distinguished at least by the live bits; the result is kept.
 
         Args:
             lives: Live bits of each lineage word.
@@ -338,13 +338,12 @@ class Segment:
         )
 
     def with_bloom(self, length: int) -> Segment:
-        """Return the same stored segment with a filter of its keys, given the filter's bytes."""
+        """Return the same stored segment with a filter of its keys, given the filter's length in bytes."""
         return self._with(values=(*self.values, (bloom_id(self.id), length)))
 
     def _with(self, **given: object) -> Segment:
         """Return a segment with the same keys, times and versions, and new values of the given fields."""
-        # Copied instead of computed: finding the first and last times again would cost as much as writing the
-        # state.
+        # Copied, because finding the first and last times again would cost as much as writing the state.
         other = object.__new__(Segment)
         for name in Segment.__slots__:
             object.__setattr__(other, name, given[name] if name in given else getattr(self, name))

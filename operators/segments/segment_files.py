@@ -10,14 +10,14 @@ committed. A value that a batch no longer needs is kept for two more batches, be
 or of the previous batch starts from an earlier manifest (``service.recovery.checkpoint``). Every process maps
 the same file, so a worker can read another worker's values without a copy.
 
-When values were in the state store itself, each megabyte went through a socket, a pickle and several copies
-in the JVM, at about 8 ms each (many-keys workload, 2 cores).
+Values in the state store itself went through a socket, a pickle and several copies in the JVM, at about 8 ms
+per megabyte (many-keys workload, 2 cores).
 
 Rows are also sent from PACK to CHAIN in files if both run on one machine. Through Spark, they would be copied
 about twelve times, by sockets, Arrow, shuffle and sort. Usually the rows of a file are a complete segment.
 Then the file gets the segment's id as a second name, and nothing is written. The first name is removed with
-the other values that the batch drops. Names left by a crash are removed at the start, because a replayed
-batch writes them again.
+the other values that the batch drops. Names left by a crash are swept (``sweep``), because a replayed batch
+writes them again.
 """
 
 from __future__ import annotations
@@ -205,7 +205,8 @@ class SegmentFiles:
     def sweep(self, checkpoint_id: str) -> None:
         """Remove incomplete files of crashed writers; call this only while no process writes.
 
-        Values of abandoned checkpoints, which no manifest names any more, are also removed.
+        Rows in transit and the values of abandoned checkpoints (no manifest names them any more) are also
+        removed.
 
         Args:
             checkpoint_id: Id of the checkpoint whose values are kept.

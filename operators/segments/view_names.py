@@ -6,7 +6,7 @@
     c.7.3.0@100:200&9.4:12=9.4:0       these rows with the lineage that part 0 of the patch gives them
 
 Steps are applied from left to right. Consecutive cuts are merged into one, and new lineage replaces earlier
-lineage. So only selections make a name longer, and the number of steps is bounded (``bucket.state``). A patch
+lineage. So only selections make a name longer, and their number is bounded (``bucket.state``). A patch
 (``segments.patch``) is stored in the same bucket as the segment to which it applies, so its name in a step
 omits the common prefix.
 """

@@ -8,7 +8,7 @@ from typing import Final
 from operators.segments.merge import concat, mergeable
 from operators.segments.segment import Segment
 
-#: Number of waiting segments from which on they are merged; a segment with most of the rows is left out.
+#: Waiting segments are merged once there are this many, except a segment with most of the rows.
 _MOST_WAITING: Final = 8
 
 

@@ -38,8 +38,7 @@ MAX_PAIRS_AT_ONCE = 2_000_000
 #: Minimum number of pairs in a chunk, since each chunk takes about 0.1 ms. With 4 keys and batches of 100
 #: rows, a batch took 169 ms with chunks of as many pairs as rows; now it takes 30 ms.
 MIN_PAIRS_AT_ONCE = 1 << 15
-#: Break-even: a male gallops past this many rows in about the time that it takes to test each of them with
-#: the filter.
+#: A male gallops past this many rows in about the time of testing each of them with the filter.
 FILTERED_PER_MALE = 16
 #: Maximum relative rounding error of a sum: a few units in the last place of a double.
 _ROUNDED = 2.0**-50
@@ -349,7 +348,7 @@ def find_candidates(
     side: str = "a",
     band: BandProbe | None = None,
 ) -> Iterator[Candidates]:
-    """Find the candidate pairs between segments and the males that reach the segments.
+    """Find the candidate pairs between segments and the males that reach them.
 
     Args:
         segments: Segments of a side's slices, in the order in which males pass them.

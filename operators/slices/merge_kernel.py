@@ -2,7 +2,7 @@
 
 Measured for 80,000 rows probed by 250,000 males on one core: 0.9 ms with this loop, and 8 ms with two
 ``searchsorted`` calls of numpy, which start each binary search anew. The loop gallops instead of stepping row
-by row. So small batches are cheap against large segments, and segments with few matching rows
+by row, so small batches are cheap against large segments, and segments with few matching rows
 (``slices.key_filter``) are cheap against large batches.
 
 If there are few keys, most rows of a batch have the same key but are far apart in time. For example, 100 keys
@@ -74,12 +74,11 @@ def merge_pairs(
         female_ts: int64[n], event times, µs.
         male: int64[m], keys, ascending.
         male_ts: int64[m], event times, µs.
-        behind_us: Distance below which a female may be behind a male: the largest window on the female's
-            side.
-        ahead_us: Distance below which a female may be ahead of a male: the largest window on the male's side.
+        behind_us: Distance below which a female may be behind a male: the largest window on her side.
+        ahead_us: Distance below which a female may be ahead of a male: the largest window on his side.
         state: int64[4], initially all 0; updated. Where to continue: the first female row whose key is not
-            below the male's key, the male row, and 1 + the male's next female row, if he has begun. The last
-            number counts all pairs of equal key so far, near or far.
+            below the male's key, the male row, and 1 + the male's next female row if he has begun; then the
+            number of pairs of equal key so far, near or far.
         female_rows: int64[size], filled with i.
         male_rows: int64[size], filled with j.
 

@@ -74,8 +74,7 @@ def overlapping_pairs(
         low, high = female_low[i], female_high[i]
         j = begun - 1
         if not begun:
-            # Find the first male that begins after this point; all earlier males end before the female
-            # begins.
+            # Find the first male that begins after this point; all earlier males end before she begins.
             start = np.nextafter(low - longest, -np.inf)
             first, end = -1, males
             while end - first > 1:

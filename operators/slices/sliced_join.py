@@ -32,8 +32,8 @@ from catalog.values.query import UNBOUNDED_US
 from operators.segments.merge import concat, mergeable
 from operators.segments.segment import Segment
 
-#: A run of this many neighbouring segments is merged if no segment has most of its rows. So every row is
-#: rewritten about log_4(rows / rows of a batch) times.
+#: A run of this many neighbouring segments is merged if no segment has most of the run's rows. So every row
+#: is rewritten about log_4(rows / rows of a batch) times.
 COMPACTION_FANIN = 4
 #: Up to this many boundaries, rows are compared with each; for more, sorting the times of rows is faster.
 FEW_BOUNDARIES = 16
@@ -101,8 +101,8 @@ def purge(
         slack_us: A segment that spans at most this much stays until the watermark has passed all of its rows.
         end_of: Returns the window end at which to split a segment: the slice's end or a later one. None: the
             slice's end.
-        drop: Whether leaving rows are discarded. Then they are not copied, which saves time, because usually
-            most of a segment leaves at once.
+        drop: Whether leaving rows are discarded. Then they are not copied; usually most of a segment leaves
+            at once.
 
     Returns:
         Segments in which all rows satisfy T + w_end <= watermark; empty if ``drop``.

@@ -3,9 +3,9 @@
     a1 b1   oldest 10:00:00, newest 10:00:50      windows of a minute: c rows meet it up to 10:00:59.999999
     a2 b2   oldest 10:00:50, newest 10:00:50                                    up to 10:01:49.999999
 
-A slice uses only the newest event time, so it would keep both rows up to 10:01:50. So expired rows are
-removed from slices earlier, each at its own time, and segments are rewritten from time to time. The segments
-to rewrite are chosen only by the rows and the watermark, so a repeated batch chooses the same segments.
+A slice uses only the newest event time, by which it would keep both rows up to 10:01:50. Therefore rows leave
+their slices earlier, each at its own time, and segments are rewritten from time to time. The choice of
+segments depends only on the rows and the watermark, so a repeated batch makes the same choice.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ class Expiry:
     """Times up to which queries need the rows of a side that is an intermediate.
 
     Attributes:
-        alike_us: Time for which each query needs a row after the row's oldest event time. A key is a set with
-            one query. Queries without an entry need the column ``expires``.
+        alike_us: How long a row is needed after its oldest event time, by query; the query is given as a set
+            of one. Queries without an entry need the column ``expires``.
     """
 
     alike_us: Mapping[int, int]
@@ -58,7 +58,7 @@ class Expiry:
             until: Int64s = expires.to_numpy()
             return until
         if oldest is None:
-            # Rows of an older version.
+            # Rows written by an older version of the service.
             return np.full(1, UNBOUNDED_US)
         longest = np.array([self._longest_us(members) for members in sets], dtype=np.int64)
         first: Int64s = oldest.to_numpy()

@@ -5,8 +5,8 @@
     a1 b2                 7                                   key  newer time  position  _l0 = 0b10
 
 A pair is handed on only once, with a lineage bit for each query that has the pair. Its position is computed
-from the positions of its two rows. So the position is the same on replay, in every bucket, and for all batch
-boundaries.
+from the positions of its two rows. So it is the same on replay, in every bucket, and however the input is cut
+into batches.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from operators.segments.layout import SideLayout
 from operators.segments.row_codec import KEY, POS, TS
 from operators.segments.segment import COLUMN, LINEAGE, WORD_BITS, Segment
 
-#: Added between the two positions of a pair, so that (1, 2) and (2, 1) differ.
+#: Multiplier for the first position of a pair, so that (1, 2) and (2, 1) differ.
 _ODD = np.uint64(0x9E3779B97F4A7C15)
 
 
@@ -35,8 +35,7 @@ class HandedChunk:
 
     Attributes:
         key: int64[n].
-        ts: int64[n], the newer event time of each pair, µs UTC; in a family without windows, the order of its
-            rows.
+        ts: int64[n], the newer event time of each pair, µs UTC; without windows, the order of its rows.
         pos: int64[n], ``pair_positions``.
         codes: int64[n], index in ``sets``.
         sets: Sets of the family's queries.

@@ -196,8 +196,7 @@ class ObjectFolder:
     def _trim(self, added: int) -> None:
         """Remove the least recently used files if the cache is larger than its maximum size.
 
-        A process that has mapped a removed file can still read it; a removed file is downloaded again when it
-        is needed.
+        Processes that have mapped a removed file can still read it; others download it again when needed.
         """
         _added[self.directory] = _added.get(self.directory, self.cache_bytes) + added
         if _added[self.directory] < min(_LOOK_BYTES, self.cache_bytes):
@@ -221,7 +220,7 @@ class ObjectFolder:
 
 
 def sizes_here(directory: Path, names: Collection[str]) -> dict[str, int]:
-    """Return the bytes of files, omitting files that are not in a directory."""
+    """Return the sizes of those files that are in a directory, by name."""
     found = {}
     for name in names:
         try:
@@ -232,7 +231,7 @@ def sizes_here(directory: Path, names: Collection[str]) -> dict[str, int]:
 
 
 def _side_by_side(request: Callable[[str], _Answer], names: Collection[str]) -> list[_Answer]:
-    """Make a request per name in parallel; raise the first error after all requests have ended."""
+    """Make a request per name in parallel; if one fails, raise its error after the others have ended."""
     if len(names) < 2:
         return [request(name) for name in names]
     with ThreadPoolExecutor(min(_SIDE_BY_SIDE, len(names)), thread_name_prefix="storage") as threads:
@@ -241,8 +240,9 @@ def _side_by_side(request: Callable[[str], _Answer], names: Collection[str]) -> 
 
 @cache
 def _store(url: str) -> Any:  # Any: one of several classes without a common typed base class
-    """Return the client of a store. Its threads do not survive a fork, so processes must not fork after this
-    call.
+    """Return the client of a store.
+
+    Its threads do not survive a fork, so a process must not fork after this call.
     """
     from obstore.store import from_url
 

@@ -37,7 +37,7 @@ def load_bucket(
     Args:
         manifest: Result of ``encode_manifest``; None for a new bucket.
         plan: Plan in force when the bucket was stored.
-        load: Returns a segment by id; called once for each segment, and again when a closed segment is
+        load: Returns a segment by id; called once for each segment; for a closed segment, only when it is
             opened.
         compiled: Compiled families of this plan by id; missing families are compiled and added.
         reader: Reads the rows of lazy segments when they are needed; None: all segments are loaded at once.

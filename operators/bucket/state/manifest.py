@@ -225,7 +225,7 @@ def stored_plan_version(manifest: bytes) -> int:
     """Return the plan version in force when a manifest was stored; 0 before the first plan.
 
     Raises:
-        UnknownStateFormat: This version does not read the format of the manifest, nor that of the plan stored
+        UnknownStateFormat: This version reads neither the format of the manifest nor that of the plan stored
             with it.
     """
     version: int = manifest_document(manifest)["plan_version"]
@@ -248,7 +248,7 @@ def exchange_ids(manifest: bytes) -> tuple[str, ...]:
 
 
 def segment_ids(manifest: bytes) -> set[str]:
-    """Return the stored ids of all values that contain the segments of a manifest."""
+    """Return the stored ids of all values with segments, key filters or exchanged pairs of a manifest."""
     document = manifest_document(manifest)
     held = [
         ids for joins in document["families"].values() for sides in joins.values() for ids in sides.values()

@@ -7,8 +7,8 @@ large segments (``operators.lazy``). For each segment with a key filter, the man
 A migration moves rows to other joins, or adds bits to their lineage. Most of these rows are stored already,
 and writing them again would take longer than the rest of the batch. So their segments become views, and one
 patch for the whole bucket stores the selections and lineages of the views. In other batches, a bucket writes
-every segment that it
-makes: a segment that is filtered as it moves is stored again, and its former value is dropped.
+every segment that it makes: a segment that is filtered as it moves is stored again, and its former value is
+dropped.
 
 An id contains the checkpoint's id, so that no cached value is used for another checkpoint. It also contains
 the batch, so that a replayed batch writes the same ids again.
@@ -148,7 +148,7 @@ def _store_filters(bucket: Bucket, put: Callable[[str, bytes, Segment | None], N
         segment = state.segments[index]
         if segment.id not in lazy:
             continue
-        # Joins may share it.
+        # Several joins may share the segment.
         if segment.id not in found:
             found[segment.id] = with_filter(segment, put)
         if found[segment.id] is not segment:
