@@ -1,8 +1,8 @@
 """Errors of the service.
 
 InvalidInput
-* BackupRefused         a backup cannot be made of, or restored to, what was named
-* ChangedTwice          two changes of a list are for one query
+* BackupRefused         a backup cannot be made of, or restored to, the place that was named
+* ChangedTwice          two changes of a list are for the same query
 * DataDirUnusable       the data directory cannot be made or written
 * EventRejected         an event does not fit its stream's schema
 * InvalidChanges        several changes of a list cannot be made, so none was
@@ -18,25 +18,26 @@ InvalidInput
 * InvalidWorkload       a workload file contains something invalid
 * InvalidYaml           a file cannot be read as YAML
 * FileRefused           a file is bad, and its stream has on_error: stop
-* MoveRefused           a data directory cannot be moved as it stands, or not to the place that was named
-* KafkaUnsupported      a stream or sink is on Kafka, and its client is not installed
-* NoDataDir             a directory is not a data directory
+* MoveRefused           a data directory cannot be moved in its present state, or not to the named place
+* KafkaUnsupported      a stream or sink uses Kafka, but the client library is not installed
+* NoDataDir             the directory is not a data directory
 * NotAnHttpStream       events were posted to a stream whose rows come from elsewhere
+* NoResultPunctuations  result punctuations were requested of a query that has none, or that does not run
 * OtherWorkload         the output directory belongs to another workload
 * PlanRefused           the plan that a change leads to cannot run
-* RequestRefused        the service refused a request; the text is the service's own
+* RequestRefused        the service refused a request; the error text comes from the service
 * SourceNotAllowed      a source's path is outside the directories that sources may read
 * SourceNotFound        a source's path does not exist
-* TokensUnsupported     an issuer is named, and the library that verifies its tokens is not installed
+* TokensUnsupported     an issuer is configured, but the library that verifies its tokens is not installed
 * UnknownPlanVersion    a migration asks for the roll-back to a plan version that is not in the history
 * UnknownQuery          a request names a query that does not run
 * UnreadableInput       a file or text given to a command cannot be read
-* UnusableFile          a file is corrupt or of another schema
-* WorkloadMissing       an option needs a workload file, and none is given
+* UnusableFile          a file is corrupt or has another schema
+* WorkloadMissing       an option needs a workload file, but none is given
 NotFound
-* ResultsExpired        results that follow the cursor are not kept any more
+* ResultsExpired        results after the cursor are no longer kept
 Conflict
-* BackupNotMade         the data directory changed too fast, or another backup of it runs
+* BackupNotMade         the data directory changed too fast for a backup, or another backup of it runs
 * BucketsFixed          the number of buckets was fixed by the checkpoint's first batch
 * CatalogInUse          another engine holds the lease of the catalog
 * DataDirInUse          another engine holds the data directory
@@ -44,37 +45,38 @@ Conflict
 * NothingToSkip         no batch has failed often enough to be voided
 * SinkInUse             another query writes to the same place
 Overloaded
-* IngestFull            no more events are taken until a batch has read some, or the disk has space
+* IngestFull            no more events are accepted until a batch has read some, or the disk has space again
 Unavailable
 * BackupDamaged         a file of a backup is missing or was changed
 * CatalogMissing        the catalog is missing, but files that it described exist
 * CheckpointAhead       the checkpoint has batches that the catalog does not have
 * CheckpointDamaged     an entry of Spark's logs is incomplete, or Spark's state cannot be read
-* CheckpointLost        batches of the catalog are not in the checkpoint, and it cannot repeat them
+* CheckpointLost        the checkpoint lacks batches of the catalog and cannot repeat them
 * ClassArchiveNotMade   the JVM could not make an archive of its classes
 * CorruptInput          a listed file turned out to be unreadable
-* DataDirMoved          a data directory was moved elsewhere, or a move to it is not complete
+* DataDirMoved          the data directory was moved elsewhere, or a move to it is not complete
 * DemoDataMissing       the package with the demo's data is not installed
 * DiskFailed            a file cannot be written: the disk is full, read-only or damaged
-* DemoFailed            the engine under the demo did not start, or stopped
+* DemoFailed            the engine of the demo did not start, or stopped
 * EngineFailed          the Spark job has ended with an error
 * EventLogDown          the event log cannot be written or read
 * InputChanged          a file was changed after it was listed
 * IssuerDown            the keys of an issuer of tokens cannot be read
 * JavaMissing           no Java of the needed version was found
-* KafkaDown             the brokers of a topic do not answer, or refuse us
+* KafkaDown             the brokers of a topic do not answer, or refuse the service
 * MessageRejected       a message is not an event of its stream
 * MessagesLost          messages that were to be read are gone from their topic
 * OtherLife             catalog, data directory and checkpoint do not belong together
 * SecretMissing         the environment variable of a secret is not set, or its file cannot be read
 * ServiceFailed         the service could not be reached, or failed
 * WorkerDiffers         a worker has another Python, other packages or another time, or no worker answers
+* UserUnknown           the user that the process runs as has no name, and Spark does not start without one
 * StorageDiffers        workers and the engine do not see the same files
 * SinkFailed            a sink did not accept a delivery
 InternalError
 * BrokenPayload         a bucket did not receive each packet of a payload exactly once
 * CorruptResults        result files differ from their batch's manifest
-* MoveFailed            a move wrote something other than it read
+* MoveFailed            a move wrote data that differs from what it read
 """
 
 from __future__ import annotations
@@ -237,7 +239,7 @@ class InvalidYaml(InvalidInput):
 
 
 class MoveRefused(InvalidInput):
-    """A data directory cannot be moved in its present state, or not to the place that was named."""
+    """A data directory cannot be moved in its present state, or not to the named place."""
 
     code = "move-refused"
 
@@ -316,7 +318,7 @@ class UnreadableInput(InvalidInput):
 
 
 class UnusableFile(InvalidInput):
-    """A file is corrupt or has another schema; the primary text is the reason, stated of the file."""
+    """A file is corrupt or has another schema; the primary text is the reason, without the file's name."""
 
     code = "unusable-file"
 
@@ -597,7 +599,7 @@ class ServiceFailed(Unavailable):
 
 
 class WorkerDiffers(Unavailable):
-    """A worker differs from the engine, or no worker answers."""
+    """A worker has another Python, other packages or another time, or no worker answers."""
 
     code = "worker-differs"
 
@@ -635,7 +637,7 @@ class CorruptResults(InternalError):
 
 
 class MoveFailed(InternalError):
-    """A move wrote other data than it had read; the source is unchanged."""
+    """A move wrote data that differs from what it read; the source is unchanged."""
 
     code = "move-failed"
 

@@ -1,8 +1,8 @@
 """API keys ``sluice_<id>_<secret>``; the catalog stores the id and a hash of the secret.
 
 The hash is made with Argon2id (RFC 9106). It is slow on purpose, about 50 ms, so that a stolen catalog does
-not reveal the keys. After its first verification, a key is recognised by its SHA-256, which is kept in memory
-only. A key in use is checked against the catalog once a second, in case it was revoked.
+not reveal the keys. After its first verification, a key is recognized by its SHA-256, which is kept in memory
+only. A key in use is looked up in the catalog at most once a second, in case it was revoked.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-#: Parts of the API: ``read`` reads, ``ingest`` appends events, ``write`` changes streams, queries and plans,
-#: and ``admin`` controls the engine.
+#: Parts of the API: reading (``read``), appending events (``ingest``), changing streams, queries and plans
+#: (``write``), controlling the engine (``admin``).
 Scope = Literal["read", "ingest", "write", "admin"]
 SCOPES: tuple[Scope, ...] = get_args(Scope)
 

@@ -120,8 +120,7 @@ class TokenVerifier:
         try:
             return keys.get_signing_key_from_jwt(text).key
         except _NO_ANSWER as error:
-            # The caller handles PyJWT's own exceptions: the token is not valid, or the issuer cannot be
-            # reached.
+            # PyJWT's own exceptions (token not valid, issuer not reached) are handled by the caller.
             raise IssuerDown(f'keys of issuer "{self._issuer}" cannot be read', detail=f"{error}.") from error
 
     def _keys_url(self) -> str:

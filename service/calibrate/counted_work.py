@@ -57,8 +57,8 @@ def counted_work(workload: SyntheticWorkload, plan: Plan, measured: Measured) ->
                     segments=counts.segments / measured.batches / workload.buckets,
                     result_columns=columns,
                 )
-                # The engine joins a whole batch at once and so counts more matches than a join tuple by
-                # tuple, which the model assumes.
+                # The model assumes a join tuple by tuple. The engine joins a whole batch at once and
+                # therefore counts more matches.
                 matches = load.matches_per_s / (1.0 + batch_overlap(load))
                 work += slice_work(replace(load, matches_per_s=matches))
     return work

@@ -28,7 +28,7 @@ _TURN = 4
 
 @dataclass(slots=True)
 class Measured:
-    """Cost of a plan on a workload, measured once the workload's windows were full.
+    """Cost of a plan on a workload, measured after the workload's windows were full.
 
     Attributes:
         batches: Batches measured.
@@ -91,8 +91,8 @@ def measure(
     Args:
         workload: Streams and queries.
         plans: Plans by strategy.
-        batches: Batches to measure once the windows are full; rounded up to whole turns.
-        rows_file_bytes: Minimum number of bytes from which rows are passed in a file.
+        batches: Batches to measure after the windows are full; rounded up to whole turns.
+        rows_file_bytes: Minimum size of rows that are passed in a file, bytes.
 
     Returns:
         The measured cost of each plan.

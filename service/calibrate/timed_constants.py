@@ -1,7 +1,7 @@
 """Constants of rings and of the search for closed keys, timed on the loops themselves.
 
-The runs of ``sluice calibrate`` cannot measure these constants: they contain no punctuations, and they
-contain no rings, because the planner chooses rings by these very constants.
+The runs of ``sluice calibrate`` cannot measure these constants. The runs contain no punctuations, and no
+rings either, because the planner chooses rings by these very constants.
 """
 
 from __future__ import annotations

@@ -44,8 +44,8 @@ class Selection:
 
     Attributes:
         column: ``v`` or ``u``.
-        below: Exclusive upper bound. It equals the filter's selectivity, because values are uniform over [0,
-            1).
+        below: Exclusive upper bound. It equals the filter's selectivity, because values are uniform over
+            [0, 1).
     """
 
     column: str

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 _TERMINATED = 128 + signal.SIGTERM
 #: Exit status of a run that left out some of its input.
 _INCOMPLETE = 3
-#: Umask with which only their owner can access the files and directories that are created.
+#: Umask: only the owner can access the files and directories that a command creates.
 PRIVATE_UMASK = 0o077
 
 app = typer.Typer(

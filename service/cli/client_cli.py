@@ -195,7 +195,7 @@ def add_streams(
     as_json: JsonOption = False,
     url: UrlOption = DEFAULT_URL,
 ) -> None:
-    """Register the streams of a YAML or JSON file; relative paths are relative to this file."""
+    """Register the streams of a YAML or JSON file; relative paths start at the file's directory."""
     from service.documents.yaml_document import read_yaml
 
     value = read_yaml(file).value

@@ -130,7 +130,7 @@ def plan_text(
 def _in_chosen_order(
     queries: Sequence[Query], streams: Sequence[Stream], choice: OrderChoice
 ) -> tuple[list[Query], dict[str, RankedOrders]]:
-    """Return the queries rebound to the cheapest join order of their streams, and the orders."""
+    """Return the queries, joined in the cheapest order as in a run, and the ranked orders by query."""
     by_name = {stream.name: stream for stream in streams}
     found, orders = [], {}
     for query in queries:

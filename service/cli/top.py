@@ -8,9 +8,9 @@
     QUERY        STATE    RESULTS/S  RESULTS  WINDOWS     SINK     LAG
     fog_delays   running         41    8,211  1h, 10min   files      0
 
-Rates are computed from two consecutive snapshots. BEHIND is how far a stream's watermark lags the most
-advanced watermark; rows of the other streams wait for a lagging stream. LAG counts the batches that a sink
-has not accepted yet.
+Rates are computed from two consecutive snapshots. BEHIND is how far a stream's watermark is behind the most
+advanced watermark; rows of the other streams wait for a stream that is behind. LAG counts the batches that a
+sink has not accepted yet.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ def figures(now: Sight, before: Sight | None) -> dict[str, Any]:
     seconds = None if before is None else now.at_s - before.at_s
 
     def rate(count: int, counted: int | None) -> float | None:
-        # After a restart, the service counts from zero; a rate is never negative.
+        # Another service at the same URL may have lower counts; a rate is never negative.
         return None if not seconds or counted is None else max(count - counted, 0) / seconds
 
     statistics = now.statistics

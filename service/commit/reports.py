@@ -237,6 +237,6 @@ class Reports:
 
 
 def _send_at_once(connection: Connection) -> None:
-    """Disable Nagle's algorithm, which delays a message's end until its beginning is acknowledged."""
+    """Disable Nagle's algorithm, which delays a message's end until the beginning is acknowledged."""
     with socket.fromfd(connection.fileno(), socket.AF_INET, socket.SOCK_STREAM) as copy:
         copy.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -59,8 +59,9 @@ class RouteDictionary:
             manifest: Manifest of the batch.
             routes: Routes that occur in the batch, at least the unknown ones; a route may occur twice.
             plan_version: Returns the plan with a given version. A generation begins with all known routes
-                that are possible with the queries of the plan in force, and ends when it has twice as many
-                routes. The number of routes written therefore stays proportional to the number of new routes.
+                that are possible with the queries of the plan in force. It ends under a later plan, once it
+                would have more than twice as many routes as at its beginning. The number of routes written
+                therefore stays proportional to the number of new routes.
             generation: Reads the routes of a generation, given its first batch; a route may occur twice.
 
         Raises:

@@ -26,10 +26,10 @@ _NAME = re.compile(r"[bm](?P<batch>\d+)-.*-e(?P<epoch>\d+)-[^-]*\.parquet")
 
 
 def sweep(store: Store, results_dir: Folder, late_dir: Folder) -> int:
-    """Remove and count batches' files that neither a manifest nor the table names; no batch may run.
+    """Remove files of batches that neither a manifest nor the table of merged files names; return how many.
 
-    Files with a later epoch than the catalog's are kept: another engine has taken over and writes them, or
-    the catalog is older than the files.
+    No batch may run meanwhile. Files with a later epoch than the catalog's are kept: another engine has taken
+    over and writes them, or the catalog is older than the files.
 
     Args:
         store: The catalog.
@@ -58,7 +58,7 @@ def sweep(store: Store, results_dir: Folder, late_dir: Folder) -> int:
 
 
 def sweep_merged(store: Store, results_dir: Folder, late_dir: Folder) -> int:
-    """Remove and count merged files that are not in the table of merged files; no merge may run."""
+    """Remove merged files that are not in their table, and return how many; no merge may run."""
     return sum(
         _remove(store, folder, [name for name, _ in _files(store, "m", folder)])
         for folder in (results_dir, late_dir)

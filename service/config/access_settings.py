@@ -30,8 +30,8 @@ class AccessSettings(SettingGroup):
         require_keys: Whether the service asks for a key on a loopback address, too, as needed behind a proxy.
         allowed_hosts: Further host names of this service that ``Host`` and ``Origin`` may contain, with
             commas between them.
-        trusted_proxies: Addresses and networks of trusted proxies, with commas between them. Only from these
-            addresses are the headers ``X-Forwarded-For`` and ``X-Forwarded-Proto`` used.
+        trusted_proxies: Addresses and networks of trusted proxies, with commas between them. The headers
+            ``X-Forwarded-For`` and ``X-Forwarded-Proto`` are ignored from other addresses.
         tls_cert: Certificate chain of the service, PEM; with it the API speaks TLS.
         tls_key: Private key of the certificate, PEM; None if the certificate's file contains the key.
         tls_client_ca: CA certificates for client certificates, PEM; if set, a client must have a certificate.

@@ -13,8 +13,8 @@ If the time is linear in the rows, the size cannot swing between two values: aft
 targets, half the rows still take more than 0.75 targets, too long to double again. The time is not linear,
 for example, with few keys, because all rows of a key in a batch join with each other. Each change of the size
 is therefore on trial: it is undone if it lowers the rows per second. A size that gained no throughput or took
-too long is not tried again for some batches. Their number doubles with each refusal; otherwise noise around a
-limit would make the size swing.
+too long is not tried again for some batches. The number of these batches doubles with each refusal; otherwise
+noise around a limit would make the size swing.
 
 Only full batches are timed, that is, batches that left waiting rows for the next batch. A service that has
 caught up takes all rows that have arrived.
@@ -50,8 +50,8 @@ _LOSS: Final = 2 / 3
 #: Two batches are compared only if their numbers of rows differ by this factor, because large files may fill
 #: batches of both sizes equally.
 _COMPARABLE: Final = 1.5
-#: Number of full batches until a refused size is tried again, because input and machine change: after the
-#: first refusal, and at most.
+#: Number of full batches until a refused size is tried again, because input and machine change: the number
+#: after the first refusal, and the maximum.
 _REST: Final = 8
 _LONGEST_REST: Final = 256
 
@@ -80,8 +80,8 @@ class BatchSize:
     [1000000, 2000000, 1000000]
 
     Attributes:
-        floor: Least size.
-        ceiling: Largest size.
+        floor: Minimum size.
+        ceiling: Maximum size.
         target_s: Seconds that a full batch should take; 0 fixes the size at the ceiling.
         rows: The size.
         trial: The last change of the size, until it is kept or undone.
@@ -113,7 +113,7 @@ class BatchSize:
         """Return the size before any batch was timed.
 
         Args:
-            ceiling: Most rows of a batch.
+            ceiling: Maximum number of rows of a batch.
             target_s: Seconds that a full batch should take; 0 fixes the size at the ceiling.
             shrinks: Whether the size may fall below the initial one, so that results come sooner.
         """

@@ -7,7 +7,7 @@ events.db       events posted over HTTP, durable before they are acknowledged (S
 checkpoint/     Spark's offset log, commit log and state, and the segments that the state names
 results/        joined pairs, Parquet; visible once a manifest in the catalog names them
 late/           late rows, Parquet; visible once a manifest names them, too
-dead_letters/   rows of batches that were voided, with the reason
+dead_letters/   rows left out: of voided batches, and bad rows of files and messages; with the reason
 sources/        files that streams may read, unless the operator names other directories
 exports/        files that queries are exported to, unless the operator names another directory
 spill/          rows that do not fit in memory while exports are sorted; emptied at each start
@@ -113,7 +113,7 @@ class DataDir:
 
     @property
     def dead_letters(self) -> Folder:
-        """Rows of voided batches: an operator decided to leave them out."""
+        """Rows that were left out: rows of voided batches, skipped rows of files, and bad messages."""
         return self._stored("dead_letters", self.root / "dead_letters")
 
     @property

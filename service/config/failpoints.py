@@ -3,6 +3,7 @@
 With ``SLUICE_FAILPOINT="after-result-commit@3"``, the process that reaches the point in batch 3 kills the
 engine and then itself, with SIGKILL. The engine is the Python driver and the JVM, whose pids are in its lock
 file.
+
 With ``after-result-commit@3:wait``, the process waits at this point instead, so that a test can kill any
 process. It creates the file ``failpoint-after-result-commit-3`` next to the lock file, and continues once
 there is a file ``failpoint-after-result-commit-3.passed``. Several points are separated by commas. Without

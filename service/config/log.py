@@ -1,9 +1,10 @@
 """Logging: one line per event, a lower-case fragment plus fields.
 
-``logging.getLogger(__name__).info("plan activated", extra={"plan_version": 7})`` prints ``2026-01-31 12:00:01
-INFO service.engine plan activated plan_version=7``, or one JSON object with the fields as keys. Fields with a
-name that log records already use are passed through ``fields``. A warning that is repeated word for word, for
-example at each attempt to reach a database that is down, is written once a minute.
+``logging.getLogger(__name__).info("plan activated", extra={"plan_version": 7})`` prints
+``2026-01-31 12:00:01 INFO service.engine plan activated plan_version=7``, or one JSON object with the fields
+as keys. Fields with a name that log records already use are passed through ``fields``. A warning that is
+repeated word for word, for example at each attempt to reach a database that is down, is written once a
+minute.
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ def _is_not_of_py4j(record: logging.LogRecord) -> bool:
 
 
 class _Repeats(logging.Filter):
-    """Filter that drops a warning repeated within a minute; the next one counts them in ``repeated``."""
+    """Filter that drops warnings repeated within a minute; the next has their number as ``repeated``."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -313,7 +313,7 @@ class BatchSettings(SettingGroup):
         rows_per_partition: Maximum number of rows of small input pieces that share a reader task; None means
             half a million, or a core's share of the batch if that is more.
         rows_file_kb: Minimum size, in kB, of a family side's rows that are passed to their bucket in a file.
-            Fewer bytes are passed through Spark; on a cluster, all are.
+            Smaller amounts are passed through Spark; on a cluster, all rows are.
     """
 
     max_rows: int = Field(default=4_000_000, ge=1, validation_alias="max_rows_per_batch")

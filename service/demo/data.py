@@ -230,7 +230,7 @@ def _on_duty(flights: pa.Table, planes: pa.Table) -> pa.Table:
 
 
 def steps(tables: ReplayedTables, step_us: int) -> Iterator[ReplayStep]:
-    """Cut all streams at the same event times: a minute after midnight UTC, then after every step.
+    """Cut all streams at the same event times: in steps from a minute after midnight UTC.
 
     Weather is observed on the hour. With a cut on the hour, the flights of the last hour would wait in the
     join's state for the observation, which is in the next step.

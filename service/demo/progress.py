@@ -28,7 +28,7 @@ class Progress:
         state_rows_mean: Mean number of rows held, over batches with input.
         unshared_rows_mean: Mean number of rows that one join per query would hold.
         pairs: Pairs of equal key that the chains compared.
-        unshared_pairs: Mean number of rows that one join per query would hold.
+        unshared_pairs: Pairs of equal key that one join per query would compare.
         results: Results by query id.
         event_time_us: Newest event time, µs UTC; None before the first row.
     """

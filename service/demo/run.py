@@ -49,7 +49,7 @@ DRAW_EVERY_S = 0.5
 LINE_EVERY_S = 5.0
 
 
-#: Context manager that serves a workspace with the given settings until its block ends.
+#: Returns a context manager that serves a workspace with the given settings until its block ends.
 Serving = Callable[[Settings], "AbstractContextManager[Workspace]"]
 
 

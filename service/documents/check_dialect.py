@@ -108,7 +108,7 @@ def _check_timezone(name: str) -> None:
 
 
 def _check_format(name: str, text: str, example: str) -> datetime:
-    """Format and parse a fixed moment and return the result; refuse a format that cannot be parsed."""
+    """Format and parse a fixed moment and return the result; refuse a format that fails."""
     hint = f"Write a format such as {example}."
     if _DATE.search(text) is None:
         raise _unfit(name, f'has no year: "{text}"', hint)

@@ -56,9 +56,7 @@ class StreamNumbersDocument(_StatisticsDocument):
 
 
 class StatisticsDocument(_StatisticsDocument):
-    """Statistics that are given. Statistics that are left out are measured, sampled from the inputs, or
-    assumed.
-    """
+    """Given statistics; those left out are measured, sampled from the inputs, or assumed."""
 
     streams: dict[str, StreamNumbersDocument] = Field(default_factory=dict, description="By stream name.")
     filters: dict[str, _Fraction] = Field(

@@ -370,7 +370,7 @@ def _step(item: _StepDocument, document: YamlDocument, path: ItemPath) -> Script
 def _check_names(
     queries: tuple[WorkloadQuery, ...], script: tuple[ScriptStep, ...], document: YamlDocument
 ) -> None:
-    """Check the script in order: an added query has a new name, a changed query exists."""
+    """Check the script in order: an added query needs a free name, and a changed query must exist."""
     states: dict[str, str] = {}
 
     def enter(query: WorkloadQuery) -> None:

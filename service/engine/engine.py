@@ -5,11 +5,12 @@ r"""The engine: one Spark job over one data directory, from lock to last commit.
 
 An engine first takes the directory's lock, ends a JVM that a dead driver may have left, takes the lease of
 the catalog, and checks that Spark can continue after the catalog's last batch. Then it takes a new fencing
-epoch, after which no other engine's manifest is accepted.
-Finally it removes files that no manifest names, and starts Spark. A stand-by engine starts Spark and does all
-imports while it waits. It takes the lease first, then the lock. An engine that has lost the lease to another
-engine never starts a job again, because a start removes the files of a dead engine, and the other engine is
-alive.
+epoch, after which no other engine's manifest is accepted. Finally it removes files that no manifest names,
+and starts Spark.
+
+A stand-by engine starts Spark and does all imports before it waits for the lease. It takes the lease first,
+then the lock. An engine that has lost the lease to another engine never starts a job again, because a start
+removes the files of a dead engine, and the other engine is alive.
 
 The thread that runs the job imports all code that talks to Spark or is sent to its workers: PySpark, pandas,
 and numba with its kernels are half of a service's imports, and the API need not wait for them.

@@ -1,4 +1,4 @@
-"""Control of the engine by other processes, through catalog rows: its status and the requests.
+"""Control of the engine by other processes: its status and requests to it are rows of the catalog.
 
     API      wish    ── setting "engine_wish"   ──>  engine   polls it, and follows it
     API    <── setting "engine_status" ── status     engine   writes it whenever it changes

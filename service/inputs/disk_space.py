@@ -18,12 +18,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-#: Default of the space to keep free, bytes. A batch of four million rows of ten columns writes about as many
-#: bytes: 0.7 GB of segments, and its results. GB of segments, and its results.
+#: Default of the space to keep free, bytes. A batch of four million rows of ten columns writes about as much:
+#: 0.7 GB of segments, and its results.
 LEAST_FREE_BYTES: Final = 1 << 30
 #: Percentage of a small file system (below 20 GB) to keep free instead; batches are smaller there, too.
 LEAST_FREE_PERCENT: Final = 5
-#: Time between two looks.
+#: Seconds between two measurements of the free space.
 LOOK_S: Final = 1.0
 
 

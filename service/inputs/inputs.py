@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from catalog.store.store import Store
     from service.inputs.sources.http_log import EventLog
 
-#: Most rows of a Parquet file that one task reads; pyarrow writes row groups of at most this size.
+#: Most rows of a Parquet file that are read as one run; pyarrow writes row groups of at most this size.
 ROWS_PER_FILE_PARTITION: Final = 1 << 20
 
 _PAGE: Final = 1000
@@ -90,7 +90,7 @@ class Inputs:
         rows_per_partition: Most rows of small pieces that share a partition; None: the larger of a task's
             share and ``ROWS_PER_PARTITION``.
         tasks: Number of tasks that run at a time.
-        rows_per_file_partition: Number of rows above which a Parquet file is split into partitions.
+        rows_per_file_partition: Number of rows above which a Parquet file is split into runs of rows.
         dead_letters: Folder for messages that are not events; None keeps none.
         bounded: Whether a topic ends with the messages that exist when it is first looked up.
     """
@@ -266,7 +266,7 @@ class Inputs:
         """Return listed files from a position on; the position must be listed, or be the end.
 
         Raises:
-            FileRefused: A file among the pieces is bad, and the stream has ``on_error: stop``.
+            FileRefused: One of these files is bad, and the stream has ``on_error: stop``.
         """
         listed = self._store.source_files.page(stream.id, position, limit)
         if listed and listed[0].position != position:

@@ -1,4 +1,4 @@
-"""Lanes (positions in Spark's offsets), pieces (units of admission), partitions (task inputs).
+"""Lanes (with positions in Spark's offsets), pieces (units of admission), partitions (inputs of tasks).
 
 All are plain values: partitions are pickled into Spark tasks. A partition must give the same rows whenever it
 is read.
@@ -15,8 +15,7 @@ from operators.storage.folder import Folder
 
 #: ``_pos`` of a file's or chunk's row is ``position << ROW_BITS | row``.
 ROW_BITS: Final = 32
-#: Most rows of small pieces that share a reader task. Starting a task costs about as much as reading this
-#: many rows.
+#: Most rows of small pieces that share a reader task: the fixed cost of a task is about that of so many rows.
 ROWS_PER_PARTITION: Final = 500_000
 
 
@@ -142,7 +141,7 @@ class FilesPartition:
 
 @dataclass(frozen=True, slots=True)
 class EventsPartition:
-    """Offsets [start, end) of an ``http`` stream in the log at ``url``; rest as in `FilesPartition`."""
+    """Offsets [start, end) of an ``http`` stream in the log at ``url``; the rest as in `FilesPartition`."""
 
     stream_id: int
     first_pos: int
@@ -156,7 +155,7 @@ class EventsPartition:
 
 @dataclass(frozen=True, slots=True)
 class ChunksPartition:
-    """Chunks [start, end) of a ``generator`` stream; other attributes as in `FilesPartition`."""
+    """Chunks [start, end) of a ``generator`` stream; the rest as in `FilesPartition`."""
 
     stream_id: int
     first_pos: int
@@ -186,7 +185,7 @@ class TopicRange:
 
 @dataclass(frozen=True, slots=True)
 class TopicPartition:
-    """Messages of a ``kafka`` stream, in order of partition and offset; rest as in `FilesPartition`.
+    """Messages of a ``kafka`` stream, in order of partition and offset; the rest as in `FilesPartition`.
 
     Attributes:
         ranges: Messages to read.

@@ -152,7 +152,7 @@ class WorkloadRows:
         if isinstance(stream.source, FilesSource):
             return self._of_unlisted(stream, stream.source, columns, limit)
         if isinstance(stream.source, HttpSource):
-            return None  # events are posted to a service, and none is running
+            return None  # only a service has posted events
         if isinstance(stream.source, KafkaSource):
             return _of_topic(stream, stream.source, columns, limit)
         return _of_generator(stream, stream.source, columns, limit, self.clock_us())

@@ -44,8 +44,8 @@ class SourceRoots:
         """Return the roots that settings name; without any, make and return the default root.
 
         Raises:
-            InvalidSetting: A root is the data directory, or is or lies in one of the service's own
-                directories.
+            InvalidSetting: A root is the data directory, or is equal to or inside the checkpoint, spill,
+                results, late rows or dead letters. A root that contains the data directory is allowed.
         """
         if not roots:
             data_dir.sources.mkdir(exist_ok=True)
@@ -87,7 +87,7 @@ class SourceRoots:
         )
 
     def tell_outsiders(self, streams: Iterable[Stream]) -> None:
-        """Log the streams whose files are not confined to a root, but are still read.
+        """Log the streams whose files are read although they are not confined to a root.
 
         These streams were registered before roots existed, by clients that the operator had allowed to
         register streams.

@@ -1,5 +1,4 @@
-"""CHAIN: the one stateful operator of the job. CHAIN moves bytes between the stored state and
-``bucket.bucket``.
+"""CHAIN, the one stateful operator of the job: moves bytes between stored state and ``bucket.bucket``.
 
     manifest   ValueState   what the bucket holds, rewritten every batch (small)
 
@@ -323,7 +322,7 @@ class ChainProcessor:
         for joins in bucket.families.values():
             for segment in joins.stored():
                 if segment.bloom is not None:
-                    continue  # a lazy segment, which is closed again in the next batch
+                    continue  # a lazy segment, which the next batch loads unopened
                 entry = worker.cache.keep(segment)
                 entry.version, entry.classes = version, joins.known_classes(segment)
 

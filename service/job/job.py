@@ -82,7 +82,7 @@ def _write_no_checksum_files(session: SparkSession) -> None:
     """Let the driver's JVM write its files without a checksum file for each.
 
     Hadoop starts a process (chmod) for every file that it creates. For the logs and the state of a batch, it
-    starts eight with checksum files, which take 25 of 205 ms, and four without.
+    starts eight processes with checksum files, which take 25 of 205 ms, and four without.
     """
     jvm: Any = session._jvm
     hadoop = session._jsc.hadoopConfiguration()

@@ -371,7 +371,7 @@ class SluiceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._sizing
 
     def _room(self, last: BatchManifest | None, unknown: int) -> int:
-        """Return how many rows like the last batch's fit into the JVM, ``unknown`` without figures."""
+        """Return how many rows like the last batch's fit into the JVM; ``unknown`` if it is not known."""
         rows = 0 if last is None else sum(s.rows for s in last.streams)
         size = None if last is None or not rows else packed_bytes(last)
         if size is None:

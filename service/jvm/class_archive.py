@@ -3,8 +3,8 @@
     share/sluice/classes-<digest of Java and PySpark>.jsa     the 20,000 classes of a small run, parsed
 
 The first result of a cold start comes after 8.5 s with the archive, and after 12.5 s without it. The JVM
-compares its jars with the jars of the archive, and starts without the archive if they differ. ``python -m
-service.jvm.make_class_archive`` makes it.
+compares its jars with the jars of the archive, and starts without the archive if they differ.
+``python -m service.jvm.make_class_archive`` makes the archive.
 """
 
 from __future__ import annotations

@@ -31,18 +31,17 @@ SPARK_CONFIGURATION = {
     "spark.python.worker.reuse": "true",
     "spark.python.daemon.module": "service.job.workers.worker_daemon",
     # By default, readers and chains differ only in this setting, so they would have separate daemons and
-    # workers, which costs 2.5 s of CPU time more at the start.
+    # workers, which costs 2.5 s more CPU time at the start.
     "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "false",
     # Offsets, commits and state changes of a batch are four files, which Spark renames into place. By
-    # default, Spark renames these files through Hadoop's FileContext, which starts 32 "readlink" processes
-    # for it here and takes 0.1 s per batch. The engine's lock keeps every other writer away, and a data
-    # directory is local.
+    # default, Spark does so through Hadoop's FileContext, which starts 32 "readlink" processes here and takes
+    # 0.1 s per batch. The engine's lock keeps every other writer away, and a data directory is local.
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     ),
     # The JVM moves bytes and plans small batches. Optimizing compilation (C2) costs more than it saves:
-    # without it, the many-keys benchmark took a third less CPU time in the JVM, and the first batch ended 1.5
-    # s earlier. The parallel collector takes 2 to 4 ms less CPU time per batch of 2,000 rows than G1, but
+    # without it, the many-keys benchmark took a third less CPU time in the JVM, and the first batch ended
+    # 1.5 s earlier. The parallel collector takes 2 to 4 ms less CPU time per batch of 2,000 rows than G1, but
     # stops the JVM for 0.3 s once or twice a minute. G1 stopped it for 24 ms at most. A stack of the default
     # size once overflowed under load in a regular expression of Spark.
     "spark.driver.extraJavaOptions": _JVM_OPTIONS,

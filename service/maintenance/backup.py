@@ -23,7 +23,8 @@ def backup_command(storage: StorageSettings, target: Path, *, say: Callable[[str
         say: Prints a line.
 
     Returns:
-        The same for programs: ``data_dir``, ``backup``, last ``batch`` (-1: none), ``files`` and ``bytes``.
+        The printed facts, for programs: ``data_dir``, ``backup``, last ``batch`` (-1: none), ``files`` and
+        ``bytes``.
 
     Raises:
         BackupRefused: ``target`` is not usable, the catalog is on PostgreSQL, or there is a separate storage.
@@ -68,7 +69,7 @@ def restore_command(backup: Path, storage: StorageSettings, *, say: Callable[[st
         say: Prints a line.
 
     Returns:
-        The same for programs: ``backup``, ``data_dir``, last ``batch`` (-1: none) and ``files``.
+        The printed facts, for programs: ``backup``, ``data_dir``, last ``batch`` (-1: none) and ``files``.
     """
     root = storage.data_dir.absolute()
     found = restore(backup.absolute(), root)

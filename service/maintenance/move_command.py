@@ -39,9 +39,9 @@ def move_command(
         say: Prints a line.
 
     Returns:
-        The same for programs: ``from`` and ``to``, the ``storage_url`` and ``catalog_url`` with which the
-            service continues, and if anything was moved, its last ``batch`` (-1: none), ``files``,
-            ``state_rows`` and ``buckets``.
+        The printed facts, for programs: ``from`` and ``to``, the ``storage_url`` and ``catalog_url`` with
+        which the service continues, and if anything was moved, its last ``batch`` (-1: none), ``files``,
+        ``state_rows`` and ``buckets``.
 
     Raises:
         NoDataDir: There is no data directory.

@@ -32,8 +32,8 @@ def repair(
         say: Prints a line.
 
     Returns:
-        The same for programs: the fault as ``wrong``, the description of the ``repair`` (both None if nothing
-            is wrong), and whether it was ``repaired``.
+        The printed facts, for programs: the fault as ``wrong``, the description of the ``repair`` (both
+        None if nothing is wrong), and whether it was ``repaired``.
 
     Raises:
         NoDataDir: There is no data directory.

@@ -1,4 +1,4 @@
-"""Planning: changes of queries and objective are previewed, priced, tried, made plan versions.
+"""Planning: previews, prices and tries changes of queries and objective, and makes plan versions.
 
 Doors: changes, objective, plan_record, preview, versions.
 """

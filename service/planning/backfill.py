@@ -109,7 +109,9 @@ def _lives(records: Iterable[QueryRecord], family: FamilyPlan, side: str) -> lis
 
 
 def _covered_since(lives: Iterable[_Life], version: int) -> int:
-    """Return the version from which on at least one query existed, without a gap, up to ``version``.
+    """Return the first version since which some query has existed without a gap, up to ``version``.
+
+    If no query exists in ``version``, the result is ``version + 1``.
 
     >>> nothing = frozenset()
     >>> _covered_since([_Life(1, 3, nothing), _Life(2, 5, nothing), _Life(7, 9, nothing)], 4)

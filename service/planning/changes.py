@@ -408,9 +408,7 @@ def _series(step: ChangeStep) -> int | None:
 
 
 def _left(store: Store, step: ChangeStep, version: int) -> QueryRecord | None:
-    """Remove the query of a step, if the step requires it. Return the query's record, or None if the query
-    has no record yet.
-    """
+    """Let the present query of a step leave, if it has to; return its record, None for a new query."""
     record = step.record
     if record is None or not step.effective:
         return record

@@ -1,4 +1,4 @@
-"""Compiles a plan version and runs it on a made-up row before it enters the control log.
+"""Compiles a plan version and runs it on a synthetic row before it enters the control log.
 
 A failure here is reported to the client that requested the change; applying a version in the running job
 never raises.
@@ -88,7 +88,7 @@ def _evaluate(previous: Plan | None, plan: Plan) -> None:
 
 
 def _group(family: FamilyPlan, streams: Mapping[int, Stream]) -> None:
-    """Add a made-up pair to a group, and close the group."""
+    """Add a synthetic pair to a group, and close the group."""
     compiled = compile_groups(family)
     if compiled is None:
         return

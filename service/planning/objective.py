@@ -116,7 +116,9 @@ def store_objective(store: Store, objective: Objective, base: Objective) -> None
 
 
 def take_settings(store: Store, base: Objective) -> bool:
-    """Let settings override a stored objective if their strategies or probe changed since the last start.
+    """Let settings override a stored objective if they changed since the last start.
+
+    Only their strategies, probe and memory are compared.
 
     Args:
         store: The catalog.

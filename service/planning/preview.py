@@ -302,7 +302,7 @@ def _held(store: Store, plan: Plan | None, count: Callable[[SliceCounters], int]
 def _queries_after(
     store: Store, request: PreviewRequest, choice: OrderChoice, places: QueryPlaces
 ) -> tuple[tuple[Query, ...], dict[str, RankedOrders]]:
-    """Return the queries that would run, new ones with provisional ids, and their ranked join orders."""
+    """Return the queries that would run (new ones with provisional ids), and the new ones' ranked orders."""
     orders = {}
     running = {record.query.name: record.query for record in store.queries.running()}
     names = sorted(running)

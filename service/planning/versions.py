@@ -33,8 +33,8 @@ from service.sinks.webhook_targets import PUBLIC_TARGETS, WebhookTargets
 if TYPE_CHECKING:
     from service.planning.dry_run import DryRun  # for type checking only: ``_loaded`` imports it at run time
 
-#: Catalog setting: the time, in µs UTC, at which a query whose slice boundaries are kept last departed; null
-#: once these boundaries are dropped.
+#: Catalog setting: time when a query with retained slice boundaries last departed, µs UTC; null once these
+#: boundaries are dropped.
 LEFT_AT_SETTING = "left_at_us"
 
 
@@ -159,8 +159,8 @@ class Versions:
     def load() -> None:
         """Import the dry run ahead of a change's transaction, which blocks other writers.
 
-        The first import in a process takes seconds, and longer if kernels must be compiled. Inside a
-            transaction, it would block the engine's writes until the engine lost its lease.
+        The first import in a process takes seconds, and many seconds if kernels must be compiled. Inside a
+        transaction, it would block the engine's writes for so long that the engine would lose its lease.
         """
         _loaded()
 

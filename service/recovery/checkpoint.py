@@ -53,7 +53,7 @@ class Standing:
         begun: Batches with a complete entry in Spark's offset log, ascending.
         done: Last batch in Spark's commit log for which the offset log has both this batch and the one
             before.
-        torn: Latest batches, those whose log entries are incomplete.
+        torn: Batches at the end of the logs whose entries are incomplete.
     """
 
     first: int
@@ -96,7 +96,7 @@ def check_checkpoint(store: Store, data_dir: DataDir, *, unsynced: bool = False)
     Args:
         store: The catalog.
         data_dir: The data directory; no other process writes to it.
-        unsynced: Whether power may have failed since the last batch; if so, newer writes are not trusted.
+        unsynced: Whether power may have failed since the last batch; if so, later writes are not trusted.
 
     Raises:
         OtherLife: As ``examine_checkpoint``.
@@ -135,8 +135,8 @@ def examine_checkpoint(store: Store, data_dir: DataDir, *, unsynced: bool = Fals
     # A repeated batch replaces damaged files.
     distrusted = unsynced or (not rebuilt and _damaged(store, data_dir))
     if distrusted and found.done >= found.first and (rebuilt or not found.repeated):
-        # Its state may be incomplete. The state of the batch before was synced before this batch was
-        # committed.
+        # The state of the last done batch may be incomplete. The state before it was synced before the batch
+        # was committed.
         found = replace(found, done=found.done - 1)
     none = found.first - 1
     if unsynced and found.committed == none:
@@ -256,8 +256,7 @@ def _clear(data_dir: DataDir, spark: SparkLog, found: Standing) -> None:
     for path in spark.leftovers():
         path.unlink(missing_ok=True)
         log.warning("leftover of Spark's log removed", extra={"path": str(path)})
-    # Spark repeats only its last log entry. The input of later batches comes from the catalog or is chosen
-    # again.
+    # Spark repeats only its last log entry. The input of later batches is in the catalog, or chosen again.
     kept = {batch for batch in found.begun if batch <= found.done + 1}
     for batch in spark.cut(found.done, kept)[0]:
         log.warning("batch will be repeated", extra={"batch": batch})
@@ -269,8 +268,8 @@ def _forget_young_snapshots(store: Store, data_dir: DataDir, found: Standing) ->
     """Remove snapshots of Spark's state that may be incomplete and are not needed.
 
     Spark takes snapshots in the background. To load a version, Spark begins with the newest snapshot up to
-    that version, so a torn snapshot would break loading. From an older snapshot, Spark reaches the version by
-    applying the changes in between.
+    that version, so a torn snapshot would make loading fail. From an older snapshot, Spark reaches the
+    version by applying the changes in between.
     """
     last = store.batches.last_manifest()
     synced_us = 0 if last is None else last.committed_at_us

@@ -1,4 +1,4 @@
-"""Checks of ``sluice doctor``: the machine, the storage of a service, and processes that use it.
+"""Checks of ``sluice doctor``: the machine, the places of a service's data, and processes that use them.
 
 A missing data directory is not made, and a catalog of an older version is not migrated. To check that a place
 is writable, a file is created there and removed; missing folders of a separate storage are created.
@@ -33,8 +33,7 @@ from service.jvm.java import OLDEST_JAVA, use_java
 from service.recovery.identity import identity_of
 from service.recovery.opening import CATALOG_DOWN_HINT, open_catalog, refuse_missing, sqlite_file
 
-#: Largest accepted difference, in s, between this machine's clock and the time of the newest batch or a file
-#: server.
+#: Largest accepted difference of this machine's clock from the newest batch's or a file server's time, s.
 SKEW_S: Final = 5.0
 #: How long a service may take to answer, s.
 ANSWER_S: Final = 3.0

@@ -2,8 +2,8 @@
 
 If a lost catalog were replaced by an empty one, the new catalog would not know the existing files, and its
 first sweep would delete every result. So no catalog is made where files of an earlier catalog remain, and a
-catalog whose identity differs from the directory's is refused. If all data are stored elsewhere, an empty
-directory is accepted, so that each machine of a cluster can have its own directory.
+catalog whose identity differs from the directory's is refused. If all data are stored elsewhere, a new
+directory without identity is accepted, so that each machine of a cluster can have its own directory.
 """
 
 from __future__ import annotations
@@ -56,8 +56,7 @@ def open_catalog(
 ) -> Store:
     """Open the catalog of a data directory; create it if the directory has no data yet.
 
-    A directory without identity, from an old version, gets one if everything that can be compared agrees with
-    the catalog.
+    A directory of an old version has no identity. It gets one if everything that can be compared agrees.
 
     Args:
         data_dir: The data directory.
@@ -85,7 +84,7 @@ def open_catalog(
         _refuse_moved(store, data_dir, moved_to)
         identity = identity_of(store)
         if identity is None:
-            # A transaction, so that processes that start at the same time do not each assign an identity.
+            # A transaction: of several processes that start together, only one assigns an identity.
             with store.transaction():
                 identity = _identity(store, data_dir)
         # The catalog gets the identity before any part does. After a crash in between, this writes the
@@ -216,7 +215,7 @@ def _mark(store: Store, data_dir: DataDir, identity: Identity, events_url: str) 
 
 
 def _mark_storage(store: Store, data_dir: DataDir, identity: Identity) -> None:
-    """Check that the separate storage belongs to the catalog; if unsettled, give it the identity."""
+    """Check that the separate storage is the catalog's; claim it while the identity is not settled."""
     folder = data_dir.stored_identity
     known = store.settings.get(_APART_SETTING)
     if identity.settled and (known is not None) != (folder is not None):
@@ -258,14 +257,14 @@ def _check_events(store: Store, events: EventLog) -> None:
 def _keeps_nothing(data_dir: DataDir, events_url: str) -> bool:
     """Return whether all data are elsewhere, and there is no checkpoint here.
 
-    In this case a fresh directory loses no data, since a checkpoint is examined before it is used.
+    Then accepting a new directory loses no data; a checkpoint is examined before it is used.
     """
     elsewhere = data_dir.storage is not None and sqlite_file(events_url) is None
     return elsewhere and not SparkLog(data_dir.root / "checkpoint").begun()
 
 
 def _has_checkpoint_of(data_dir: DataDir, identity: Identity) -> bool:
-    """Return whether the checkpoint proves that a directory without identity file is the catalog's."""
+    """Return whether the checkpoint shows that a directory without identity file is the catalog's."""
     return read_mark(data_dir.checkpoint_identity).get("id") == identity.id
 
 

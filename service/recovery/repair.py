@@ -2,9 +2,9 @@
 
     lost                                      repair
     the checkpoint, or the end of its logs    rebuild the state: repeat all batches from their input
-    a segment, or a file of Spark's state     the same
-    a result file of one batch                the same; a repeated batch replaces damaged files
-    a merged file of many batches             none
+    a segment, or a file of Spark's state     rebuild the state
+    a result file of one batch                rebuild the state: a repeated batch replaces damaged files
+    a merged file of many batches             no repair is possible
     the newest batches of the catalog         remove them from the checkpoint, too: they are made again
 
 A repeated batch reads the input that its manifest names, and stops the job if its results differ. So a repair
@@ -148,7 +148,7 @@ def _check(data_dir: DataDir, named: NamedFiles) -> None:
 
 
 def _cannot_repeat(store: Store, events_url: str, found: Standing) -> str | None:
-    """Return the reason why some batch cannot be repeated; None if all batches can be."""
+    """Return the reason why some batch cannot be repeated; None if all batches can."""
     read: set[int] = set()
     for batch in range(found.committed + 1):
         manifest = store.batches.manifest(batch)
@@ -175,8 +175,7 @@ def _dropped_input(store: Store, events_url: str, stream_ids: Iterable[int]) -> 
                 if events.begin(stream.id) > stream.initial_position:
                     return f'the oldest events of stream "{stream.name}" were dropped: no batch needed them'
         elif isinstance(stream.source, KafkaSource):
-            # Brokers control retention and compaction, so the remaining messages may not reproduce the same
-            # batches.
+            # Brokers may have dropped or compacted messages, so the same batches may not be reproducible.
             return f'stream "{stream.name}" is read from a topic, which may have dropped its oldest messages'
     return None
 

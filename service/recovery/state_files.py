@@ -24,7 +24,7 @@ _SCHEMA = re.compile(r"/state/\d+/_stateSchema/[^\"]+")
 
 
 def check_state_files(checkpoint: Path, version: int, hint: str) -> None:
-    """Check that the state of a version can be read, from the names and lengths of its files.
+    """Check, by names and lengths of its files, that the state of a version can be read.
 
     Args:
         checkpoint: Spark's checkpoint.

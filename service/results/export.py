@@ -34,7 +34,7 @@ from service.errors import CorruptResults
 from service.results.query_rows import family_files, query_sql, reading
 from service.results.result_sql import order_sql, pairs_sql, results_sql
 
-#: Maximum number of results sorted at a time. Small batches are read together, so that they share one scan.
+#: Maximum number of results sorted at a time. Small batches are read together, to share one scan.
 _ROWS_PER_READ = 2_000_000
 
 #: Results in one Parquet file.
@@ -119,8 +119,8 @@ def export_shared(store: Store, results_dir: Path, out_dir: Path) -> None:
     """Write the routes table and the views, and delete result files that no manifest names.
 
     A killed engine can leave files of an uncommitted batch. Readers that use the manifests do not see these
-    files. Readers of ``results_dir/*.parquet`` must not see them either, so they are deleted. Call it only
-    after the engine has stopped.
+    files. Readers of ``results_dir/*.parquet`` must not see them either, so they are deleted. The engine must
+    have stopped before.
 
     Args:
         store: The catalog.
@@ -230,7 +230,7 @@ def _export_batches(
 
 
 def _committed_files(store: Store) -> Iterator[tuple[str, str | None]]:
-    """Yield every file that a manifest names, with its family; the family of late-row files is None."""
+    """Yield every file that a manifest names, with its family; None for files of late rows."""
     for named in store.result_files.all():
         yield from ((file.path, file.family) for file in named.files)
         yield from ((file.path, None) for file in named.late_files)

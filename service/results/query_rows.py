@@ -21,7 +21,7 @@ _ROUTES = "_wanted_routes"
 
 
 def family_files(store: Store, results_dir: Folder, family: str, batches: Collection[int]) -> list[str]:
-    """Return paths of files with a family's results of some batches; files may hold further batches.
+    """Return the paths of files with a family's results of some batches; they may hold other batches, too.
 
     Raises:
         CorruptResults: There are no files, or one of them is damaged.

@@ -11,8 +11,8 @@ In JSON lines and server-sent events a result punctuation has the form below, an
 
 {"_punctuation":{"item_id":180}}
 
-Texts are built column by column and joined into lines in one step. For JSON lines of six columns this takes 4
-µs per row, compared with 16 to 25 µs if built row by row.
+Texts are built column by column and joined into lines in one step. For JSON lines of six columns this takes
+4 µs per row, compared with 16 to 25 µs row by row.
 """
 
 from __future__ import annotations

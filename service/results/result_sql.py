@@ -47,7 +47,7 @@ def pairs_sql(
         stream_a: Stream of side a.
         stream_b: Stream of side b.
         files: Paths of Parquet result files of one family; without paths the relation is empty.
-        batches: Batches to read; all batches from the first to the last are read. None: all batches.
+        batches: Batches to read, together with all batches in between; None: all batches.
         queries: Queries of the family; their groupings determine the value columns.
 
     Returns:
@@ -95,7 +95,7 @@ def results_sql(query: Query, pairs: str, routes: str, *, besides: Sequence[str]
 
 
 def _value_sql(query: Query, output: Output) -> str:
-    """Return SQL for a result column: NULL in result punctuations, which have no event time."""
+    """Return SQL for a result column; its value is NULL in result punctuations (no event time)."""
     value = f"TRY_CAST(({output.sql}) AS {output.type})"
     if not query.announces or output.name == PUNCTUATION_OUTPUT:
         return value
@@ -110,11 +110,10 @@ def _values(query: Query, stream_a: Stream) -> dict[str, str]:
 
 
 def _event_time_sql(query: Query) -> str:
-    """Return SQL for a result's event time; an absent row's is computed from its own event time.
+    """Return SQL for a result's event time; for a row without a match, its own event time plus the window.
 
-    An absent row (a row without a match) is stored once for all queries, with its own event time; each query
-    adds its window. With an unbounded window, only a closed key makes a row absent, and its own event time
-    remains.
+    Such an absent row is stored once for all queries, with its own event time, and each query adds its
+    window. An unbounded window adds nothing: there a row is absent only because its key was closed.
     """
     if query.kind not in ("outer", "anti"):
         return "_event_time"
@@ -129,5 +128,5 @@ def _event_time_sql(query: Query) -> str:
 
 
 def order_sql() -> str:
-    """Return the sort keys of ``results_sql``, qualified since an output may have a sort key's name."""
+    """Return the sort keys of ``results_sql``, qualified because an output may have the same name."""
     return ", ".join(f'r."{name}"' for name in RESULT_ORDER)

@@ -11,7 +11,7 @@ cursor is the position of a reader:
 Committed batches never change, so a cursor stays valid as long as the results are kept. A reader whose cursor
 is before the kept results gets an error (``results.pages.result_expiry``). Pages are cut out of sorted runs
 (``results.pages``). A missing run is built from exactly the batches that the page needs, since the catalog
-has the number of results per batch and query. For a reader that reads page after page, the run also includes
+has the number of results per batch and query. For a reader that reads page after page, the run also has
 later batches.
 """
 
@@ -45,7 +45,7 @@ MAX_PAGE_ROWS = 10_000
 #: DuckDB's memory limit in a reader that may spill to disk.
 SPILLING_MEMORY = "256MB"
 
-#: Turns off DuckDB's cache, which keeps an entry for each file read until the connection is closed.
+#: Turns off DuckDB's cache, which would keep an entry for each file until the connection is closed.
 _NO_FILE_CACHE = {"enable_external_file_cache": "false"}
 
 #: Maximum number of rows in a table of an export.
@@ -219,7 +219,7 @@ class ResultReader:
     def whole_batches(
         self, query_id: int, batches: Sequence[tuple[int, int]], *, at_a_time: int
     ) -> Generator[tuple[int, pa.RecordBatch]]:
-        """Yield (batch number, rows) for all results of a query, in order; a part has rows of one batch.
+        """Yield all results of a query in order, in parts (batch number, rows) of one batch each.
 
         Reading many small batches at once takes little more time than reading one of them.
 
@@ -243,8 +243,7 @@ class ResultReader:
                 for part in cursor.sql(f"{text} ORDER BY {order_sql()}").to_arrow_reader(at_a_time):
                     for batch, rows in _by_batch(part):
                         if batch not in found:
-                            # All earlier batches must be complete, because the caller starts to use their
-                            # rows now.
+                            # Earlier batches must be complete: the caller uses their rows from now on.
                             _check_whole(query, [before for before in batches if before[0] < batch], found)
                         found[batch] = found.get(batch, 0) + rows.num_rows
                         yield batch, rows

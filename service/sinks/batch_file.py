@@ -31,7 +31,7 @@ ROWS_AT_A_TIME = {"parquet": 122_880, "ndjson": 10_000, "csv": 10_000}
 def write_batch_file(exports: Path, sink: FilesSink, name: str, parts: Iterator[pa.RecordBatch]) -> Path:
     """Write results into the directory of a sink.
 
-    When the call returns, the file's bytes are durable; its directory entry only after ``sync_directory``.
+    When the call returns, the file's bytes are durable. Its name is durable only after ``sync_directory``.
 
     Args:
         exports: Directory of all exports.

@@ -41,13 +41,13 @@ FILES_AT_ONCE = 4
 WEBHOOKS_AT_ONCE = 16
 #: Maximum number of batches that a sink gets per turn, before other sinks.
 BATCHES_PER_TURN = 16
-#: Seconds for which a failing sink is still tried after the sink or its query was removed: results are kept
-#: for it meanwhile, and nothing else would end the retries.
+#: Seconds for which a failing sink is still tried after the sink or its query was removed. Meanwhile results
+#: are kept for it, and nothing else would end the retries.
 GIVE_UP_S = 24 * 3600.0
 #: Seconds after a start in which a sink can still receive all waiting results, however old or large; a
-#: hundredth of : ``kept.us`` if that is less.
+#: hundredth of ``kept.us`` if that is less.
 GRACE_S = 3600.0
-#: Maximum seconds between two later checks for results that a sink must lose.
+#: Maximum seconds between two checks for results that a sink must lose, after ``GRACE_S``.
 LOSING_INTERVAL_S = 60.0
 #: Seconds between two log lines about a lagging sink.
 TELLING_INTERVAL_S = 3600.0
@@ -214,7 +214,7 @@ class Deliverer:
         return self.now_us() - record.ended_at_us > GIVE_UP_S * 1e6
 
     def _give_up(self, record: SinkRecord, last: int) -> None:
-        # A file that was begun has only committed batches, so none after ``last``.
+        # A begun file has only committed batches, up to ``last``, so its batches are given up, too.
         if lost := self.store.sinks.lose(record, last + 1):
             facts = {"query": record.query, "sink": record.id, "batches": lost.batches, "rows": lost.rows}
             log.error("results given up that a former sink did not take: %s", record.error, extra=facts)
@@ -352,7 +352,7 @@ def _reason(record: SinkRecord) -> str:
 
 
 def _fills_files(record: SinkRecord) -> bool:
-    """Return whether a sink's files can have several batches, so that a turn may leave some waiting."""
+    """Return whether a sink's files can have several batches, so that a turn may leave batches waiting."""
     return isinstance(record.sink, FilesSink) and record.sink.batches_per_file > 1
 
 

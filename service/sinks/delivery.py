@@ -49,7 +49,7 @@ def turns(waiting: Iterable[SinkRecord]) -> tuple[list[SinkRecord], dict[int, in
         waiting: Sinks with waiting batches, in order of id.
 
     Returns:
-        Sinks ready for delivery; for each other sink, its id and the id of the sink that it waits for.
+        The sinks ready for delivery; and, by id of each other sink, the id of the sink that it waits for.
     """
     first: dict[tuple[int, str], SinkRecord] = {}
     held: dict[int, int] = {}
@@ -102,8 +102,8 @@ class Delivery:
             record: The sink, read after ``last``.
             last: Last batch to deliver, committed before ``record`` was read. A later batch must wait, since
                 its sink is known only after the batch is committed.
-            batches: Maximum number of batches with results to deliver; exceeded if needed to fill a file of
-                several batches.
+            batches: Maximum number of batches with results to deliver; rounded up to whole files if a file
+                has several batches.
             stopping: Returns whether to stop after the current file or part.
 
         Returns:

@@ -8,8 +8,8 @@ Before a batch with a mark is sent again, the topic is read from the mark on: me
 headers exist if and only if the batch's transaction was committed. The transactional id belongs to the
 series, so Kafka fences the producer of a replaced service, which cannot commit any more.
 
-Headers of a message: ``sluice-id`` (catalog, series, batch and number in the batch; unique among our
-messages), ``sluice-query`` and ``sluice-batch``.
+Headers of a message: ``sluice-id`` (catalog, series, batch and number in the batch; unique among
+Sluice's messages), ``sluice-query`` and ``sluice-batch``.
 """
 
 from __future__ import annotations
@@ -72,8 +72,7 @@ def send_batch(
     }
     try:
         producer = new_producer(sink.cluster, options | {"linger.ms": 5})
-        # Do this first, because it ends a leftover transaction: afterwards the batch's messages exist, or
-        # never will.
+        # First end a leftover transaction; after that, the batch's messages exist or never will.
         producer.init_transactions(WAIT_S)
         if not _is_there(store, record, sink, batch, f"{name}-{batch}-".encode()):
             _transaction(producer, name, record, sink, batch, parts)
@@ -103,8 +102,7 @@ def _transaction(
                 sent += 1
         producer.commit_transaction(TRANSACTION_S)
     except BaseException:
-        # Abort on any error, even if reading the results failed: readers then never see the messages already
-        # sent.
+        # Abort even if reading the results failed: then readers never see the messages already sent.
         producer.abort_transaction(WAIT_S)
         raise
 
@@ -176,7 +174,7 @@ def _found(
 ) -> bool:
     """Return whether the topic, from a mark on, has a committed message with a batch's id.
 
-    An open transaction of another producer hides all later messages, so this waits for its end.
+    An open transaction of another producer hides all later messages, so the function waits for its end.
     """
     from confluent_kafka import TopicPartition
 

@@ -5,9 +5,8 @@
       -> a request          X-Team: alerts
                             Authorization: Bearer 1f0c...     looked up in the environment for each request
 
-Clients that may set sinks choose the URL, so they must be prevented from sending a secret to their own
-receiver. So the operator lists the hosts that may receive each secret:
-``SLUICE_SECRET_HOOK_HOSTS=hooks.example.org``.
+Clients that may set sinks choose the URL, but must not be able to send a secret to their own receiver. So the
+operator lists the hosts that may receive each secret: ``SLUICE_SECRET_HOOK_HOSTS=hooks.example.org``.
 """
 
 from __future__ import annotations

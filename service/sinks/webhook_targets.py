@@ -18,10 +18,9 @@ from service.errors import InvalidSetting, SinkFailed
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
-#: NAT64 translators (RFC 6052) forward packets for these addresses to the IPv4 address in the last four
-#: bytes.
+#: NAT64 translators (RFC 6052) forward packets for these addresses to the IPv4 address in the last 4 bytes.
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
-#: Further networks that are not public, but not all known to every Python version: translators of a private
+#: Further networks that are not public; old versions of Python miss some of them: translators of a private
 #: network, which may have the IPv4 address at any position (RFC 8215); site-local addresses (RFC 3879); IPv4
 #: addresses in IPv6 addresses, compatible (RFC 4291) and translated (RFC 2765); documentation (RFC 9637);
 #: segment routing (RFC 9602); protocols (RFC 6890), including Oracle's metadata address; the address of

@@ -31,7 +31,7 @@ MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 ENGINE_STATES = ("standby", "starting", "running", "paused", "failed", "stopped")
 #: Every limit that refuses posted events.
 INGEST_LIMITS = ("rows", "bytes", "disk")
-#: Lag, in seconds, from which a sink is named before sinks that only have more rows, since it may need help.
+#: Seconds of lag from which a sink, since it may need help, is named before sinks that only have more rows.
 _LONG_LAG_S = 60.0
 
 
@@ -308,7 +308,7 @@ class _StoreCollector(Collector):
         kept: int = 0,
         fold: Callable[[Iterable[float]], float] = sum,
     ) -> None:
-        """Add a gauge's named series to a metric, and fold the others; arguments as in ``_count``."""
+        """Add a gauge's named series to a metric, and the others folded; arguments as in ``_count``."""
         others: dict[Labels, list[float]] = {}
         of_its_own = set(named)
         for labels, value in values.items():
@@ -366,7 +366,7 @@ class _StoreCollector(Collector):
         yield from (lag, *counters, lag_s, retained)
 
     def _kept_bytes(self, records: Sequence[SinkRecord], now_us: int) -> Mapping[int, int]:
-        """Return, per sink, the size of files kept only for it; ``records`` must contain all sinks."""
+        """Return, by sink id, the size of the files kept beyond their retention because the sink waits."""
         waits_from = {r.id: r.waiting_from for r in records if r.waiting_from is not None}
         if self._results_us is None or not waits_from:
             return {}

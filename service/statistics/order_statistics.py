@@ -41,7 +41,7 @@ class RingStatistics:
 
 @dataclass(frozen=True, slots=True)
 class OrderStatistics:
-    """Order statistics of one side of a family of joins without windows.
+    """Order of the stream on one side of a family of joins without windows, and its cost.
 
     Attributes:
         side: `a` or `b`.
@@ -59,9 +59,9 @@ class OrderStatistics:
         predicted_latency_s: Expected wait, in seconds, of a row for rows that may precede it in the order,
             given the scrambling factor and the rows of the last batches. 0 if rows are joined as they arrive;
             None while no rows arrive.
-        latency_s: Measured mean wait, in seconds, of the rows joined in the last batches: the rows waiting at
-            the end of each batch, added up, divided by the rows joined, times the mean length of a batch. 0
-            if rows are joined as they arrive; None while no rows are joined.
+        latency_s: Measured mean wait, in seconds, of the rows joined in the last batches: the sum of the rows
+            that wait at the end of each batch, divided by the rows joined, times the mean length of a batch.
+            0 if rows are joined as they arrive; None while no rows are joined.
         waiting_rows: Rows in memory after the last batch that wait outside the slices.
         parked_rows: Rows after the last batch that wait on disk because their stream leads.
         parked_segments: Closed segments that contain the parked rows.
@@ -87,7 +87,7 @@ class OrderStatistics:
 def order_statistics(
     recent: Sequence[BatchManifest], family: str, profile: FamilyProfile | None, names: Mapping[int, str]
 ) -> Iterator[OrderStatistics]:
-    """Yield order statistics per side of a family without windows; nothing for other families.
+    """Yield the order of each side of a family without windows, and its cost; nothing for others.
 
     Args:
         recent: The last batches, in order; at least one.

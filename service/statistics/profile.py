@@ -370,8 +370,8 @@ def _over_all_buckets(fraction: float, buckets: int, copies: float = 1.0) -> flo
     """Convert the fraction of pairs with equal keys inside a bucket to the fraction among all pairs.
 
     A male meets only the rows of the buckets that it is sent to. Rows of equal keys always meet, in one
-    bucket. Two rows with different keys share one of the V buckets with probability 1/V, times the number of
-    buckets that a male is sent to. So with selectivity S, the fraction S + (1 - S) copies / V of all pairs is
+    bucket. Rows of different keys meet with probability copies / V, if there are V buckets and a male is sent
+    to ``copies`` of them. So with selectivity S, the fraction S + (1 - S) copies / V of all pairs is
     compared, and S matches.
 
     >>> _over_all_buckets(0.1, 1), _over_all_buckets(1.0, 4), round(_over_all_buckets(0.1, 2), 4)
@@ -400,7 +400,7 @@ def _advances(manifest: BatchManifest, progress: dict[int, int]) -> dict[int, in
 
 
 def _families_of(store: Store, manifests: Sequence[BatchManifest]) -> dict[str, FamilyNames]:
-    """Return the names that the batches' counters refer to, reading few plans, newest first."""
+    """Return the names that the batches' counters refer to, from few plans: the newest that suffice."""
     wanted = {s.family for m in manifests for s in m.slices}
     bits = {(f.family, f.side, f.bit) for m in manifests for f in m.filters}
     found: dict[str, FamilyNames] = {}

@@ -40,8 +40,8 @@ class QueryStatus:
             rows take no part in the query.
         decided_until_us: Event time, µs UTC, up to which it is decided whether rows have a partner; None for
             an inner join, for an unbounded window, and while it is not known.
-        complete_within_us: Distance in event time, µs, within which new rows still meet all held rows,
-            although the cap of a stream has removed rows; None if windows are complete.
+        complete_within_us: Distance in event time, µs, within which a new row still meets every earlier row,
+            although the cap of a stream has removed rows; None if the windows are complete.
         results: Result rows so far.
         sinks: Sink records of the series, in the order in which they were set. If the query should have no
             sink, the last record has none.
@@ -210,7 +210,7 @@ def _complete_within_us(query: Query, watermarks: Watermarks, horizons: Mapping[
 
 
 def _decided_until_us(query: Query, watermarks: Watermarks) -> int | None:
-    """Return the event time up to which all preserved sides know whether rows have a partner."""
+    """Return the event time up to which it is decided, on all preserved sides, which rows have partners."""
     decided = []
     for side in query.preserved:
         mine, other = (query.a, query.b) if side == "a" else (query.b, query.a)
@@ -225,7 +225,7 @@ def _decided_until_us(query: Query, watermarks: Watermarks) -> int | None:
 def _observed(
     store: Store, record: QueryRecord, firsts: _Firsts, added: tuple[int, int] | None
 ) -> tuple[Observed, int]:
-    """Return a query's state in the job and since when; ``added`` is the query's first batch."""
+    """Return a query's state in the job and its start; ``added``: the query's first batch and its time."""
     removed = None if record.removed_version is None else firsts.of_version(record.removed_version)
     if removed is not None:
         return "paused" if record.paused else "removed", removed[1]

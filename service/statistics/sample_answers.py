@@ -25,8 +25,7 @@ from service.inputs.sample import RowSample
 #: Maximum number of frequent keys examined one by one; if more keys are equally frequent, hashing spreads
 #: them well enough.
 MAX_FREQUENT: Final = 256
-#: Minimum rows of a key in a sample that suffice to estimate the key's share, with an error of about a
-#: quarter.
+#: Rows of a key in a sample that suffice to estimate the key's share with an error of about a quarter.
 LEAST_ROWS: Final = 16
 #: Sample rows per stream whose pairs are all tested against a band; enough to measure a share of 1 in 1,000.
 COMPARED_ROWS: Final = 2_000

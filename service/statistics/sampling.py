@@ -110,7 +110,7 @@ def sample_profile(
     Returns:
         Numbers of origin ``sampled``; numbers that the samples do not give, and streams without rows, are
         missing. ``batch_s`` is sampled if a stream sets the number of files of a batch; ``buckets`` has its
-        default.
+        default value.
     """
     grouped = families(queries)
     sides = [side for q in queries for side in stream_sides(q)]
@@ -171,7 +171,7 @@ def _side(query: Query, side: SideName) -> Side:
 def _width(
     family: str, members: Sequence[Query], side: SideName, streams: Mapping[int, Stream]
 ) -> WidthAsked:
-    """Return the question for the row width of a family's side; the family needs no plan yet."""
+    """Return the question for the width of a family's stored rows of a side; no plan is needed yet."""
     first = members[0]
     shape = FamilyPlan(
         id=family,

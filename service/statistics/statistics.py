@@ -47,17 +47,16 @@ class StreamStatistics:
         rejected_rows: Rows without an event time.
         files_set_aside: Files that could not be read as rows of the stream; ``set_aside`` names them.
         set_aside: Path and reason of the newest files that were set aside.
-        skipped_rows: Bad rows that were skipped in files that are not set aside, with ``on_error:
-            skip-rows``.
+        skipped_rows: Bad rows skipped in files that were not set aside, with ``on_error: skip-rows``.
         warnings: Reasons why no file of the stream has been listed; empty if a file was listed, or if its
             rows come from elsewhere.
         watermark_us: Watermark, µs UTC, or None.
         max_event_time_us: Newest event time, µs UTC, or None.
         rate_per_s: Rows per second of event time, without late rows, smoothed; None if the last batches span
             no event time.
-        rate_age_s: Its age, seconds, or None.
+        rate_age_s: Age of ``rate_per_s``, seconds, or None.
         row_bytes: Encoded bytes per row held, smoothed, or None.
-        row_bytes_age_s: Its age, seconds, or None.
+        row_bytes_age_s: Age of ``row_bytes``, seconds, or None.
         scramble: Scrambling factor, declared or last monitored: the maximum number of rows by which a row
             arrives behind a row that follows it in the stream's order; None without an order.
         state_bytes: Bytes of the stream's rows in the state after the last batch, over all families.
@@ -130,13 +129,13 @@ class FamilyStatistics:
     Attributes:
         family: Family id.
         probes: Males that probed a first slice.
-        pairs_touched: Pairs of a male and a row with equal keys, whatever their distance in time; in joins
-            without a key, pairs that meet the leading condition.
+        pairs_touched: Pairs of a male and a row that it met, with equal keys, whatever their distance in
+            time; in joins without a key, pairs that meet the leading condition.
         pairs_compared: Pairs that nested loops would have compared.
         results: Pairs made.
         join_selectivity: Smoothed fraction of row pairs that have equal keys (in joins without a key: that
             meet the leading condition); None without probes.
-        join_selectivity_age_s: Its age, seconds, or None.
+        join_selectivity_age_s: Age of ``join_selectivity``, seconds, or None.
         keys_a: Distinct keys of a's rows in a batch, smoothed, or None.
         keys_b: The same for b.
         skew_a: Self-join size of a's rows in a batch, divided by the size if all its keys had equal shares (1
@@ -207,7 +206,7 @@ class FamilyStatistics:
 
 @dataclass(frozen=True, slots=True)
 class PunctuationStatistics:
-    """Effects of a stream's contract or order on one side of a family, over the last batches.
+    """Effects on a family of the contract or order of one side's stream, over the last batches.
 
     Attributes:
         family: Family id.
@@ -510,7 +509,7 @@ def _exchange_seconds(recent: Sequence[BatchManifest], family: str) -> float | N
 
 
 def _imbalance(batches: Iterable[tuple[int, int, BatchManifest]]) -> float | None:
-    """Return hottest bucket load relative to the mean, from (hottest, all, manifest) per batch.
+    """Return the load of the hottest buckets over the mean, from (hottest, all, manifest) per batch.
 
     Sums over all batches are compared, because a batch takes as long as its own hottest bucket, which can
     differ between batches.

@@ -41,8 +41,8 @@ from service.statistics.profile import profile_from, recent_manifests
 
 log = logging.getLogger(__name__)
 
-#: Number of consecutive checks that must agree. It is also the number of checks per interval, so that plans
-#: are at least an interval apart.
+#: Number of consecutive checks that must agree, and of checks per interval: so plans are at least an interval
+#: apart.
 LOOKS = 3
 
 _US_PER_S = 1_000_000
@@ -186,8 +186,7 @@ class Replanner:
     """
 
     policy: AdaptiveSettings
-    # By family id: the joins in force, and the number of consecutive checks in which other joins were
-    # worthwhile.
+    # By family id: the joins in force, and the number of consecutive checks that found others worthwhile.
     _agreed: dict[str, tuple[tuple[JoinPlan, ...], int]] = field(default_factory=dict)
 
     def consider(

@@ -5,10 +5,9 @@
 
 A request of any size is accepted while its stream is below the limits, so that no request is too large to
 ever be accepted. A request is refused before any of its events are stored. The numbers are updated with each
-request and each
-commit: a request costs two comparisons and, once a second, a look at the file system. Positions of committed
-batches only grow, so outdated numbers can only cause a refusal too early. The numbers are updated before a
-request is refused.
+request and each commit: a request costs two comparisons and, once a second, a look at the file system.
+Positions of committed batches only grow, so outdated numbers can only refuse too early. Therefore they are
+updated before a request is refused.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ LOOK_S: Final = 0.2
 #: Seconds until a retry if the reading speed is unknown, because the engine is stopped or no query reads the
 #: events.
 RETRY_S: Final = 30
-#: Maximum seconds until a retry; limited, since speeds change.
+#: Maximum seconds until a retry, since speeds change.
 MAX_RETRY_S: Final = 60
 
 
@@ -139,7 +138,7 @@ class BackPressure:
                 if before is None:
                     self._progress[int(key)] = _Progress(position, now_s)
                 elif position > before.position:
-                    # Cap the time, since the stream may have been idle before.
+                    # The time is limited, since the stream may have been idle before.
                     took_s = min(max(now_s - before.at_s, LOOK_S), RETRY_S)
                     rate = (position - before.position) / took_s
                     self._progress[int(key)] = _Progress(position, now_s, rate)

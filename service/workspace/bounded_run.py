@@ -248,7 +248,7 @@ def rehearse(
         samples: Receives the samples of inputs, so that the run need not read the inputs again.
 
     Raises:
-        InvalidInput: A step of the script cannot be made; the error has its location in the file.
+        InvalidInput: A step of the script cannot be made; the error has the step's location in the file.
     """
     if all(step.migration is None for step in bound.workload.script):
         return
@@ -404,7 +404,7 @@ def _progress(store: Store, total_rows: int | None) -> RunProgress:
 
 
 def _list(store: Store, directory: DataDir, tell: Callable[[str], None]) -> None:
-    """List the files of all streams that are not listed yet, and warn about bad files.
+    """List the files of all streams, unless an earlier start has listed them; warn about bad files.
 
     Raises:
         FileRefused: A file is bad, and its stream has ``on_error: stop``; the file is not listed.

@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 #: Seconds between two queries for the last batch in a catalog on a server; a query takes a millisecond.
 POLL_S = 0.04
-#: Maximum seconds to wait for a change of the files, which may miss a commit.
+#: Maximum seconds to wait for a change of the files, since a commit may leave no visible change.
 WAIT_S = 0.5
 #: Maximum seconds from the change of a file until its commit is visible: SQLite writes, syncs, then commits.
 SETTLE_S = 0.25
@@ -47,15 +47,14 @@ class Commits:
 
     def tell(self) -> None:
         """Set the events of all listeners."""
-        # An event loop closes only after its coroutines have left ``heard``, so none of these loops is
-        # closed.
+        # An event loop closes only after its coroutines have left ``heard``, so none of these is closed.
         with self._lock:
             for event, loop in self._listening.items():
                 loop.call_soon_threadsafe(event.set)
 
     @contextmanager
     def heard(self) -> Iterator[asyncio.Event]:
-        """Listen for commits: each commit sets the event, and the waiting caller clears it."""
+        """Listen for commits: each commit sets the event, and the caller that waits for it clears it."""
         event = asyncio.Event()
         with self._lock:
             self._listening[event] = asyncio.get_running_loop()

@@ -168,7 +168,7 @@ class EnginePart:
 
 
 class _Term:
-    """One engine term with its background threads, which work only while the lease is held."""
+    """One term of an engine, with background threads that work only while the lease is held."""
 
     def __init__(self, parts: EngineParts, jvm: Jvm | None, wake: threading.Event) -> None:
         self._parts, self._wake = parts, wake

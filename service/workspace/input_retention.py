@@ -31,7 +31,7 @@ from service.inputs.sources.http_log import EventLog
 
 log = logging.getLogger(__name__)
 
-#: Least time between two looks.
+#: Minimum seconds between two checks.
 INTERVAL_S = 5.0
 #: A check for missing files lists directories, so it runs less often.
 FILES_INTERVAL_S = 3600.0
@@ -47,7 +47,7 @@ class InputRetention:
         store: Catalog.
         events: Event log.
         known: Paths of listed files by stream id, shared with the lister; paths of dropped files are removed.
-        interval_s: Least time between two looks.
+        interval_s: Minimum seconds between two checks.
         files_interval_s: Minimum seconds between two checks for missing files.
         gone_s: Seconds for which a file must be missing before its record is dropped.
         sample_rows: Number of newest events of a stream that stay for samples.

@@ -247,7 +247,7 @@ class WorkspaceStreams:
         return stream
 
     def retry_files(self, name: str) -> tuple[SourceFile, ...]:
-        """Mark the files of a stream that were set aside for a retry at the next listing; return them.
+        """Mark a stream's files that were set aside, so that the next listing tries them again; return them.
 
         Raises:
             StreamNotFound: No stream has that name.

@@ -29,11 +29,11 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class Watcher:
-    """A thread that looks at every stream in turn.
+    """Thread that checks every stream in each round.
 
     Attributes:
         store: Catalog.
-        interval_s: Seconds between two looks.
+        interval_s: Seconds between two rounds.
         now_us: Wall clock, µs UTC.
         ticks: Functions called with the wall clock at the end of each round.
         inputs: Inputs of all streams; a stream with waiting input is not idle.
@@ -61,7 +61,7 @@ class Watcher:
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop after the current look."""
+        """Stop after the current round."""
         self._stop.set()
         if self._thread is not None:
             self._thread.join()

@@ -169,8 +169,8 @@ class Workspace:
         """Open a transaction of the catalog that includes every change made inside.
 
         Keep the transaction short, since other writers wait for it. ``queries.changing``,
-            ``migrations.migrating`` and ``streams.registering`` open a transaction themselves, after slow
-            preparations (parsing, sampling, reading files).
+        ``migrations.migrating`` and ``streams.registering`` open a transaction themselves, after slow
+        preparations (parsing, sampling, reading files).
         """
         with self._store.transaction():
             yield

@@ -45,19 +45,19 @@ from service.results.files.result_check import check_files
 
 log = logging.getLogger(__name__)
 
-#: Length from which a file is not merged: it is worth a separate read, and rewriting it would gain nothing.
+#: Length in bytes from which a file is not merged: it is worth a separate read, so a merge gains nothing.
 LARGE_BYTES = 32 << 20
 #: Maximum total length of the files that are merged into one, in bytes.
 MOST_BYTES = 128 << 20
-#: Number of batches whose files move from their manifests to the table of merged files together. The
-#: transaction takes 5 ms of CPU.
+#: Number of batches whose files move from their manifests to the table of merged files in one transaction.
+#: The transaction takes 5 ms of CPU.
 BATCHES_AT_A_TIME = 64
 #: Number of files of one level that are merged into one file of the next level.
 FILES_AT_A_TIME = 16
 #: A merged file is kept until its newest batch is too old. It therefore spans at most the retention divided
 #: by this number.
 _PART_OF_RETENTION = 24
-#: Minimum time between two looks for files to merge, in seconds. The 64 batches of one merge take ten
+#: Seconds between two looks for files to merge, while there are none. The 64 batches of one merge take ten
 #: seconds, at 150 ms each.
 INTERVAL_S = 2.0
 #: Pause after a merge, as a multiple of the merge's duration, because the job needs the processor, too.
@@ -80,9 +80,9 @@ class Compactor:
         kept_batches: Number of newest batches whose files are not merged: they may be replayed, and
             statistics use them.
         batches_at_a_time: Number of batches whose files move from their manifests to the table of merged
-            files together.
+            files in one transaction.
         files_at_a_time: Number of files of one level that are merged into one file of the next level.
-        interval_s: Seconds between two looks.
+        interval_s: Seconds between two looks for files to merge, while there are none.
         unlink_after_s: Seconds for which files stay after they were merged into another file.
         now_us: Wall clock, µs UTC.
         faults: Records unexpected errors.
@@ -119,7 +119,7 @@ class Compactor:
             self._thread.join()
 
     def run_once(self) -> bool:
-        """Merge the files of the next old batches, else files of one level; return whether any merged."""
+        """Merge the files of the next old batches, else files of one level; return whether any were."""
         self._unlinking.run_once(self.now_us(), self.unlink_after_s)
         old = self.store.compaction.old_batches(kept=self.kept_batches, count=self.batches_at_a_time)
         if old is not None:
@@ -311,7 +311,7 @@ class Compactor:
         return self._folder(file) / file.file.path
 
     def _bytes(self, file: MergedFile) -> int:
-        """Return a file's length, from the disk if an older version did not store it in the catalog."""
+        """Return a file's length; it is read from the disk if an older version did not record it."""
         if file.file.bytes is not None:
             return file.file.bytes
         path = self._path(file)

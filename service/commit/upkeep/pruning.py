@@ -11,8 +11,8 @@ from catalog.store.store import Store
 
 log = logging.getLogger(__name__)
 
-#: Seconds between two prunings. Each takes a millisecond; at several changes per second it removes a handful
-#: of rows.
+#: Minimum time between two prunings, in seconds. Each takes a millisecond; at several changes per second it
+#: removes a handful of rows.
 INTERVAL_S = 2.0
 #: Seconds for which a removed query without results can still be looked up, so that the client that removed
 #: it can see that it is gone.
@@ -25,7 +25,7 @@ class Pruner:
 
     Attributes:
         store: Catalog.
-        interval_s: Least time between two looks.
+        interval_s: Minimum time between two prunings, in seconds.
         grace_s: How long a removed query without results can still be looked up, seconds.
     """
 

@@ -28,8 +28,8 @@ INTERVAL_S = 2.0
 THIN_INTERVAL_S = 600.0
 #: Minimum time between two looks for old dead-letter files, in seconds.
 DEAD_LETTER_INTERVAL_S = 600.0
-#: Number of batches dropped in one transaction. With 100 queries it takes 10-20 ms, during which no batch can
-#: be committed.
+#: Number of batches dropped in one transaction. With 100 queries the transaction takes 10-20 ms, during which
+#: no batch can be committed.
 _BATCHES_PER_STEP = 100
 #: Seconds after which dropping stops until the next look, since other work waits for this thread.
 _BUDGET_S = 0.5
@@ -50,7 +50,7 @@ class ResultRetention:
         retention_us: How long a batch's results are kept after its commit, wall clock µs; None keeps all.
         engine_lock: Path of the engine's lock file, for failpoints.
         needed_from: Returns the oldest batch that a reader still needs, None if no reader needs any.
-        interval_s: Least time between two looks.
+        interval_s: Minimum time between two looks, in seconds.
         unlink_after_s: Seconds for which files of dropped results stay before they are unlinked.
         thin_interval_s: Minimum time between two searches of old manifests.
     """
@@ -108,7 +108,7 @@ class DeadLetterRetention:
     Attributes:
         folder: Folder of dead-letter files.
         retention_us: How long a file is kept after it was written, wall clock µs; None keeps all.
-        interval_s: Least time between two looks.
+        interval_s: Minimum time between two looks, in seconds.
     """
 
     folder: Folder

@@ -17,8 +17,8 @@ from operators.storage.folder import Folder, remove
 
 log = logging.getLogger(__name__)
 
-#: Seconds before a file is unlinked. A page or an export takes less time to open the files whose names it has
-#: read.
+#: Seconds before a file is unlinked. A page, or an export of some batches, takes less time to open the files
+#: whose names it has read.
 UNLINK_AFTER_S = 60.0
 
 

@@ -178,7 +178,7 @@ class CatalogLease:
         return True
 
     def _expired(self, seen: Lease, stopping: threading.Event | None) -> Lease | None:
-        """Wait until the lease was not renewed for its full duration, by this machine's monotonic clock.
+        """Wait until the lease has not been renewed for its full duration, by this machine's monotonic clock.
 
         Returns:
             The expired lease; None if a stand-by is told to stop, or must begin again.
@@ -238,7 +238,7 @@ class CatalogLease:
         """Give up in time even if a renewal hangs: a cut network gives no error for 10 s.
 
         Time in which this process was suspended does not count: the lease is rarely lost by then, and the
-            next renewal would detect a loss.
+        next renewal would detect a loss.
         """
         step_s = min(self.expiry_s / _LOOKS, self.renew_s)
         seen_s, waited_s = self._renewed_s, 0.0
@@ -264,7 +264,7 @@ def _in_use(holder: Holder) -> CatalogInUse:
 
 
 def _is_dead(holder: Holder, me: Holder) -> bool:
-    """Return whether a holder has certainly ended; False if this process could not see it run."""
+    """Return whether a holder has certainly ended; False if this process cannot see it."""
     if not holder.boot or (holder.boot, holder.processes) != (me.boot, me.processes):
         return False
     try:

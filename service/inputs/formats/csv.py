@@ -37,8 +37,8 @@ def inspect_csv(
     Args:
         stream: The file's stream.
         path: The file.
-        bad: List to which bad rows are appended, instead of being returned; if None, a bad row makes the
-            whole file unusable.
+        bad: List to which bad rows are appended; the facts leave them out. If None, a bad row makes the whole
+            file unusable.
         latest_us: Event time beyond which a row is bad, µs UTC; None for any.
 
     Raises:
@@ -50,8 +50,7 @@ def inspect_csv(
     times_of_all = pa.chunked_array(times, pa.timestamp("us"))
     facts = facts_of(stream, len(times_of_all), times_of_all)
     if stream.time_unit is not None and (bad or not are_plausible(facts.t_min_us, facts.t_max_us)):
-        # The converted times no longer show which texts were numbers, so the file is read again; this is
-        # rare.
+        # The converted times do not show which texts were numbers, so the file is read again; this is rare.
         again = _File(stream, path, [stream.event_time], None if bad is None else [])
         refuse_other_unit(stream, numbers_in(again.texts()))
     return facts
@@ -203,7 +202,7 @@ class _File:
                 sound[index] = False
 
     def _takes_spaced(self, column_type: str) -> bool:
-        """Return whether spaces may follow a quoted value of a type, as in DuckDB for text and times."""
+        """Return whether spaces may follow a quoted value: as in DuckDB, only for text and ISO 8601 times."""
         return column_type == "string" or (column_type == "timestamp" and self._form.timestamp_format is None)
 
     def _unfit(self, text: pa.Array, column_type: str, first: UnfitValueError) -> list[tuple[int, object]]:

@@ -27,7 +27,7 @@ class ReadRows(Protocol):
         skips: bool = False,
         latest_us: int | None = None,
     ) -> pa.Table:
-        """Return rows of a file; raise `UnusableFile` if the file does not match its listing."""
+        """Return rows of a file; raise `UnusableFile` if they cannot be read or some are missing."""
 
 
 READERS: Final[Mapping[str, ReadRows]] = {"parquet": read_parquet, "jsonl": read_jsonl, "csv": read_csv}

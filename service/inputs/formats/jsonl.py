@@ -44,8 +44,8 @@ def inspect_jsonl(
     Args:
         stream: The file's stream.
         path: The file.
-        bad: List to which bad rows are appended, instead of being returned; if None, a bad row makes the
-            whole file unusable.
+        bad: List to which bad rows are appended; the facts leave them out. If None, a bad row makes the whole
+            file unusable.
         latest_us: Event time beyond which a row is bad, µs UTC; None for any.
 
     Raises:
@@ -118,7 +118,7 @@ class _Rows:
         self.bad.append(BadRow(number, line, column, reason, text))
 
     def refuse_some(self, found: Mapping[int, tuple[str, str, str]]) -> None:
-        """Leave out rows, given by index with the column, the text before the reason, and the reason."""
+        """Refuse some rows; by index, ``found`` has ``column``, ``between`` and ``reason`` for `refuse`."""
         if not found:
             return
         for index, (column, between, reason) in sorted(found.items()):

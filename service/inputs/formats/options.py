@@ -68,7 +68,7 @@ def option_that_reads(value: object, column_type: str, form: TextForm) -> str:
 
 
 def null_values_that_read(value: object, null_values: Sequence[str]) -> str:
-    """Return the option that reads a usual text for a missing value as NULL; empty for other values.
+    """Return the option that reads a value such as n/a as NULL, as the end of a sentence; else empty.
 
     >>> null_values_that_read("n/a", ("",))
     '; it can be read as NULL with null_values: ["", "n/a"]'

@@ -278,7 +278,8 @@ def opened_parquet(path: str) -> Iterator[pq.ParquetFile]:
     try:
         # No memory map: if the file were truncated during reading, the process would crash. A memory map is
         # not faster either: 500,000 rows of 3 columns take 2 ms uncompressed and 11 ms compressed, with or
-        # without it. By default, INT96 is read as ns, which overflows: the year 1500 would become 2084.
+        # without it.
+        # By default, INT96 is read as ns, which overflows: the year 1500 would become 2084.
         with pq.ParquetFile(path, pre_buffer=False, coerce_int96_timestamp_unit="us") as file:
             yield file
     except FileNotFoundError:

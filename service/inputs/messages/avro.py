@@ -26,8 +26,7 @@ from service.inputs.formats.values import JsonConstant
 if TYPE_CHECKING:
     from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 
-#: Timeout of one request to the registry, and number of retries; together they take as long as brokers may
-#: take.
+#: Timeout of one request to the registry, and number of retries: in all about 10 s, as long as brokers have.
 _TIMEOUT_S: Final = 3.0
 _RETRIES: Final = 2
 _RETRIES_WAIT_MS: Final = 200

@@ -168,7 +168,7 @@ def _json_field_decoder(name: str) -> Callable[[bytes], Any]:  # Any: a class ma
 
 
 def _from_elsewhere(source: KafkaSource) -> dict[str, str | None]:
-    """Return the header that fills a column (None: the key), by the columns not filled by the value."""
+    """Return, by column that is not filled from the value, the name of its header; None for the key."""
     columns: dict[str, str | None] = dict(source.headers)
     return columns if source.key is None else columns | {source.key: None}
 

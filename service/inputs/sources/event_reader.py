@@ -1,4 +1,4 @@
-"""Reads posted events in workers with the bare database driver; defines the log's URL and blobs."""
+"""Reads posted events in workers with only the database driver; defines the log's URL and blobs."""
 
 from __future__ import annotations
 

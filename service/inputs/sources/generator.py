@@ -1,7 +1,7 @@
 """Generator of rows: Poisson arrivals, the same rows for the same seed, starting at any chunk.
 
-Event time is cut into chunks of equal length; chunk c covers [start + c * chunk_us, + chunk_us). A chunk's
-number of rows is Poisson-distributed, and their times are uniform and sorted; together they form a Poisson
+Event time is cut into chunks of equal length; chunk c covers [start + c * chunk_us, + chunk_us). The number
+of rows of a chunk is Poisson-distributed, and their times are uniform and sorted; the result is a Poisson
 process. Every draw is seeded by (seed, purpose, chunk), so no chunk depends on another chunk, and no column
 on another column.
 """

@@ -262,8 +262,7 @@ class EventLog:
         Args:
             stream_id: The stream.
             offset: First event that stays.
-            budget_s: Seconds after which no further step begins; between two steps, other threads may append
-                events.
+            budget_s: Seconds after which no further step begins; between two steps, events can be appended.
         """
         blobs = self._tables.blobs
         oldest = (

@@ -1,4 +1,4 @@
-"""Converts posted punctuations: checks them by the stream's contract, one row per combination.
+"""Converts posted punctuations, checked by the contract, to one row per combination of values.
 
 {"_punctuation": {"item_id": 180}}          one row: item_id 180
 {"_punctuation": {"item_id": [7, 9]}}       two rows
@@ -96,7 +96,7 @@ def promises_of(stream: Stream, on: Sequence[str], values: pa.Table) -> Promises
 
 
 def posted_promises(stream: Stream, events: Sequence[object]) -> list[Promises]:
-    """Return posted punctuations as one control record per column set; raises as `posted_table`."""
+    """Return posted punctuations as control records, one per set of columns; raises as `posted_table`."""
     table = posted_table(stream, events)
     return [
         promises_of(

@@ -14,8 +14,8 @@ from typing import Final
 
 from catalog.values.batch import BatchManifest
 
-#: Part of the JVM's heap that the rows of a batch may take. On two cores, a heap of 1 GB was enough for 300
-#: MB of rows, but not for 800 MB.
+#: Part of the JVM's heap that the rows of a batch may take. On two cores, a heap of 1 GB was enough for
+#: 300 MB of rows, but not for 800 MB.
 HEAP_PART: Final = 0.25
 
 #: Extra bytes per row in transit: event time, position, key hash, lineage.

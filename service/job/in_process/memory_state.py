@@ -1,4 +1,4 @@
-"""In-memory state of one bucket, with the methods of a handle that ``chain_processor`` uses.
+"""In-memory state of one bucket, with the methods of Spark's handle that ``chain_processor`` uses.
 
 With this state, the code of the job's workers can run without a JVM, and its CPU time can be measured.
 """

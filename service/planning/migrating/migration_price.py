@@ -31,9 +31,10 @@ class Moved:
 def migration_price(moved: Moved, objective: CostModelName, constants: Calibration) -> float:
     """Return the cost of a migration, in the unit of the deciding model.
 
-    Calibrated model: at most, every row is filtered in transit and stored again. In fact a merge stores
-        nothing, and for most rows that other joins take over, only one bit per row is stored. Paper's model:
-        a row that changes its slice is compared once, as in cross-purge, and storing is free.
+    In the calibrated model, the cost is an upper bound: every row is filtered in transit and stored again.
+    In fact, a merge stores nothing, and only one bit is stored for most rows that other joins take over.
+
+    In the paper's model, a row that changes its slice is compared once, as in cross-purge; storing is free.
 
     Args:
         moved: Rows to move.

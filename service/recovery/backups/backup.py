@@ -8,10 +8,9 @@ them durable:
 
 A service that starts from the copy repeats batch d + 1, or runs it for the first time. Either case needs the
 state after batch d, whose segment files exist until batch d + 3 begins. Copying takes longer than a batch, so
-all files are hard-linked
-first: they are immutable, and a hard link keeps their bytes. If more than one batch was committed meanwhile,
-the new files are hard-linked in another pass; each pass is faster than the one before. Only then are files
-copied.
+all files are hard-linked first: they are immutable, and a hard link keeps their bytes. If more than one batch
+was committed meanwhile, the new files are hard-linked in another pass; each pass is faster than the one
+before. The files are copied after the last pass.
 """
 
 from __future__ import annotations

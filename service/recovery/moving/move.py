@@ -10,8 +10,8 @@
 
 All files are read back and compared before the catalog is written. Running the same command again restarts an
 interrupted move, or finishes it if only the last two steps are missing. The identity is kept: sinks recognize
-the service by it, so no batch is delivered a second time. Since the old and the new directory share the
-identity, at most one of them can start at any time.
+the service by it, so no batch is delivered a second time. The identity must not be in use twice, so the old
+and the new directory can never both start.
 
 The target gets a new checkpoint (``moved_state``), which continues after the last batch done in the old
 checkpoint. Later batches in the catalog are repeated with the input that their manifests name, as after a
@@ -85,7 +85,7 @@ class FinishedMove:
 
     Attributes:
         batch: Last batch whose results were moved, -1 for none.
-        buckets: Number of buckets; None before the first batch, which fixes the number.
+        buckets: Number of buckets; None if it is not fixed yet.
         files: Files of results, late rows, dead letters and exports.
         state_rows: Rows of the state, counted once for every join that holds them.
     """
@@ -101,7 +101,7 @@ class _Checkpoint:
     """State from which a checkpoint continues.
 
     Attributes:
-        offset: Input offset at the end of the checkpoint's last done batch; None before the first batch.
+        offset: Input offset at the end of the last done batch; None before the first batch.
         state: State after that batch.
     """
 
@@ -187,7 +187,7 @@ def _taken_target(target: Place, identity: Identity) -> Iterator[Store]:
     data_dir, storage = target.data_dir, target.data_dir.storage
     root, mark = data_dir.root, read_mark(data_dir.move)
     catalog = target.catalog_url or data_dir.catalog_url
-    # Record which places this attempt found empty: only these may be cleared later, so never the source's.
+    # Records the places that this attempt found empty. Only these may be cleared later, never the source's.
     found_empty = {
         "identity": identity.id,
         "storage": "" if storage is None else storage.url,
@@ -268,7 +268,7 @@ def _refuse_unfinished(store: Store, found: Standing) -> None:
 def _move_checkpoint(
     store: Store, checkpoint: _Checkpoint, target: DataDir, buckets: int | None, identity: Identity
 ) -> tuple[dict[str, JsonValue] | None, int]:
-    """Make the target's checkpoint; return its settings (None before the first start) and row count."""
+    """Make the target's checkpoint; return its settings (None while buckets are not fixed) and row count."""
     facts = store.settings.get(CHECKPOINT_SETTING)
     if buckets is None and isinstance(facts, dict):
         buckets = int(str(facts["buckets"]))

@@ -5,8 +5,8 @@
                      begin.json, the offset at the end of batch n; Spark's own parts are empty
 
 Spark fixes the number of partitions, and so the partition of each bucket, in a checkpoint's first batch. So
-Spark starts a fresh checkpoint, whose first batch is n + 1. A bucket that has no state in it begins with its
-``.begin`` file (``service.job.chain_processor``).
+Spark begins with an empty checkpoint, whose first batch is n + 1. A bucket for which Spark has no state yet
+begins with its ``.begin`` file (``service.job.chain_processor``).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from service.errors import CheckpointDamaged, MoveFailed
 from service.recovery.checkpoint import Standing
 from service.recovery.schema_paths import put_schema_paths_right
 
-#: Reads the manifest of each bucket, by Spark's key, given a checkpoint and the number of a Spark batch.
+#: Function that returns each bucket's manifest by Spark's key, for a checkpoint and Spark's batch number.
 ReadManifests = Callable[[Path, int], dict[int, bytes]]
 
 #: Size, in bytes, of the cache of decoded segments; the old buckets are read once per new bucket.
@@ -83,7 +83,7 @@ class StoredState:
             yield load_bucket(manifest, plan, load, compiled)
 
     def exchanged(self) -> Iterator[tuple[str, list[ExchangedRows]]]:
-        """Yield the stored id and contents of each exchange file (pairs in transit to other buckets).
+        """Yield the stored id and the contents of each exchange file: pairs in transit to other buckets.
 
         Raises:
             CorruptSegment: A file is missing or damaged.

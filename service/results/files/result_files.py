@@ -100,8 +100,8 @@ def parquet_writer(
 ) -> pq.ParquetWriter:
     """Return the writer of a result file.
 
-    Pairs are written once and read by column, so only columns with repeated values have dictionaries. In most
-        columns consecutive rows differ little, so delta encoding takes half the bytes of lz4, and less time.
+    Only columns with repeated values have dictionaries. In most other columns, consecutive values differ
+    little, so delta encoding takes half the bytes of lz4, and less time.
 
     Args:
         file: An open file.

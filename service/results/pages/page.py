@@ -70,7 +70,8 @@ class ResultPage:
         next_cursor: Cursor after the last row; None before the first result.
         has_more: Whether further results exist already.
         dropped: Number of results dropped before the first kept result; 0 if the page follows a cursor.
-        kept_since_us: Time since which results are kept, µs UTC; None if none were dropped.
+        kept_since_us: Time since which results are kept, µs UTC; None if no results were dropped, or if the
+            page follows a cursor.
     """
 
     columns: tuple[Output, ...]
@@ -96,7 +97,7 @@ class ResultExport:
         schema: Schema of the tables.
         rows: Number of results.
         next_cursor: Cursor after the last result; None if the query has had no result yet.
-        dropped: Number of results dropped before the first kept result; 0 if the page follows a cursor.
+        dropped: Number of results dropped before the first kept result; 0 if the export follows a cursor.
         tables: The results in order, read lazily.
     """
 

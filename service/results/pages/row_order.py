@@ -3,9 +3,9 @@
     batch   event time   position a | position b        as many leading columns as fit into 63 bits
     -------- one number ----------- | among equal ones  are packed into one number as the sort key
 
-Event times within a batch are close together, so usually only few rows have equal packed numbers and need the
-columns that do not fit. A million rows take 0.2 to 0.6 s of CPU; DuckDB's sort, which moves whole rows, takes
-1.1 s.
+Event times within a batch are close together, so usually enough columns fit that few rows have equal numbers
+and need the remaining columns. Sorting a million rows takes 0.2 to 0.6 s of CPU; DuckDB's sort, which moves
+whole rows, takes 1.1 s.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ A small run is in memory. A larger run is an unnamed file mapped into memory. Th
 file's pages when it needs memory, and deletes the file once no reader is left or the process ends.
 
 Readers that follow a query need a run of a few rows for nearly every batch, and never read it again. So a run
-in memory is dropped after a minute without use. If runs stayed until the limit is reached, the memory of a
+in memory is dropped after a minute without use. If runs stayed until the limit was reached, the memory of a
 service would grow for hours. The rows of a small run take less memory than the Arrow objects around them, so
 the size of a run includes these objects.
 
@@ -50,7 +50,7 @@ from service.results.result_sql import order_sql
 
 #: Size, in bytes, above which a run is stored in a file.
 FILE_FROM_BYTES = 8 << 20
-#: Maximum total bytes of runs kept in memory, and of runs kept in files.
+#: Maximum total bytes of runs in memory, and of runs in files.
 MEMORY_BYTES = 64 << 20
 DISK_BYTES = 2 << 30
 #: How long an unused run in memory is kept, seconds.
@@ -93,7 +93,7 @@ class Run:
 
 
 class Runs:
-    """Cache of sorted runs; drops runs unused for long, and least recently used runs at its limits.
+    """Cache of sorted runs; drops runs unused for long, and the least recently used above its limits.
 
     Args:
         directory: Directory for files of runs; None: the system's directory of temporary files.

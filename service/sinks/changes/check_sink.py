@@ -14,15 +14,13 @@ from service.sinks.signature import signing_key
 from service.sinks.webhook_headers import check_headers
 from service.sinks.webhook_targets import WebhookTargets
 
-#: Component of a path: no hidden directory, and no characters that are special in shells, URLs or other
-#: systems.
+#: Component of a path: not hidden, and without characters that are special in shells, URLs or other systems.
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.=-]*")
-#: Maximum characters of a path: well below the limits of file systems, leaving room for the operator's
-#: directory.
+#: Maximum characters of a path: below the limits of file systems, with room for the operator's directory.
 _MAX_PATH = 512
 _MAX_NAME = 128
 _MAX_URL = 2000
-#: Maximum delay of a file: far below the retention time, and longer than readers of files would want to wait.
+#: Maximum delay of a file, µs: far below the retention time, and longer than readers of files would wait.
 _MAX_DELAY_US = 3_600_000_000
 
 

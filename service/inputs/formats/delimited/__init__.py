@@ -1,4 +1,4 @@
-"""Delimited text: finds rows and fields of CSV files in blocks of bytes, columns by the header.
+"""Delimited text: finds rows and fields of CSV files in blocks of bytes, and columns by the header.
 
 Doors: header, rows.
 """

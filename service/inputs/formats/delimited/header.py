@@ -1,4 +1,4 @@
-"""Headers of CSV files: maps fields to columns, or finds the option that reads missing columns."""
+"""Headers of CSV files: maps fields to columns; if columns are missing, finds the option that helps."""
 
 from __future__ import annotations
 

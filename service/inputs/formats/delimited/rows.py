@@ -123,8 +123,7 @@ class CsvRows:
         self._escape = self._quote if dialect.escape is None else ord(dialect.escape)
         self._blocks = text_blocks(path, dialect.encoding)
         self._data, self._at, self._final = b"", 0, False
-        #: Number of lines before the buffered data; number of rows before the last batch; rows of the last
-        #: batch.
+        #: Lines before the buffered data; rows before the last batch; the last batch itself.
         self._lines, self._rows = 0, 0
         self._found: FoundRows | None = None
         #: The last offset whose line was determined, and the number of lines before it.
@@ -135,7 +134,7 @@ class CsvRows:
         self.head = self._data[self._at : self._at + _HEAD_BYTES].decode("utf-8", "replace")
 
     def header(self) -> str:
-        """Return the text of the first row, "" if there is none; it is not counted or returned as a row.
+        """Return the text of the first row, "" if there is none; this row is not counted.
 
         Raises:
             UnusableFile: The row is malformed.
@@ -239,7 +238,7 @@ class CsvRows:
         return True
 
     def _more(self) -> None:
-        """Append the next block to the data that is not yet scanned."""
+        """Append the next block of the file to the data that is not yet scanned."""
         block = next(self._blocks, None)
         self._final = block is None
         if block is not None:

@@ -69,7 +69,7 @@ def scan_rows(
     ends: Places,
     flags: Bytes,
 ) -> tuple[int, int, int, int]:
-    """Find wanted fields of complete rows until data or output space ends or a row is malformed.
+    """Find the wanted fields of complete rows, until the data or the arrays end or a row is malformed.
 
     Args:
         data: uint8[n], text in UTF-8.
@@ -86,8 +86,8 @@ def scan_rows(
         flags: uint8[rows, wanted], filled with ``QUOTED``, ``ESCAPED`` and ``SPACED``.
 
     Returns:
-        Four numbers: rows found; offset of the next row; ``SOUND`` or the fault of the next row; the number
-        of fields if that is the fault, otherwise the offset of the fault.
+        Four numbers: rows found; offset of the next row; ``SOUND`` or the fault of the next row; its number
+        of fields if that is the fault, the offset of another fault, or 0.
     """
     n = len(data)
     at = start
