@@ -42,7 +42,7 @@ from service.workspace.workspace import Workspace
 
 PREFIX = "/api/v1"
 
-#: Routes that a process without the API does not have.
+#: Routes that are missing in a process without the part ``api``.
 _OF_API = (
     audit_router,
     streams_router,
@@ -114,14 +114,14 @@ def create_app(
     parts: frozenset[Part] = WHOLE,
     replaced: Callable[[], None] | None = None,
 ) -> FastAPI:
-    """Build the application; the server's start and stop begin and end its workspace and engine, if any.
+    """Build the application; its workspace, and its engine if any, start and stop with the server.
 
     Args:
         settings: Settings of the service; None reads them from the environment.
         jvm: Spark's JVM, if one was launched with the same settings already.
-        parts: Parts of this process. An engine without the API answers probes and serves metrics, and stands
-            by while another engine is at work. With the API, a second engine is an error.
-        replaced: Called when another engine has taken over; if None, the engine stands by again.
+        parts: Parts of this process. A process with only the engine answers probes, serves metrics, and
+            stands by while another engine is running. In a process with the API, a second engine is an error.
+        replaced: Called when another engine has taken over; if None, this engine goes to standby again.
     """
     chosen = settings if settings is not None else load_settings()
 

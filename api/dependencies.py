@@ -18,10 +18,10 @@ from service.workspace.workspace import Workspace
 
 T = TypeVar("T")
 
-#: Most requests that wait for a plan version at the same time; each occupies a thread while it waits.
+#: Maximum number of requests that wait for a plan version at the same time; each occupies a thread.
 MAX_WAITING_REQUESTS = 200
 
-#: Seconds a request may wait: proxies commonly give up after five minutes.
+#: Maximum seconds that a request may wait; the limit is below the common proxy timeout of five minutes.
 MAX_WAIT_S = 240
 
 _VERSION = re.compile(r'"(\d{1,9})"|(\d{1,9})')
@@ -67,7 +67,7 @@ def get_if_match(
         ),
     ] = None,
 ) -> int | None:
-    """Return the plan version in ``If-Match``, None without one (or with ``*``)."""
+    """Return the plan version in ``If-Match``; None if the header is missing or ``*``."""
     if if_match is None or if_match.strip() == "*":
         return None
     match = _VERSION.fullmatch(if_match.strip())
@@ -100,7 +100,7 @@ def get_actor(
         ),
     ] = DEFAULT_ACTOR,
 ) -> str:
-    """Return the author of a change: the authenticated client, followed by the actor that it names."""
+    """Return the author of a change: the client's name, followed by the actor it names, if any."""
     principal: Principal = request.state.principal
     if principal.name is None:
         return x_actor
@@ -135,7 +135,7 @@ def page_of(
         limit: Most items of the page.
 
     Returns:
-        The items, and the name after which the next page starts, None if there is none.
+        The items, and the name of the last item, after which the next page starts; None on the last page.
     """
     ordered = sorted((item for item in items if after is None or name(item) > after), key=name)
     return ordered[:limit], name(ordered[limit - 1]) if len(ordered) > limit else None

@@ -1,9 +1,9 @@
-"""Texts of the OpenAPI document that FastAPI does not generate: descriptions of fields, examples of answers.
+"""OpenAPI texts that FastAPI does not generate: descriptions of fields, examples of answers.
 
-Fields of dataclasses are described by ``Attributes:`` in the docstring of the class. Fields of models that
-other packages define or several answers share are described in ``openapi_texts.json``, by name or as
-``Model.name``. That file also has the examples: ``answers`` in JSON by model, ``other_answers`` by operation
-and media type.
+A dataclass describes its fields under ``Attributes:`` in its docstring. The file ``openapi_texts.json``
+describes fields of models that other packages define, and fields that several answers share, by field name or
+as ``Model.name``. The file also contains the examples: ``answers`` has the JSON examples by model,
+``other_answers`` has all others by operation and media type.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import Any
 
 _TEXTS = Path(__file__).with_name("openapi_texts.json")
-#: One attribute of a docstring in Google's form: its name, and lines that are indented deeper.
+#: One attribute of a Google-style docstring: its name and description, with more deeply indented continuation
+#: lines.
 _ATTRIBUTE = re.compile(r"^    (\w+): (.*(?:\n {8}.*)*)", re.MULTILINE)
-#: Suffix by which pydantic distinguishes the schemas of requests and answers.
+#: Suffix that pydantic adds if a model has different schemas in requests and in answers.
 _DIRECTION = re.compile(r"-(Input|Output)$")
 
 _NAMES = {"streams": "Name of the stream.", "queries": "Name of the query."}
@@ -46,7 +47,7 @@ def operations(document: Mapping[str, Any]) -> Iterator[tuple[str, str, dict[str
 
 @cache
 def openapi_texts() -> Mapping[str, Mapping[str, Any]]:
-    """Return descriptions of ``fields``, examples of ``answers`` and of ``other_answers``."""
+    """Return the file: descriptions in ``fields``, examples in ``answers`` and ``other_answers``."""
     found: dict[str, dict[str, Any]] = json.loads(_TEXTS.read_text(encoding="utf-8"))
     return found
 
@@ -64,7 +65,8 @@ def _describe_fields(model: str, schema: dict[str, Any]) -> None:
 
 
 def _complete(operation: str, media_type: str, content: dict[str, Any]) -> None:
-    # FastAPI describes single events as in OpenAPI 3.2; in 3.1 a stream of events is text.
+    # FastAPI describes server-sent events with OpenAPI 3.2's ``itemSchema``; OpenAPI 3.1 has no such keyword,
+    # so the stream is described as text.
     if content.pop("itemSchema", None) is not None:
         content["schema"] = {"type": "string"}
     texts, schema = openapi_texts(), content["schema"]

@@ -1,4 +1,4 @@
-"""Errors of HTTP and its server; errors about the meaning of a request are defined in the other packages.
+"""Errors of HTTP and of the HTTP server; other packages define errors about a request's content.
 
     InvalidInput
     * MalformedBody           the body is not JSON (or NDJSON)             400
@@ -57,8 +57,8 @@ class RequestFault:
 
     Attributes:
         where: Part of the request.
-        path: Keys and indexes inside the body, or the parameter's name.
-        detail: The fault, lower case, no full stop.
+        path: Keys and indexes that lead to the fault in the body, or the parameter's name.
+        detail: Description of the fault, in lower case, without a full stop.
         hint: What to send instead.
         explanation: Facts, in sentences.
     """
@@ -111,7 +111,7 @@ class BodyTooLarge(InvalidInput):
 
 
 def body_too_large() -> BodyTooLarge:
-    """Return the error of a body beyond the limit."""
+    """Return the error for a body that is larger than the limit."""
     return BodyTooLarge("the body is too large", hint="Send it in several requests.")
 
 
@@ -152,7 +152,7 @@ class UnknownHost(InvalidInput):
 
 
 class TooManyRequests(Overloaded):
-    """The client has sent more requests than it may.
+    """The client has exceeded its rate limit.
 
     Attributes:
         retry_after_s: Seconds after which the next request is accepted.
@@ -184,7 +184,7 @@ class EngineNotReady(Unavailable):
 
 
 class TooManyConnections(Unavailable):
-    """The service has as many connections as it may."""
+    """The service has reached its maximum number of connections."""
 
     code = "too-many-connections"
 

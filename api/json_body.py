@@ -1,8 +1,9 @@
-"""JSON bodies, read more strictly than Python does.
+"""Reader of JSON bodies that is stricter than Python's.
 
-Python accepts bodies that two readers would understand differently, or that only fail later, when they are
-stored or answered: a key that appears twice in an object, ``NaN``, text with half of a surrogate pair, 1,000
-levels of brackets. This module refuses all of these and names the place.
+Python accepts bodies that two readers would interpret differently, or that fail only later, when they are
+stored or sent in an answer. Examples are a key that appears twice in an object, ``NaN``, text with half of a
+surrogate pair, and 1,000 levels of brackets. This module refuses all such bodies, and its errors name the
+place in the body.
 """
 
 from __future__ import annotations
@@ -15,10 +16,10 @@ from typing import Any, Final, NoReturn
 from api.errors import InvalidRequest, MalformedBody, RequestFault
 from api.validation import malformed_json
 
-#: Most levels of arrays and objects; the deepest document of the API has 7.
+#: Maximum depth of nested arrays and objects; the deepest document of the API has 7 levels.
 MAX_DEPTH: Final = 64
 
-#: An escape of half a surrogate pair, whether or not the other half follows.
+#: A JSON escape of one half of a surrogate pair; it also matches if the other half follows.
 _HALF: Final = re.compile(rb"\\u[dD][89a-fA-F]")
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
@@ -27,7 +28,7 @@ def body_text(body: bytes) -> str:
     """Return a body as text.
 
     Raises:
-        MalformedBody: It is not UTF-8, or empty.
+        MalformedBody: The body is not UTF-8, or it is empty.
     """
     try:
         text = body.decode("utf-8-sig")
@@ -46,12 +47,13 @@ def read_json(text: str, what: str = "the body", *, parse_float: Callable[[str],
     Args:
         text: The text.
         what: Its name in errors.
-        parse_float: Returns the value of a number with a fraction or an exponent; None for a float.
+        parse_float: Converts the text of a number with a fraction or an exponent; if None, such a number
+            becomes a float.
 
     Raises:
-        json.JSONDecodeError: The text is not JSON; names the place.
-        MalformedBody: The text is JSON that is not accepted: nested too deeply, or with a number of thousands
-            of digits, or with ``NaN`` or ``Infinity``.
+        json.JSONDecodeError: The text is not JSON; the error names the place.
+        MalformedBody: The text is valid JSON but is refused: it is nested too deeply, or contains a number
+            with thousands of digits, ``NaN`` or ``Infinity``.
         InvalidRequest: A key is repeated.
     """
     try:
@@ -63,7 +65,8 @@ def read_json(text: str, what: str = "the body", *, parse_float: Callable[[str],
     except RecursionError as error:
         raise _too_deep(what) from error
     except ValueError as error:
-        # Python does not convert more digits, as that takes time quadratic in their number.
+        # Python refuses to convert integers with more digits, because the conversion takes time quadratic in
+        # their number.
         raise MalformedBody(
             f"{what} holds an integer of thousands of digits",
             hint="Send integers of 64 bits at most, longer numbers as strings.",
@@ -75,7 +78,7 @@ def read_body(body: bytes) -> Any:
 
     Raises:
         MalformedBody: The body is not JSON, or is JSON that is not accepted.
-        InvalidRequest: A key is repeated, or text has half of a surrogate pair.
+        InvalidRequest: A key is repeated in an object, or a text contains half of a surrogate pair.
     """
     text = body_text(body)
     try:
@@ -91,11 +94,12 @@ def check_text(body: bytes, value: Any) -> None:
     """Refuse halves of surrogate pairs, which neither databases nor answers can represent.
 
     Args:
-        body: The bytes; most bodies contain no escape of a half and need no further search.
+        body: The bytes of the body; if they contain no escape of a surrogate, which is usual, the value is
+            not searched.
         value: Value of the body.
 
     Raises:
-        InvalidRequest: A text has half of a surrogate pair; names its place.
+        InvalidRequest: A text contains half of a surrogate pair; the error names its place.
     """
     if _HALF.search(body) is None:
         return

@@ -1,4 +1,4 @@
-"""The console script ``sluice``: the command line of ``service.cli``, and the commands that serve the API.
+"""The console script ``sluice``: the commands of ``service.cli``, and those that start the API.
 
 service.cli.cli     run, plan, calibrate, query, stream
 here                serve, api, engine, doctor, demo
@@ -59,9 +59,9 @@ def serve(
     insecure: InsecureOption = False,
     log_level: LogLevelOption = None,
 ) -> None:
-    """Run the API and the engine in one process until a signal comes.
+    """Run the API and the engine in one process until a signal stops it.
 
-    On an address that other machines reach, clients need a key (sluice key create) or a certificate.
+    If other machines can reach the address, clients need a key (sluice key create) or a certificate.
     """
     settings = load_settings(
         data_dir=data_dir,
@@ -92,7 +92,8 @@ def api(
 ) -> None:
     """Run only the API; an engine runs on the same catalog and data directory. There may be several APIs.
 
-    Give all processes of a service the same settings (SLUICE_...), those of plans and buckets above all.
+    All processes of a service need the same settings (SLUICE_...), above all the settings of plans and
+    buckets.
     """
     settings = load_settings(
         data_dir=data_dir,
@@ -123,7 +124,7 @@ def engine(
     insecure: InsecureOption = False,
     log_level: LogLevelOption = None,
 ) -> None:
-    """Run only an engine; it stands by, with its JVM ready, while another engine is at work.
+    """Run only an engine; while another engine is running, it stands by with its JVM started.
 
     It answers /health/live, /health/ready and /metrics.
     """
@@ -205,7 +206,7 @@ def demo(
         Path | None, typer.Option(help="Only write the streams and a workload file into this directory.")
     ] = None,
 ) -> None:
-    """Replay flights, weather and aircraft of New York, 2013, under many queries, or auctions and bids."""
+    """Run queries over replayed flights, weather and aircraft (New York, 2013), or auctions and bids."""
     if write is not None:
         if auctions:
             raise typer.BadParameter(

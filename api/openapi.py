@@ -88,7 +88,7 @@ class Security:
         return found
 
     def of(self, scope: Scope | None) -> list[dict[str, list[str]]]:
-        """Return the security requirements of an operation with this scope; one of them must be met."""
+        """Return the alternative security requirements of an operation with this scope; one must be met."""
         if scope is None:
             return []
         found = [{name: [] if name == "certificate" else [str(scope)]} for name in self.schemes()]
@@ -96,7 +96,7 @@ class Security:
 
 
 def describe(app: FastAPI, security: Security) -> None:
-    """Make an app serve the completed document."""
+    """Make the application serve the completed OpenAPI document."""
 
     def openapi() -> dict[str, Any]:
         if app.openapi_schema is None:

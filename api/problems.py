@@ -1,4 +1,4 @@
-"""Errors as problem details (RFC 9457): the one place that knows status codes.
+"""Errors as problem details (RFC 9457); only this module knows HTTP status codes.
 
     {"type": "urn:sluice:problem:unknown-column", "code": "unknown-column",
      "title": "A column that the stream does not have", "status": 422,
@@ -63,7 +63,7 @@ log = logging.getLogger(__name__)
 MEDIA_TYPE = "application/problem+json"
 _TITLES = Path(__file__).with_name("problem_titles.json")
 
-#: Status by class; an error has the status of its nearest base class in this table.
+#: HTTP status by error class. An error gets the status of its nearest base class in this table.
 STATUS: Mapping[type[SluiceError], int] = {
     InvalidInput: 422,
     MalformedBody: 400,
@@ -89,9 +89,9 @@ STATUS: Mapping[type[SluiceError], int] = {
 
 #: Methods that a route may have.
 _METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
-#: Seconds after which a refused client may try again.
+#: Seconds after which a refused client may retry, unless the error states another time.
 _RETRY_AFTER_S = 1
-#: Statuses of requests that may succeed later; their answers have ``Retry-After``.
+#: HTTP statuses of requests that may succeed later; such answers have ``Retry-After``.
 _COME_BACK = (429, 503)
 _RETRY_AFTER = {
     "Retry-After": {
@@ -258,9 +258,9 @@ def _told(request: Request) -> dict[str, object]:
 
 
 def _allowed(request: Request) -> list[str]:
-    """Return the methods that a path allows; the framework only names those of the first matching route."""
+    """Return the methods a path allows; the framework names only those of the first matching route."""
     routes = request.app.routes
-    # A mount has replaced the root path by its own.
+    # A mounted application has replaced ``root_path`` by its own path; restore the original.
     scope = {**request.scope, "root_path": request.scope.get("app_root_path", "")}
     if any(isinstance(route, Mount) and route.matches(scope)[0] is Match.FULL for route in routes):
         return ["GET", "HEAD"]
@@ -273,7 +273,7 @@ def _allowed(request: Request) -> list[str]:
 
 
 def _of_status(request: Request, error: HTTPException, headers: Mapping[str, str]) -> SluiceError:
-    """Return the error of Sluice for a refusal by the framework."""
+    """Return Sluice's error for a request that the framework has refused."""
     path = request.url.path
     if error.status_code == 404:
         return RouteNotFound(
@@ -323,6 +323,6 @@ def _described(error: SluiceError) -> Fault:
 
 
 def _pointer(path: Sequence[str | int]) -> str:
-    """Return a path's JSON Pointer (RFC 6901) as a URI fragment, in which some characters are escaped."""
+    """Return a path's JSON Pointer (RFC 6901) as a URI fragment, with characters escaped as needed."""
     parts = (str(part).replace("~", "~0").replace("/", "~1") for part in path)
     return "#" + "".join("/" + quote(part, safe="~!$&'()*+,;=:@?") for part in parts)

@@ -1,20 +1,20 @@
-"""The route class of the API: it checks clients and parameters, and makes requests idempotent if asked to.
+"""The route class of the API: it checks clients and parameters, and implements idempotency keys.
 
-The guard checks each request first (``api.access.guard``). A request for a change is in the audit log before
-it is carried out, and the status of its answer is added.
+The guard checks each request first (``api.access.guard``). A request for a change is written to the audit log
+before it is carried out. The status of its answer is added to the log later.
 
-A parameter that the route does not know is refused rather than ignored, since otherwise a misspelt ``limit``
-would silently get its default. A mutation with an ``Idempotency-Key`` is carried out once: if it is repeated,
-it gets the first answer again, marked ``Idempotency-Replayed: true``. Only successes are kept; a failed
-request has changed nothing and may be sent again.
+Unknown parameters are refused and not ignored; otherwise a misspelt ``limit`` would silently have its default
+value. A mutation with an ``Idempotency-Key`` is carried out only once. If it is repeated, the answer is the
+first answer again, marked ``Idempotency-Replayed: true``. Only successful answers are kept. A failed request
+has changed nothing and may be sent again.
 
-A change of the catalog (streams, queries, migrations) and its answer are stored in one transaction, since
-``Once.keep`` is called inside the transaction of the change; so no crash can separate them. Posted events are
-in a separate database, which stores a receipt with them. A request to the engine is an entry in the catalog,
-which is the same if the request is repeated after a crash.
+A change of the catalog (streams, queries, migrations) and its answer are stored in one transaction, because
+``Once.keep`` is called inside the change's transaction. A crash can therefore not separate them. Posted
+events are in a separate database; a receipt is stored there together with the events. A request to the engine
+is an entry in the catalog; a repetition after a crash writes the same entry again.
 
-Two processes may serve a request that was sent twice. One of them then finds the other's answer in its own
-transaction, rolls that back, and returns the answer of the other process.
+If a request is sent twice, two processes may serve it at the same time. In this case one process finds the
+other's answer in its own transaction, rolls the transaction back, and returns this answer.
 """
 
 from __future__ import annotations
@@ -74,8 +74,8 @@ class Once:
     def keep(self, status: int, headers: Mapping[str, str], body: str) -> None:
         """Keep an answer, in the transaction of the mutation or after it.
 
-        The final answer may have more information, since the request may have waited: it then replaces the
-        answer that was kept with the mutation.
+        If the request waits for the change, its final answer contains more information and replaces the
+        answer stored with the mutation.
         """
         kept = {name: headers[name] for name in _KEPT_HEADERS if name in headers}
         answer = json.dumps({"headers": kept, "body": body})
@@ -106,7 +106,7 @@ OnceDep = Annotated[Once | None, Depends(get_once)]
 
 
 class SluiceRoute(APIRoute):
-    """A route that refuses unknown parameters and bodies other than JSON, and honours ``Idempotency-Key``."""
+    """A route that refuses unknown parameters and non-JSON bodies, and obeys ``Idempotency-Key``."""
 
     def get_route_handler(self) -> Handler:
         """Wrap FastAPI's handler."""
@@ -122,7 +122,7 @@ class SluiceRoute(APIRoute):
             _check_parameters(request, known)
             if changes:
                 await _log(request)
-            # The route that reads events checks their body and its type.
+            # The route for events checks the body and its media type itself.
             if scope != "ingest" and (body := await request.body()):
                 _check_media_type(request)
                 read_body(body)
@@ -162,7 +162,7 @@ def _check_media_type(request: Request) -> None:
 
 
 async def _log(request: Request) -> None:
-    """Write a request for a change to the audit log, and arrange that the status of its answer is added."""
+    """Write a request for a change to the audit log; the status of its answer is added later."""
     audit: AuditLogRepository = request.app.state.workspace.audit
     principal: Principal = request.state.principal
     entry = await anyio.to_thread.run_sync(
@@ -177,7 +177,7 @@ async def _log(request: Request) -> None:
 
 
 async def _once(request: Request, key: str, handler: Handler) -> Response:
-    """Serve a mutation, or return the answer that it got before under the same key."""
+    """Serve a mutation, or return the answer stored under its key if it was served before."""
     if not 1 <= len(key) <= _MAX_KEY_LENGTH:
         detail = f'header "Idempotency-Key" has {len(key)} characters'
         hint = f"Send 1 to {_MAX_KEY_LENGTH}, a UUID for example."
@@ -197,7 +197,7 @@ async def _once(request: Request, key: str, handler: Handler) -> Response:
         except _AnsweredMeanwhile as found:
             return _replayed(found.answer)
         except (Conflict, NotFound):
-            # The conflict may be with the same request, which another process has served meanwhile.
+            # The conflict may be caused by the same request, if another process has served it meanwhile.
             stored = await anyio.to_thread.run_sync(answers.recall, key, fingerprint)
             if stored is None:
                 raise
@@ -212,7 +212,7 @@ def _replayed(stored: StoredAnswer) -> Response:
 
 @contextmanager
 def _under_way(keys: set[str], key: str) -> Iterator[None]:
-    """Refuse a second request with a key while the first is served; only for use on the event loop."""
+    """Refuse a request whose key is in use by a request in progress; for use on the event loop only."""
     if key in keys:
         raise RequestUnderWay(
             f'a request with idempotency key "{key}" is being served', hint="Send it again in a moment."

@@ -1,4 +1,4 @@
-"""API and engine, in one process or two, in the foreground or in a background thread of the caller."""
+"""API and engine in one process or two, in the foreground or in a background thread."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-#: Seconds after the grace at which a stop ends by force, because some thread waits forever. The next start
+#: Seconds after the grace period at which a stop is forced, for threads that never end. The next start
 #: repeats unfinished work, as after any crash.
 FORCE_S = 15
 
-#: Seconds after the signal to stop at which open result streams are cut.
+#: Seconds after the stop signal at which open result streams are cut off.
 GRACE_S = 3
 
 
@@ -113,13 +113,13 @@ def _create_app(
 
 @contextmanager
 def _launched(settings: Settings) -> Iterator[Jvm]:
-    """Launch Spark's JVM, whose start takes as long as the import of the application."""
+    """Launch Spark's JVM; its start takes about as long as the import of the application."""
     with launched(settings.spark, settings.storage.open_data_dir().spark_log) as jvm:
         yield jvm
 
 
 def _check_access(settings: Settings) -> None:
-    """Refuse an address that other machines reach if no keys are required, or if there is no key yet.
+    """Refuse a non-loopback address for which no credentials exist, unless ``insecure`` is set.
 
     Raises:
         CredentialsMissing: Other machines reach the address, but no client could prove its identity.
@@ -147,7 +147,7 @@ def _check_access(settings: Settings) -> None:
 
 
 def _config(app: ASGIApp, settings: Settings) -> uvicorn.Config:
-    # This imports FastAPI, so do it while the JVM starts.
+    # These imports load FastAPI, so they are delayed until the JVM is starting.
     from api.access.connections import tls_options
     from api.server.connections import ConnectionLimits, limited_protocol
     from api.server.loop import LOOP
@@ -158,7 +158,7 @@ def _config(app: ASGIApp, settings: Settings) -> uvicorn.Config:
         http=limited_protocol(ConnectionLimits(connections=settings.server.max_connections)),
         ws="none",
         server_header=False,
-        # By default uvicorn trusts these headers from every client on this machine.
+        # By default uvicorn trusts proxy headers from all clients on this machine.
         proxy_headers=bool(settings.access.trusted_proxies),
         forwarded_allow_ips=list(settings.access.trusted_proxies),
         **tls_options(settings.access),
@@ -172,7 +172,7 @@ def _config(app: ASGIApp, settings: Settings) -> uvicorn.Config:
 
 @contextmanager
 def _bound_socket(host: str, port: int) -> Iterator[socket.socket]:
-    """Bind the port before the engine starts, which takes seconds."""
+    """Bind the port before the engine starts, because a start takes seconds."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -202,7 +202,7 @@ def _end_later() -> None:
 
 
 class _Startup:
-    """Keeps the error that made the application's start fail; uvicorn would only log its traceback."""
+    """Application wrapper that keeps the error of a failed start, which uvicorn would only log."""
 
     def __init__(self, app: ASGIApp, on_ready: Callable[[], None], *, ends_process: bool = False) -> None:
         self._app = app
@@ -227,8 +227,9 @@ class _Startup:
                 message = {"type": message["type"], "message": ""}  # told by reraise()
             await send(message)
             if message["type"] == "lifespan.startup.complete":
-                # Imported objects stay; without this the garbage collector would scan all of them repeatedly.
-                # The engine's thread does the same once it has loaded the rest.
+                # Imported objects stay in memory. Without this call the garbage collector would scan all of
+                # them repeatedly. The engine's thread makes the same call once it has loaded the other
+                # modules.
                 gc.freeze()
                 self._done.set()
                 self._on_ready()
@@ -246,6 +247,6 @@ class _Startup:
         self._done.wait()
 
     def reraise(self) -> None:
-        """Raise the error of the application's start or end, if any."""
+        """Raise the error with which the application's start or end failed, if any."""
         if self._error is not None:
             raise self._error

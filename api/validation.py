@@ -53,7 +53,7 @@ def _fault(error: Mapping[str, Any], body: object) -> RequestFault:
         path = _within(path, body)
     found = mistake(error, path)
     path = found.path
-    # FastAPI gives headers as names of Python parameters.
+    # FastAPI names a header by its Python parameter.
     name = str(path[-1]) if path else "body"
     if len(path) > 1 and isinstance(path[-1], int):
         name = f"{path[-2]}[{path[-1]}]"
@@ -65,7 +65,7 @@ def _fault(error: Mapping[str, Any], body: object) -> RequestFault:
 
 
 def _within(path: tuple[str | int, ...], body: object) -> tuple[str | int, ...]:
-    """Drop parts of a path that are not in the body: pydantic adds the tags of the alternatives it tried."""
+    """Drop path parts that are not in the body: pydantic adds tags of the alternatives it tried."""
     kept: list[str | int] = []
     node = body
     for position, part in enumerate(path):

@@ -1,4 +1,4 @@
-"""Connections: TLS, and the name in a client's certificate for the guard."""
+"""Connections: TLS, and the name in the client's certificate, which the guard uses as the sender."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class NamedConnection(HttpToolsProtocol):
     """A connection that puts the name in the client's certificate into ``state.client_certificate``."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's own
-        """Read the client's certificate, which TLS has verified, if there is one."""
+        """Read the client's certificate if it has sent one; TLS has already verified it."""
         super().connection_made(transport)
         tls = transport.get_extra_info("ssl_object")
         certificate = None if tls is None else tls.getpeercert()
@@ -26,10 +26,11 @@ class NamedConnection(HttpToolsProtocol):
 
 
 def tls_options(access: AccessSettings) -> dict[str, Any]:
-    """Return uvicorn's options for TLS; none without a certificate.
+    """Return uvicorn's options for TLS, or no options if no certificate is configured.
 
     Raises:
-        UnusableCertificate: A file cannot be read, is not a certificate or key, or does not fit the others.
+        UnusableCertificate: A file cannot be read, is not a certificate or key, or does not match the other
+            files.
     """
     if access.tls_cert is None:
         return {}
@@ -54,7 +55,7 @@ def tls_options(access: AccessSettings) -> dict[str, Any]:
 
 
 def _common_name(certificate: Mapping[str, Any]) -> str:
-    """Return the common name of a certificate from ``getpeercert``, or its serial number without one.
+    """Return the common name in the output of ``getpeercert``; without one, the serial number.
 
     >>> _common_name({"subject": ((("organizationName", "Ops"),), (("commonName", "ann"),))})
     'ann'

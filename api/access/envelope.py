@@ -1,7 +1,7 @@
-"""The envelope of every answer: it adds a request id and security headers, and refuses foreign requests.
+"""The envelope of every answer: a request id, security headers, and a check of the origin.
 
-It is the outermost layer of the application, so it also covers errors of the framework, pages and unknown
-paths.
+The envelope is the outermost layer of the application. It therefore also covers the framework's own error
+answers, pages and unknown paths.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-#: Content policy of answers that are not pages: they load nothing and are shown in no frame.
+#: Content security policy of answers that are not pages: an answer may load nothing and may not be shown in a
+#: frame.
 _CONTENT_POLICY = b"default-src 'none'; frame-ancestors 'none'"
 _HEADERS = (
     (b"x-content-type-options", b"nosniff"),
@@ -36,16 +37,17 @@ _HEADERS = (
     (b"content-security-policy", _CONTENT_POLICY),
 )
 _HSTS = (b"strict-transport-security", b"max-age=31536000")
-#: Largest body of a request: room for 300,000 events of 200 bytes.
+#: Maximum size of a request body in bytes: 64 MiB, enough for 300,000 events of 200 bytes.
 MAX_BODY_BYTES = 64 << 20
-#: A client's own request id is used if it is harmless in a log.
+#: A request id that the client sends is used only if it matches this pattern, because ids are written to
+#: logs.
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 
 
 def enveloped(
     headers: Iterable[tuple[bytes, bytes]], request_id: bytes, *, https: bool
 ) -> list[tuple[bytes, bytes]]:
-    """Return the headers of an answer together with the headers that every answer has."""
+    """Return an answer's own headers, and the common headers that it does not set itself."""
     kept = list(headers)
     given = {name.lower() for name, _ in kept}
     added = (*_HEADERS, _HSTS) if https else _HEADERS
@@ -63,7 +65,7 @@ class Envelope:
     Args:
         app: The application.
         origins: Hosts and origins that are accepted.
-        answer: Makes an answer from an error and the path of its request.
+        answer: Function that makes an answer from an error and the path of the request.
     """
 
     def __init__(
@@ -86,13 +88,14 @@ class Envelope:
             if message["type"] == "http.response.start":
                 on_answer: Callable[[int], None] | None = scope["state"].get("on_answer")
                 if on_answer is not None:
-                    # Before the answer is sent, so that a client with an answer finds a complete entry.
+                    # The entry in the audit log is completed before the answer is sent: a client that has the
+                    # answer can rely on the entry.
                     try:
                         with anyio.CancelScope(shield=True):
                             await anyio.to_thread.run_sync(on_answer, message["status"])
                     except Unavailable as error:
-                        # The change is done and the answer says so; the entry only says that it was
-                        # requested.
+                        # The change has been made, and the answer says so. Only the audit entry lacks the
+                        # status: it shows the request alone.
                         log.warning(
                             "audit log has no status: %s", error, extra={"request_id": request_id.decode()}
                         )
@@ -110,10 +113,10 @@ class Envelope:
 
 
 def _check_length(scope: Scope) -> None:
-    """Refuse a body whose announced length is too large; a body without length is counted while it is read.
+    """Refuse a request whose ``Content-Length`` is too large; other bodies are counted while read.
 
     Raises:
-        BodyTooLarge: The announced length is above the limit.
+        BodyTooLarge: ``Content-Length`` is above the limit.
     """
     for name, value in scope["headers"]:
         if name == b"content-length" and value.isdigit() and int(value) > MAX_BODY_BYTES:

@@ -5,7 +5,7 @@
     a client certificate                its common name     (api.access.connections)
     nothing                             on a loopback address, or with --insecure, everything is allowed
 
-A key that is sent is always checked, even if none is required: a wrong key is refused everywhere.
+A key in a request is always checked, even if the service requires none. A wrong key is always refused.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from service.access.api_keys import PREFIX, KeyVerifier
 from service.access.principal import ANONYMOUS, SCOPES, Principal, Scope
 from service.access.tokens import TokenVerifier
 
-#: Requests with an unknown key that one address may send per second: each may cost 50 ms.
+#: Maximum requests per second with an unknown key from one address; verifying an unknown key may take 50 ms.
 _UNKNOWN_PER_S = 5.0
-#: Most keys that are verified at the same time.
+#: Maximum number of keys that are verified at the same time.
 _VERIFIED_AT_ONCE = 2
 _HOW = "Send the header Authorization: Bearer <key>; sluice key create makes one."
 
@@ -39,7 +39,7 @@ class Guard:
 
     Attributes:
         required: Whether a client must prove its identity.
-        tokens: Verifies tokens of an issuer; None if no issuer is trusted.
+        tokens: Verifier of an issuer's tokens; None if no issuer is trusted.
     """
 
     required: bool
@@ -58,7 +58,7 @@ class Guard:
         Raises:
             Unauthenticated: There is no valid key.
             Forbidden: The key does not allow the request.
-            TooManyRequests: Too many requests have this key, or an unknown one.
+            TooManyRequests: Too many requests use this key, or too many unknown keys come from this address.
         """
         principal = await self._allowed(request, scope)
         if principal.name is not None and principal.rate_per_s is not None:
@@ -67,13 +67,13 @@ class Guard:
         return principal
 
     async def admit_again(self, request: Request, scope: Scope) -> None:
-        """Check the sender of a request again while its answer is being sent, without counting a request.
+        """Check the sender again while the answer is being sent, without counting a request.
 
         Raises:
             Unauthenticated: The key is no longer valid.
             Forbidden: The key no longer allows the request.
         """
-        # Neither error means that the key is bad.
+        # TooManyRequests and Unavailable do not mean that the key is invalid, so the answer continues.
         with suppress(TooManyRequests, Unavailable):
             await self._allowed(request, scope)
 
@@ -114,8 +114,10 @@ class Guard:
         if self._verifying is None:
             self._verifying = CapacityLimiter(_VERIFIED_AT_ONCE)
         async with self._verifying:
-            # A client that keeps sending unknown keys must neither keep the processor busy nor lock out other
-            # clients of its address. Checked here, since many may have been sent at the same time.
+            # A client that keeps sending unknown keys must not keep the processor busy, and must not lock out
+            # other clients with its address. The limit is checked here, inside the limiter, because many such
+            # requests may have arrived at the same time. Checked here, since many may have been sent at the
+            # same time.
             if not verifier.remembers(text):
                 _refuse(self._unknown.look(address, _UNKNOWN_PER_S), "unknown keys from your address")
             own = CapacityLimiter(1)  # verification must not wait for threads of other requests
@@ -134,7 +136,7 @@ class _Verifier(Protocol):
         """Return the cached principal of a key or token; None if it must be verified."""
 
     def remembers(self, text: str) -> bool:
-        """Return whether the text was valid when last verified; verifying it again is then cheap."""
+        """Return whether the text was valid when last verified; if so, verifying it again is cheap."""
 
     def verify(self, text: str) -> Principal | None:
         """Return the principal of a key or token, None if it is not valid; call this in a thread."""
@@ -146,6 +148,6 @@ def client_address(request: Request) -> str:
 
 
 def _refuse(wait_s: float, what: str) -> None:
-    """Refuse a request if its rate limit makes it wait."""
+    """Refuse a request that exceeds its rate limit."""
     if wait_s > 0:
         raise TooManyRequests(f"too many {what}", retry_after_s=math.ceil(wait_s))

@@ -1,9 +1,9 @@
 """Hosts and origins of requests: protection of a service without keys against pages of other sites.
 
-A page of another site can post to ``http://127.0.0.1:8080``; the browser then sends the page's ``Origin``.
-With DNS rebinding the page's own name resolves to 127.0.0.1, so that the page can even read the answers; the
-``Host`` is then that name. An address cannot be rebound, so addresses are trusted as hosts, names only if
-they are listed.
+A page of another site can send POST requests to ``http://127.0.0.1:8080``. In this case the browser sends the
+page's ``Origin``. With DNS rebinding, the name of the page's own site resolves to 127.0.0.1. The page can
+then even read the answers, and its requests have that name as ``Host``. An IP address in ``Host`` cannot be
+rebound, so it is trusted. A name in ``Host`` is trusted only if it is listed.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ class Origins:
     """Rules for ``Host`` and ``Origin``.
 
     Attributes:
-        names: Further names of this service, lower case.
-        any_name: Whether any name is accepted, since requests need a key, which no browser adds unasked.
+        names: Further host names of this service, in lower case.
+        any_name: Whether any host name is accepted; it is if requests need a key, because a browser never
+            adds a key by itself.
         loopback: Whether the service only listens on a loopback address.
     """
 
@@ -37,10 +38,11 @@ class Origins:
 
         Args:
             method: Method, upper case.
-            headers: Headers as ASGI has them, names in lower case.
+            headers: Headers in ASGI's form, with names in lower case.
 
         Raises:
-            UnknownHost: There is not exactly one host, or it does not belong to this service.
+            UnknownHost: The request does not have exactly one ``Host`` header, or the host does not belong to
+                this service.
             ForeignOrigin: The request comes from a page of another host.
         """
         hosts = _values(headers, b"host")

@@ -6,14 +6,14 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 
-#: Size of a full bucket, in seconds of its rate.
+#: Capacity of a bucket, as the number of seconds in which it fills.
 BURST_S = 2.0
-#: Names that are remembered; a forgotten name has a full bucket again.
+#: Maximum number of buckets; a name whose bucket was dropped starts with a full bucket.
 _REMEMBERED = 10_000
 
 
 class RateLimit:
-    """Token buckets; only for use on the event loop.
+    """Token buckets; not thread-safe, for use on the event loop only.
 
     Args:
         clock_s: Monotonic clock.
@@ -32,7 +32,8 @@ class RateLimit:
 
         Args:
             name: Name of the bucket.
-            rate_per_s: Rate at which the bucket fills; a full one holds the tokens of two seconds.
+            rate_per_s: Tokens per second that are added to the bucket; a full bucket holds the tokens of two
+                seconds.
         """
         tokens = self._tokens(name, rate_per_s)
         missing = max(0.0, 1.0 - tokens)

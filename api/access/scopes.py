@@ -19,7 +19,7 @@ def scope_of(method: str, path: str) -> Scope | None:
 
     Args:
         method: HTTP method, upper case.
-        path: Path of its route, with names in braces.
+        path: Path template of the route, with parameter names in braces.
 
     >>> scope_of("GET", "/api/v1/streams"), scope_of("POST", "/api/v1/streams/{name}/events")
     ('read', 'ingest')

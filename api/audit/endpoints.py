@@ -23,9 +23,9 @@ def show_audit_log(
     ] = 0,
     limit: Limit = 100,
 ) -> AuditPage:
-    """List requests that change streams, queries, plans or the engine, oldest first, refused ones included.
+    """List requests that change streams, queries, plans or the engine, oldest first.
 
-    Posted events are not in it. The last 100,000 entries are kept.
+    Refused requests are listed, too; requests that post events are not. The last 100,000 entries are kept.
     """
     found = workspace.audit.page(after, limit + 1)
     items = [AuditEntryOut.of(entry) for entry in found[:limit]]

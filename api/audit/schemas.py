@@ -1,4 +1,4 @@
-"""Entries of the audit log in answers."""
+"""Models of the audit log's entries in answers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class AuditEntryOut(BaseModel):
 
     @classmethod
     def of(cls, entry: AuditEntry) -> Self:
-        """Return an entry in the form of an answer."""
+        """Build the response model of an audit entry."""
         return cls(
             id=entry.id,
             at=timestamp(entry.at_us),

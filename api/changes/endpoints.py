@@ -1,4 +1,4 @@
-"""Lists of changes over HTTP: one plan version, or nothing."""
+"""Lists of changes over HTTP: all changes of a list enter one plan version, or none is made."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ async def change_queries(
     actor: Actor,
     wait: Wait = 0,
 ) -> ChangesOut:
-    """Add, update, remove, pause and resume queries, all with one plan version: all changes or none.
+    """Add, update, remove, pause and resume queries in one plan version: either all changes or none.
 
     If any change is invalid, nothing is changed, and `errors` has all faults.
     """

@@ -1,4 +1,4 @@
-"""Lists of changes in requests and answers."""
+"""Models of lists of changes in requests and answers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from api.queries.schemas import QueryIn, QueryOut, QueryPatch
 from catalog.values.change import Change, PauseQuery, RemoveQuery, ResumeQuery
 
-#: Most changes of one request: all are planned in one transaction, for which other writers wait.
+#: Maximum number of changes in a request: all are planned in one transaction, which blocks other writers.
 MAX_CHANGES = 1000
 
 _KINDS = ("add", "update", "remove", "pause", "resume")

@@ -1,4 +1,4 @@
-"""The console: pages for people, served as files that use the public API alone.
+"""The console: web pages for human users, served as static files that use only the public API.
 
 Doors: console.
 """

@@ -1,8 +1,9 @@
-"""The console at ``/console/``: static files, and a redirection of browsers from ``/`` to it.
+"""The console at ``/console/``: static files, and a redirect of browsers from ``/``.
 
-The files are ES modules, a style sheet and a page, served as they are in ``static``: there is no build step,
-and nothing is loaded from other hosts. They use the public API like any other client, with a key if it
-requires one. A process keeps no state of a viewer, so any replica can serve the next request.
+The directory ``static`` contains ES modules, a style sheet and a page, which are served unchanged: there is
+no build step, and nothing is loaded from other hosts. The files use the public API like any other client, and
+send a key if the API requires one. The service keeps no session of a user, so any replica can serve the next
+request.
 """
 
 from __future__ import annotations
@@ -24,14 +25,15 @@ if TYPE_CHECKING:
 
 STATIC = Path(__file__).parent / "static"
 
-#: The page loads its own files and calls its own service; it has no inline script or style.
+#: The page loads only its own files and calls only its own service. It has no inline script or style.
 CONTENT_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 _HEADERS: Mapping[str, str] = {
     "Content-Security-Policy": CONTENT_POLICY,
-    # Browsers request files again each time and get 304 by ETag, so a new version is used immediately.
+    # Browsers revalidate the files at each use and get 304 if the ETag matches, so a new version is used
+    # immediately.
     "Cache-Control": "no-cache",
 }
 
@@ -61,7 +63,8 @@ def install_console(app: FastAPI) -> None:
 
     @app.get("/", include_in_schema=False)
     def root(request: Request) -> Response:
-        # Browsers accept this type; clients of the API do not, and get a problem as for any unknown path.
+        # Browsers accept HTML and are redirected; API clients do not accept it and get the same problem as
+        # for any unknown path.
         if "text/html" not in request.headers.get("accept", ""):
             raise RouteNotFound(
                 'path "/" does not exist',

@@ -33,7 +33,7 @@ def show_batches(
         int, Query(ge=1, le=200, description="Maximum number of batches; the newest are shown.")
     ] = 20,
 ) -> BatchList:
-    """Show the last committed batches, oldest first: rows, time by part, state and skew."""
+    """Show the last committed batches, oldest first: rows, time per phase, state size and skew."""
     last = workspace.batches.last_manifest()
     if last is None:
         return BatchList(items=[])
@@ -45,7 +45,7 @@ def show_batches(
 def pause_engine(workspace: WorkspaceDep) -> EngineOut:
     """Stop processing batches; streams and queries can still be changed. Pausing twice succeeds.
 
-    The engine stays paused until it is resumed or restarted, even if another process takes it over.
+    The engine stays paused until it is resumed or restarted, even if another process takes over the engine.
     """
     workspace.engine.want("paused")
     return _shown(workspace)
@@ -53,7 +53,7 @@ def pause_engine(workspace: WorkspaceDep) -> EngineOut:
 
 @router.post("/engine:resume", status_code=202, summary="Resume the engine", responses=_CONTROL)
 def resume_engine(workspace: WorkspaceDep) -> EngineOut:
-    """Resume after a pause, with the batch after the last one. Resuming twice succeeds."""
+    """Resume after a pause, with the batch that follows the last committed one. Resuming twice succeeds."""
     workspace.engine.want("running")
     return _shown(workspace)
 
@@ -80,11 +80,12 @@ def restart_engine(workspace: WorkspaceDep) -> EngineOut:
     ),
 )
 def skip_batch(workspace: WorkspaceDep, body: SkipIn, actor: Actor) -> SkipOut:
-    """Void a batch that has failed three times in the same way, and start the job again without its rows.
+    """Void a batch that has failed three times in the same way; restart the job without its rows.
 
-    The decision is recorded and applies whenever the batch is repeated. Rows of the named stream, or of all
-    streams, are left out of the batch and written to `dead_letters/` in the data directory with the reason;
-    they never have results. Queries of other streams continue with all of their rows.
+    The decision is stored, and it also applies when the batch is repeated. Rows of the named stream, or of
+    all streams, are left out of the batch. They are written to `dead_letters/` in the data directory,
+    together with the reason, and never contribute to results. Queries that do not use the stream continue
+    with all of their rows.
     """
     return SkipOut.of(workspace.skip_batch(body.stream, actor))
 

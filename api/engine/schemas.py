@@ -42,12 +42,12 @@ class EngineOut(BaseModel):
 
     @classmethod
     def of(cls, status: EngineStatus, last: BatchManifest | None, input_held: str | None) -> Self:
-        """Return an engine's status in the form of an answer.
+        """Build the response model of an engine status.
 
         Args:
             status: Status that the engine reports.
             last: The last committed batch.
-            input_held: Why batches read no input now, or None.
+            input_held: Reason why batches read no input at present; None if they read input.
         """
         return cls(
             state=status.state,
@@ -81,12 +81,12 @@ class SkipOut(BaseModel):
 
     @classmethod
     def of(cls, voided: VoidedBatch) -> Self:
-        """Return a decision in the form of an answer."""
+        """Build the response model of a voided batch."""
         return cls(batch=voided.batch, reason=voided.reason, actor=voided.actor, at=timestamp(voided.at_us))
 
 
 class BatchOut(BaseModel):
-    """A committed micro-batch: its duration, and the time of each part."""
+    """A committed micro-batch, with its duration and the time spent in each phase."""
 
     batch: int = Field(description="Number of the batch, from 0, without gaps.")
     plan_version: int = Field(description="Plan version in force in the batch; 0 for none yet.")
@@ -114,7 +114,7 @@ class BatchOut(BaseModel):
 
     @classmethod
     def of(cls, manifest: BatchManifest) -> Self:
-        """Return a batch in the form of an answer."""
+        """Build the response model of a batch from its manifest."""
         held, shared = bool(manifest.slices), manifest.buckets
         return cls(
             batch=manifest.batch,

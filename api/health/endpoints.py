@@ -26,7 +26,7 @@ class HealthOut(BaseModel):
 
 @router.get("/live", summary="Is the process alive?", responses=problem_responses(InvalidRequest))
 async def live() -> HealthOut:
-    """Answer as long as the process serves requests at all."""
+    """Answer 200 as long as the process can serve requests."""
     return HealthOut()
 
 
@@ -37,8 +37,8 @@ def ready(workspace: WorkspaceDep, engine: EngineDep) -> HealthOut:
     """Answer 200 if every part of this process is ready, otherwise 503.
 
     The API is ready as long as the catalog answers. An engine is ready if it processes batches, is paused on
-    request, or stands by, but not if it reads no input because the disk is nearly full. A process whose
-    background work failed with an unexpected error is not ready until that work succeeds again.
+    request, or is on standby. It is not ready if it reads no input because the disk is nearly full. A process
+    whose background work failed with an unexpected error is not ready until that work succeeds again.
     """
     workspace.batches.last()
     failing = workspace.faults.failing()

@@ -57,15 +57,15 @@ async def migrate(
     actor: Actor,
     wait: Wait = 0,
 ) -> MigrationOut | DryRunOut:
-    """Migrate the running plan in place, between two batches: no restart, no replay, no result lost.
+    """Migrate the running plan in place between two batches, without restart, replay or lost results.
 
-    One request does one of the following: it changes strategies; it splits and merges slices, named by their
-    common boundary; it removes slices that only departed queries needed; or it restores the strategies and
-    chains of an earlier plan version. Splits and merges pin a family's chain until a strategy is set for the
-    family again, or until a clean-up.
+    One request does one of the following: it changes strategies; it splits or merges slices at given
+    boundaries; it removes slices that only removed queries needed; or it restores the strategies and chains
+    of an earlier plan version. A split or merge pins the chain of its family, until a strategy is set for the
+    family again or until a clean-up.
 
-    A version that cannot work is detected before it is logged: the answer is a problem, the migration is
-    recorded as failed, and the former version stays in force.
+    A plan version that cannot run is detected before it is logged: the answer is a problem, the migration is
+    recorded as failed, and the previous version stays in force.
     """
     asked, migrations = body.to_request(), workspace.migrations
     if body.dry_run:
@@ -112,7 +112,7 @@ def list_migrations(
 
 @router.get("/policy", summary="Show the policy of planning", responses=problem_responses(InvalidRequest))
 def show_policy(workspace: WorkspaceDep) -> PolicyOut:
-    """Show strategies, pinned chains, and when chains shrink; `POST /migrations` changes these."""
+    """Show strategies, pinned chains and rules for shrinking chains; `POST /migrations` sets them."""
     return PolicyOut.of(workspace.migrations.policy())
 
 
@@ -125,5 +125,5 @@ def show_migration(
     migration_id: Annotated[int, Path(alias="id", ge=1, le=2**31 - 1, description="Id of the migration.")],
     workspace: WorkspaceDep,
 ) -> MigrationOut:
-    """Show the progress and measured cost of a migration: its first batch, those before, rows per slice."""
+    """Show progress and measured cost of a migration: first batch, earlier batches, rows per slice."""
     return MigrationOut.of(workspace.migrations.status(migration_id))

@@ -22,7 +22,7 @@ _SHORT = (
 
 
 class MigrationIn(MigrationDocument):
-    """Requested migration: strategies, splits and merges, a clean-up or a rollback, with `on_leave`."""
+    """Requested migration: strategies, splits and merges, a clean-up or a rollback; and `on_leave`."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -54,7 +54,7 @@ class SliceOut(BaseModel):
 
     @classmethod
     def of(cls, found: SliceRows) -> Self:
-        """Return a slice in the form of an answer."""
+        """Build the response model of a slice."""
         return cls(
             family=found.family,
             join=found.join,
@@ -84,7 +84,7 @@ class TookOut(BaseModel):
 
     @classmethod
     def of(cls, outcome: MigrationOutcome) -> Self:
-        """Return the cost of a migration in the form of an answer."""
+        """Build the response model of a migration's cost."""
         median = outcome.median_seconds
         return cls(
             batch=outcome.batch,
@@ -129,7 +129,7 @@ class MigrationOut(BaseModel):
 
     @classmethod
     def of(cls, status: MigrationStatus) -> Self:
-        """Return a migration in the form of an answer."""
+        """Build the response model of a migration."""
         record, migration = status.record, status.record.migration
         error = None
         if migration.error is not None:
@@ -162,7 +162,7 @@ class MigrationPage(BaseModel):
 
 
 class CostOut(BaseModel):
-    """Cost of a plan, by family and in total; both models use the same expected rates."""
+    """Cost of a plan, by family and in total, under two cost models with the same expected rates."""
 
     memory_rows: float
     memory_bytes: float
@@ -198,12 +198,12 @@ class DryRunOut(BaseModel):
 
     @classmethod
     def of(cls, found: MigrationDryRun) -> Self:
-        """Return a dry run in the form of an answer."""
+        """Build the response model of a dry run."""
         return cls.model_validate(dry_run_document(found.preview, found.before))
 
 
 class AfterOut(BaseModel):
-    """Retention of boundaries that departed queries leave in a chain."""
+    """Rule for how long a chain keeps the boundaries of removed queries."""
 
     after_s: float
 
@@ -230,7 +230,7 @@ class PolicyOut(BaseModel):
 
     @classmethod
     def of(cls, policy: Policy) -> Self:
-        """Return a policy in the form of an answer."""
+        """Build the response model of a policy."""
         objective, leave = policy.objective, policy.objective.on_leave
         return cls(
             strategy=objective.strategy,

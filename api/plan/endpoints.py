@@ -35,7 +35,7 @@ from service.planning.plan_record import record_in
 from service.workspace.workspace import Workspace
 
 router = APIRouter(prefix="/plan", tags=["plan"], route_class=SluiceRoute)
-#: Operations on the whole plan, whose paths have a colon.
+#: Routes of the whole plan whose paths contain a colon, such as ``/plan:preview``.
 preview_router = APIRouter(tags=["plan"], route_class=SluiceRoute)
 
 MERMAID = "text/vnd.mermaid"
@@ -49,7 +49,8 @@ family A.k = B.k
   slice 2 [10s, 30s)  queries q2  keep A.v < 0.2
 """
 
-#: Costs change while the tag stays the same: a browser's cache would revalidate the tag and show old costs.
+#: Costs change while the ETag stays the same. A browser that cached the answer would get 304 and show old
+#: costs.
 _NOT_KEPT = "no-store"
 #: Plan before the first query.
 _NO_PLAN = Plan(version=0, strategy="mem-opt", streams=(), families=())
@@ -103,9 +104,9 @@ def show_plan(
     """Show the newest plan version: families, joins, slices, queries and unions, with their costs.
 
     Costs are estimates from the present statistics, under the paper's model (comparisons per second) and the
-    calibrated one (CPU seconds per second). `GET /engine` shows which version is in force. With the `ETag` in
-    `If-None-Match` the answer is 304 while the version is the same, even if statistics and costs have
-    changed: leave the header out to see these.
+    calibrated one (CPU seconds per second). `GET /engine` shows which version is in force. If `If-None-Match`
+    contains the `ETag`, the answer is 304 as long as the plan version is unchanged. Omit the header to see
+    changed statistics and costs.
     """
     plan = workspace.plans.latest() or _NO_PLAN
     structure = detail == "structure" and form == "json"
@@ -120,7 +121,7 @@ def show_plan(
 
 
 def _names(header: str, tag: str) -> bool:
-    """Return whether ``If-None-Match`` names a tag, which it compares weakly (RFC 9110)."""
+    """Return whether ``If-None-Match`` contains the tag, by weak comparison (RFC 9110)."""
     given = [part.strip().removeprefix("W/") for part in header.split(",")]
     return "*" in given or tag in given
 
@@ -134,9 +135,10 @@ def _names(header: str, tag: str) -> bool:
 def preview_plan(body: PreviewIn, workspace: WorkspaceDep) -> Response:
     """Show the effect of a change without making it.
 
-    The answer has the plan that would be built, the primitives that lead from the running plan to it, and
-    memory and CPU cost of every strategy side by side. Statistics in the body have precedence over those that
-    the job has measured. Without either, they are sampled from the inputs.
+    The answer contains the resulting plan, the primitives (steps) that lead from the running plan to it, and
+    the memory and CPU cost under every strategy for comparison. Statistics in the body have precedence over
+    those that the job has measured. Statistics that are neither in the body nor measured are sampled from the
+    inputs.
     """
     document = preview_document(workspace.plans.preview(body.to_request()), now_us=wall_clock_us())
     answer = PreviewOut.model_validate(document).model_dump(mode="json")
@@ -151,7 +153,7 @@ def list_versions(
     ] = 0,
     limit: Limit = 100,
 ) -> PlanVersionPage:
-    """List plan versions, oldest first: author, cause, and the steps from the version before."""
+    """List plan versions, oldest first, with author, cause, and the steps from the previous version."""
     following = workspace.plans.history(after, limit + 1)
     items = [PlanVersionOut.of(entry) for entry in following[:limit]]
     more = len(following) > limit
@@ -171,8 +173,8 @@ def show_version(
 ) -> Response:
     """Show one version of the plan, and its entry in the history.
 
-    The plan itself is dropped some time after a newer version has replaced it; author, cause and steps are
-    kept.
+    Some time after a newer version has replaced it, the plan itself is deleted; its author, cause and steps
+    are kept.
     """
     entry = workspace.plans.history_entry(version)
     try:

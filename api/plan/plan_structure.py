@@ -1,7 +1,8 @@
 """The structure of a plan as a small document: everything that a drawing needs, for any number of queries.
 
-The document of ``GET /plan`` names the queries of every slice, so a thousand queries with a thousand windows
-are a million names. Here a query has its windows; it reaches the slices that start before its window ends.
+The document of ``GET /plan`` lists the queries of every slice. A thousand queries with a thousand different
+windows would therefore need a million names. In this document a query has its windows instead: it uses all
+slices that start before its window ends.
 """
 
 from __future__ import annotations
@@ -26,13 +27,13 @@ from planner.families.families import (
 
 
 def plan_structure(plan: Plan) -> dict[str, Any]:
-    """Return a plan without costs, and without the facts that can be derived from the queries' windows.
+    """Return a plan without costs and without facts that follow from the queries' windows.
 
     Args:
         plan: The plan.
 
     Returns:
-        JSON values only, named as in the document of ``GET /plan``. Windows are in µs, None for unbounded.
+        JSON values with the names of the document of ``GET /plan``. Windows are in µs, None for unbounded.
     """
     streams = stream_names(plan)
     return {

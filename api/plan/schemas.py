@@ -46,7 +46,7 @@ class PlanOut(BaseModel):
 
 
 class PreviewIn(BaseModel):
-    """A change to preview; omitted parts stay as they are."""
+    """A change to preview; omitted parts keep their present values."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -155,7 +155,7 @@ class PlanVersionOut(HistoryOut):
 
     @classmethod
     def of(cls, entry: HistoryEntry) -> PlanVersionOut:
-        """Return the answer for an entry of the history."""
+        """Build the response model of a history entry."""
         return cls(version=entry.version, strategy=record_in(entry).strategy, **history_of(entry))
 
 
@@ -168,7 +168,7 @@ class PlanVersionDetail(PlanOut, HistoryOut):
 
 
 def history_of(entry: HistoryEntry | None) -> dict[str, Any]:
-    """Return the fields of `HistoryOut`; None is for a version that is older than the history."""
+    """Return the fields of `HistoryOut`; pass None for a version older than the history."""
     if entry is None:
         return {"created_at": None, "actor": None, "cause": None, "changes": [], "changes_left_out": 0}
     record = record_in(entry)

@@ -1,4 +1,4 @@
-"""Change of queries by a request: apply it, store the answer under its key, wait, and answer."""
+"""Handling of a request that changes queries: apply it, store its answer, wait, and answer."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class QueryChange:
     Attributes:
         change: The change.
         actor: Author of the change.
-        if_match: Plan version that the change is made for; None for any.
-        wait_s: How long to wait until the change is in force, seconds.
-        done: Status of the answer if it is in force.
+        if_match: Plan version that the change is based on; None for any version.
+        wait_s: Seconds to wait until the change is in force.
+        done: HTTP status of the answer if the change is in force.
     """
 
     change: Change
@@ -40,7 +40,7 @@ class QueryChange:
     async def make(
         self, request: Request, response: Response, once: Once | None, *, location: str | None = None
     ) -> QueryOut:
-        """Make the change and answer with the query; errors of ``WorkspaceQueries.changing``."""
+        """Make the change and return the query; raise the errors of ``WorkspaceQueries.changing``."""
         workspace = get_workspace(request)
         if location is not None:
             response.headers["Location"] = location
@@ -61,10 +61,10 @@ def keep_answer(once: Once | None, outcome: Outcome, answer: BaseModel, headers:
     """Store the answer to a change; call it in the transaction of the change.
 
     Args:
-        once: Stores answers; None without an idempotency key.
+        once: Store of the answer; None if the request has no idempotency key.
         outcome: Result of the change.
         answer: Body of the answer.
-        headers: Further headers of the answer besides its ``ETag``.
+        headers: Headers of the answer in addition to its ``ETag``.
     """
     if once is None:
         return
@@ -83,7 +83,8 @@ async def settled(
         The changed queries after the wait.
     """
     in_force = wait_s > 0 and await wait_for_version(request, outcome.version, wait_s)
-    # A change without effect is not accepted for later, so its status is 200 and not 202.
+    # 202 means that a change takes effect later. A change without effect has nothing left to do, so its
+    # status is 200.
     response.status_code = done if in_force else 202 if outcome.effective else 200
     response.headers["ETag"] = etag(outcome.version)
     if wait_s <= 0:
@@ -100,7 +101,7 @@ def etag(version: int) -> str:
 
 
 def _current(workspace: Workspace, status: QueryStatus) -> QueryStatus:
-    """Return a query's present state, or the given one if its name no longer leads to the query."""
+    """Return a query's current state, or ``status`` if its name no longer refers to this query."""
     try:
         found = workspace.queries.status(status.query.name)
     except NotFound:

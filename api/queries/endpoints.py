@@ -64,12 +64,12 @@ async def add_query(
     actor: Actor,
     wait: Wait = 0,
 ) -> QueryOut:
-    """Add a query. It begins with the first micro-batch under its `plan_version`.
+    """Add a query. The query starts with the first micro-batch under its `plan_version`.
 
     The answer is 202 as soon as the change is durable, or 201 if the change came into force within `wait`.
     """
     change = QueryChange(body.to_change(), actor, if_match, wait, done=201)
-    # Quoted since a header must be ASCII. The change itself refuses a name that is not ASCII.
+    # Percent-encoded, because a header must be ASCII. The change itself refuses a name that is not ASCII.
     location = f"{request.url.path}/{quote(body.name, safe='')}"
     return await change.make(request, response, once, location=location)
 
@@ -80,7 +80,7 @@ def list_queries(workspace: WorkspaceDep, after: After = None, limit: Limit = 10
     names = workspace.queries.names()
     found, following = page_of(list(names.items()), lambda item: item[1], after, limit)
     statuses = {status.query.id: status for status in workspace.queries.statuses([i for i, _ in found])}
-    # A query that left between the two reads is missing.
+    # A query that was removed between the two reads is omitted.
     items = [QueryOut.of_status(statuses[i]) for i, _ in found if i in statuses]
     return QueryPage(items=items, next_cursor=following, has_more=following is not None)
 
@@ -115,8 +115,8 @@ async def put_query(
 ) -> QueryOut:
     """Make sure that a query of this name, text and sink runs; repeating the request succeeds.
 
-    If a query of the name has another text or sink, it is not changed, and the answer is 409: `PATCH` changes
-    it.
+    If a query with this name has another text or sink, it is not changed and the answer is 409: `PATCH`
+    changes it.
     """
     existing = await anyio.to_thread.run_sync(_running, workspace, name)
     if existing is not None and _same(existing, body):
@@ -151,12 +151,14 @@ async def update_query(
 ) -> QueryOut:
     """Give a query a new text or new parts of it (windows, filters, select list), or another sink.
 
-    The former query leaves and the new one enters at the same micro-batch boundary, so that no result is lost
-    or doubled; with `backfill: state`, the default, rows held at the boundary take part under the new text.
-    The results of the name continue. A paused query stays paused.
+    The old version of the query leaves and the new version enters at the same micro-batch boundary, so no
+    result is lost or duplicated. With `backfill: state` (the default), rows that are in the state at this
+    boundary also take part under the new text. Results continue under the same query name. A paused query
+    stays paused.
 
-    A sink without a new text is set immediately, without a new plan version: `sink_observed.from_batch` is
-    the first batch that it gets. With a new text the sink begins with the first batch under that text.
+    A new sink without a new text is set immediately and creates no plan version: `sink_observed.from_batch`
+    is the first batch that the new sink receives. If the text is new as well, the sink starts with the first
+    batch under the new text.
     """
     change = QueryChange(body.to_change(name), actor, if_match, wait, done=200)
     return await change.make(request, response, once)
@@ -179,9 +181,9 @@ async def remove_query(
     actor: Actor,
     wait: Wait = 0,
 ) -> QueryOut:
-    """Remove a query. It gets all results up to the batch before its removal; its sink gets all of them, too.
+    """Remove a query. Its results and its sink are complete up to the last batch before the removal.
 
-    The results stay readable as long as results are kept.
+    The results remain readable for as long as the service keeps results.
     """
     return await QueryChange(RemoveQuery(name), actor, if_match, wait, done=200).make(request, response, once)
 
@@ -227,9 +229,9 @@ async def resume_query(
     ] = "state",
     wait: Wait = 0,
 ) -> QueryOut:
-    """Take a paused query into the plan again, with its text. Its results continue after the last one.
+    """Resume a paused query with its former text. Its new results are appended to the earlier ones.
 
-    Pairs of the time of the pause are not added later.
+    Pairs that were missed during the pause are not added later.
     """
     change = QueryChange(ResumeQuery(name, backfill), actor, if_match, wait, done=200)
     return await change.make(request, response, once)
@@ -245,10 +247,10 @@ async def resume_query(
     ),
 )
 async def propagate_punctuations(name: str, workspace: WorkspaceDep, once: OnceDep) -> QueryOut:
-    """Propagate the result punctuations that are due now, whatever the policy of the query's family.
+    """Propagate the pending result punctuations now, regardless of the policy of the query's family.
 
-    They are among the results of the next batch, for all queries of the family. `POST /migrations`
-    (`family_punctuations`) sets the policy.
+    The punctuations are among the results of the next batch, for all queries of the family. `POST
+    /migrations` (`family_punctuations`) sets the policy.
     """
 
     def ask() -> QueryOut:

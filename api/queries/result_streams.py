@@ -1,4 +1,4 @@
-"""Results as a stream of bytes, of which only a part is in memory at a time."""
+"""Results as a byte stream; only a part of it is in memory at a time."""
 
 from __future__ import annotations
 
@@ -24,9 +24,10 @@ class StreamFormat(StrEnum):
 
 
 def streamed(form: StreamFormat, schema: pa.Schema, tables: Iterable[pa.Table]) -> Iterator[bytes]:
-    """Yield a file of tables, part by part.
+    """Yield the bytes of a file with the tables, part by part.
 
-    The file is complete when the iterator ends; a truncated Parquet file or Arrow stream is not valid.
+    The file is complete when the iterator is exhausted. A truncated Parquet file or Arrow stream is not
+    valid.
 
     Args:
         form: Format of the file.
@@ -50,7 +51,7 @@ class _TableWriter(Protocol):
 
 
 class _Parts(io.RawIOBase):
-    """A file whose written bytes can be taken out."""
+    """An in-memory file from which the bytes written so far can be removed."""
 
     def __init__(self) -> None:
         self._parts: list[bytes] = []

@@ -42,16 +42,17 @@ Answer = TypeVar("Answer")
 router = APIRouter(prefix="/queries/{name}/results", tags=["results"], route_class=SluiceRoute)
 export_router = APIRouter(prefix="/queries", tags=["results"], route_class=SluiceRoute)
 
-#: Seconds after which a waiting request looks for results even without notice of a commit.
+#: Seconds after which a waiting request checks for results even if it was not notified of a commit.
 _LOOK_S = 1.0
 
 #: Results read at a time for a stream of events.
 _EVENTS_PER_PAGE = 1_000
 
-#: Seconds without events after which a stream sends a ping, so that proxies do not consider it dead.
+#: Seconds without events after which a stream sends a keep-alive comment, so that proxies do not close the
+#: connection.
 _PING_S = 15.0
 
-#: Least seconds between two checks that the client of a stream of events may still read.
+#: Minimum seconds between two checks whether the client of an event stream is still allowed to read.
 _ADMIT_AGAIN_S = 1.0
 
 _CURSOR = "Cursor after which results start: `next_cursor` of the page before."
@@ -133,7 +134,7 @@ _EXPORT: dict[int | str, dict[str, Any]] = {
     }
 }
 
-#: Formats other than JSON, which has the cursor in its document.
+#: Writers of all formats except JSON, whose document also contains the cursor.
 _WRITERS: dict[str, Callable[[pa.Table], bytes]] = {
     negotiation.NDJSON: ndjson,
     negotiation.CSV: csv_text,
@@ -160,17 +161,17 @@ async def read_results(
     ] = 0,
     accept: Annotated[str | None, Header(include_in_schema=False)] = None,
 ) -> Response:
-    """Read the results so far, a page at a time, even of a removed query.
+    """Read the results so far, page by page; results of a removed query can be read, too.
 
-    With `wait` the request is answered as soon as there is a result after the cursor, or after that number of
-    seconds with an empty page.
+    With `wait`, the request is answered as soon as there is a result after the cursor. If there is none
+    within `wait` seconds, the answer is an empty page.
 
     Results are ordered by micro-batch, then event time. `Accept` chooses JSON, NDJSON, CSV, Arrow or Parquet.
     An update of the query does not interrupt the results; a page ends where the columns change.
 
     The settings of the service say how long results are kept. Without `after`, reading starts at the first
-    kept result, and `dropped` is the number of results that are no longer kept. If results after `after` are
-    no longer kept, the answer is 410.
+    kept result, and `dropped` is the number of results that are no longer kept. If results that follow
+    `after` are no longer kept, the answer is 410.
     """
     kind = negotiation.negotiate(accept)
     series = await anyio.to_thread.run_sync(workspace.queries.series, name)
@@ -195,7 +196,7 @@ async def open_stream(
         Header(description="Id of the last event received; wins over `after`.", examples=["7.250"]),
     ] = None,
 ) -> tuple[int, ResultPage]:
-    """Find query and cursor and read the first page, so that an error in them still determines the status."""
+    """Find the query, check the cursor and read the first page, so that errors set the status."""
     cursor = last_event_id or after
     series = await anyio.to_thread.run_sync(workspace.queries.series, name)
     return series, await anyio.to_thread.run_sync(workspace.results.page, series, cursor, _EVENTS_PER_PAGE)
@@ -204,7 +205,7 @@ async def open_stream(
 @router.get(
     "/stream",
     summary="Follow results",
-    response_class=StreamingResponse,  # FastAPI assumes that EventSourceResponse means a generator function
+    response_class=StreamingResponse,  # FastAPI takes EventSourceResponse as a sign of a generator function
     responses=problem_responses(QueryNotFound, ResultsExpired, InvalidCursor, InvalidRequest) | _EVENTS,
 )
 async def follow_results(
@@ -219,10 +220,10 @@ async def follow_results(
     with `Last-Event-ID` misses no result and gets none twice. When the query is removed and all its results
     have been sent, an event `end` closes the stream. While the query is paused, the stream stays open.
 
-    A stream without a cursor begins at the first result that is kept. If results before it are no longer
-    kept, the first event is `dropped`, with their number and `kept_since`. If a client is so slow that its
-    next results are no longer kept, an event `gone` with the problem closes the stream. The stream also ends
-    if the client's key was revoked or its token has expired.
+    A stream without a cursor begins at the first result that is kept. If earlier results are no longer kept,
+    the first event is `dropped`, with their number and `kept_since`. If a client reads so slowly that its
+    next results are no longer kept, an event `gone`, whose data is the problem, ends the stream. The stream
+    also ends if the client's key is revoked or its token expires.
     """
     headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
     guard: Guard = request.app.state.guard
@@ -248,7 +249,7 @@ async def events_of(
         path: Path of the request.
         series: Id of the series.
         page: First page of results.
-        admit_again: Raises if the client may no longer read.
+        admit_again: Raises an error if the client may no longer read.
     """
     admitted_s = time.monotonic()
     if page.kept_since_us is not None:
@@ -309,13 +310,14 @@ async def export_results(
         ),
     ] = None,
 ) -> StreamingResponse:
-    """Read all results between two cursors, of any number, as one file.
+    """Read all results between two cursors, however many, as one file.
 
-    The file is streamed while it is read. It is complete only if the answer ends regularly: if the connection
-    is cut earlier, a Parquet file or an Arrow stream has no end, and there are fewer rows than `Sluice-Rows`.
+    The file is sent while the results are still being read. The file is complete only if the answer ends
+    normally. If the connection is lost earlier, a Parquet file or Arrow stream lacks its end, and the file
+    has fewer rows than `Sluice-Rows` states.
 
-    A file has the columns of one text of the query. If an update changed the columns between the cursors, the
-    answer is 422, with the cursor up to which they are the same.
+    A file has the columns of one version of the query's text. If an update changed the columns between the
+    two cursors, the answer is 422; it names the cursor up to which the columns are the same.
     """
     series = await anyio.to_thread.run_sync(workspace.queries.series, name)
     found = await anyio.to_thread.run_sync(workspace.results.export, series, after, until)
@@ -360,10 +362,10 @@ def _body(kind: str, page: ResultPage) -> bytes:
 async def _next_page(
     workspace: Workspace, series: int, after: str | None, limit: int, answer: Callable[[ResultPage], Answer]
 ) -> Answer | None:
-    """Wait for results after a cursor and return the answer with a page of them; None if there will be none.
+    """Wait for results after a cursor and return an answer with a page; None if the query has ended.
 
-    The thread that reads the page also makes the answer: each switch of threads waits for Python's global
-    lock.
+    The thread that reads the page also makes the answer, because each switch between threads waits for
+    Python's global interpreter lock.
     """
 
     def look() -> tuple[Answer | None, bool]:
@@ -371,10 +373,10 @@ async def _next_page(
         try:
             page = workspace.results.page_if_any(series, after, limit)
         except InvalidCursor:
-            _is_over(workspace, series)  # raises if the query is gone: then there is no cursor to speak of
+            _is_over(workspace, series)  # raises QueryNotFound, not InvalidCursor, if the query is gone
             raise
         if page is None and (over := _is_over(workspace, series)):
-            # Once the removal is in force, there will be no further results.
+            # The removal is now in force, so this last look sees all results that there will ever be.
             page = workspace.results.page_if_any(series, after, limit)
         return None if page is None else answer(page), over
 

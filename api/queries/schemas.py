@@ -140,7 +140,7 @@ class ColumnOut(BaseModel):
 
 
 class SideOut(BaseModel):
-    """One stream's part in a query."""
+    """A stream's role in a query: its alias, window and filter."""
 
     stream: str
     alias: str
@@ -153,7 +153,7 @@ class SideOut(BaseModel):
 
     @classmethod
     def of(cls, side: Side) -> Self:
-        """Return a side in the form of an answer."""
+        """Build the response model of a side."""
         window = "unbounded" if side.window_us >= UNBOUNDED_US else format_duration(side.window_us)
         if side.clock == "order":
             window = "none"
@@ -187,12 +187,12 @@ class BoundQuery(BaseModel):
 
     @classmethod
     def of(cls, query: Query) -> Self:
-        """Return a bound query in the form of an answer."""
+        """Build the response model of a bound query."""
         return cls(**_bound(query))
 
 
 class QueryOut(BoundQuery):
-    """A query with its desired and observed states, each with its time."""
+    """A query with its desired and observed states, each with the time at which it began."""
 
     id: int = Field(description="Id of the query, never reused. An update and a resume assign a new one.")
     series: int = Field(description="Id that the query had when it was added.")
@@ -241,7 +241,7 @@ class QueryOut(BoundQuery):
 
     @classmethod
     def of_status(cls, status: QueryStatus) -> Self:
-        """Return a query's status in the form of an answer."""
+        """Build the response model of a query's status."""
         sink, over = present_sink(status.sinks), status.observed == "removed"
         return cls(
             **_bound(status.query),
@@ -304,7 +304,7 @@ def result_columns(page: ResultPage) -> list[ColumnOut]:
 
 
 def undecided(query: Query) -> str | None:
-    """Return why time alone cannot decide that rows of a side have no partner; None if it can."""
+    """Return why time alone cannot prove that a row has no partner; None if time can."""
     if query.kind not in ("outer", "anti"):
         return None
     sides = (query.a if side == "a" else query.b for side in query.preserved)

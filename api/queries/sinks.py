@@ -34,7 +34,7 @@ from catalog.values.sink import (
 from catalog.values.stream import EnvSecret
 from service.documents.stream_document import ClusterDocument, SecretDocument, TopicName
 
-#: A table of PostgreSQL, with or without its schema.
+#: Name of a PostgreSQL table, with or without a schema.
 _TABLE = r"^[A-Za-z_][A-Za-z0-9_]{0,62}(\.[A-Za-z_][A-Za-z0-9_]{0,62})?$"
 
 FILES_EXAMPLE: JsonDict = {"type": "files", "path": "alerts", "format": "ndjson"}
@@ -60,9 +60,9 @@ TOPIC_EXAMPLE: JsonDict = {
 class FilesSinkDocument(BaseModel):
     """Files with the results of one or several batches; each result is written exactly once.
 
-    A file is called `batch-000000042-q17.ndjson`, or `batch-000000042-000000057-q17.ndjson` with its first
-    and last batch if `batches_per_file` is more than 1. If the sink has lost results, `_lost-q17.json` has
-    their number.
+    A file is called `batch-000000042-q17.ndjson`. If `batches_per_file` is more than 1, the name contains the
+    first and the last batch: `batch-000000042-000000057-q17.ndjson`. If the sink has lost results,
+    `_lost-q17.json` has their number.
     """
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [FILES_EXAMPLE]})
@@ -103,7 +103,7 @@ class FilesSinkDocument(BaseModel):
 def _header_value(
     value: object, check: ValidatorFunctionWrapHandler
 ) -> Any:  # Any: a value of the union, which pydantic checks
-    """Check a header's value; report one error instead of pydantic's error per member of the union."""
+    """Check a header's value; report one error instead of one per member of the union type."""
     try:
         return check(value)
     except ValidationError as error:
@@ -111,13 +111,13 @@ def _header_value(
 
 
 class WebhookSinkDocument(BaseModel):
-    """Requests with the results of one batch each as NDJSON, in order, at least once.
+    """HTTP requests, each with the results of one batch as NDJSON, sent in order and at least once.
 
-    The header `Sluice-Batch` has the number of the batch, `Sluice-Cursor` the cursor after the last row, and
+    The header `Sluice-Batch` has the number of the batch, and `Sluice-Cursor` the cursor after its last row.
     `Idempotency-Key` is the same whenever the same rows are sent again. If the sink has lost results,
-    `Sluice-Lost-Rows` has their number so far. Any status 2xx accepts a request. Requests of a sink with a
-    secret are signed according to standardwebhooks.com: `webhook-id`, `webhook-timestamp` and
-    `webhook-signature`.
+    `Sluice-Lost-Rows` has their number so far. Any 2xx status means that the request was accepted. If the
+    sink has a secret, its requests are signed according to standardwebhooks.com: `webhook-id`,
+    `webhook-timestamp` and `webhook-signature`.
     """
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [WEBHOOK_EXAMPLE]})
@@ -146,10 +146,10 @@ class WebhookSinkDocument(BaseModel):
 
 
 class TableSinkDocument(BaseModel):
-    """A table of PostgreSQL that gets each batch in one transaction, exactly once.
+    """A PostgreSQL table to which each batch is written in one transaction, exactly once.
 
-    The table `sluice_delivered` in the same database has the last batch of each sink, so a batch that is
-    repeated after a crash is recognized. Both tables are created if they do not exist.
+    The table `sluice_delivered` in the same database records the last batch of each sink. A batch that is
+    repeated after a crash is therefore recognized. Both tables are created if they do not exist.
     """
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [TABLE_EXAMPLE]})
@@ -175,7 +175,7 @@ class TableSinkDocument(BaseModel):
 
 
 class TopicSinkDocument(ClusterDocument):
-    """A topic of Apache Kafka that gets each batch in one transaction, exactly once; a message per result."""
+    """A Kafka topic that gets each batch in one transaction, exactly once; one message per result."""
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [TOPIC_EXAMPLE]})
 
@@ -191,7 +191,7 @@ SinkDocument = Annotated[AnySinkDocument, Field(discriminator="type")]
 
 
 def to_sink(document: AnySinkDocument | None) -> Sink | None:
-    """Return the sink of a request; whether it can be used is checked later."""
+    """Convert a request's sink to a sink; a later step checks whether it can be used."""
     match document:
         case FilesSinkDocument():
             return FilesSink(
@@ -223,7 +223,7 @@ def to_sink(document: AnySinkDocument | None) -> Sink | None:
 
 
 def sink_document(sink: Sink | None) -> AnySinkDocument | None:
-    """Return a sink in the form of an answer."""
+    """Build the response model of a sink."""
     match sink:
         case FilesSink():
             return FilesSinkDocument(
@@ -329,12 +329,12 @@ class SinkProgress(BaseModel):
 
 
 def present_sink(records: Sequence[SinkRecord]) -> SinkRecord | None:
-    """Return the requested one of the sinks of a series; None if there is none."""
+    """Return the current sink of a series; None if there is none."""
     return records[-1] if records and records[-1].sink is not None else None
 
 
 def former_sinks(records: Sequence[SinkRecord]) -> list[SinkRecord]:
-    """Return the replaced or removed sinks of a series that have not got all their results yet."""
+    """Return the replaced or removed sinks of a series that still wait for some of their results."""
     return [
         record
         for record in records[:-1]

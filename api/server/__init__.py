@@ -1,4 +1,4 @@
-"""Parts of the HTTP server below the routes: limits of connections, pages of the documentation, traces.
+"""Parts of the HTTP server below the routes: connection limits, documentation pages, traces.
 
 Doors: connections, docs_pages, loop, traces.
 """

@@ -1,7 +1,7 @@
 """Limits of connections: their number, the time for sending a request, and the size of its headers.
 
-uvicorn does not limit these with the parser that it uses here: a connection that sends nothing, or a header
-byte by byte, would stay open for as long as its client likes.
+With the parser used here, uvicorn has no such limits: a connection that sends nothing, or sends a header byte
+by byte, would stay open as long as the client wants.
 
     connected ── head ──────────> body ────────────────> answer ─────────────> idle
                  HEAD_S, bytes,   MIN_BODY_BYTES          SLOW_READER_S         uvicorn's keep-alive
@@ -27,7 +27,7 @@ from catalog.errors import SluiceError
 
 log = logging.getLogger(__name__)
 
-#: Least seconds between two warnings about refused connections.
+#: Minimum seconds between two warnings about refused connections.
 TELL_EVERY_S = 60.0
 
 
@@ -36,12 +36,12 @@ class ConnectionLimits:
     """Limits of the connections of one server.
 
     Attributes:
-        connections: Most connections at the same time.
-        head_bytes: Most bytes of a request's line and headers.
+        connections: Maximum number of connections at the same time.
+        head_bytes: Maximum size of a request's first line and headers, in bytes.
         headers: Most headers of a request.
-        head_s: Seconds in which line and headers must arrive, counted from the connection or their first
-            byte.
-        body_window_s: Seconds in which ``min_body_bytes`` of a body, or its end, must arrive.
+        head_s: Seconds within which first line and headers must arrive, from the start of the connection or
+            from their first byte.
+        body_window_s: Seconds within which ``min_body_bytes`` of a body, or the end of the body, must arrive.
         min_body_bytes: Least bytes in that time.
         slow_reader_s: Seconds after which a client that does not read its answer is disconnected.
     """
@@ -76,7 +76,7 @@ class LimitedProtocol(NamedConnection):
         self._body_bytes = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's
-        """Refuse a connection above the limit; give any other connection time to send a request."""
+        """Refuse a connection above the limit; start the timer for the request of any other connection."""
         super().connection_made(transport)
         if len(self.connections) > self.limits.connections:
             self.tell_too_many()
@@ -97,13 +97,14 @@ class LimitedProtocol(NamedConnection):
         before = self._body_bytes
         super().data_received(data)
         if self._in_head and self._body_bytes == before:
-            # The parser reports a header once it is complete; a header without end is only counted here.
+            # The parser reports a header only when it is complete. The bytes of a header without end are
+            # counted here.
             self._head_bytes += len(data)
             if self._head_bytes > self.limits.head_bytes:
                 self._refuse_head()
 
     def on_message_begin(self) -> None:
-        """Begin to count the head of a request; its time runs from its first byte on."""
+        """Start to count the bytes of a request's head; its time limit runs from its first byte."""
         super().on_message_begin()
         self._told_bytes = 0
 
@@ -134,14 +135,14 @@ class LimitedProtocol(NamedConnection):
         super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """Stop the timers: the request is complete, and the application may take any time."""
+        """Stop the timer: the request is complete, and the application's time is not limited."""
         if self.transport.is_closing():
             return
         self._stop()
         super().on_message_complete()
 
     def pause_writing(self) -> None:
-        """Give a client that does not read its answer limited time."""
+        """Start a timer for a client that does not read its answer."""
         super().pause_writing()
         self._stop_reader()
         self._reader_timer = self.loop.call_later(self.limits.slow_reader_s, self.transport.abort)
@@ -177,7 +178,7 @@ class LimitedProtocol(NamedConnection):
         self._refuse(RequestTooSlow(f"the request did not arrive within {self.limits.head_s:g} s"))
 
     def _check_body(self) -> None:
-        """Close the connection if the body arrives too slowly, unless the service itself does not read it."""
+        """Close the connection if the body arrives too slowly, unless the service has stopped reading it."""
         if self._body_bytes < self.limits.min_body_bytes and not self.flow.read_paused:
             self._refuse(
                 RequestTooSlow(
@@ -192,7 +193,7 @@ class LimitedProtocol(NamedConnection):
         self._start(self.limits.body_window_s, self._check_body)
 
     def _refuse(self, error: SluiceError) -> None:
-        """Answer with a problem, if nothing was answered yet, and close the connection."""
+        """Send a problem, unless an answer has already started, and close the connection."""
         self._stop()
         if self.transport.is_closing():
             return
@@ -203,7 +204,7 @@ class LimitedProtocol(NamedConnection):
         self.transport.close()
 
     def send_400_response(self, msg: str) -> None:
-        """Refuse bytes that are not a request."""
+        """Refuse bytes that are not an HTTP request."""
         self._refuse(NotHttp("the request cannot be read", detail=msg))
 
     def _start(self, after_s: float, then: Callable[[], None]) -> None:
@@ -229,7 +230,7 @@ class LimitedProtocol(NamedConnection):
 
 
 def _answer(error: SluiceError, *, https: bool) -> bytes:
-    """Return a complete HTTP answer that ends its connection; it names no path, which may be unknown."""
+    """Return a complete HTTP answer that closes the connection; the path, maybe unknown, is left out."""
     response = problem_response(error, "")
     lines = [STATUS_LINE[response.status_code]]
     headers = enveloped([*response.raw_headers, (b"connection", b"close")], new_request_id(), https=https)

@@ -1,7 +1,8 @@
-"""Swagger UI and ReDoc, from files that are installed with the service: they work offline.
+"""Swagger UI and ReDoc, served from files installed with the service, so they work offline.
 
-The files are in the package ``fastapi-offline``; its own pages would be FastAPI's with other addresses, as
-here. Each page has its own content policy, since the policy of other answers lets a page load nothing.
+The files are in the package ``fastapi-offline``. The pages of this package are not used: like the pages here,
+they are FastAPI's own with other file addresses. Each page has its own content security policy, because the
+policy of all other answers forbids pages to load anything.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ def install_docs(app: FastAPI, prefix: str) -> None:
     """Add the pages ``docs`` and ``redoc`` and the files that they load.
 
     Args:
-        app: The application; its own pages are turned off.
+        app: The application; FastAPI's own documentation pages must be turned off.
         prefix: Path under which the pages are served.
     """
     assets, openapi = f"{prefix}/docs-assets", f"{prefix}/openapi.json"
@@ -62,7 +63,7 @@ def install_docs(app: FastAPI, prefix: str) -> None:
 
 
 def _with_policy(page: HTMLResponse) -> HTMLResponse:
-    """Let a page load the service's own files, and run only the inline scripts that it has now."""
+    """Let a page load the service's own files and run only its present inline scripts."""
     hashes = (hashlib.sha256(script).digest() for script in _INLINE_SCRIPT.findall(bytes(page.body)))
     scripts = ("'self'", *(f"'sha256-{base64.b64encode(found).decode()}'" for found in hashes))
     page.headers["Content-Security-Policy"] = _CONTENT_POLICY.format(scripts=" ".join(scripts))

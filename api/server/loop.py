@@ -1,7 +1,7 @@
-"""The event loop of the server: uvicorn's usual one, with limits for TLS handshakes.
+"""The server's event loop: uvloop, which is uvicorn's usual one, with limits for TLS handshakes.
 
-Until its TLS handshake ends, a connection has no protocol that could time or count it
-(``api.server.connections``), and uvloop would let the handshake take a minute.
+Until its TLS handshake ends, a connection has no protocol object that could time or count it
+(``api.server.connections``). uvloop alone would allow a handshake to take a minute.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ LOOP = f"{__name__}:HandshakeLoop"
 
 
 class HandshakeLoop(uvloop.Loop):
-    """A loop whose servers end slow TLS handshakes, and refuse handshakes above the limit of connections.
+    """A loop whose servers end slow TLS handshakes and refuse those above the connection limit.
 
     Attributes:
-        handshake_s: Most seconds from the connection to the end of its handshake.
+        handshake_s: Maximum seconds from the start of the connection to the end of its handshake.
     """
 
     handshake_s: ClassVar[float] = ConnectionLimits().head_s
 
     async def create_server(self, *arguments: Any, **options: Any) -> Any:  # Any: as uvloop takes them
-        """Create a server; arguments as in the base class, the first makes the protocol of a connection."""
+        """Create a server; arguments as in the base class, the first is the protocol factory."""
         context = options.get("ssl")
         if context is not None:
             options.setdefault("ssl_handshake_timeout", self.handshake_s)
@@ -43,13 +43,13 @@ class Handshakes:
     """TLS handshakes in progress at one server, which count as connections.
 
     Args:
-        factory: Makes the protocol of a connection.
+        factory: Function that makes the protocol object of a connection.
     """
 
     def __init__(self, factory: Callable[[], LimitedProtocol]) -> None:
         self._factory = factory
         self._newest: LimitedProtocol | None = None
-        # Weak: uvloop does not report a handshake that took too long or whose client has disconnected.
+        # Weak references: uvloop does not report handshakes that timed out or whose clients disconnected.
         self.under_way: weakref.WeakSet[ssl.SSLObject] = weakref.WeakSet()
 
     def protocol(self) -> LimitedProtocol:

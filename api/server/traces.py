@@ -1,13 +1,13 @@
-"""Traces of posted events, from the request to the moment when their results can be read (OpenTelemetry).
+"""OpenTelemetry traces of posted events, from the request until their results can be read.
 
     POST events            ├──────┤
       wait for a batch            ├─────────┤
       batch 17                              ├───────────┤    rows, results, CPU time
       until it is seen                                  ├┤   this process sees the batch: clients can read it
 
-The API makes all spans: the manifest of a batch tells when it began, when it was committed, and which events
-it has read. So engines need no tracing. A request with a ``traceparent`` header continues the trace of its
-client.
+The API makes all spans, so engines need no tracing: the manifest of a batch states when the batch began, when
+it was committed, and which events it has read. So engines need no tracing. A request with a ``traceparent``
+header continues the trace of its client.
 """
 
 from __future__ import annotations
@@ -30,9 +30,10 @@ if TYPE_CHECKING:
     from opentelemetry.context import Context
     from opentelemetry.sdk.trace import SpanProcessor
 
-#: Most requests that wait for their batch; above it, the traces of the oldest ones end without a batch.
+#: Maximum number of requests that wait for their batch; beyond it, the traces of the oldest requests end
+#: without a batch.
 _MOST_WAITING = 10_000
-#: Most batches that are searched for the one that read an event.
+#: Maximum number of the latest batches that are searched for the batch that read an event.
 _MOST_BATCHES = 100
 _US = 1_000
 
@@ -44,9 +45,9 @@ class _Posted:
     Attributes:
         stream_id: Stream of the events.
         last: Offset of the last event.
-        began_ns: Wall clock when the request arrived, ns.
-        ended_ns: Wall clock when it was answered, ns.
-        context: Trace that its spans belong to.
+        began_ns: Wall-clock time when the request arrived, ns.
+        ended_ns: Wall-clock time when the request was answered, ns.
+        context: Context of the trace to which the request's spans belong.
     """
 
     stream_id: int
@@ -60,7 +61,7 @@ class Traces:
     """Makes and sends traces.
 
     Args:
-        url: Address to which they are sent, as OTLP over HTTP.
+        url: Address to which the traces are sent, as OTLP over HTTP.
         processor: Receives the spans instead.
 
     Raises:
@@ -92,13 +93,13 @@ class Traces:
     def accepted(
         self, headers: Mapping[str, str], stream: tuple[int, str], offsets: tuple[int, int], began_ns: int
     ) -> None:
-        """Begin the trace of a request that has just been answered.
+        """Begin the trace of a request to post events, after the events were stored.
 
         Args:
             headers: Headers of the request.
             stream: Id and name of the stream.
             offsets: Offsets of the first and the last event.
-            began_ns: Wall clock when the request arrived, ns.
+            began_ns: Wall-clock time when the request arrived, ns.
         """
         ended_ns = time.time_ns()
         first, last = offsets
@@ -116,7 +117,7 @@ class Traces:
                 self._waiting = [*self._waiting[-_MOST_WAITING + 1 :], posted]
 
     async def follow(self, workspace: Workspace) -> None:
-        """Make the spans of batches as they are committed, until cancelled."""
+        """Make the spans of each batch when it is committed, until cancelled."""
         with workspace.commits.heard() as heard:
             while True:
                 await heard.wait()
@@ -170,5 +171,5 @@ class Traces:
 
 
 def _end(manifest: BatchManifest, stream_id: int) -> int:
-    """Return the offset after the last event that a batch or an earlier one has read."""
+    """Return the offset after the last event that this batch or an earlier one has read."""
     return dict(manifest.input_end).get(str(stream_id), 0)

@@ -1,4 +1,4 @@
-"""Counters of the job, for programs and for Prometheus."""
+"""Statistics of the job, as JSON for programs and as metrics for Prometheus."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ _METRICS: dict[int | str, dict[str, Any]] = {200: {"content": {"text/plain": {"s
 def show_statistics(workspace: WorkspaceDep) -> Response:
     """Show watermarks, late rows, state per slice and results per query, as of the last batch.
 
-    Rates, selectivities, row widths, keys and skew are smoothed over the last batches and used to choose
-    plans; their `age_s` is the wall-clock time since the newest batch that contributed to them.
+    Rates, selectivities, row widths, keys and skew are smoothed over the last batches, and plans are chosen
+    by them. Their `age_s` is the wall-clock time since the newest batch that contributed to them.
 
     Values that only some families have; results, matches, departures and pairs are counted over the last
     batches:
@@ -70,8 +70,8 @@ def show_statistics(workspace: WorkspaceDep) -> Response:
 def show_metrics(workspace: WorkspaceDep, engine: EngineDep, request: Request) -> Response:
     """Show counters and gauges in Prometheus' text format.
 
-    If API and engine are separate processes, each metric is reported by one of them: the API reports metrics
-    of posted events and the disk, the engine at work reports all others.
+    If API and engine are separate processes, each metric is reported by only one of them. The API reports
+    metrics of posted events and of the disk; the active engine reports all others.
     """
     state = None if engine is None else engine.status().state
     text = workspace.metrics(state, ingest=request.app.state.takes_events)

@@ -93,7 +93,8 @@ def register_stream(
 ) -> StreamRegistered:
     """Register a stream. Nothing is read from it until a query uses it.
 
-    `warnings` tells if its directory or glob has no files, and which entries of the directory are not read.
+    `warnings` states whether its directory or glob contains no files, and which entries of the directory are
+    not read.
     """
     with workspace.streams.registering(body.to_stream()) as stream:
         location, answer = f"{request.url.path}/{stream.name}", StreamRegistered.of(stream)
@@ -133,14 +134,15 @@ def show_stream(name: str, workspace: WorkspaceDep) -> StreamOut:
     ),
 )
 def change_contract(name: str, body: ContractIn, workspace: WorkspaceDep) -> StreamOut:
-    """Change what a stream promises about later rows, and the limits on its windows and state.
+    """Change a stream's promises about later rows, and the limits on its windows and state.
 
     The change creates a plan version and takes effect at one batch boundary. Earlier promises stay valid if
-    the new contract still has their set of columns. A row that was out of order remains so under a greater
-    scrambling factor: it is not read again.
+    their set of columns is also part of the new contract. A row that arrived out of order under the old
+    scrambling factor stays out of order under a greater one: it is not read again.
 
-    If `retain` changes, queries whose windows change are updated at the same boundary, as by a PATCH of each
-    of them. If a query cannot run under the new limits, the answer is 409 and nothing is changed.
+    If `retain` changes, all queries whose windows change as a result are updated at the same batch boundary,
+    as by a PATCH of each query. If a query cannot run under the new limits, the answer is 409 and nothing is
+    changed.
     """
     return StreamOut.of(workspace.streams.change_contract(name, body.changed))
 
@@ -165,10 +167,10 @@ def remove_stream(name: str, workspace: WorkspaceDep, once: OnceDep) -> None:
     responses=problem_responses(StreamNotFound, NotAnHttpStream, InvalidRequest),
 )
 def show_quarantine(name: str, workspace: WorkspaceDep, limit: Limit = 100) -> QuarantineOut:
-    """Show posted events that were kept out because they are further ahead of the clock than `max_ahead`.
+    """Show posted events quarantined because they are further ahead of the clock than `max_ahead`.
 
-    They are in no result. Correct rows among them can be posted again later, or to a stream with a greater
-    `max_ahead`.
+    They are in no result. If a quarantined event is correct, it can be posted again later, or to a stream
+    with a greater `max_ahead`.
     """
     rows, newest, times_us = workspace.streams.quarantined(name, limit)
     kept_out_at = [timestamp(us) for us in times_us]
@@ -182,10 +184,10 @@ def show_quarantine(name: str, workspace: WorkspaceDep, limit: Limit = 100) -> Q
     responses=problem_responses(StreamNotFound, RequestUnderWay, InvalidRequest),
 )
 def reset_watermark(name: str, workspace: WorkspaceDep) -> StreamOut:
-    """Reset a stream's watermark, after rows from the future made all other rows late.
+    """Reset a stream's watermark after rows with future event times have made all other rows late.
 
     From the next batch on, only the rows of that batch and of later ones determine the watermark. Rows that
-    were late remain late, and rows of the other stream that left because of the wrong watermark are not
+    were late remain late. Rows of the other stream that left the state because of the wrong watermark are not
     restored.
     """
     return StreamOut.of(workspace.streams.reset_watermark(name))
@@ -198,11 +200,11 @@ def reset_watermark(name: str, workspace: WorkspaceDep) -> StreamOut:
     responses=problem_responses(StreamNotFound, RequestUnderWay, InvalidRequest),
 )
 def retry_files(name: str, workspace: WorkspaceDep) -> RetryOut:
-    """Retry all files of a stream that were set aside, under the same names.
+    """Retry all files of a stream that were set aside; their names must not have changed.
 
-    A corrected file is read once, after the files listed by then, so the watermark may have passed its rows.
-    A file that is still bad is set aside again, and `GET /statistics` shows the reason. A missing file is
-    looked for until it exists.
+    A corrected file is read once. All files that were listed before are read first, so the corrected rows may
+    be below the watermark. A file that is still bad is set aside again, and `GET /statistics` shows the
+    reason. The service looks for a missing file until the file exists.
     """
     files = workspace.streams.retry_files(name)
     return RetryOut(files=[FileOut(path=file.path, reason=file.reason) for file in files])
@@ -228,19 +230,20 @@ async def append_events(name: str, request: Request, once: OnceDep) -> AppendOut
     """Append events to a stream of source type `http`.
 
     The request is answered once the events are durable. All events are accepted or none: an error names the
-    first event that does not fit. With an `Idempotency-Key`, events of a request that is repeated within a
-    day are not appended again.
+    first event that does not fit. If a request with an `Idempotency-Key` is repeated within a day, its events
+    are not appended again.
 
-    If too many events of the stream wait to be read by a batch, or if the disk is nearly full, the answer is
-    429 (`ingest-full`) with `Retry-After`, and nothing is stored. If the event log cannot be written, the
-    answer is 503. In both cases the request can be sent again, best under the same `Idempotency-Key`.
+    If too many events of the stream are waiting to be read by a batch, or if the disk is nearly full, the
+    answer is 429 (`ingest-full`) with `Retry-After`, and no event is stored. If the event log cannot be
+    written, the answer is 503. In both cases the request can be sent again, preferably with the same
+    `Idempotency-Key`.
     """
     workspace, traces = get_workspace(request), request.app.state.traces
     began_ns = time.time_ns()
     body = await request.body()
 
     def append() -> AppendOut:
-        # Before the body is checked, which may be of any kind if there is no such stream.
+        # The stream is checked before the body: if it does not exist, the answer is 404 whatever the body is.
         stream = workspace.streams.of_posts(name)
         sending = None if once is None else Sending(once.key, once.fingerprint)
         workspace.streams.check_room(stream, sending)
@@ -252,7 +255,8 @@ async def append_events(name: str, request: Request, once: OnceDep) -> AppendOut
         try:
             taken = workspace.streams.append(stream, events, sending=sending)
         except EventRejected as error:
-            # Paths of the event log begin with "events", but the body itself is that list.
+            # Paths in errors of the event log begin with "events", but here the body itself is the list of
+            # events.
             error.path = error.path[1:]
             raise
         if traces is not None and taken.accepted:
@@ -260,7 +264,8 @@ async def append_events(name: str, request: Request, once: OnceDep) -> AppendOut
             traces.accepted(request.headers, (stream.id, stream.name), offsets, began_ns)
         return AppendOut(**dataclasses.asdict(taken))
 
-    # In one thread: each switch of threads waits for Python's global lock.
+    # All steps are in one thread, because each switch between threads waits for Python's global interpreter
+    # lock.
     return await anyio.to_thread.run_sync(append)
 
 
@@ -283,11 +288,11 @@ async def append_events(name: str, request: Request, once: OnceDep) -> AppendOut
 async def append_punctuations(name: str, request: Request, once: OnceDep) -> PunctuationsOut:
     """Promise that no later row has certain values.
 
-    Each pattern fixes the columns of one set in the stream's `punctuations.on`: each column to one value or
-    to each value of a list. For a stream of source type `http` the pattern is appended after the existing
-    events, like an event `{"_punctuation": {...}}`, and takes one offset for each combination of values. For
-    other streams it takes effect after the rows of the next batch. The request is answered once the patterns
-    are durable.
+    Each pattern fixes all columns of one column set in the stream's `punctuations.on`, each to one value or
+    to a list of values. For a stream of source type `http`, the pattern is appended after the existing
+    events, like an event `{"_punctuation": {...}}`. It takes one offset for each combination of values. For
+    any other stream, the pattern takes effect after the rows of the next batch. The request is answered once
+    the patterns are durable.
     """
     workspace = get_workspace(request)
     body = await request.body()

@@ -14,7 +14,7 @@ from catalog.errors import Location
 JSON_TYPES = ("application/json",)
 NDJSON_TYPES = ("application/x-ndjson", "application/ndjson", "application/jsonl", "application/jsonlines")
 
-#: Characters of a bad line that are shown.
+#: Maximum number of characters of an invalid line that an error shows.
 _SHOWN = 200
 
 
@@ -25,13 +25,13 @@ def parse_events(
 
     Args:
         body: The body, UTF-8.
-        content_type: Its media type, possibly with parameters.
+        content_type: Media type of the body, possibly with parameters.
         parse_float: As in `read_json`.
 
     Raises:
-        UnsupportedMediaType: The body is neither JSON nor NDJSON.
-        MalformedBody: The body is not JSON; names the place.
-        InvalidRequest: An event is not an object; names its index.
+        UnsupportedMediaType: The media type of the body is neither JSON nor NDJSON.
+        MalformedBody: The body is not JSON; the error names the place.
+        InvalidRequest: An event is not an object; the error names its index.
     """
     media_type = content_type.split(";", 1)[0].strip().lower()
     if media_type in JSON_TYPES:

@@ -184,7 +184,7 @@ class ContractIn(BaseModel):
     at_cap: AtCap = Field(default="stop", description="What happens from now on when the cap is reached.")
 
     def changed(self, stream: Stream) -> Stream:
-        """Return the stream with the new contract.
+        """Return the stream with these changes.
 
         Raises:
             InvalidStream: The contract does not fit the stream.
@@ -248,7 +248,7 @@ class StreamOut(BaseModel):
 
     @classmethod
     def of(cls, stream: Stream) -> Self:
-        """Return a stream in the form of an answer."""
+        """Build the response model of a stream."""
         return cls(
             id=stream.id,
             name=stream.name,
@@ -322,7 +322,7 @@ class PunctuationsOut(BaseModel):
 
 
 class QuarantineOut(BaseModel):
-    """Events that were kept out of a stream because they are too far ahead of the clock."""
+    """Events that a stream has quarantined because their event times are too far in the future."""
 
     rows: int = Field(description="How many in all.")
     events: list[dict[str, Any]] = Field(description="The newest of these events, newest request first.")
@@ -347,7 +347,7 @@ class RetryOut(BaseModel):
 
 
 def _source(source: Source) -> dict[str, Any]:
-    """Return the document of a source, its type first, without fields that were left out."""
+    """Return a source's document, with its type first and without omitted fields."""
     fields = {name: value for name, value in dataclasses.asdict(source).items() if value is not None}
     document = {"type": fields.pop("type")} | fields
     if isinstance(source, FilesSource):

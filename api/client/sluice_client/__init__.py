@@ -1,8 +1,8 @@
 """Client of Sluice: streams, queries and results of a running service.
 
-``Client`` blocks, ``AsyncClient`` is for asyncio. Both have the same methods, whose requests and answers are
-described in one place (`operations`, `flows`). Models are in ``sluice_client.models``, errors in
-``sluice_client.errors``, lists of changes in ``sluice_client.changes``.
+``Client`` blocks, ``AsyncClient`` is for asyncio. Both clients have the same methods. The requests and
+answers of these methods are described once, in `operations` and `flows`. Models are in
+``sluice_client.models``, errors in ``sluice_client.errors``, lists of changes in ``sluice_client.changes``.
 """
 
 from sluice_client import changes, errors, models

@@ -17,7 +17,7 @@ Document = Mapping[str, Any]
 Backfill = Literal["none", "state"]
 #: A length of time: text such as "5 MINUTES", a number of seconds, or a timedelta.
 Duration = str | int | float | timedelta
-#: A part of a list of changes.
+#: One change in a list of changes.
 Change = NewType("Change", dict[str, Any])
 
 
@@ -27,8 +27,8 @@ def add(name: str, cql: str, *, backfill: Backfill = "none", sink: Document | No
     Args:
         name: Its name.
         cql: Its text.
-        backfill: ``state`` joins new rows also with rows held already.
-        sink: Additional destination of results, which are kept in any case.
+        backfill: ``state`` also joins new rows with rows that are already in the state.
+        sink: Additional destination of the results; the service keeps the results in any case.
     """
     return Change({"add": query_document(name, cql, backfill, sink)})
 
@@ -43,7 +43,7 @@ def update(
     backfill: Backfill = "state",
     sink: Document | UnsetType | None = UNSET,
 ) -> Change:
-    """Give a query a new text, or new parts of it, or another sink; arguments as for ``update_query``."""
+    """Give a query a new text, new parts or another sink; same arguments as ``update_query``."""
     patch = patch_document(
         cql=cql, window=window, filters=filters, select=select, backfill=backfill, sink=sink
     )
@@ -61,12 +61,12 @@ def pause(name: str) -> Change:
 
 
 def resume(name: str) -> Change:
-    """Take a paused query into the plan again."""
+    """Put a paused query into the plan again."""
     return Change({"resume": name})
 
 
 def query_document(name: str, cql: str, backfill: Backfill, sink: Document | None) -> dict[str, Any]:
-    """Return the document of a query."""
+    """Return the request document of a query."""
     return {"name": name, "cql": cql, "backfill": backfill} | ({} if sink is None else {"sink": dict(sink)})
 
 
@@ -79,7 +79,7 @@ def patch_document(
     backfill: Backfill,
     sink: Document | UnsetType | None,
 ) -> dict[str, Any]:
-    """Return the document of an update, without unchanged parts."""
+    """Return the request document of an update, without the unchanged parts."""
     windows: Any = window
     if isinstance(window, Mapping):
         windows = {alias: str(duration(length)) for alias, length in window.items()}

@@ -24,11 +24,12 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 DEFAULT_URL = "http://127.0.0.1:8080"
-#: Rows of a batch of events: it is on disk in milliseconds, and a refusal names its first bad row.
+#: Default number of rows per batch of events: the service writes such a batch to disk in milliseconds, and an
+#: error names the batch's first invalid row.
 INGEST_ROWS = 10_000
-#: Most bytes of a batch of events; the service accepts 64 MB.
+#: Maximum size of a batch of events in bytes; the service accepts up to 64 MiB.
 INGEST_BYTES = 16 << 20
-#: Seconds for which a follower waits for an unavailable service before it raises.
+#: Seconds for which a follower retries an unavailable service before it raises an error.
 FOLLOW_PATIENCE_S = 600.0
 
 
@@ -87,10 +88,11 @@ class _Operations:
     """Methods and configuration that both clients share.
 
     Args:
-        url: Base URL of the service; by default the variable ``SLUICE_URL``, or this machine's port 8080.
-        key: Key of the client; by default the variable ``SLUICE_KEY``, or none.
-        timeout_s: Seconds for a connection, and for the service to send something; if a request lets the
-            service wait, that time is added.
+        url: Base URL of the service; by default the environment variable ``SLUICE_URL``, or port 8080 of this
+            machine.
+        key: API key of the client; by default the environment variable ``SLUICE_KEY``, or no key.
+        timeout_s: Timeout in seconds for connecting and for each read; a request's own waiting time in the
+            service is added to the read timeout.
         retry: When requests are sent again.
     """
 
@@ -151,7 +153,7 @@ class _Operations:
         return {"Authorization": f"Bearer {self._key}"} if self._key else {}
 
     def _sent(self, request: Request[Any]) -> dict[str, Any]:
-        """Return the arguments of httpx for a request."""
+        """Return the arguments of a request for httpx."""
         return {
             "method": request.method,
             "url": request.url,
@@ -169,7 +171,7 @@ class _Operations:
     def _read(
         self, query: str, after: str | None, *, on: bool = False
     ) -> tuple[str, str | None, Retry, Callable[[], Supply[Page]]]:
-        """Return the arguments of a reader of results; with ``on`` it also waits for later results."""
+        """Return arguments of a reader of results; with ``on`` the reader also waits for later results."""
         pages, retry = flows.pages, self.retry
         if on:
             pages = flows.following_pages
@@ -181,10 +183,11 @@ class Client(_Operations):
     """Blocking client of a service.
 
     Args:
-        url: Base URL of the service; by default the variable ``SLUICE_URL``, or this machine's port 8080.
-        key: Key of the client; by default the variable ``SLUICE_KEY``, or none.
-        timeout_s: Seconds for a connection, and for the service to send something; if a request lets the
-            service wait, that time is added.
+        url: Base URL of the service; by default the environment variable ``SLUICE_URL``, or port 8080 of this
+            machine.
+        key: API key of the client; by default the environment variable ``SLUICE_KEY``, or no key.
+        timeout_s: Timeout in seconds for connecting and for each read; a request's own waiting time in the
+            service is added to the read timeout.
         retry: When requests are sent again.
         verify: Trusted certificates, as for httpx.
         transport: Transport of httpx, for tests.
@@ -218,15 +221,15 @@ class Client(_Operations):
     def ingest(self, stream: str, rows: Any, *, batch_rows: int = INGEST_ROWS, key: str | None = None) -> int:
         """Post rows in batches, and return the number of accepted rows; an accepted batch is on disk.
 
-        A batch is accepted or refused as a whole, and accepted once however often it is sent. While the
-        service accepts no more, the client waits as long as its ``retry`` allows.
+        A batch is accepted or refused as a whole. The service accepts it only once, even if the client sends
+        it several times. While the service is overloaded, the client retries for as long as ``retry`` allows.
 
         Args:
             stream: The stream.
             rows: An iterable of mappings, or a frame of pandas, polars or Arrow.
             batch_rows: Most rows of a batch.
             key: Prefix of the batches' idempotency keys. A failed call can be repeated within a day with the
-                same key, rows and ``batch_rows``: accepted rows are not accepted again.
+                same key, rows and ``batch_rows``: rows that were already accepted are not accepted twice.
         """
         return self.run(self._ingest(stream, rows, batch_rows, key))
 
@@ -243,8 +246,8 @@ class Client(_Operations):
         """Return the results so far and all later ones, until the query is removed.
 
         If the connection is lost, the client connects again and continues after the last page: no row is
-        missed, and none is returned twice. To continue in another process, keep the ``cursor`` of each of its
-        ``pages()``.
+        missed, and none is returned twice. To continue in another process, save the ``cursor`` of the last
+        processed page from ``pages()``.
 
         Args:
             query: Name of the query.

@@ -11,9 +11,9 @@
       * Unavailable                503
       * InternalError              500
 
-Leaves have the names of the service's own errors. ``code`` is the last part of the problem's ``type`` and is
-derived from the class's name: ``StreamNotFound`` is ``stream-not-found``. A problem of unknown type is raised
-as the class of its status, with its ``code``.
+Subclasses at the lowest level have the names of the service's own errors. ``code`` is the last part of the
+problem's ``type`` and is derived from the class's name: ``StreamNotFound`` is ``stream-not-found``. A problem
+with an unknown code is raised as the class of its HTTP status, and keeps its ``code``.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ import msgspec
 
 
 class SluiceError(Exception):
-    """Base of every error that the client raises on purpose."""
+    """Base of all errors that the client itself raises."""
 
 
 class NoAnswer(SluiceError):
-    """The service could not be reached in time, or its answer was cut off.
+    """The service could not be reached in time, or its answer was incomplete.
 
     Args:
         url: Base of the service.
@@ -50,7 +50,7 @@ class MissingExtra(SluiceError):
 
     Args:
         package: The package.
-        extra: Extra of ``sluice-client`` that installs it.
+        extra: Extra of ``sluice-client`` that installs the package.
     """
 
     def __init__(self, package: str, extra: str) -> None:
@@ -67,7 +67,7 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
         hint: What to write or do instead.
         pointer: JSON Pointer into the request's body.
         parameter: Query parameter, path segment or header at fault.
-        line: 1-based line of a text such as CQL.
+        line: 1-based line in the text, such as a query's CQL.
         column: 1-based column in that line.
         underline: The line, with carets below the fault.
     """
@@ -99,7 +99,8 @@ class ProblemDocument(msgspec.Struct, frozen=True, kw_only=True):
 class Problem(SluiceError):
     """The service refused the request, or failed.
 
-    Its text has the line with carets below the fault, if there is one, and the hint.
+    The exception's text includes the hint and, if the fault is in a text, the line with carets below the
+    fault.
 
     Attributes:
         code: Last part of the problem's type; stable.
@@ -110,7 +111,7 @@ class Problem(SluiceError):
         hint: What to write or do instead.
         faults: All faults, each with its place.
         plan_version: Current plan version, of `StalePlanVersion`.
-        retry_after_s: Seconds after which to try again, if the service says so.
+        retry_after_s: Seconds to wait before the next attempt, if the service names them.
     """
 
     code: str = "problem"
@@ -151,7 +152,7 @@ class InvalidInput(Problem):
 
 
 class NotFound(Problem):
-    """Nothing has the name in the path."""
+    """There is no object with the name in the path."""
 
 
 class Conflict(Problem):
@@ -171,7 +172,7 @@ class InternalError(Problem):
 
 
 class AmbiguousColumn(InvalidInput):
-    """Both streams have a column of that name."""
+    """The column exists in both streams, so its name is ambiguous."""
 
 
 class BodyTooLarge(InvalidInput):
@@ -207,7 +208,7 @@ class InvalidChain(InvalidInput):
 
 
 class InvalidChanges(InvalidInput):
-    """Several changes of a list cannot be made, so no change was."""
+    """Several changes of a list are invalid, so none was made."""
 
 
 class InvalidCursor(InvalidInput):
@@ -223,7 +224,7 @@ class InvalidGenerator(InvalidInput):
 
 
 class InvalidMigration(InvalidInput):
-    """A migration requests nothing, or several things that exclude each other."""
+    """A migration request is empty, or parts of it exclude each other."""
 
 
 class InvalidName(InvalidInput):
@@ -231,11 +232,11 @@ class InvalidName(InvalidInput):
 
 
 class InvalidOutput(InvalidInput):
-    """A result column has no name of its own, a reserved one, or no type."""
+    """A result column has a duplicate or reserved name, or no type."""
 
 
 class InvalidProbe(InvalidInput):
-    """This way to search slices does not exist, or the family does not support it."""
+    """This search method for slices does not exist, or the family does not support it."""
 
 
 class InvalidRequest(InvalidInput):
@@ -259,11 +260,11 @@ class InvalidWindow(InvalidInput):
 
 
 class KafkaUnsupported(InvalidInput):
-    """A stream or sink is on Kafka, and the client library is not installed."""
+    """A stream or sink uses Kafka, but the client library is not installed."""
 
 
 class KeyTypeMismatch(InvalidInput):
-    """Two key columns have types that do not compare exactly."""
+    """Values of the two key columns' types cannot be compared exactly."""
 
 
 class MalformedBody(InvalidInput):
@@ -275,11 +276,11 @@ class MethodNotAllowed(InvalidInput):
 
 
 class NoEquiKey(InvalidInput):
-    """No condition compares a column of one stream with one of the other."""
+    """No join condition compares columns of both streams for equality."""
 
 
 class NoResultPunctuations(InvalidInput):
-    """Result punctuations were requested of a query that has none, or that does not run."""
+    """Result punctuations were requested of a query that does not select them, or that is paused."""
 
 
 class NoSharedChain(InvalidInput):
@@ -295,15 +296,15 @@ class NotAcceptable(InvalidInput):
 
 
 class NotAnHttpStream(InvalidInput):
-    """Events were posted to a stream with another source."""
+    """Events were posted to a stream whose source is not HTTP."""
 
 
 class NotRewritable(InvalidInput):
-    """A part of a query cannot be replaced alone."""
+    """This part of a query cannot be changed on its own; the whole query text must be sent."""
 
 
 class PlanRefused(InvalidInput):
-    """The plan that a change leads to cannot run."""
+    """The plan that would result from a change cannot run."""
 
 
 class RequestTooSlow(InvalidInput):
@@ -327,7 +328,7 @@ class Unauthenticated(InvalidInput):
 
 
 class UnknownBoundary(InvalidInput):
-    """A slice is named by a boundary that the chain does not have, or that cannot change."""
+    """A request names a slice boundary that the chain does not have or that cannot be changed."""
 
 
 class UnknownColumn(InvalidInput):
@@ -347,7 +348,7 @@ class UnknownHost(InvalidInput):
 
 
 class UnknownPlanVersion(InvalidInput):
-    """A migration is to restore a plan version that the history does not have."""
+    """The plan version that a migration should restore is not in the history."""
 
 
 class UnknownQuery(InvalidInput):
@@ -363,7 +364,7 @@ class UnknownStream(InvalidInput):
 
 
 class UnknownType(InvalidInput):
-    """A text names no column type."""
+    """A text is not the name of a column type."""
 
 
 class UnsupportedCql(InvalidInput):
@@ -375,7 +376,7 @@ class UnsupportedMediaType(InvalidInput):
 
 
 class UnusableFile(InvalidInput):
-    """A file is corrupt or has another schema; the primary states the reason."""
+    """A file is corrupt or has a different schema; the message states the reason."""
 
 
 class MigrationNotFound(NotFound):
@@ -411,7 +412,7 @@ class NameTaken(Conflict):
 
 
 class NothingToSkip(Conflict):
-    """No batch has failed so often that it may be voided."""
+    """No batch has failed often enough to be voided."""
 
 
 class RequestUnderWay(Conflict):
@@ -431,11 +432,11 @@ class StreamInUse(Conflict):
 
 
 class IngestFull(Overloaded):
-    """No more events are accepted until a batch has read some, or the disk has space."""
+    """No more events are accepted until a batch has read some, or until there is space on the disk."""
 
 
 class TooManyRequests(Overloaded):
-    """The client has sent more requests than it may."""
+    """The client has exceeded its rate limit."""
 
 
 class CatalogBusy(Unavailable):
@@ -459,7 +460,7 @@ class EventLogDown(Unavailable):
 
 
 class KafkaDown(Unavailable):
-    """The brokers of a topic do not answer, or refuse us."""
+    """The brokers of a topic do not answer, or they refuse the connection."""
 
 
 class SecretMissing(Unavailable):
@@ -467,11 +468,11 @@ class SecretMissing(Unavailable):
 
 
 class StorageDown(Unavailable):
-    """The object store cannot be reached, or refuses."""
+    """The object store cannot be reached, or it refuses the request."""
 
 
 class TooManyConnections(Unavailable):
-    """The service has as many connections as it may."""
+    """The service has reached its maximum number of connections."""
 
 
 class CorruptResults(InternalError):
@@ -498,12 +499,12 @@ _BY_STATUS: Mapping[int, type[Problem]] = {
 
 
 def problem_of(status: int, reason: str, body: bytes, retry_after: str | None = None) -> Problem:
-    """Return the error for an answer.
+    """Return the exception for an error answer.
 
     Args:
         status: HTTP status, 400 or more.
         reason: Reason phrase of the status.
-        body: Body of the answer; a body that is not a problem is a proxy's.
+        body: Body of the answer; if it is not a problem document, it comes from a proxy.
         retry_after: Header ``Retry-After``.
     """
     try:

@@ -1,8 +1,7 @@
 """Methods of the client that need several requests: retries, pages, batches of events.
 
 A flow is a generator. It yields steps to carry out (send a request, pause) and receives their outcome; it
-yields values for the caller as `Given`. It does no input or output, so that both clients can run the same
-flow.
+yields values for the caller as `Given`. A flow does no input or output itself, so both clients can run it.
 """
 
 from __future__ import annotations
@@ -25,12 +24,12 @@ T = TypeVar("T")
 ARROW = "application/vnd.apache.arrow.stream"
 #: Methods of requests that change nothing.
 _SAFE = ("GET", "HEAD")
-#: Names requested per page of a collection.
+#: Number of items requested per page of a collection.
 _PAGE = 500
-#: Rows requested per page of results, the most that the service allows.
+#: Number of rows requested per page of results: the maximum that the service allows.
 PAGE_ROWS = 10_000
-#: Seconds for which the service holds a request for further results; proxies cut a connection that is silent
-#: for a minute.
+#: Seconds for which the service may delay its answer until there are further results; it is less than a
+#: minute, because proxies close connections that are silent for a minute.
 FOLLOW_WAIT_S = 20.0
 
 
@@ -66,8 +65,9 @@ def answered(request: Request[T], retry: Retry) -> Flow[T]:
     """Send a request until it is answered, and read the answer.
 
     Raises:
-        Problem: The service refused the request, permanently or for longer than the patience lasts.
-        NoAnswer: There was no answer for that time.
+        Problem: The service refused the request permanently, or it still refused it when ``patience_s`` had
+            passed.
+        NoAnswer: There was no answer until ``patience_s`` had passed.
     """
     if request.method not in _SAFE and request.key is None:
         request = replace(request, key=str(uuid.uuid4()))
@@ -186,7 +186,7 @@ def pages(name: str, after: str | None, most_rows: int, retry: Retry) -> Supply[
 
 
 def following_pages(name: str, after: str | None, most_rows: int, retry: Retry) -> Supply[Page]:
-    """Yield results in pages, including future ones, until the query is removed and all results were read."""
+    """Yield current and future results in pages, until the query is removed and all were read."""
     over = False
     while True:
         wait_s = 0.0 if over else FOLLOW_WAIT_S

@@ -1,4 +1,4 @@
-"""Rows from and to pandas, polars and Arrow; these packages are imported on use."""
+"""Conversion of rows to and from pandas, polars and Arrow; each package is imported when needed."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from sluice_client.rows import Row
 if TYPE_CHECKING:
     import pyarrow as pa
 
-#: Rows of an Arrow table that are converted to Python objects at a time.
+#: Number of rows of an Arrow table that are converted to Python objects at once.
 _CHUNK_ROWS = 10_000
 
 
 def required(package: str, extra: str) -> Any:
-    """Import a package of an extra.
+    """Import a package that an extra installs.
 
     Raises:
         MissingExtra: The package is not installed.

@@ -1,7 +1,7 @@
 """Answers of the service as values; fields are described in the OpenAPI document.
 
-A field that this version does not know is ignored. Documents of several forms, such as sources, sinks,
-families and primitives, are dictionaries as the service sends them.
+Fields that this version of the client does not know are ignored. Documents that exist in several forms, such
+as sources, sinks, families and primitives, are dictionaries in the form in which the service sends them.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Column(Answer, frozen=True, kw_only=True):
 
 
 class Side(Answer, frozen=True, kw_only=True):
-    """A stream as a query uses it."""
+    """A stream's role in a query: its alias, window and filter."""
 
     stream: str
     alias: str
@@ -162,7 +162,7 @@ class PlanVersion(Answer, frozen=True, kw_only=True):
 
 
 class Preview(Answer, frozen=True, kw_only=True):
-    """A change that was not made: the plan that it would lead to, and the steps to that plan."""
+    """Preview of a change: the resulting plan, and the steps from the running plan to it."""
 
     plan: Plan
     previous_version: int
@@ -192,7 +192,7 @@ class Migration(Answer, frozen=True, kw_only=True):
 
 
 class DryRun(Answer, frozen=True, kw_only=True):
-    """A migration that was not made: its steps and cost."""
+    """Preview of a migration: its steps and its cost."""
 
     plan_version: int
     previous_version: int
@@ -204,7 +204,7 @@ class DryRun(Answer, frozen=True, kw_only=True):
 
 
 class Policy(Answer, frozen=True, kw_only=True):
-    """The strategy in force, and when slices of queries that have left are merged."""
+    """The strategies in force, and the rule for merging slices after their queries were removed."""
 
     strategy: str
     family_strategies: dict[str, str]
@@ -216,7 +216,7 @@ class Policy(Answer, frozen=True, kw_only=True):
 
 
 class StreamStatistics(Answer, frozen=True, kw_only=True):
-    """Figures of a stream; times are microseconds since 1970, UTC."""
+    """Statistics of a stream; times are microseconds since 1970-01-01, UTC."""
 
     stream: str
     rows: int
@@ -241,7 +241,7 @@ class QueryStatistics(Answer, frozen=True, kw_only=True):
 
 
 class Statistics(Answer, frozen=True, kw_only=True):
-    """Figures of the whole job, and of its streams, slices, filters, families and queries."""
+    """Statistics of the whole job and of its streams, slices, filters, families and queries."""
 
     plan_version: int
     batches: int
@@ -338,8 +338,7 @@ class MigrationPage(Answer, frozen=True, kw_only=True):
 class ResultPage(Answer, frozen=True, kw_only=True):
     """A page of results; the next page starts after ``next_cursor``.
 
-    In a page that was read from the start, ``dropped`` is the number of earlier results that are no longer
-    kept.
+    If reading starts without a cursor, ``dropped`` is the number of earlier results that are no longer kept.
     """
 
     columns: tuple[Column, ...]

@@ -37,9 +37,9 @@ def register_stream(
         name: Its name.
         columns: Type of each column, such as ``bigint``, ``double``, ``string``, ``timestamp``.
         event_time: Column of the event time.
-        source: Where its rows are read from; by default they are posted (``{"type": "http"}``).
-        lateness: How far behind the newest event time a row may arrive.
-        **facts: Further fields of a stream, by their names in REST: ``idle_timeout``, ``start``,
+        source: Source of the rows; by default, clients post the rows (``{"type": "http"}``).
+        lateness: Maximum lag of a row's event time behind the stream's newest event time.
+        **facts: Further fields of a stream, with the names of the REST API: ``idle_timeout``, ``start``,
             ``max_ahead``, ``on_error``, ``punctuations``, ``constraints``, ``order``, ``retain``,
             ``time_unit``.
     """
@@ -66,7 +66,7 @@ def change_stream(
     constraints: Document | UnsetType | None = UNSET,
     order: Document | UnsetType | None = UNSET,
 ) -> Request[models.Stream]:
-    """Change the promises of a stream; None withdraws a promise, and omitted arguments leave it unchanged."""
+    """Change the promises of a stream; None withdraws a promise, omitted promises stay unchanged."""
     body = json_body(punctuations=punctuations, constraints=constraints, order=order)
     return Request("PATCH", "/streams/{name}", Json(models.Stream), {"name": name}, body=body)
 
@@ -83,12 +83,12 @@ def quarantine(name: str, *, limit: int = 100) -> Request[models.Quarantine]:
 
 
 def reset_watermark(name: str) -> Request[models.Stream]:
-    """Reset a stream's watermark, after rows from the future made all other rows late."""
+    """Reset a stream's watermark after rows with future event times have made all other rows late."""
     return Request("POST", "/streams/{name}:reset-watermark", Json(models.Stream), {"name": name})
 
 
 def retry_files(name: str) -> Request[models.SetAsideFiles]:
-    """Read files that were set aside again, once they are corrected."""
+    """Read corrected files again that had been set aside as invalid."""
     return Request("POST", "/streams/{name}/files:retry", Json(models.SetAsideFiles), {"name": name})
 
 
@@ -112,8 +112,8 @@ def punctuate(
 
     Args:
         name: The stream.
-        punctuations: Values of the columns that the punctuations fix.
-        key: Idempotency key, to repeat the call later.
+        punctuations: Column values that the punctuations promise not to occur again.
+        key: Idempotency key; with it the call can be repeated safely.
     """
     return Request(
         "POST",
@@ -146,10 +146,11 @@ def add_query(
     Args:
         name: Its name.
         cql: Its text.
-        backfill: ``state`` joins new rows also with rows held already.
-        sink: Additional destination of results, which are kept in any case.
+        backfill: ``state`` also joins new rows with rows that are already in the state.
+        sink: Additional destination of the results; the service keeps the results in any case.
         wait_s: Seconds to wait until the query is in force.
-        plan_version: Plan version that the change is made for; it is an error if another is in force.
+        plan_version: Plan version that the change is based on; if another version is in force, the call
+            fails.
     """
     body = json_body(**query_document(name, cql, backfill, sink))
     return _change("POST", "/queries", None, wait_s, plan_version, body)
@@ -187,18 +188,19 @@ def update_query(
     wait_s: float = 0,
     plan_version: int | None = None,
 ) -> Request[models.Query]:
-    """Give a query a new text, or new parts of it, or another sink.
+    """Give a query a new text, new parts or another sink.
 
     Args:
         name: The query.
         cql: The whole new text.
-        window: Length for all its streams, or by alias.
-        filters: Condition by alias; None removes the filter.
+        window: Window length for all streams of the query, or per alias.
+        filters: Filter condition per alias; None removes the filter.
         select: Select list.
-        backfill: ``none`` does not join with rows held already.
+        backfill: ``none`` does not join new rows with rows that are already in the state.
         sink: Additional destination of results; None removes the sink.
         wait_s: Seconds to wait until the change is in force.
-        plan_version: Plan version that the change is made for; it is an error if another is in force.
+        plan_version: Plan version that the change is based on; if another version is in force, the call
+            fails.
     """
     document = patch_document(
         cql=cql, window=window, filters=filters, select=select, backfill=backfill, sink=sink
@@ -219,12 +221,12 @@ def pause_query(name: str, *, wait_s: float = 0, plan_version: int | None = None
 def resume_query(
     name: str, *, backfill: Backfill = "state", wait_s: float = 0, plan_version: int | None = None
 ) -> Request[models.Query]:
-    """Take a paused query into the plan again."""
+    """Put a paused query into the plan again."""
     return _change("POST", "/queries/{name}:resume", name, wait_s, plan_version, more={"backfill": backfill})
 
 
 def propagate(name: str) -> Request[models.Query]:
-    """Ask for the result punctuations of a query that are due."""
+    """Request the pending result punctuations of a query now, regardless of its family's policy."""
     return Request("POST", "/queries/{name}:propagate", Json(models.Query), {"name": name})
 
 
@@ -256,8 +258,9 @@ def change(
 
     Args:
         changes: Changes made by the functions of ``sluice_client.changes``.
-        wait_s: Seconds to wait until they are in force.
-        plan_version: Plan version that the changes are made for; it is an error if another is in force.
+        wait_s: Seconds to wait until the changes are in force.
+        plan_version: Plan version that the changes are based on; if another version is in force, the call
+            fails.
     """
     return Request(
         "POST",
@@ -280,11 +283,11 @@ def preview(
     """Return the effect and cost of a change without making it.
 
     Args:
-        add: Text of queries to add, by name.
+        add: Texts of the queries to add, keyed by query name.
         remove: Names of queries to remove.
         strategy: Strategy of the plan.
-        **more: Further fields of a preview, by their names in REST: ``family_strategies``, ``statistics``,
-            ``cost_model``, ``c_sys``, ``chain``.
+        **more: Further fields of a preview, with the names of the REST API: ``family_strategies``,
+            ``statistics``, ``cost_model``, ``c_sys``, ``chain``.
     """
     added = [{"name": name, "cql": cql} for name, cql in (add or {}).items()]
     body = json_body(add=added, remove=remove, strategy=strategy, **more)
@@ -308,8 +311,9 @@ def migrate(
 
     Args:
         wait_s: Seconds to wait until the migration is in force.
-        plan_version: Plan version that the migration is made for; it is an error if another is in force.
-        **request: Fields of a migration, by their names in REST: ``strategy``, ``family_strategies``,
+        plan_version: Plan version that the migration is based on; if another version is in force, the call
+            fails.
+        **request: Fields of a migration, with the names of the REST API: ``strategy``, ``family_strategies``,
             ``probe``, ``splits``, ``merges``, ``cleanup``, ``rollback_to``, ``on_leave``.
     """
     return Request(
@@ -335,7 +339,7 @@ def migration(migration_id: int) -> Request[models.Migration]:
 
 
 def policy() -> Request[models.Policy]:
-    """Return the strategies in force, and when slices of queries that have left are merged."""
+    """Return the strategies in force, and the rule for merging slices of removed queries."""
     return Request("GET", "/migrations/policy", Json(models.Policy))
 
 
@@ -355,15 +359,15 @@ def last_batches(*, limit: int = 20) -> Request[models.Batches]:
 
 
 def pause_engine() -> Request[models.Engine]:
-    """Let the engine process no further batch."""
+    """Pause the engine: it processes no further batch until it is resumed."""
     return Request("POST", "/engine:pause", Json(models.Engine))
 
 
 def resume_engine() -> Request[models.Engine]:
-    """Let the engine process batches again."""
+    """Resume the engine: it processes batches again."""
     return Request("POST", "/engine:resume", Json(models.Engine))
 
 
 def restart_engine() -> Request[models.Engine]:
-    """Restart the Spark job; without an answer this is not repeated, which would restart it twice."""
+    """Restart the Spark job; not retried without an answer, since a retry could restart it twice."""
     return Request("POST", "/engine:restart", Json(models.Engine), repeatable=False)

@@ -1,6 +1,7 @@
-"""Descriptions of the client's requests, and readers of their answers.
+"""Descriptions of the client's requests, and decoders of their answers.
 
-A description does no input or output, so both clients share it, and a test compares it with OpenAPI.
+A description does no input or output itself, so both clients share it. A test compares the descriptions with
+the OpenAPI document.
 """
 
 from __future__ import annotations
@@ -22,20 +23,21 @@ NDJSON = "application/x-ndjson"
 
 @dataclass(frozen=True, slots=True)
 class Request(Generic[T]):
-    """A request and the reader of its answer.
+    """A request, and the function that decodes its answer.
 
     Attributes:
         method: HTTP method.
-        path: Path below ``/api/v1`` as in OpenAPI, such as ``/queries/{name}``.
+        path: Path template below ``/api/v1``, as in the OpenAPI document, such as ``/queries/{name}``.
         read: Reader of a successful answer.
         names: Values of the variables in the path.
-        params: Query parameters; None leaves a parameter out.
+        params: Query parameters; a parameter with value None is not sent.
         body: Body; None for none.
         content_type: Media type of the body.
         accept: Media type of the answer.
-        plan_version: Plan version that the change is made for (``If-Match``).
-        key: ``Idempotency-Key``; with None the client makes a key if the request changes something.
-        wait_s: How long the service may wait before it answers, seconds.
+        plan_version: Plan version that the change is based on (``If-Match``).
+        key: Value of ``Idempotency-Key``; if it is None and the request changes something, the client
+            generates a key.
+        wait_s: Seconds that the service may wait before it answers.
         repeatable: Whether the request may be sent again if there was no answer.
     """
 

@@ -38,7 +38,7 @@ class AsyncRunner(Protocol):
 
 
 class _Reading:
-    """Attributes that both forms of results share.
+    """Attributes shared by ``Results`` and ``AsyncResults``.
 
     Args:
         name: The query.
@@ -55,7 +55,7 @@ class _Reading:
 
 
 class Results(_Reading):
-    """Results of a query; each iteration yields all rows from the first, as dictionaries."""
+    """Results of a query; each iteration starts again and yields all rows as dictionaries."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class Results(_Reading):
             yield from page.rows
 
     def pages(self) -> Iterator[Page]:
-        """Yield pages of rows; each has the cursor after which to go on."""
+        """Yield pages of rows; each page has a cursor after which reading can continue."""
         return self._runner.supply(self._start())
 
     def to_arrow(self) -> pa.Table:
@@ -114,7 +114,7 @@ class AsyncResults(_Reading):
                 yield row
 
     def pages(self) -> AsyncIterator[Page]:
-        """Yield pages of rows; each has the cursor after which to go on."""
+        """Yield pages of rows; each page has a cursor after which reading can continue."""
         return self._runner.supply(self._start())
 
     async def to_arrow(self) -> pa.Table:

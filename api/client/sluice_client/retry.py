@@ -1,4 +1,4 @@
-"""Repetition of requests: which requests are sent again, and after which pauses."""
+"""Retries: which requests are sent again, and the pauses between the attempts."""
 
 from __future__ import annotations
 
@@ -6,25 +6,27 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-#: Statuses of requests that may succeed later.
+#: HTTP statuses of refused requests that may succeed when they are repeated.
 _COME_BACK = (429, 502, 503, 504)
-#: Code of the problem while the first attempt is still being served; its answer will follow soon.
+#: Problem code of a retry that arrives while the first attempt is still being served; the first attempt's
+#: answer will be available soon.
 _UNDER_WAY = "request-under-way"
 
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """Repetition of requests that had no answer or were refused temporarily (429, 502, 503, 504).
+    """Retries of requests that got no answer or a temporary refusal (429, 502, 503, 504).
 
-    Repeating is safe: requests that change something have an ``Idempotency-Key``, so the service carries them
-    out once.
+    Retrying is safe: a request that changes something has an ``Idempotency-Key``, so the service carries it
+    out only once.
 
     Attributes:
-        first_pause_s: Pause after the first attempt; each pause is twice as long as the pause before, less a
-            random part up to half. 0.2 s is about the duration of a micro-batch.
-        longest_pause_s: Longest pause; a pause that the service requests may be longer.
-        patience_s: Sum of the pauses after which the error is raised. 30 s is more than a restart of the
-            service takes. 0 repeats nothing.
+        first_pause_s: Base pause after the first attempt; it is doubled after each further attempt. The
+            actual pause is a random 50 % to 100 % of the base pause. 0.2 s is about the duration of a
+            micro-batch.
+        longest_pause_s: Maximum pause; the client waits longer only if the service requests a longer pause.
+        patience_s: Maximum sum of the pauses, after which the last error is raised. 30 s is longer than a
+            restart of the service takes. With 0, nothing is retried.
     """
 
     first_pause_s: float = 0.2

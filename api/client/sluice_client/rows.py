@@ -1,7 +1,7 @@
 """Rows as Python values, and as JSON in requests and answers.
 
-In JSON, timestamps are ISO 8601 (UTC), decimals are texts with all digits, and the doubles that JSON lacks
-are the texts NaN, Infinity and -Infinity.
+In JSON, timestamps are ISO 8601 (UTC) and decimals are strings with all digits. Doubles that JSON cannot
+represent are the strings NaN, Infinity and -Infinity.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from sluice_client.models import Column, ResultPage
 
 Row = Mapping[str, Any]
 
-#: Conversion of JSON values by type of column; values of other types need none.
+#: Conversion of JSON values per column type; values of other types are not converted.
 _FROM_JSON: Mapping[str, Callable[[Any], Any]] = {
     "timestamp": datetime.fromisoformat,
     "date": date.fromisoformat,
@@ -35,11 +35,11 @@ def encode_row(row: Row) -> bytes:
         row: Values by column. A datetime without a time zone is UTC.
 
     Raises:
-        TypeError: A value cannot be written as JSON; names its column.
+        TypeError: A value has no JSON form; the message names its column.
     """
     try:
         text = json.dumps(row, allow_nan=False, default=_to_json, ensure_ascii=False)
-    except ValueError:  # NaN or an infinity, which few rows have
+    except ValueError:  # NaN or an infinity: rare, so only such rows pay for this second pass
         text = json.dumps({name: _finite(value) for name, value in row.items()}, default=_to_json)
     except TypeError as error:
         raise TypeError(f"row {row!r} cannot be sent: {error}") from error
@@ -47,12 +47,12 @@ def encode_row(row: Row) -> bytes:
 
 
 def batches(rows: Iterable[Row], most_rows: int, most_bytes: int) -> Iterator[tuple[bytes, int]]:
-    """Yield rows as NDJSON bodies with their numbers of rows.
+    """Yield the rows as NDJSON bodies, each with its number of rows.
 
     Args:
         rows: The rows.
         most_rows: Most rows of a body.
-        most_bytes: Most bytes of a body, unless a single row has more.
+        most_bytes: Maximum size of a body in bytes; only a single larger row may exceed it.
     """
     lines: list[bytes] = []
     size = 0
@@ -68,7 +68,7 @@ def batches(rows: Iterable[Row], most_rows: int, most_bytes: int) -> Iterator[tu
 
 
 def decode_rows(page: ResultPage) -> Sequence[dict[str, Any]]:
-    """Return the rows of a page, with values of their columns' types: datetimes (UTC), dates, decimals."""
+    """Return the rows of a page, with Python values: datetimes (UTC), dates, decimals."""
     readers = {column.name: reader for column in page.columns if (reader := _reader(column)) is not None}
     for row in page.rows:
         for name, reader in readers.items():
