@@ -10,7 +10,7 @@ from api.queries.schemas import QueryIn, QueryOut, QueryPatch
 from catalog.values.change import Change, PauseQuery, RemoveQuery, ResumeQuery
 
 #: Maximum number of changes in a request: all are planned in one transaction, which blocks other writers.
-MAX_CHANGES = 1000
+MAX_CHANGES = 10_000
 
 _KINDS = ("add", "update", "remove", "pause", "resume")
 

@@ -12,11 +12,9 @@ from pydantic import BaseModel
 from api.dependencies import get_workspace, wait_for_version
 from api.queries.schemas import QueryOut
 from api.routes import Once
-from catalog.errors import NotFound
 from catalog.values.change import Change
 from service.planning.changes import one
 from service.statistics.query_status import Outcome, QueryStatus
-from service.workspace.workspace import Workspace
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,20 +88,9 @@ async def settled(
     if wait_s <= 0:
         return outcome.statuses
     workspace = get_workspace(request)
-    return await anyio.to_thread.run_sync(
-        lambda: tuple(_current(workspace, status) for status in outcome.statuses)
-    )
+    return await anyio.to_thread.run_sync(workspace.queries.current, outcome.statuses)
 
 
 def etag(version: int) -> str:
     """Return a plan version as an entity tag."""
     return f'"{version}"'
-
-
-def _current(workspace: Workspace, status: QueryStatus) -> QueryStatus:
-    """Return a query's current state, or ``status`` if its name no longer refers to this query."""
-    try:
-        found = workspace.queries.status(status.query.name)
-    except NotFound:
-        return status
-    return found if found.query.id == status.query.id else status

@@ -7,7 +7,7 @@ inside the ``changing`` block, which is part of the same transaction.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from itertools import count
@@ -65,6 +65,22 @@ class WorkspaceQueries:
             ids: Ids from ``names``, such as one page of thousands of queries.
         """
         return query_statuses(self._store, self._store.queries.by_ids(ids))
+
+    def current(self, statuses: Sequence[QueryStatus]) -> tuple[QueryStatus, ...]:
+        """Return the current status of queries, such as those that were changed a while ago.
+
+        Args:
+            statuses: Earlier statuses of the queries.
+
+        Returns:
+            One status per query, in the same order. A query that was updated or deleted in the meantime
+            keeps its earlier status.
+        """
+        records = self._store.queries.by_ids([status.query.id for status in statuses])
+        ids = self._store.queries.ids_of_series(record.series for record in records)
+        newest = [record for record in records if record.query.id == ids[record.series][-1]]
+        found = {status.query.id: status for status in query_statuses(self._store, newest)}
+        return tuple(found.get(status.query.id, status) for status in statuses)
 
     def series(self, name: str) -> int:
         """Return the series of the newest query of a name, which identifies its results.

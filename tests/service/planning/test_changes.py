@@ -5,13 +5,11 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from itertools import permutations
 from pathlib import Path
 
 import pytest
-from sqlalchemy import Engine, event
 
 from catalog.documents.codec import encode
 from catalog.errors import NameTaken, QueryNotFound, SluiceError, StalePlanVersion, StreamInUse
@@ -38,6 +36,7 @@ from service.planning.preview import Statistician
 from service.planning.versions import Versions
 from service.statistics.query_status import query_statuses
 from tests.empty_catalog import prepared
+from tests.statements import statements
 
 COLUMNS = (Column("ts", "timestamp"), Column("k", "bigint"), Column("v", "double"))
 
@@ -79,21 +78,6 @@ def world(tmp_path: Path) -> Iterator[World]:
     made = World(tmp_path / "catalog.db")
     yield made
     made.store.close()
-
-
-@contextmanager
-def statements() -> Iterator[list[str]]:
-    """Note the statements that databases are given."""
-    found: list[str] = []
-
-    def note(connection: object, cursor: object, statement: str, *_: object) -> None:
-        found.append(statement)
-
-    event.listen(Engine, "before_cursor_execute", note)
-    try:
-        yield found
-    finally:
-        event.remove(Engine, "before_cursor_execute", note)
 
 
 def test_many_queries_are_added_by_as_many_statements_as_few(world: World) -> None:
