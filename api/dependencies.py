@@ -62,7 +62,7 @@ def get_if_match(
     if_match: Annotated[
         str | None,
         Header(
-            description="Plan version that the change was made for, as in the `ETag` of `GET /plan`.",
+            description="Plan version that the change is based on, as in the `ETag` of `GET /plan`.",
             examples=['"7"'],
         ),
     ] = None,
@@ -94,13 +94,13 @@ def get_actor(
             alias="X-Actor",
             max_length=100,
             min_length=1,
-            description="Who changes the plan, for its history. With an API key, it follows the name of the "
-            "key.",
+            description="Who changes the plan, for the history. If the client is authenticated, its name "
+            "precedes this value.",
             examples=["ops@example.org"],
         ),
     ] = DEFAULT_ACTOR,
 ) -> str:
-    """Return the author of a change: the client's name, followed by the actor it names, if any."""
+    """Return the author of a change, from the name of the authenticated client and ``X-Actor``."""
     principal: Principal = request.state.principal
     if principal.name is None:
         return x_actor
@@ -132,7 +132,7 @@ def page_of(
         items: The whole collection, in any order.
         name: Returns the name of an item.
         after: Name after which the page starts; an item of that name need not exist.
-        limit: Most items of the page.
+        limit: Maximum number of items on the page.
 
     Returns:
         The items, and the name of the last item, after which the next page starts; None on the last page.

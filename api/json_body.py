@@ -69,7 +69,7 @@ def read_json(text: str, what: str = "the body", *, parse_float: Callable[[str],
         # their number.
         raise MalformedBody(
             f"{what} holds an integer of thousands of digits",
-            hint="Send integers of 64 bits at most, longer numbers as strings.",
+            hint="Send integers of at most 64 bits; send longer numbers as strings.",
         ) from error
 
 

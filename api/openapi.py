@@ -53,7 +53,7 @@ _IDEMPOTENCY_KEY = {
 #: Answer 409 of mutations that have no other conflict.
 _KEY_CONFLICT = {
     **problem_responses(RequestUnderWay)[409],
-    "description": "The key was used for another request, or the same one is being served",
+    "description": "The key was used for another request, or the same request is still being served",
 }
 
 

@@ -111,7 +111,9 @@ class Fault(BaseModel):
     parameter: str | None = Field(
         default=None, description="Query parameter, path segment or header at fault."
     )
-    line: int | None = Field(default=None, description="1-based line in the text that was sent.")
+    line: int | None = Field(
+        default=None, description="1-based line in the text of the request, such as a query's CQL."
+    )
     column: int | None = Field(default=None, description="1-based column in that line.")
     underline: str | None = Field(default=None, description="The line, with carets below the fault.")
 
@@ -128,9 +130,11 @@ class Problem(BaseModel):
     hint: str | None = Field(default=None, description="What to write or do instead.")
     instance: str = Field(description="Path of the request.")
     plan_version: int | None = Field(
-        default=None, description="Current plan version, if the request was made for another one."
+        default=None, description="Current plan version, if the request named another one."
     )
-    errors: list[Fault] = Field(default_factory=list, description="What is wrong where.")
+    errors: list[Fault] = Field(
+        default_factory=list, description="All faults, each with its place in the request."
+    )
 
 
 def status_of(error: type[SluiceError]) -> int:
@@ -248,7 +252,9 @@ async def _http_exception(request: Request, error: Exception) -> JSONResponse:
 
 async def _unexpected(request: Request, error: Exception) -> JSONResponse:
     log.error("request failed", extra=_told(request), exc_info=error)
-    hidden = InternalError("the request failed inside Sluice", hint="The log of the service says why.")
+    hidden = InternalError(
+        "the request failed inside Sluice", hint="The log of the service states the reason."
+    )
     return problem_response(hidden, request.url.path)
 
 

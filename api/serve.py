@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-#: Seconds after the grace period at which a stop is forced, for threads that never end. The next start
-#: repeats unfinished work, as after any crash.
+#: Seconds after the grace period at which the process is ended by force, in case a thread never ends. The
+#: next start repeats unfinished work, as after any crash.
 FORCE_S = 15
 
 #: Seconds after the stop signal at which open result streams are cut off.
@@ -70,8 +70,8 @@ def serve(settings: Settings, on_ready: Callable[[], None], *, parts: Iterable[P
         if replaced.is_set():
             raise EngineReplaced(
                 "another engine has taken over",
-                detail="This engine did not renew its lease of the catalog in time and writes nothing more.",
-                hint="Start it again; it will stand by.",
+                detail="This engine did not renew its catalog lease in time and has stopped writing.",
+                hint="Start this engine again; it will then be on standby.",
             )
 
 
@@ -140,9 +140,9 @@ def _check_access(settings: Settings) -> None:
             return
     raise CredentialsMissing(
         f'"{settings.server.host}" can be reached from other machines, and there is no key',
-        detail="Anybody who reaches it could read and change everything.",
-        hint="Make one with sluice key create NAME --scope admin, or give --tls-client-ca or an issuer of "
-        "tokens (SLUICE_OIDC_ISSUER). --insecure lets everybody in.",
+        detail="Anyone who can reach the address could read and change everything.",
+        hint="Make a key with sluice key create NAME --scope admin, or configure --tls-client-ca or a token "
+        "issuer (SLUICE_OIDC_ISSUER). With --insecure, all clients are admitted without a key.",
     )
 
 

@@ -44,7 +44,8 @@ def tls_options(access: AccessSettings) -> dict[str, Any]:
         raise UnusableCertificate(
             "the certificates cannot be used",
             detail=f"{', '.join(str(file) for file in files if file is not None)}: {error}.",
-            hint="Give PEM files: --tls-cert with the chain, --tls-key with its private key and no password.",
+            hint="Give PEM files: --tls-cert with the certificate chain, and --tls-key with its private key, "
+            "without a password.",
         ) from error
     return {
         "ssl_certfile": access.tls_cert,

@@ -92,8 +92,9 @@ class Guard:
         if scope is not None and scope not in principal.scopes:
             raise Forbidden(
                 f'the key of "{principal.name}" does not allow this',
-                detail=f"It needs scope {scope} and has {', '.join(sorted(principal.scopes)) or 'none'}.",
-                hint=f"Use a key with it: sluice key create NAME --scope {scope}.",
+                detail=f"The request needs scope {scope}; "
+                f"the key has {', '.join(sorted(principal.scopes)) or 'none'}.",
+                hint=f"Use a key with the scope: sluice key create NAME --scope {scope}.",
             )
         return principal
 
@@ -116,8 +117,7 @@ class Guard:
         async with self._verifying:
             # A client that keeps sending unknown keys must not keep the processor busy, and must not lock out
             # other clients with its address. The limit is checked here, inside the limiter, because many such
-            # requests may have arrived at the same time. Checked here, since many may have been sent at the
-            # same time.
+            # requests may have arrived at the same time.
             if not verifier.remembers(text):
                 _refuse(self._unknown.look(address, _UNKNOWN_PER_S), "unknown keys from your address")
             own = CapacityLimiter(1)  # verification must not wait for threads of other requests

@@ -24,8 +24,8 @@ class Origins:
 
     Attributes:
         names: Further host names of this service, in lower case.
-        any_name: Whether any host name is accepted; it is if requests need a key, because a browser never
-            adds a key by itself.
+        any_name: Whether any host name is accepted: true if requests need a key, which a browser never adds
+            by itself.
         loopback: Whether the service only listens on a loopback address.
     """
 
@@ -52,15 +52,16 @@ class Origins:
         if not self._is_known(_name(host)):
             raise UnknownHost(
                 f'host "{host[:100]}" is not known here',
-                detail="A page may have had its own name resolve to this address (DNS rebinding).",
-                hint="Use the address, or list the name in SLUICE_ALLOWED_HOSTS.",
+                detail="The name of another site may have been made to resolve to this address (DNS "
+                "rebinding).",
+                hint="Use the IP address, or list the name in SLUICE_ALLOWED_HOSTS.",
             )
         for origin in _values(headers, b"origin"):
             if not self._is_own(origin.lower(), host):
                 raise ForeignOrigin(
                     f'origin "{origin[:100]}" is foreign',
                     detail="Pages of other sites may not use this service.",
-                    hint="List its host in SLUICE_ALLOWED_HOSTS if it is yours.",
+                    hint="If the origin is yours, list its host in SLUICE_ALLOWED_HOSTS.",
                 )
         site = _values(headers, b"sec-fetch-site")
         if method not in _SAFE and any(value in ("cross-site", "same-site") for value in site):

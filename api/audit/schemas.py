@@ -13,14 +13,16 @@ from catalog.store.access.audit_log import AuditEntry
 class AuditEntryOut(BaseModel):
     """One request for a change."""
 
-    id: int = Field(description="Its number, ascending.")
-    at: str = Field(description="When it was admitted.")
-    actor: str = Field(description="Name of the client's key, certificate or token; `anonymous` without one.")
-    address: str = Field(description="Address it came from.")
-    request_id: str = Field(description="`X-Request-Id` of its answer.")
+    id: int = Field(description="Number of the entry, in ascending order.")
+    at: str = Field(description="Time at which the request was admitted.")
+    actor: str = Field(
+        description="Name of the client's key, certificate or token; `anonymous` if it sent none."
+    )
+    address: str = Field(description="Address from which the request was sent.")
+    request_id: str = Field(description="`X-Request-Id` of the answer.")
     method: str = Field(description="HTTP method.")
     path: str = Field(description="Path.")
-    status: int | None = Field(description="HTTP status of the answer; null if none was given.")
+    status: int | None = Field(description="HTTP status of the answer; null if no answer was sent.")
 
     @classmethod
     def of(cls, entry: AuditEntry) -> Self:

@@ -68,7 +68,7 @@ def install_console(app: FastAPI) -> None:
         if "text/html" not in request.headers.get("accept", ""):
             raise RouteNotFound(
                 'path "/" does not exist',
-                hint="GET /api/v1/openapi.json lists what does; the console is at /console/.",
+                hint="GET /api/v1/openapi.json lists all existing paths; the console is at /console/.",
             )
         return RedirectResponse("console/", 307, {"Vary": "Accept"})
 

@@ -16,27 +16,30 @@ class EngineOut(BaseModel):
     """The Spark job that runs the shared plan."""
 
     state: Literal["starting", "running", "paused", "failed", "stopped", "standby"] = Field(
-        description="`stopped` also if no process runs the engine now."
+        description="`stopped` also means that no process runs an engine at present."
     )
-    state_at: str = Field(description="Since when.")
+    state_at: str = Field(description="Time since which the engine is in this state.")
     run_id: str | None = Field(
-        description="Identity of the running Spark query; a change of plan does not change it. "
-        "Null before the start."
+        description="Id of the running Spark query; a change of the plan does not change the id. Null before "
+        "the start."
     )
     batch: int | None = Field(description="Last committed micro-batch.")
     plan_version: int = Field(description="Plan version in force; 0 before the first.")
     error: str | None = Field(
-        description="Why the engine failed, or stopped without a request; also while it starts again."
+        description="Reason why the engine failed or stopped without a request; shown also while it restarts."
     )
     failures: int = Field(
-        description="Consecutive failures of the batch after `batch` in the same way; 0 while the job runs."
+        description="Number of consecutive failures, in the same way, of the batch that follows `batch`; 0 "
+        "while the job runs."
     )
     next_try_at: str | None = Field(
-        description="When the failed job is started again; null while the job runs, or if a person must act."
+        description="Time at which the failed job is restarted automatically; null while the job runs, or if "
+        "manual action is needed."
     )
     input_held: str | None = Field(
-        description="Why running batches read no input: the disk is nearly full. Changes of the plan still "
-        "take effect, and reading resumes automatically once there is space. Null while input is read."
+        description="Reason why running batches read no input: the disk is nearly full. Changes of the plan "
+        "still take effect, and reading resumes automatically when there is space again. Null while input is "
+        "read."
     )
     spark_ui: str | None = Field(description="Address of Spark's own web page.")
 
@@ -74,10 +77,10 @@ class SkipIn(BaseModel):
 class SkipOut(BaseModel):
     """A batch that was voided."""
 
-    batch: int = Field(description="The batch.")
-    reason: str = Field(description="The error with which it failed.")
-    actor: str = Field(description="Who decided.")
-    at: str = Field(description="When.")
+    batch: int = Field(description="Number of the voided batch.")
+    reason: str = Field(description="Error with which the batch failed.")
+    actor: str = Field(description="Author of the decision.")
+    at: str = Field(description="Time of the decision.")
 
     @classmethod
     def of(cls, voided: VoidedBatch) -> Self:
@@ -91,26 +94,31 @@ class BatchOut(BaseModel):
     batch: int = Field(description="Number of the batch, from 0, without gaps.")
     plan_version: int = Field(description="Plan version in force in the batch; 0 for none yet.")
     started_at: str
-    committed_at: str = Field(description="Time from which its results are visible.")
-    seconds: float = Field(description="Wall-clock time from its start to its commit.")
-    pack_cpu_s: float = Field(description="CPU time for reading and packing, all tasks together.")
+    committed_at: str = Field(description="Time since which the batch's results are visible.")
+    seconds: float = Field(description="Wall-clock seconds from the start of the batch to its commit.")
+    pack_cpu_s: float = Field(description="CPU seconds for reading and packing rows, summed over all tasks.")
     chain_cpu_s: float = Field(
-        description="CPU time for joining, storing state and writing results, all tasks together."
+        description="CPU seconds for joining, storing state and writing results, summed over all tasks."
     )
-    rows: int = Field(description="Rows read, late and rejected ones included.")
+    rows: int = Field(description="Rows read, including late and rejected rows.")
     late_rows: int
     rejected_rows: int = Field(description="Rows without an event time.")
     state_rows: int | None = Field(
-        description="Rows held at its end; null if the counters of its slices are no longer kept."
+        description="Rows in the state at the end of the batch; null if the batch's slice counters are no "
+        "longer kept."
     )
-    state_bytes: int | None = Field(description="Encoded bytes held at its end; null in the same case.")
+    state_bytes: int | None = Field(
+        description="Encoded bytes of the state at the end of the batch; null if `state_rows` is null."
+    )
     buckets: int = Field(
-        description="Buckets that shared the work; 0 in batches from before they were counted."
+        description="Number of buckets among which the batch's work was divided; 0 for older batches, which "
+        "did not record it."
     )
     hottest_bucket_work: float | None = Field(
-        description="Rows and pairs of the hottest bucket over the mean; 1 is even, null without any."
+        description="Work (rows plus pairs) of the bucket with the most work, divided by the mean work of "
+        "all buckets. 1 means no skew; null if there was no work."
     )
-    hottest_bucket_cpu_s: float = Field(description="CPU time of the bucket that took longest.")
+    hottest_bucket_cpu_s: float = Field(description="CPU seconds of the bucket that took longest.")
 
     @classmethod
     def of(cls, manifest: BatchManifest) -> Self:

@@ -20,7 +20,8 @@ class HealthOut(BaseModel):
     """The answer of a probe that succeeds."""
 
     status: Literal["ok", "standby"] = Field(
-        default="ok", description="`standby`: everything is ready, and another process has the engine."
+        default="ok",
+        description="`standby`: everything is ready, but the engine of another process is the active one.",
     )
 
 
@@ -46,7 +47,7 @@ def ready(workspace: WorkspaceDep, engine: EngineDep) -> HealthOut:
         raise EngineNotReady(
             f"background work fails: {', '.join(sorted({fault.part for fault in failing}))}",
             detail="; ".join(map(str, failing)),
-            hint="It is retried automatically within 60 s; the log has the whole error.",
+            hint="The work is retried automatically within 60 s; the log has the complete error.",
         )
     if engine is None:
         return HealthOut()
@@ -58,16 +59,18 @@ def ready(workspace: WorkspaceDep, engine: EngineDep) -> HealthOut:
         hint = None
         if status.retry_at_us is not None:
             hint = (
-                f"It is started again at {timestamp(status.retry_at_us)}, and so on until the cause is gone."
+                f"The engine is restarted at {timestamp(status.retry_at_us)}; this is repeated until the "
+                "cause is removed."
             )
         elif status.state == "failed":
-            hint = "POST /api/v1/engine:restart once the cause is gone."
+            hint = "When the cause is removed, send POST /api/v1/engine:restart."
         raise EngineNotReady(f"the engine is {status.state}", detail=detail, hint=hint)
     input_held = workspace.input_held()
     if input_held is not None:
         raise EngineNotReady(
             "batches take no input, since the disk is nearly full",
             detail=input_held,
-            hint="Free some space: reading goes on by itself. Results can be read, and queries changed.",
+            hint="Free some space: reading then resumes automatically. Results can be read and queries "
+            "changed meanwhile.",
         )
     return HealthOut()

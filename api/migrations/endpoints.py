@@ -42,7 +42,7 @@ _ERRORS = (
     | {
         200: {
             "model": MigrationOut | DryRunOut,
-            "description": "Active (with `wait`), or what would happen (with `dry_run`).",
+            "description": "Active (only with `wait`), or the expected effect (with `dry_run`).",
         },
         202: {"model": MigrationOut, "description": "Logged; active with a later batch."},
     },

@@ -16,13 +16,14 @@ from service.documents.migration_document import MigrationDocument
 from service.planning.migrating.migrations import MigrationDryRun, MigrationStatus, Policy
 
 _SHORT = (
-    "Steps from the plan version before, each with `type`, `family`, `join` and `text`; routes and filters "
-    "are given as `added` and `removed`, and equal changes of neighbouring slices are one step."
+    "Steps from the previous plan version, each with `type`, `family`, `join` and `text`. Of routes and "
+    "filters only `added` and `removed` are given. Equal changes of neighbouring slices are shown as one "
+    "step."
 )
 
 
 class MigrationIn(MigrationDocument):
-    """Requested migration: strategies, splits and merges, a clean-up or a rollback; and `on_leave`."""
+    """Requested migration, such as new strategies, splits and merges, a clean-up or a rollback."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -48,7 +49,9 @@ class SliceOut(BaseModel):
     join: str
     side: str
     slice: int = Field(description="Number in the chain, from 1.")
-    window: str | None = Field(description="Interval of the slice; null if its plan is no longer kept.")
+    window: str | None = Field(
+        description="Interval of the slice; null if the plan of the batch is no longer kept."
+    )
     rows: int
     bytes: int
 
@@ -69,18 +72,23 @@ class SliceOut(BaseModel):
 class TookOut(BaseModel):
     """Measured cost of a migration."""
 
-    batch: int = Field(description="First batch under its plan version.")
+    batch: int = Field(description="First batch under the migration's plan version.")
     batch_plan_version: int = Field(
-        description="Plan version of that batch; a later one if several took effect at one boundary."
+        description="Plan version of this batch; it is later than the migration's own version if several "
+        "versions took effect at the same batch boundary."
     )
-    batch_seconds: float = Field(description="Duration of that batch, from its start to its commit.")
-    median_batch_seconds: float | None = Field(description="Median duration of the batches before.")
-    median_of: int = Field(description="Number of batches behind the median.")
+    batch_seconds: float = Field(description="Seconds from the start of this batch to its commit.")
+    median_batch_seconds: float | None = Field(
+        description="Median duration of the batches before it, in seconds."
+    )
+    median_of: int = Field(description="Number of batches from which the median is computed.")
     ratio: float | None = Field(description="Duration of the batch divided by the median.")
     slices_before: list[SliceOut] = Field(
-        description="Rows held by the changed families at the end of the batch before."
+        description="Rows in the slices of the changed families at the end of the previous batch."
     )
-    slices_after: list[SliceOut] = Field(description="The same at the end of the batch.")
+    slices_after: list[SliceOut] = Field(
+        description="Rows in the slices of these families at the end of the batch."
+    )
 
     @classmethod
     def of(cls, outcome: MigrationOutcome) -> Self:
@@ -99,7 +107,7 @@ class TookOut(BaseModel):
 
 
 class FailureOut(BaseModel):
-    """Why a migration failed; the former plan version stays in force."""
+    """Reason why a migration failed; the previous plan version stays in force."""
 
     code: str
     detail: str
@@ -110,18 +118,23 @@ class MigrationOut(BaseModel):
 
     id: int
     status: Literal["pending", "active", "failed"] = Field(
-        description="`pending` until the first batch under its plan version was committed."
+        description="`pending` until the first batch under the migration's plan version is committed."
     )
-    plan_version: int | None = Field(description="Plan version that it made; null if it failed.")
+    plan_version: int | None = Field(
+        description="Plan version that the migration created; null if it failed."
+    )
     actor: str
     created_at: str
-    active_at: str | None = Field(description="When the first batch was committed.")
-    request: dict[str, Any] = Field(description="What was asked for.")
+    active_at: str | None = Field(
+        description="Time at which the first batch under the plan version was committed."
+    )
+    request: dict[str, Any] = Field(description="The requested changes.")
     cause: str = Field(description="The request in words, as in the history of plans.")
     primitives: list[dict[str, Any]] = Field(description=_SHORT)
     primitives_left_out: int = Field(description="Number of steps that are not shown.")
     rows_to_move: int | None = Field(
-        description="Upper bound on the held rows expected to change slices; null if none were counted."
+        description="Upper bound on the rows in the state that will move to another slice; null if no rows "
+        "have been counted."
     )
     bytes_to_move: int | None = Field(description="Encoded bytes of these rows.")
     took: TookOut | None = Field(description="The measured cost, once the migration is active.")
@@ -166,11 +179,11 @@ class CostOut(BaseModel):
 
     memory_rows: float
     memory_bytes: float
-    cpu_comparisons_per_s: float = Field(description="By the paper's model.")
-    cpu_s_per_s: float = Field(description="By the calibrated model.")
-    families: dict[str, dict[str, Any]] = Field(
-        description="The same by family, with the terms of both models."
+    cpu_comparisons_per_s: float = Field(
+        description="CPU cost in comparisons per second, by the paper's model."
     )
+    cpu_s_per_s: float = Field(description="CPU seconds per second, by the calibrated model.")
+    families: dict[str, dict[str, Any]] = Field(description="Cost by family, with the terms of both models.")
 
 
 class DryRunCostOut(BaseModel):
@@ -185,13 +198,13 @@ class DryRunOut(BaseModel):
 
     dry_run: Literal[True] = True
     plan_version: int = Field(description="Version that would be made.")
-    previous_version: int = Field(description="Version that it would follow; 0 for none.")
+    previous_version: int = Field(description="Plan version that precedes it; 0 if there is none.")
     primitives: list[dict[str, Any]] = Field(
         description="Steps from the plan in force, each with `type`, `family`, `join` and `text`."
     )
     rows_to_move: int | None = Field(
-        description="Upper bound on the held rows that would change slices; null if none have been counted "
-        "yet under the newest plan version."
+        description="Upper bound on the rows in the state that would move to another slice; null if none "
+        "have been counted yet under the newest plan version."
     )
     bytes_to_move: int | None = Field(description="Encoded bytes of these rows.")
     cost: DryRunCostOut
@@ -209,24 +222,31 @@ class AfterOut(BaseModel):
 
 
 class PolicyOut(BaseModel):
-    """Objective in force."""
+    """Planning policy in force."""
 
     strategy: Strategy = Field(description="Strategy of families that have no strategy of their own.")
     family_strategies: dict[str, Strategy]
-    probe: str = Field(description="How slices are searched in families without a setting of their own.")
-    family_probes: dict[str, str] = Field(description="How the slices of single families are searched.")
-    family_punctuations: dict[str, dict[str, str]] = Field(
-        description="When single families act on closed keys: `purge` and `propagate`."
+    probe: str = Field(description="Search method for slices of families without a setting of their own.")
+    family_probes: dict[str, str] = Field(
+        description="Search methods of families that have a setting of their own."
     )
-    oblivious_memory: AskedMemory = Field(description="How the rows of joins without windows wait.")
+    family_punctuations: dict[str, dict[str, str]] = Field(
+        description="Per family with its own setting, when rows with closed keys are removed from the state "
+        "(`purge`) and when result punctuations are produced (`propagate`)."
+    )
+    oblivious_memory: AskedMemory = Field(
+        description="How rows of joins without windows wait until they are joined."
+    )
     pinned: dict[str, dict[str, list[float]]] = Field(
-        description="Slice ends of each family whose chain was cut by hand: by family id, per side, in "
-        "seconds."
+        description="Ends of the slices of each family whose chain was split or merged by request, in "
+        "seconds: by family id and side."
     )
     on_leave: Literal["auto", "manual"] | AfterOut = Field(
-        description="When chains drop the boundaries and the length that only removed queries needed."
+        description="When a chain drops the slice boundaries and the length that only removed queries needed."
     )
-    cleanup_due_at: str | None = Field(description="When an automatic clean-up is due; null if none is.")
+    cleanup_due_at: str | None = Field(
+        description="Time of the next automatic clean-up; null if none is scheduled."
+    )
 
     @classmethod
     def of(cls, policy: Policy) -> Self:

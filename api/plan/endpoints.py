@@ -81,8 +81,8 @@ Format = Annotated[
 Detail = Annotated[
     Literal["full", "structure"],
     Query(
-        description="`structure` leaves out derived facts (the queries of each slice, unions) and facts that "
-        "change with the streams (costs), so that a plan of a thousand queries stays small."
+        description="`structure` omits facts that can be derived (the queries of each slice, unions) and "
+        "facts that change with the streams (costs). This keeps even a plan of a thousand queries small."
     ),
 ]
 
@@ -93,7 +93,7 @@ Detail = Annotated[
     response_model=PlanOut,
     responses=problem_responses(InvalidRequest)
     | _FORMATS
-    | {304: {"description": "The plan that `If-None-Match` names is still the newest."}},
+    | {304: {"description": "The plan version in `If-None-Match` is still the newest."}},
 )
 def show_plan(
     workspace: WorkspaceDep,

@@ -28,20 +28,19 @@ class PlanStream(BaseModel):
 class PlanOut(BaseModel):
     """A version of the shared plan."""
 
-    version: int = Field(description="Counts up from 1; 0 before the first query.")
+    version: int = Field(description="Number of the version, counted from 1; 0 before the first query.")
     strategy: Strategy = Field(description="Strategy of families that have no strategy of their own.")
     streams: list[PlanStream] = Field(description="Every stream that a query has used so far.")
     families: list[dict[str, Any]] = Field(
-        description="Queries over one pair of streams and one key: `strategy`, `streams`, `key`, `filters`, "
-        "`joins` (each with its `chains`: slices of each side with window, queries, the filter a row needs "
-        "to enter, whether its end is lazy, and `cost` by term), "
-        "`lead` (without a key: the `condition` by which pairs are found, and its `share` of all pairs of a "
-        "sample, null if no other condition was possible), "
-        "`chains` (those of the only join, if it is one), `queries`, "
-        "`unions` (which slices feed which query), `cost` of the plan, `costs` of what every strategy would "
-        "choose now "
-        "(`memory_rows`, `memory_bytes`, `cpu_comparisons_per_s`, `cpu_s_per_s`, the `terms` of both) and "
-        "`decided_by`, the number by which the plan is better than the next best."
+        description="Queries over one pair of streams and one key. Fields: `strategy`, `streams`, `key`, "
+        "`filters`, `queries`. `joins`: each with its `chains`, which list the slices of each side with "
+        "window, queries, the filter that admits rows, whether the end is lazy, and `cost` by term. `lead` "
+        "(only without a key): the `condition` by which pairs are found, and its `share` of all pairs of a "
+        "sample, null if no other condition was possible. `chains`: the chains of the join, if there is only "
+        "one join. `unions`: the slices that feed each query. `cost`: cost of the plan. `costs`: for each "
+        "strategy, the cost of the plan that it would choose now (`memory_rows`, `memory_bytes`, "
+        "`cpu_comparisons_per_s`, `cpu_s_per_s`, and the `terms` of both CPU costs). `decided_by`: the cost "
+        "term that contributes most to the difference from the next best plan."
     )
 
 
@@ -79,7 +78,7 @@ class PreviewIn(BaseModel):
         default=StatisticsDocument(), description="Statistics that override measured and sampled ones."
     )
     cost_model: CostModelName | None = Field(
-        default=None, description="Cost model that decides; the service's own by default."
+        default=None, description="Cost model by which the plan is chosen; by default the service's own."
     )
     c_sys: float | None = Field(
         default=None,
@@ -88,7 +87,8 @@ class PreviewIn(BaseModel):
         description="System overhead C_sys of the paper's model, comparisons per row and slice.",
     )
     chain: ChainDocument | None = Field(
-        default=None, description="Where slices end: a chain to be costed beside the strategies."
+        default=None,
+        description="Ends of slices: a chain whose cost is reported next to those of the strategies.",
     )
 
     def to_request(self) -> PreviewRequest:
@@ -109,40 +109,41 @@ class PreviewOut(BaseModel):
     """Expected effect of a change."""
 
     plan: PlanOut = Field(
-        description="The plan that would be built. With `chain` in the request, its family also has `chain`: "
-        "the cost of these slices."
+        description="The resulting plan. If the request has `chain`, the family concerned also has `chain`: "
+        "the cost of the requested slices."
     )
-    previous_version: int = Field(description="Plan version that the change would follow; 0 for none.")
+    previous_version: int = Field(description="Plan version that precedes the change; 0 if there is none.")
     primitives: list[dict[str, Any]] = Field(
-        description="Steps from the running plan to this one, each with `type` (`split`, `merge`, `extend`, "
-        "`truncate`, `set-filter`, `set-routes`, `open-join`, `close-join`), `family`, `join` and `text`."
+        description="Steps from the running plan to the resulting plan, each with `type` (`split`, `merge`, "
+        "`extend`, `truncate`, `set-filter`, `set-routes`, `open-join`, `close-join`), `family`, `join` and "
+        "`text`."
     )
     rows_moved: int | None = Field(
-        description="Upper bound on the held rows that would change slices; null if none have been counted "
-        "yet."
+        description="Upper bound on the rows in the state that would move to another slice; null if no rows "
+        "have been counted yet."
     )
     statistics: dict[str, Any] = Field(
-        description="Statistics behind the costs, each with `value`, `origin` (`given`, `measured`, "
-        "`sampled` or `assumed`) and `age_s`."
+        description="Statistics on which the costs are based, each with `value`, `origin` (`given`, "
+        "`measured`, `sampled` or `assumed`) and `age_s`."
     )
     orders: dict[str, list[dict[str, Any]]] = Field(
         default_factory=dict,
-        description="For each new query over more than two streams the cheapest join orders, the chosen one "
-        "first: `order` such as `((f, w), p)`, `cpu_s` (CPU seconds per second of event "
-        "time), `rows` held, and `exchanges`, each of which delays results by a batch.",
+        description="For each new query over more than two streams, its cheapest join orders, the chosen one "
+        "first. Each has `order` such as `((f, w), p)`, `cpu_s` (CPU seconds per second of event time), "
+        "`rows` in the state, and `exchanges`; each exchange delays results by one batch.",
     )
 
 
 class HistoryOut(BaseModel):
     """Entry of the plan history: author and cause of a version, and its changes."""
 
-    created_at: str | None = Field(description="When it was made.")
-    actor: str | None = Field(description="Who changed the plan: `X-Actor` of the request.")
+    created_at: str | None = Field(description="Time at which the version was created.")
+    actor: str | None = Field(description="Author of the change: `X-Actor` of the request.")
     cause: str | None = Field(description="The change in words.")
     changes: list[dict[str, Any]] = Field(
-        description="Steps from the version before, each with `type`, `family`, `join` and `text`; routes "
-        "and filters are given as `added` and `removed`, and equal changes of neighbouring slices are one "
-        "step."
+        description="Steps from the previous version, each with `type`, `family`, `join` and `text`. Of "
+        "routes and filters only `added` and `removed` are given. Equal changes of neighbouring slices are "
+        "shown as one step."
     )
     changes_left_out: int = Field(description="Number of steps that are not kept.")
 
@@ -163,7 +164,7 @@ class PlanVersionDetail(PlanOut, HistoryOut):
     """A plan version with its history."""
 
     dropped: bool = Field(
-        description="True if the plan itself is no longer kept; `streams` and `families` are then empty."
+        description="True if the plan itself has been deleted; `streams` and `families` are then empty."
     )
 
 

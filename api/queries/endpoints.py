@@ -137,7 +137,12 @@ async def put_query(
     summary="Update a query",
     response_model=QueryOut,
     responses=problem_responses(*_BODY_ERRORS, QueryNotFound, SinkInUse, *_CHANGE_ERRORS)
-    | {200: {"model": QueryOut, "description": "In force (with `wait`), or nothing had to change."}},
+    | {
+        200: {
+            "model": QueryOut,
+            "description": "The change is in force (only with `wait`), or nothing had to change.",
+        }
+    },
 )
 async def update_query(
     name: str,
@@ -225,7 +230,8 @@ async def resume_query(
     if_match: IfMatch,
     actor: Actor,
     backfill: Annotated[
-        Literal["none", "state"], Query(description="Whether rows held at the resumption take part.")
+        Literal["none", "state"],
+        Query(description="Whether rows that are in the state when the query resumes take part."),
     ] = "state",
     wait: Wait = 0,
 ) -> QueryOut:
@@ -249,8 +255,8 @@ async def resume_query(
 async def propagate_punctuations(name: str, workspace: WorkspaceDep, once: OnceDep) -> QueryOut:
     """Propagate the pending result punctuations now, regardless of the policy of the query's family.
 
-    The punctuations are among the results of the next batch, for all queries of the family. `POST
-    /migrations` (`family_punctuations`) sets the policy.
+    The punctuations are among the results of the next batch, for all queries of the family. The policy is
+    set with `POST /migrations` (`family_punctuations`).
     """
 
     def ask() -> QueryOut:

@@ -61,7 +61,8 @@ AfterCursor = Annotated[str | None, Query(description=_CURSOR, examples=["7.250"
 _PAGES: dict[int | str, dict[str, Any]] = {
     200: {
         "model": ResultsOut,
-        "description": "Results in order. Except in JSON the cursor is in the header `Sluice-Next-Cursor`.",
+        "description": "Results in order. For all formats except JSON, the cursor is in the header "
+        "`Sluice-Next-Cursor`.",
         "content": {
             negotiation.NDJSON: {"schema": {"type": "string"}, "example": '{"k":1,"_event_time":"..."}\n'},
             negotiation.CSV: {"schema": {"type": "string"}, "example": '"k","_event_time"\n1,"..."\n'},
@@ -76,12 +77,13 @@ _PAGES: dict[int | str, dict[str, Any]] = {
             },
             "Sluice-Dropped": {
                 "schema": {"type": "integer"},
-                "description": "Number of results that are no longer kept, if there are any and reading "
-                "starts without `after`.",
+                "description": "Number of results that are no longer kept; only present if there are any and "
+                "reading starts without `after`.",
             },
             "Sluice-Kept-Since": {
                 "schema": {"type": "string", "format": "date-time"},
-                "description": "With `Sluice-Dropped`: wall clock since which results are kept.",
+                "description": "Wall-clock time since which results are kept; only present with "
+                "`Sluice-Dropped`.",
             },
         },
     }
@@ -128,7 +130,8 @@ _EXPORT: dict[int | str, dict[str, Any]] = {
             },
             "Sluice-Dropped": {
                 "schema": {"type": "integer"},
-                "description": "Without `after`: number of results that are no longer kept, if any.",
+                "description": "Number of results that are no longer kept; only present if there are any and "
+                "`after` is missing.",
             },
         },
     }
@@ -157,7 +160,8 @@ async def read_results(
     after: AfterCursor = None,
     limit: Annotated[int, Query(ge=1, le=MAX_PAGE_ROWS, description="Maximum number of rows.")] = 100,
     wait: Annotated[
-        float, Query(ge=0, le=MAX_WAIT_S, description="Seconds to wait for a result, if there is none yet.")
+        float,
+        Query(ge=0, le=MAX_WAIT_S, description="Maximum seconds to wait for a result if there is none yet."),
     ] = 0,
     accept: Annotated[str | None, Header(include_in_schema=False)] = None,
 ) -> Response:
@@ -193,7 +197,9 @@ async def open_stream(
     after: AfterCursor = None,
     last_event_id: Annotated[
         str | None,
-        Header(description="Id of the last event received; wins over `after`.", examples=["7.250"]),
+        Header(
+            description="Id of the last event received; takes precedence over `after`.", examples=["7.250"]
+        ),
     ] = None,
 ) -> tuple[int, ResultPage]:
     """Find the query, check the cursor and read the first page, so that errors set the status."""

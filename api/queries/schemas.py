@@ -30,13 +30,15 @@ _CQL_EXAMPLE = (
     "WHERE f.origin = w.origin AND w.gust > 30"
 )
 
-_CQL = Field(min_length=1, description="A join of two to eight streams with a window each, in CQL.")
+_CQL = Field(min_length=1, description="A query in CQL: a join of two to eight streams, each with a window.")
 _BACKFILL: Backfill = Field(
     default="none",
-    description="`none`: only pairs whose two rows both arrive after the activation. `state`: also pairs of "
-    "a new row with an earlier one that is still held.",
+    description="`none`: only pairs of two rows that both arrive after the activation. `state`: also pairs "
+    "of a new row with an earlier row that is still in the state.",
 )
-_SINK = Field(default=None, description="Sink of the results, which are kept in any case; null for none.")
+_SINK = Field(
+    default=None, description="Sink of the results; null for none. The service keeps the results in any case."
+)
 
 
 class QueryText(BaseModel):
@@ -95,22 +97,24 @@ class QueryPatch(BaseModel):
     cql: str | None = Field(default=None, min_length=1, description="The whole text.")
     window: str | dict[str, str] | None = Field(
         default=None,
-        description="Window of both streams, or by alias or stream: a length such as `30s` or `5 MINUTES`, "
-        "`NOW` or `UNBOUNDED`.",
+        description="Window of both streams, or windows by alias or stream name: a length such as `30s` or "
+        "`5 MINUTES`, `NOW` or `UNBOUNDED`.",
     )
     filter: dict[str, str | None] | None = Field(
         default=None,
-        description="Condition on one stream alone, by its alias or name; null removes the filter.",
+        description="Filter condition per stream, by the stream's alias or name. A condition uses only "
+        "columns of its own stream. null removes the filter.",
     )
     select: str | list[str] | None = Field(default=None, description="Select list.")
     backfill: Backfill = Field(
-        default="state", description="Whether rows held at the change take part, as when a query is added."
+        default="state",
+        description="Whether rows that are in the state at the change take part, as for a new query.",
     )
 
     sink: SinkDocument | None = Field(
         default=None,
-        description="New sink of the results, from one batch on. null removes the sink; without this field "
-        "the sink stays. The former sink gets all results before that batch.",
+        description="New sink of the results, which starts at a batch boundary. null removes the sink; if "
+        "the field is missing, the sink stays. The former sink receives all results before that boundary.",
     )
 
     @model_validator(mode="after")
@@ -145,9 +149,9 @@ class SideOut(BaseModel):
     stream: str
     alias: str
     window: str = Field(
-        description="How far behind the other stream's row a row of this one may be: a time, a number of "
-        "`rows`, or a number of `rows of each key`; `none` in a join without windows, which follows the "
-        "order of both streams."
+        description="Maximum distance of a row of this stream behind the other stream's row: a time, a "
+        "number of `rows`, or a number of `rows of each key`. `none` in a join without windows, which "
+        "follows the order of both streams."
     )
     filter: str | None = Field(description="Condition on this stream alone, as it was understood.")
 
@@ -169,19 +173,22 @@ class BoundQuery(BaseModel):
     cql: str
     backfill: str
     join: str = Field(
-        description="`inner`, `left outer`, `full outer`, `left semi`, `left anti` or the like; left is `a`, "
-        "whichever stream the text names first."
+        description="Type of join: `inner`, `left outer`, `full outer`, `left semi`, `left anti` or similar. "
+        "Left means `a`, whichever stream the text names first."
     )
     undecided: str | None = Field(
-        description="If the query asks for rows without a partner and their window is unbounded: why such a "
-        "row is a result only once a punctuation closes its key. Otherwise null."
+        description="Explains why a row without a partner becomes a result only when a punctuation closes "
+        "its key. Null unless the query asks for such rows and their window is unbounded."
     )
     a: SideOut
     b: SideOut
     streams: list[SideOut] = Field(
-        description="All streams of the query. With more than two, `a` has the streams joined before `b`."
+        description="All streams of the query. If there are more than two, `a` is the join of the streams "
+        "before `b`."
     )
-    key: list[tuple[str, str]] = Field(description="Equal columns, as (of a, of b).")
+    key: list[tuple[str, str]] = Field(
+        description="Pairs of columns that must be equal, as (column of a, column of b)."
+    )
     residual: str | None = Field(description="Condition on both rows in addition to key and windows.")
     columns: list[ColumnOut] = Field(description="Result columns; every result also has `_event_time`.")
 
@@ -194,46 +201,52 @@ class BoundQuery(BaseModel):
 class QueryOut(BoundQuery):
     """A query with its desired and observed states, each with the time at which it began."""
 
-    id: int = Field(description="Id of the query, never reused. An update and a resume assign a new one.")
+    id: int = Field(
+        description="Id of the query; ids are never reused. Each update or resumption assigns a new id."
+    )
     series: int = Field(description="Id that the query had when it was added.")
     revisions: list[int] = Field(
-        description="Ids that the query has had since, the present one last; its results are those of all."
+        description="All ids that the query has had, the present one last; its results are the results of "
+        "all these ids."
     )
     name: str
     desired: Desired
     desired_at: str
     observed: Observed = Field(
-        description="As of the last committed batch; `pending` until a new text is in force."
+        description="State as of the last committed batch; `pending` until the new text is in force."
     )
     observed_at: str
     paused_because: str | None = Field(
-        description="Why the engine paused it: its condition took too much time or memory. Null if a person "
-        "paused it, or if it is not paused."
+        description="Reason why the engine paused the query: its condition took too much time or memory, or "
+        "a stream's rows exceeded `state_cap_mb`. Null if a user paused the query, or if it is not paused."
     )
-    plan_version: int = Field(description="Plan version that brings the desired state.")
+    plan_version: int = Field(description="Plan version in which the desired state takes effect.")
     complete_from: str | None = Field(
-        description="Wall clock from which results are complete, if earlier rows are missing; otherwise null."
+        description="Wall-clock time since which results are complete, if earlier rows are missing; "
+        "otherwise null."
     )
     missing_columns: list[str] = Field(
-        description="Columns, as `alias.column`, that are missing from the rows held before the activation, "
-        "so that these rows take no part. Also empty if no earlier row was to take part."
+        description="Columns, as `alias.column`, that rows stored before the activation lack; these rows "
+        "therefore take no part. Empty if no column is missing, or if no earlier rows were to take part."
     )
     decided_until: str | None = Field(
-        description="For outer, semi and anti joins, event time up to which it is decided whether rows have "
-        "a partner; otherwise null, also if a window is unbounded."
+        description="For outer, semi and anti joins: event time up to which it is decided which rows have a "
+        "partner. Otherwise null; also null if a window is unbounded."
     )
     complete_within: str | None = Field(
-        description="If rows were evicted at the `state_cap_mb` of their stream: the distance of event "
-        "times up to which later results are complete, the smaller value of both streams. Otherwise null."
+        description="If rows were evicted because their stream reached `state_cap_mb`: later results are "
+        "complete for pairs whose event times are at most this far apart (the smaller value of the two "
+        "streams). Otherwise null."
     )
     results: int = Field(description="Results so far.")
     warnings: list[str] = Field(
-        description="Warnings: rows that are kept forever because a window is unbounded and no contract "
-        "closes the key, and contracts of the streams that the query cannot use."
+        description="Warnings about rows that are kept forever, because a window is unbounded and no "
+        "contract closes the key, and about contracts of the streams that the query cannot use."
     )
     sink: SinkDocument | None = Field(description="Sink of the results, as requested.")
     sink_observed: SinkProgress | None = Field(
-        description="Progress of that sink; null without one. It gets all results from batch `from_batch` on."
+        description="Progress of this sink; null if there is none. The sink receives all results from batch "
+        "`from_batch` on."
     )
     former_sinks: list[SinkProgress] = Field(
         description="Former sinks that have not received all their results yet."
@@ -282,18 +295,20 @@ class ResultsOut(BaseModel):
 
     columns: list[ColumnOut]
     rows: list[dict[str, Any]] = Field(
-        description="Timestamps are ISO 8601 text with Z and microseconds, dates ISO 8601 text, decimals "
-        "text; the numbers that JSON lacks are the texts `NaN`, `Infinity` and `-Infinity`."
+        description="Timestamps are ISO 8601 strings with Z and microseconds, dates are ISO 8601 strings, "
+        "and decimals are strings. Numbers that JSON cannot represent are the strings `NaN`, `Infinity` and "
+        "`-Infinity`."
     )
     next_cursor: str | None = Field(
-        description="Send as `after` for the following results, now or later; null before the first result."
+        description="Cursor to send as `after` for the results that follow, now or later; null before the "
+        "first result."
     )
     has_more: bool = Field(description="Whether there are further results already.")
     dropped: int = Field(
-        description="Number of results that are no longer kept, if reading starts without `after`; else 0."
+        description="Number of results that are no longer kept if reading starts without `after`; else 0."
     )
     kept_since: str | None = Field(
-        description="Wall clock since which results are kept, if `dropped` is not 0; otherwise null."
+        description="Wall-clock time since which results are kept, if `dropped` is not 0; otherwise null."
     )
 
 

@@ -70,9 +70,9 @@ class FilesSinkDocument(BaseModel):
     type: Literal["files"]
     path: str = Field(
         min_length=1,
-        description="Directory, relative to the service's directory of exports (`SLUICE_EXPORT_DIR`): names "
-        "of letters, digits, `_`, `.`, `=` and `-`, separated by `/`. No other running or paused query may "
-        "use the directory.",
+        description="Directory, relative to the service's export directory (`SLUICE_EXPORT_DIR`): names of "
+        "letters, digits, `_`, `.`, `=` and `-`, separated by `/`. No other running or paused query may use "
+        "the same directory.",
     )
     format: SinkFormat = "parquet"
     batches_per_file: int = Field(
@@ -80,15 +80,15 @@ class FilesSinkDocument(BaseModel):
         ge=1,
         le=1000,
         exclude_if=lambda value: value == 1,
-        description="Maximum number of batches with results in one file. Above 1, waiting batches share a "
-        "file. A new text of the query begins a new file. Answers omit the value 1.",
+        description="Maximum number of batches with results in one file. If it is above 1, waiting batches "
+        "are written to one file. A new text of the query starts a new file. Answers omit the value 1.",
     )
     max_delay: str | int | float = Field(
         default="0s",
         exclude_if=lambda value: value == "0s",
-        description="How long the results of a batch may wait for more batches to fill the file: `10s`, or "
-        "seconds, up to an hour. With `0s`, which answers omit, a file has only the batches that wait when "
-        "it is begun.",
+        description="How long results of a batch may wait until more batches fill the file: `10s`, or a "
+        "number of seconds, at most an hour. With `0s` (omitted in answers), a file contains only the "
+        "batches that are waiting when it is started.",
     )
 
     @field_validator("max_delay")
@@ -126,21 +126,23 @@ class WebhookSinkDocument(BaseModel):
     url: str = Field(
         min_length=1,
         description="URL to which results are posted, http or https. Addresses of the service's machine and "
-        "of private networks are refused unless `SLUICE_WEBHOOK_HOSTS` names them.",
+        "of private networks are refused, except those in `SLUICE_WEBHOOK_HOSTS`.",
     )
     secret: str | None = Field(
         default=None,
         exclude=True,
         json_schema_extra={"writeOnly": True},
-        description="Secret that requests are signed with: `whsec_` and 24 to 64 bytes in base64. No answer "
-        "shows it. A sink that is set again with the same URL and without a secret keeps its secret.",
+        description="Secret with which requests are signed: `whsec_` followed by 24 to 64 bytes in base64. "
+        "Answers never contain it. If a sink is set again with the same URL and without a secret, its secret "
+        "is kept.",
     )
     headers: dict[str, Annotated[str | SecretDocument, WrapValidator(_header_value)]] = Field(
         default_factory=dict,
         exclude_if=lambda value: not value,
-        description="Additional headers of each request, at most 20. A secret is given as the name of an "
-        'environment variable of the service, `{"Authorization": {"env": "SLUICE_SECRET_HOOK"}}`, which '
-        "holds the whole value. The operator lists the hosts that may receive it in "
+        description="Additional headers of each request, at most 20. A secret is given as the name of one of "
+        "the service's environment variables, "
+        '`{"Authorization": {"env": "SLUICE_SECRET_HOOK"}}`; the '
+        "variable contains the whole header value. The operator lists the hosts that may receive it in "
         "`SLUICE_SECRET_HOOK_HOSTS`.",
     )
 
@@ -161,15 +163,16 @@ class TableSinkDocument(BaseModel):
     database: str = Field(min_length=1, max_length=63)
     user: str = Field(min_length=1, max_length=63)
     password: SecretDocument | None = Field(
-        default=None, description="Variable that holds the password; left out if the server requires none."
+        default=None, description="Variable that contains the password; omitted if the server requires none."
     )
     table: Annotated[str, TextLike(_TABLE, "a table such as alerts or public.alerts")] = Field(
         description="Name of the table, optionally preceded by its schema and a `.`.",
     )
     key: list[str] = Field(
         default_factory=list,
-        description="A result replaces the row with the same values in these columns, which are never NULL; "
-        "the table needs a unique index on them. Without them, all results are appended.",
+        description="Columns that identify a row of the table: a result replaces the row with the same "
+        "values. They are never NULL, and the table needs a unique index on them. If the list is empty, all "
+        "results are appended.",
     )
     tls: Literal["disable", "require", "verify-full"] = "require"
 
@@ -191,7 +194,7 @@ SinkDocument = Annotated[AnySinkDocument, Field(discriminator="type")]
 
 
 def to_sink(document: AnySinkDocument | None) -> Sink | None:
-    """Convert a request's sink to a sink; a later step checks whether it can be used."""
+    """Convert the sink in a request; whether the sink can be used is checked in a later step."""
     match document:
         case FilesSinkDocument():
             return FilesSink(
@@ -265,32 +268,37 @@ class SinkProgress(BaseModel):
 
     sink: SinkDocument
     state: SinkState = Field(
-        description="`pending` until the plan version that it was set with is in force, `current` if it has "
-        "everything, `behind` if batches wait, `lagging` if some have waited for more than an hour, "
-        "`failing` if the last attempt failed, `lost` if it has lost results since its last delivery, "
-        "`ended` if it has everything and gets no more."
+        description="`pending`: the plan version with which it was set is not in force yet. `current`: it "
+        "has received everything. `behind`: batches wait. `lagging`: a batch has waited for more than an "
+        "hour. `failing`: the last attempt failed. `lost`: it has lost results since its last delivery. "
+        "`ended`: it has received everything and gets no more."
     )
     observed_at: str = Field(
         description="Time when it was last set, received results, failed or lost results."
     )
     from_batch: int | None = Field(
-        description="First batch whose results it gets; null while unknown (`pending`)."
+        description="First batch whose results the sink receives; null while unknown (`pending`)."
     )
-    until_batch: int | None = Field(description="First batch that a later sink gets in its place, or null.")
+    until_batch: int | None = Field(
+        description="First batch that a later sink receives instead; null if there is no later sink."
+    )
     last_batch: int | None = Field(description="Last batch with results that it has received.")
-    lag_batches: int = Field(description="Batches with results that wait to be delivered.")
-    waiting_since: str | None = Field(description="When the first of these was committed; null without one.")
-    lost_batches: int = Field(
-        description="Batches with results that it never gets: it did not accept them within "
-        "`sink_retention`, before they filled `sink_retention_mb`, or within a day after its end."
+    lag_batches: int = Field(description="Number of batches with results that wait to be delivered.")
+    waiting_since: str | None = Field(
+        description="Commit time of the first waiting batch; null if none waits."
     )
-    lost_rows: int = Field(description="Results of these batches that it had not accepted.")
+    lost_batches: int = Field(
+        description="Number of batches with results that the sink will never receive, because it did not "
+        "accept them within `sink_retention`, before they filled `sink_retention_mb`, or within a day after "
+        "its end."
+    )
+    lost_rows: int = Field(description="Number of results in these batches that the sink had not accepted.")
     last_lost_batch: int | None = Field(description="Last of these batches.")
     lost_at: str | None = Field(description="Time of the last loss.")
-    batches: int = Field(description="Batches delivered.")
-    rows: int = Field(description="Results delivered.")
+    batches: int = Field(description="Number of batches delivered.")
+    rows: int = Field(description="Number of results delivered.")
     delivered_at: str | None = Field(description="Time of the last delivery.")
-    failures: int = Field(description="Attempts that failed.")
+    failures: int = Field(description="Number of failed attempts.")
     error: str | None = Field(description="Error of the last failed attempt.")
     error_at: str | None
 
@@ -334,7 +342,7 @@ def present_sink(records: Sequence[SinkRecord]) -> SinkRecord | None:
 
 
 def former_sinks(records: Sequence[SinkRecord]) -> list[SinkRecord]:
-    """Return the replaced or removed sinks of a series that still wait for some of their results."""
+    """Return the replaced or removed sinks of a series that have not received all their results yet."""
     return [
         record
         for record in records[:-1]

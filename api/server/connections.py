@@ -38,11 +38,11 @@ class ConnectionLimits:
     Attributes:
         connections: Maximum number of connections at the same time.
         head_bytes: Maximum size of a request's first line and headers, in bytes.
-        headers: Most headers of a request.
-        head_s: Seconds within which first line and headers must arrive, from the start of the connection or
-            from their first byte.
+        headers: Maximum number of headers of a request.
+        head_s: Seconds within which the first line and the headers must arrive, counted from the start of
+            the connection or, for a later request, from the first byte.
         body_window_s: Seconds within which ``min_body_bytes`` of a body, or the end of the body, must arrive.
-        min_body_bytes: Least bytes in that time.
+        min_body_bytes: Minimum number of bytes of a body in ``body_window_s``.
         slow_reader_s: Seconds after which a client that does not read its answer is disconnected.
     """
 
@@ -104,7 +104,7 @@ class LimitedProtocol(NamedConnection):
                 self._refuse_head()
 
     def on_message_begin(self) -> None:
-        """Start to count the bytes of a request's head; its time limit runs from its first byte."""
+        """Start to count the bytes of a request's head."""
         super().on_message_begin()
         self._told_bytes = 0
 
@@ -167,7 +167,7 @@ class LimitedProtocol(NamedConnection):
         self._refuse(
             HeadTooLarge(
                 "the path and headers of the request are too large",
-                detail=f"They may have {limits.head_bytes} bytes and {limits.headers} headers.",
+                detail=f"At most {limits.head_bytes} bytes and {limits.headers} headers are allowed.",
             )
         )
 
@@ -183,9 +183,9 @@ class LimitedProtocol(NamedConnection):
             self._refuse(
                 RequestTooSlow(
                     "the body of the request arrives too slowly",
-                    detail=f"At least {self.limits.min_body_bytes} bytes must arrive in "
+                    detail=f"At least {self.limits.min_body_bytes} bytes must arrive within "
                     f"{self.limits.body_window_s:g} s, "
-                    f"but {self._body_bytes} did.",
+                    f"but only {self._body_bytes} arrived.",
                 )
             )
             return
@@ -230,7 +230,7 @@ class LimitedProtocol(NamedConnection):
 
 
 def _answer(error: SluiceError, *, https: bool) -> bytes:
-    """Return a complete HTTP answer that closes the connection; the path, maybe unknown, is left out."""
+    """Return a complete HTTP answer that closes the connection; it names no path, as none may be known."""
     response = problem_response(error, "")
     lines = [STATUS_LINE[response.status_code]]
     headers = enveloped([*response.raw_headers, (b"connection", b"close")], new_request_id(), https=https)

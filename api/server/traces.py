@@ -6,8 +6,8 @@
       until it is seen                                  ├┤   this process sees the batch: clients can read it
 
 The API makes all spans, so engines need no tracing: the manifest of a batch states when the batch began, when
-it was committed, and which events it has read. So engines need no tracing. A request with a ``traceparent``
-header continues the trace of its client.
+it was committed, and which events it has read. A request with a ``traceparent`` header continues the trace of
+its client.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Traces:
             raise InvalidSetting(
                 'setting "traces_url" needs packages that are not installed',
                 detail=f"{error}.",
-                hint="Install sluice with its extra traces, or leave SLUICE_TRACES_URL out.",
+                hint='Install sluice with its extra "traces", or do not set SLUICE_TRACES_URL.',
             ) from error
         self._trace, self._propagate = trace, propagate
         # OTEL_RESOURCE_ATTRIBUTES and OTEL_SERVICE_NAME override the name given here.

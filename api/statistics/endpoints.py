@@ -33,29 +33,29 @@ def show_statistics(workspace: WorkspaceDep) -> Response:
     Rates, selectivities, row widths, keys and skew are smoothed over the last batches, and plans are chosen
     by them. Their `age_s` is the wall-clock time since the newest batch that contributed to them.
 
-    Values that only some families have; results, matches, departures and pairs are counted over the last
+    Values that only some families have. Results, matches, removals and pairs are counted over the last
     batches:
 
     * Outer, semi and anti joins: `undecided_a` counts rows of the first stream that may still find a match.
       `absent_a` counts results that are rows of this stream without a partner, over all queries. `matched_a`
-      counts rows that got their first match. `left_a` counts rows that left although windows still reached
-      them, because no query needed them any more. `marks_a` counts the stored marks; a mark is the distance
-      of a row to its nearest matches. All are null if no query judges rows of the stream.
-    * Windows of rows: `undecided_a` counts rows of the first stream that wait until their ranks are final. *
-    GROUP BY: `open_groups` counts groups that may still get pairs, `closed_groups` groups that became
-    results. * A step whose key differs from the key of the step before: `exchange_rows` counts pairs of the
-    step before
-      that were sent to other buckets. `exchange_seconds` is the mean time from the commit of their batch to
-      the commit of the batch that joined them.
-    * A step that does not store the pairs of the step before: `again_rows` counts pairs that were made again,
-      `again_partials` the pairs of equal key that were examined for this.
+      counts rows that got their first match. `left_a` counts rows that were removed from the state before the
+      end of their windows, because no query needed them any more. `marks_a` counts stored marks; a mark is
+      the distance of a row to its nearest matches. All are null if no query decides for rows of this stream
+      whether they have a match.
+    * Windows of rows: `undecided_a` counts rows of the first stream that wait until their ranks are final.
+    * GROUP BY: `open_groups` counts groups that may still get pairs, `closed_groups` groups that became
+      results.
+    * A join step whose key differs from the key of the previous step: `exchange_rows` counts pairs of the
+      previous step that were sent to other buckets. `exchange_seconds` is the mean time from the commit of
+      the batch that made the pairs to the commit of the batch that joined them.
+    * A join step that does not store the pairs of the previous step: `again_rows` counts pairs that were made
+      again, `again_partials` the pairs of equal key that were examined for this.
     * Families searched by `hash(N)` or `loops`: `rings` has, for each side, the rows scanned, the heads of
-    rings
-      examined, and the live and expired rows held.
-    * Families without windows: `ordered` has, for each side, the scrambling factor of its stream, the rows by
-      which it leads the other side (`lag`), the rows held and the number of them that the lag predicts, the
-      strategy by which rows wait (`memory`), the mean seconds that joined rows have waited (`latency_s`), and
-      the expected value (`predicted_latency_s`).
+      rings examined, and the live and expired rows held.
+    * Families without windows: `ordered` has, for each side, the scrambling factor of its stream, the number
+      of rows by which it leads the other side (`lag`), the rows held, the number of held rows that the lag
+      predicts, the strategy by which rows wait (`memory`), the mean seconds that joined rows have waited
+      (`latency_s`), and the expected value of this time (`predicted_latency_s`).
     """
     body = json.dumps(dataclasses.asdict(workspace.statistics()), allow_nan=False, ensure_ascii=False)
     return Response(body, media_type="application/json")

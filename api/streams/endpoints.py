@@ -47,8 +47,8 @@ _EVENT = {"type": "object", "additionalProperties": True}
 _EVENTS_BODY: dict[str, Any] = {
     "requestBody": {
         "required": True,
-        "description": "Values by column name; a column left out is NULL. Timestamps are ISO 8601 with an "
-        "offset or `Z`, or integer microseconds; decimals are best sent as strings.",
+        "description": "Values by column name; omitted columns are NULL. Timestamps are ISO 8601 strings "
+        "with an offset or `Z`, or integer microseconds. Decimals should be strings, which keep all digits.",
         "content": {
             "application/json": {
                 "schema": {"type": "array", "items": _EVENT},

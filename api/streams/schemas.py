@@ -94,53 +94,55 @@ class StreamIn(StreamDocument):
     event_time: str = Field(description="Column of type timestamp that holds the event time (UTC).")
     lateness: str | int | float = Field(
         default="0s",
-        description="How far behind the newest event time a row may arrive: `5s`, `10 min`, or seconds. "
-        "Later rows are dropped and counted.",
+        description="Maximum lag of a row's event time behind the stream's newest event time: `5s`, "
+        "`10 min`, or seconds. Rows that lag further are dropped and counted.",
     )
     idle_timeout: str | int | float | None = Field(
         default=None,
-        description="Wall-clock time without rows after which the watermark moves automatically.",
+        description="Wall-clock time without rows after which the watermark advances by itself.",
     )
     max_ahead: str | int | float | None = Field(
         default=None,
-        description="How far ahead of the wall clock the event time of an arriving row may be: one day by "
-        "default, null for no limit. Posted events beyond the limit are kept out, and a row of a file is "
-        "bad (`on_error`). A message is compared with its own timestamp; beyond the limit it is not an "
-        "event. Old rows always pass.",
+        description="Maximum difference by which the event time of an arriving row may be ahead of the wall "
+        "clock: one day by default, null for no limit. Beyond the limit, a posted event is quarantined, and "
+        "a row of a file is invalid (`on_error`). A Kafka message is compared with its own timestamp "
+        "instead; beyond the limit it is not accepted as an event. There is no limit for old rows.",
     )
     retain: str | int | float | None = Field(
         default=None,
-        description="Longest window of time on this stream: `30d`, or seconds. Longer windows in queries, "
-        "even unbounded ones, are cut to it. If left out, windows have the lengths in the queries.",
+        description="Maximum window of time on this stream: `30d`, or seconds. Longer and unbounded windows "
+        "in queries are shortened to it. If omitted, windows have the lengths in the queries.",
     )
     state_cap_mb: int | None = Field(
         default=None,
-        description="Most megabytes (of 1,000,000 bytes) that rows of this stream may take in the state, "
-        "at least 1. If left out, there is no cap.",
+        description="Maximum size of this stream's rows in the state, in megabytes of 1,000,000 bytes; at "
+        "least 1. If omitted, there is no cap.",
     )
     at_cap: AtCap = Field(
         default="stop",
-        description="What happens if the rows take more than `state_cap_mb`. `stop`: the queries with the "
-        "longest window on the stream are paused, and `paused_because` says why. `evict`: the oldest rows "
-        "leave and are in no later result; `complete_within` of a query says how far back its results are "
-        "complete.",
+        description="Action if the rows exceed `state_cap_mb`. `stop`: the queries with the longest window "
+        "on the stream are paused, and their `paused_because` states the reason. `evict`: the oldest rows "
+        "are removed and are in no later result; `complete_within` of a query states up to which distance of "
+        "event times its results are complete.",
     )
     time_unit: TimeUnit | None = Field(
         default=None,
-        description="Unit of numbers in timestamp columns, counted since 1970 UTC. If left out, numbers in "
-        "JSON are microseconds, and numbers in CSV and Parquet files are refused. A file or request whose "
-        "event times most likely count another unit is refused with the unit to declare.",
+        description="Unit of numbers in timestamp columns, counted from 1970-01-01 UTC. If omitted, numbers "
+        "in JSON are microseconds, and numbers in CSV and Parquet files are refused. If the event times of a "
+        "file or request most likely have another unit, they are refused, and the error names the unit to "
+        "declare.",
     )
     on_error: OnError = Field(
         default="set-aside",
-        description="How to treat a file that cannot be read as the stream. `set-aside`: no row of it is "
-        "read. `skip-rows`: only its bad rows are skipped, and kept as dead letters; a file that is bad as a "
-        "whole is still set aside. `stop`: the engine stops before it commits the batch with the file.",
+        description="Treatment of a file that does not fit the stream. `set-aside`: none of its rows is "
+        "read. `skip-rows`: only its invalid rows are skipped, and kept as dead letters; a file that is "
+        "unreadable as a whole is still set aside. `stop`: the engine stops before it commits the batch that "
+        "contains the file.",
     )
     punctuations: PunctuationsDocument | None = Field(
         default=None,
-        description="Contract about punctuations: each promises that no later row has certain values. "
-        "Rows of the other stream that have no future partners then leave the state.",
+        description="Contract about punctuations. Each punctuation promises that no later row has certain "
+        "values. Rows of the other stream that can find no more partners then leave the state.",
     )
     constraints: ConstraintsDocument | None = Field(
         default=None, description="Constraints on the stream's rows that imply punctuations."
@@ -153,7 +155,7 @@ class StreamIn(StreamDocument):
 
 
 class ContractIn(BaseModel):
-    """Changes of a stream's contract, order and limits; fields left out keep their values."""
+    """Changes of a stream's contract, order and limits; omitted fields keep their values."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -170,18 +172,19 @@ class ContractIn(BaseModel):
     )
     order: OrderDocument | None = Field(
         default=None,
-        description="The new order; null removes it. While queries are joined by the order, only `scramble` "
+        description="The new order; null removes it. While queries use the order for a join, only `scramble` "
         "can change.",
     )
     retain: str | int | float | None = Field(
         default=None,
-        description="The new longest window of time on the stream; null removes the limit. Queries whose "
-        "windows change are updated with `backfill: state`, all at one batch boundary.",
+        description="The new maximum window of time on the stream; null removes the limit. Queries whose "
+        "windows change as a result are updated with `backfill: state`, all at the same batch boundary.",
     )
     state_cap_mb: int | None = Field(
-        default=None, description="The new cap on the state of its rows, megabytes; null removes it."
+        default=None,
+        description="The new cap on the stream's rows in the state, in megabytes; null removes the cap.",
     )
-    at_cap: AtCap = Field(default="stop", description="What happens from now on when the cap is reached.")
+    at_cap: AtCap = Field(default="stop", description="Action from now on when the cap is reached.")
 
     def changed(self, stream: Stream) -> Stream:
         """Return the stream with these changes.
@@ -221,20 +224,22 @@ class StreamOut(BaseModel):
     lateness: str
     idle_timeout: str | None
     max_ahead: str | None = Field(
-        description="How far ahead of the wall clock a row may be when it arrives; null for no limit."
+        description="Maximum difference by which the event time of an arriving row may be ahead of the wall "
+        "clock; null for no limit."
     )
     retain: str | None = Field(
-        default=None, description="Longest window of time on the stream; null if there is no limit."
+        default=None, description="Maximum window of time on the stream; null if there is no limit."
     )
     state_cap_mb: int | None = Field(
-        default=None, description="Most megabytes that its rows may take in the state; null for no limit."
+        default=None,
+        description="Maximum size of the stream's rows in the state, in megabytes; null for no limit.",
     )
-    at_cap: str = Field(default="stop", description="What happens at `state_cap_mb`.")
+    at_cap: str = Field(default="stop", description="Action when `state_cap_mb` is reached.")
     start: str = Field(description="Where reading begins when a query first uses the stream.")
     time_unit: str | None = Field(
-        description="Unit of numbers in timestamp columns, counted since 1970 UTC; null if it was left out."
+        description="Unit of numbers in timestamp columns, counted from 1970-01-01 UTC; null if omitted."
     )
-    on_error: str = Field(description="How a file that cannot be read as the stream is treated.")
+    on_error: str = Field(description="Treatment of a file that does not fit the stream.")
     source: dict[str, Any] = Field(description="Where rows are read from, as registered.")
     punctuations: dict[str, Any] | None = Field(
         default=None, description="Contract about its punctuations; null for a stream without one."
@@ -275,7 +280,7 @@ class StreamRegistered(StreamOut):
 
     warnings: list[str] = Field(
         default_factory=list,
-        description="Why it has no files yet, and which entries of its directory are not read.",
+        description="Reason why the stream has no files yet, and entries of its directory that are not read.",
     )
 
 
@@ -299,11 +304,11 @@ class AppendOut(BaseModel):
     accepted: int = Field(description="Number of accepted events.")
     quarantined: int = Field(
         default=0,
-        description="Number of events further ahead of the clock than the stream's `max_ahead`; they are "
-        "quarantined, and `GET /streams/{name}/quarantine` shows them.",
+        description="Number of events whose times are further ahead of the clock than the stream's "
+        "`max_ahead`. They are quarantined; `GET /streams/{name}/quarantine` shows them.",
     )
-    first_offset: int = Field(description="Offset of the first of these events in the stream.")
-    last_offset: int = Field(description="Offset of the last of these events.")
+    first_offset: int = Field(description="Offset in the stream of the first accepted event.")
+    last_offset: int = Field(description="Offset in the stream of the last accepted event.")
 
 
 class PunctuationsOut(BaseModel):
@@ -313,31 +318,36 @@ class PunctuationsOut(BaseModel):
         json_schema_extra={"examples": [{"accepted": 3, "first_offset": 40, "last_offset": 42}]}
     )
 
-    accepted: int = Field(description="Number of combinations of values that the punctuations close.")
-    first_offset: int | None = Field(
-        description="Offset of the first punctuation in the stream; null if the stream's source is not "
-        "`http`: the punctuations then take effect after the rows of the next batch."
+    accepted: int = Field(
+        description="Number of value combinations that the punctuations close, that is, promise not to occur "
+        "again."
     )
-    last_offset: int | None = Field(description="Offset of the last punctuation; null in the same case.")
+    first_offset: int | None = Field(
+        description="Offset in the stream of the first punctuation. It is null if the stream's source is not "
+        "`http`; the punctuations then take effect after the rows of the next batch."
+    )
+    last_offset: int | None = Field(
+        description="Offset in the stream of the last punctuation; null if the stream's source is not `http`."
+    )
 
 
 class QuarantineOut(BaseModel):
     """Events that a stream has quarantined because their event times are too far in the future."""
 
-    rows: int = Field(description="How many in all.")
+    rows: int = Field(description="Number of all quarantined events.")
     events: list[dict[str, Any]] = Field(description="The newest of these events, newest request first.")
     kept_out_at: list[str] = Field(description="Arrival time of each of these events, in the same order.")
     reason: str = Field(
         default="further ahead of the clock than max_ahead of the stream",
-        description="Why the events were kept out.",
+        description="Reason why the events were quarantined.",
     )
 
 
 class FileOut(BaseModel):
     """A file that was set aside."""
 
-    path: str = Field(description="Its path.")
-    reason: str | None = Field(description="Why it was set aside.")
+    path: str = Field(description="Path of the file.")
+    reason: str | None = Field(description="Reason why the file was set aside.")
 
 
 class RetryOut(BaseModel):

@@ -227,9 +227,9 @@ class Client(_Operations):
         Args:
             stream: The stream.
             rows: An iterable of mappings, or a frame of pandas, polars or Arrow.
-            batch_rows: Most rows of a batch.
+            batch_rows: Maximum number of rows in a batch.
             key: Prefix of the batches' idempotency keys. A failed call can be repeated within a day with the
-                same key, rows and ``batch_rows``: rows that were already accepted are not accepted twice.
+                same key, rows and ``batch_rows``: rows that were already accepted are not accepted again.
         """
         return self.run(self._ingest(stream, rows, batch_rows, key))
 

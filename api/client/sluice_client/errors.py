@@ -111,7 +111,7 @@ class Problem(SluiceError):
         hint: What to write or do instead.
         faults: All faults, each with its place.
         plan_version: Current plan version, of `StalePlanVersion`.
-        retry_after_s: Seconds to wait before the next attempt, if the service names them.
+        retry_after_s: Seconds to wait before the next attempt, if the service states them.
     """
 
     code: str = "problem"
@@ -172,7 +172,7 @@ class InternalError(Problem):
 
 
 class AmbiguousColumn(InvalidInput):
-    """The column exists in both streams, so its name is ambiguous."""
+    """The column exists in more than one stream, so its name is ambiguous."""
 
 
 class BodyTooLarge(InvalidInput):
@@ -276,7 +276,7 @@ class MethodNotAllowed(InvalidInput):
 
 
 class NoEquiKey(InvalidInput):
-    """No join condition compares columns of both streams for equality."""
+    """No condition compares a column of one stream with a column of the other."""
 
 
 class NoResultPunctuations(InvalidInput):
@@ -300,7 +300,7 @@ class NotAnHttpStream(InvalidInput):
 
 
 class NotRewritable(InvalidInput):
-    """This part of a query cannot be changed on its own; the whole query text must be sent."""
+    """A part of a query cannot be changed on its own."""
 
 
 class PlanRefused(InvalidInput):

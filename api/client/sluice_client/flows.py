@@ -28,8 +28,8 @@ _SAFE = ("GET", "HEAD")
 _PAGE = 500
 #: Number of rows requested per page of results: the maximum that the service allows.
 PAGE_ROWS = 10_000
-#: Seconds for which the service may delay its answer until there are further results; it is less than a
-#: minute, because proxies close connections that are silent for a minute.
+#: Maximum seconds for which the service waits for further results before it answers; less than a minute,
+#: because proxies close connections that are silent for a minute.
 FOLLOW_WAIT_S = 20.0
 
 

@@ -77,7 +77,7 @@ def remove_stream(name: str) -> Request[None]:
 
 
 def quarantine(name: str, *, limit: int = 100) -> Request[models.Quarantine]:
-    """Return events that were quarantined, because they are too far ahead of the clock."""
+    """Return events that were quarantined because they are too far ahead of the clock."""
     path = "/streams/{name}/quarantine"
     return Request("GET", path, Json(models.Quarantine), {"name": name}, {"limit": limit})
 
@@ -88,7 +88,7 @@ def reset_watermark(name: str) -> Request[models.Stream]:
 
 
 def retry_files(name: str) -> Request[models.SetAsideFiles]:
-    """Read corrected files again that had been set aside as invalid."""
+    """Retry the files that were set aside as invalid, after they have been corrected."""
     return Request("POST", "/streams/{name}/files:retry", Json(models.SetAsideFiles), {"name": name})
 
 
@@ -112,7 +112,7 @@ def punctuate(
 
     Args:
         name: The stream.
-        punctuations: Column values that the punctuations promise not to occur again.
+        punctuations: Punctuations, each with the column values that no later row will have.
         key: Idempotency key; with it the call can be repeated safely.
     """
     return Request(
@@ -369,5 +369,5 @@ def resume_engine() -> Request[models.Engine]:
 
 
 def restart_engine() -> Request[models.Engine]:
-    """Restart the Spark job; not retried without an answer, since a retry could restart it twice."""
+    """Restart the Spark job; not sent again if there is no answer, as the job might restart twice."""
     return Request("POST", "/engine:restart", Json(models.Engine), repeatable=False)

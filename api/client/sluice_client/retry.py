@@ -21,9 +21,9 @@ class Retry:
     out only once.
 
     Attributes:
-        first_pause_s: Base pause after the first attempt; it is doubled after each further attempt. The
-            actual pause is a random 50 % to 100 % of the base pause. 0.2 s is about the duration of a
-            micro-batch.
+        first_pause_s: Base pause after the first attempt; it is doubled after each further attempt, up to
+            ``longest_pause_s``. The actual pause is a random 50 % to 100 % of the base pause. 0.2 s is about
+            the duration of a micro-batch.
         longest_pause_s: Maximum pause; the client waits longer only if the service requests a longer pause.
         patience_s: Maximum sum of the pauses, after which the last error is raised. 30 s is longer than a
             restart of the service takes. With 0, nothing is retried.

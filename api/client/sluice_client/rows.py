@@ -51,7 +51,7 @@ def batches(rows: Iterable[Row], most_rows: int, most_bytes: int) -> Iterator[tu
 
     Args:
         rows: The rows.
-        most_rows: Most rows of a body.
+        most_rows: Maximum number of rows in a body.
         most_bytes: Maximum size of a body in bytes; only a single larger row may exceed it.
     """
     lines: list[bytes] = []
