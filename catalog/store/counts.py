@@ -21,7 +21,7 @@ from sqlalchemy import Connection, bindparam, delete, func, insert, select, upda
 
 from catalog.store import tables
 from catalog.store.database import Database
-from catalog.store.repository import Repository
+from catalog.store.repository import Repository, all_rows
 from catalog.values.routes.query_counts import QueryCounts, summed
 
 #: Number of batches whose counts are combined into one row. Every batch that may be replayed is among the
@@ -64,7 +64,7 @@ class CountRepository(Repository):
     def totals(self) -> dict[int, int]:
         """Return the number of results so far, by query id; queries without results are left out."""
         with self._database.read() as connection:
-            totals = {row.query_id: row.rows for row in connection.execute(_QUERY_TOTALS)}
+            totals = dict(all_rows(connection, _QUERY_TOTALS))
             tail = [QueryCounts.decode(row.counts) for row in connection.execute(_TAIL)]
         for query_id, rows in summed(tail).items():
             totals[query_id] = totals.get(query_id, 0) + rows

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import TypeVar
+import json
+from collections import namedtuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
+from typing import Any, TypeVar
 
-from sqlalchemy import Connection, bindparam, insert, select, update
+from sqlalchemy import Connection, Select, bindparam, func, insert, select, update
 
 from catalog.store.database import Database
 from catalog.store.tables import counters
@@ -32,6 +35,37 @@ class Repository:
     def __init__(self, database: Database, now_us: Callable[[], int]) -> None:
         self._database = database
         self._now_us = now_us
+
+
+def all_rows(
+    connection: Connection, statement: Select[Any], parameters: Mapping[str, object] | None = None
+) -> list[Any]:
+    """Read thousands of rows at once, on SQLite as one JSON text.
+
+    Python's SQLite driver releases the interpreter's lock (GIL) for each row that it fetches. While another
+    thread computes, it gets the lock back only after that thread's switch interval: 10,000 rows took 8 to 25
+    s instead of 0.03 s (0.09 s as JSON). psycopg has all rows before the first one is fetched.
+
+    Args:
+        connection: Connection to the catalog.
+        statement: Selects columns of integers and texts, each with another name.
+        parameters: Parameters of the statement.
+
+    Returns:
+        The rows as named tuples, in any order.
+    """
+    if connection.dialect.name != "sqlite":
+        return list(connection.execute(statement, parameters))
+    combined, row_of = _combined(statement)
+    return [row_of(*row) for row in json.loads(connection.execute(combined, parameters).scalar_one())]
+
+
+@cache
+def _combined(statement: Select[Any]) -> tuple[Select[Any], Callable[..., Any]]:
+    """Return a statement whose only result is the JSON text of all rows, and the type of a row."""
+    rows = statement.order_by(None).subquery()
+    combined = select(func.json_group_array(func.json_array(*rows.c)))
+    return combined, namedtuple("Row", [column.name for column in rows.c])
 
 
 def parts(values: Sequence[T]) -> Iterator[Sequence[T]]:

@@ -19,7 +19,7 @@ from catalog.errors import InvariantBroken, NameTaken, QueryNotFound
 from catalog.steps import stream_sides
 from catalog.store import tables
 from catalog.store.database import Database
-from catalog.store.repository import Repository, next_ids, parts
+from catalog.store.repository import Repository, all_rows, next_ids, parts
 from catalog.values.query import LeftBy, Query, QueryRecord
 from catalog.wording import did_you_mean
 
@@ -168,30 +168,30 @@ class QueryRepository(Repository):
     def running(self) -> tuple[QueryRecord, ...]:
         """Return the running queries, by id."""
         with self._database.read() as connection:
-            rows = connection.execute(_RUNNING).all()
+            rows = all_rows(connection, _RUNNING)
         found = {tuple(row): self._query_record(row) for row in rows}
-        self._running = found
-        return tuple(found.values())
+        self._running = dict(sorted(found.items(), key=lambda item: item[1].query.id))
+        return tuple(self._running.values())
 
     def paused(self) -> tuple[QueryRecord, ...]:
         """Return the paused queries, by id."""
         with self._database.read() as connection:
-            return tuple(self._query_record(row) for row in connection.execute(_PAUSED))
+            return self._by_id(all_rows(connection, _PAUSED))
 
     def all(self) -> tuple[QueryRecord, ...]:
         """Return all queries ever, removed ones included, by id."""
         with self._database.read() as connection:
-            return tuple(self._query_record(row) for row in connection.execute(_ALL))
+            return self._by_id(all_rows(connection, _ALL))
 
     def names(self) -> dict[int, str]:
         """Return the names of all queries ever, removed ones included, by id."""
         with self._database.read() as connection:
-            return {row.id: row.name for row in connection.execute(_NAMES)}
+            return dict(sorted(all_rows(connection, _NAMES)))
 
     def wanted_names(self) -> dict[int, str]:
         """Return the names of the queries that run or are paused, by id."""
         with self._database.read() as connection:
-            return {row.id: row.name for row in connection.execute(_WANTED_NAMES)}
+            return dict(sorted(all_rows(connection, _WANTED_NAMES)))
 
     def get(self, name: str) -> QueryRecord:
         """Return a running or paused query.
@@ -221,7 +221,9 @@ class QueryRepository(Repository):
         folded = sorted({name.lower() for name in names})
         with self._database.read() as connection:
             rows = [
-                row for some in parts(folded) for row in connection.execute(_WANTED_BY_NAMES, {"names": some})
+                row
+                for some in parts(folded)
+                for row in all_rows(connection, _WANTED_BY_NAMES, {"names": some})
             ]
         records = map(self._query_record, rows)
         return {record.query.name.lower(): record for record in records}
@@ -265,8 +267,10 @@ class QueryRepository(Repository):
     def by_ids(self, ids: Collection[int]) -> tuple[QueryRecord, ...]:
         """Return the queries with the given ids, by id; unknown ids are ignored."""
         with self._database.read() as connection:
-            rows = [row for some in parts(sorted(ids)) for row in connection.execute(_BY_IDS, {"ids": some})]
-        return tuple(map(self._query_record, rows))
+            rows = [
+                row for some in parts(sorted(ids)) for row in all_rows(connection, _BY_IDS, {"ids": some})
+            ]
+        return self._by_id(rows)
 
     def series(self, series: int) -> tuple[QueryRecord, ...]:
         """Return the queries of a series, by id, which is the order in which they were added.
@@ -293,9 +297,9 @@ class QueryRepository(Repository):
         found: dict[int, list[int]] = {each: [] for each in wanted}
         with self._database.read() as connection:
             for some in parts(wanted):
-                for row in connection.execute(_SERIES, {"series": some}):
+                for row in all_rows(connection, _SERIES, {"series": some}):
                     found[row.series].append(row.id)
-        return {each: tuple(ids) for each, ids in found.items()}
+        return {each: tuple(sorted(ids)) for each, ids in found.items()}
 
     def over(self, stream_a: int, stream_b: int, after_version: int) -> tuple[QueryRecord, ...]:
         """Return the queries over two streams that were in some plan after a version, by id.
@@ -307,7 +311,7 @@ class QueryRepository(Repository):
         """
         bounds = {"a": stream_a, "b": stream_b, "version": after_version}
         with self._database.read() as connection:
-            return tuple(self._query_record(row) for row in connection.execute(_OVER, bounds))
+            return self._by_id(all_rows(connection, _OVER, bounds))
 
     def before(self, record: QueryRecord) -> QueryRecord | None:
         """Return the previous query of a query's series, None for the first."""
@@ -371,6 +375,10 @@ class QueryRepository(Repository):
                 .values(removed_at_us=self._now_us(), left_by="remove")
             )
             return self.by_id(record.query.id)
+
+    def _by_id(self, rows: Iterable[Row[*tuple[Any, ...]]]) -> tuple[QueryRecord, ...]:
+        """Return the records of rows of ``_ALL``, by id."""
+        return tuple(sorted(map(self._query_record, rows), key=lambda record: record.query.id))
 
     def _query_record(self, row: Row[*tuple[Any, ...]]) -> QueryRecord:
         """Return the record of a row of ``_ALL``."""
