@@ -157,8 +157,8 @@ def held_back(
 ) -> dict[str, int | None]:
     """Return the event times beyond which rows of both sides may not be purged, by family id.
 
-    Such a limit is the slowest watermark, when the batch began, of the streams whose new rows need recomputed
-    pairs.
+    The limit of a family is the slowest watermark, as of the start of the batch, of the later streams whose
+    new rows need the family's pairs recomputed.
 
     Args:
         families: Families of the plan, in the order of their steps.

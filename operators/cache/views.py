@@ -1,4 +1,4 @@
-"""Views: segments for the names of ``operators.segments.view_names``, made from stored values."""
+"""Views: the segments that names (``operators.segments.view_names``) stand for, made from stored values."""
 
 from __future__ import annotations
 

@@ -4,11 +4,11 @@
                                   min of both watermarks
                     closed: emitted now           open
 
-The event time of a pair is the event time of its later row. The row of a pair that arrives last is not late,
-so its event time is at least its stream's watermark at the start of its batch. So the pair's event time is at
-least the smaller of the two watermarks. Once the smaller watermark has passed the end of an interval, no
-later batch adds a pair to it. Then its groups are emitted, once for each query, in the same batch under every
-strategy. When a query leaves the plan, its open groups are emitted in the same batch.
+The event time of a pair is the event time of its later row. Of the two rows of a pair, the one that arrives
+last is not late, so its event time is at least its stream's watermark at the start of its batch. So the
+pair's event time is at least the smaller of the two watermarks. Once the smaller watermark has passed the end
+of an interval, no later batch adds a pair to it. Then its groups are emitted, once for each query, in the
+same batch under every strategy. When a query leaves the plan, its open groups are emitted in the same batch.
 
 All pairs of a key are in one bucket, because families with groups are never replicated.
 """

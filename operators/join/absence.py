@@ -8,10 +8,10 @@ A row that passes its side's filter is *absent* for a query if it has no match a
 later row can match it once the opposite watermark has passed its event time by the query's window on its
 side: matches have T_b - T_a < W_a, and every later row of b is at or after b's watermark. The batch that
 moves the watermark that far decides the row, under every strategy, batch size and slack, because the decision
-depends on times, not on the slice that holds the row. If the other side closes the row's key
-(``operators.closings``), all matches are known at the end of that batch, which decides the row. Rows wait in
-their slices; rows whose key is NULL match nothing and wait in a list of their own. Known matches are kept as
-marks (``join.marks``).
+depends on times, not on the slice that holds the row. If a batch of the other side closes the row's key
+(``operators.closings``), all matches are known at the end of that batch, and the batch decides the row. Rows
+wait in their slices; rows whose key is NULL match nothing and wait in a list of their own. Known matches are
+kept as marks (``join.marks``).
 
     1. rows that the batch decides are looked up before its chains move or drop rows
     2. the pairs of the batch add marks

@@ -234,7 +234,8 @@ class SideLineage:
         found = self._found.get(question) if len(alike.kinds) <= MAX_KINDS else None
         if found is None:
             found = self._classes_of(placed, alike.kinds, kept, early, late)
-            # If there are many kinds, no two segments have the same, and caching would take gigabytes.
+            # If a segment has many kinds of rows, no other segment has the same set of kinds, and caching
+            # would take gigabytes.
             if len(alike.kinds) <= MAX_KINDS:
                 keep(self._found, question, found)
         codes = alike.codes

@@ -358,7 +358,7 @@ class Router:
 
         Args:
             side: Side whose windows apply, ``a`` or ``b``; its row is not newer than the other row.
-            ahead: int64[n], distances of the pairs on a's clock.
+            ahead: int64[n], distance of each pair, measured on the clock of side ``a``.
             behind: int64[n], distances of the pairs on b's clock.
             ties: bool[n], pairs whose rows have equal event times.
 

@@ -1,8 +1,8 @@
 """The column that orders a stream, as an int64 clock in place of event time.
 
-An ordered family (a join without windows, WO-Join, §2) uses the chain for time windows, with the ordering
-column as the clock instead of event time: equality is the window ``[NOW]``. Descending values are negated, so
-every clock is ascending.
+An ordered family (a join without windows, WO-Join, §2) runs on the same kind of chain as a family with time
+windows. Its clock is the ordering column instead of event time. A join on equal values of the column, for
+example, has the window ``[NOW]``. Descending values are negated, so every clock is ascending.
 """
 
 from __future__ import annotations

@@ -176,7 +176,8 @@ class OrderProgress:
         decrease, the next rows to arrive also pass the rows that are no longer among the last k.
 
         Args:
-            scramble: The new factor k; None: it is monitored, starting from the current factor.
+            scramble: The new factor k. If it is None, the factor is monitored, starting from its current
+                value.
         """
         if scramble is not None:
             return replace(self, scramble=scramble, monitored=False, factors=())

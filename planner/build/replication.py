@@ -167,7 +167,8 @@ def departed_replications(
     Args:
         former: Replications of all families so far, by id.
         present: Ids of the families that have queries.
-        streams: Streams of the plan; families over other streams cannot return.
+        streams: Streams of the plan; a family over a stream that is not among them cannot come back, so its
+            replication is not kept.
     """
     flowing = {stream.id for stream in streams}
     return tuple(

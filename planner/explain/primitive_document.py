@@ -1,7 +1,7 @@
 """Primitives as JSON values and in words, for previews, migration responses and the history.
 
-The history keeps primitives forever, with every version, in a short form: it lists added and removed routes
-and filters, has one entry for slices whose filters change alike, and limits the number of entries.
+The history keeps the primitives of every version forever, in a short form. This form lists added and removed
+routes and filters, has one entry for slices whose filters change alike, and limits the number of entries.
 """
 
 from __future__ import annotations

@@ -443,7 +443,9 @@ class CqlParser(parser.Parser):
         return node
 
     def _refuse_computed_interval(self) -> None:
-        """Refuse ``INTERVAL (b.v) SECOND`` and ``INTERVAL b.v SECOND``; other names may be names of columns.
+        """Refuse ``INTERVAL (b.v) SECOND`` and ``INTERVAL b.v SECOND``.
+
+        If no unit follows, INTERVAL may be the name of a column.
 
         Raises:
             CqlSyntaxError: An expression and a unit follow.

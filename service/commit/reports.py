@@ -118,7 +118,7 @@ def _sent(connection: Connection, report: BucketReport, routes: Sequence[Routes]
 
 
 class Reports:
-    """Accepts reports and has each batch committed once all of its buckets have reported.
+    """Accepts reports, and has each batch committed when all of its buckets have reported.
 
     Args:
         buckets: Number of buckets that report in every batch.

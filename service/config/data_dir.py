@@ -118,7 +118,7 @@ class DataDir:
 
     @property
     def sources(self) -> Path:
-        """Files that streams may read, unless the operator names other directories."""
+        """Directory of the files that streams may read, unless other directories are configured."""
         return self.root / "sources"
 
     @property

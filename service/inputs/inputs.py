@@ -92,7 +92,8 @@ class Inputs:
         tasks: Number of tasks that run at a time.
         rows_per_file_partition: Number of rows above which a Parquet file is split into runs of rows.
         dead_letters: Folder for messages that are not events; None keeps none.
-        bounded: Whether a topic ends with the messages that exist when it is first looked up.
+        bounded: Whether reading of a topic stops after the messages that exist when the topic is first looked
+            up.
     """
 
     def __init__(

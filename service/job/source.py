@@ -3,9 +3,9 @@
     offset   {"1": position, "2/0": position, "2/1": position, ..., "batch": n, "control": sequence}
 
 Spark writes offsets to its log before it runs a batch. So for every batch the log fixes the input ranges, the
-plan version and the batch number, and a replayed batch packs exactly the same rows. A topic has a position
-for each partition, such as "2/0". New streams add keys to the offset, and new queries add control records.
-The source stays the same, so the Spark query keeps running.
+plan version and the batch number, and a replayed batch packs exactly the same rows. A topic has one position
+for each partition, under a key such as "2/0". New streams add keys to the offset, and new queries add control
+records. The source stays the same, so the Spark query keeps running.
 
 ``partitions`` has no side effect; Spark also calls it with ``start == end``. A reader's task also packs
 (``service.job.packing``), so rows never exist on the JVM side.

@@ -2,9 +2,9 @@
 
     changes ── resolve: the steps, or all faults at once ── record: queries leave and enter ── one plan
 
-Resolving only reads. Changes are resolved before the transaction, so that parsing and sampling block no other
-writer, and again inside the transaction. Inside the transaction, the parsed queries are reused unless the
-streams have changed meanwhile.
+Resolving only reads. Changes are resolved twice: before the transaction, so that parsing and sampling block
+no other writer, and inside it, because the catalog may have changed meanwhile. Inside the transaction, the
+parsed queries are reused unless the streams have changed meanwhile.
 """
 
 from __future__ import annotations

@@ -31,7 +31,8 @@ from service.results.files.result_check import check_files
 
 log = logging.getLogger(__name__)
 
-#: Number of latest batches that can be repeated: a segment dropped by a batch is deleted two batches later.
+#: Number of latest batches that can be repeated; so a segment that a batch drops is deleted two batches
+#: later.
 REPEATABLE = 2
 #: Spark's entries in a checkpoint.
 SPARK_PARTS = ("offsets", "commits", "state", "metadata", "sources")

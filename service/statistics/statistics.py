@@ -214,7 +214,8 @@ class PunctuationStatistics:
         stream: Name of that stream.
         closed: Keys that were closed, by punctuations or by rows of a unique stream.
         remembered: Closings remembered after the last batch; a key may count more than once.
-        violating: Rows of the side that violated a promise or the order, and so did not enter the family.
+        violating: Rows of the side that did not enter the family because they violated a promise or the
+            stream's order.
         discarded: Rows of the other side that were not stored because their key was closed.
         purged: Rows of the other side that were removed from the state because their key was closed.
         dead: Rows of the other side with closed keys that the last purge left in the state.

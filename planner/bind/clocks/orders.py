@@ -61,7 +61,7 @@ def ordered_windows(
 
 
 def joins_orders(streams: Sequence[Stream], key: Collection[tuple[str, ...]]) -> bool:
-    """Return whether the key has the ordering column of each stream, and one clock can serve them all.
+    """Return whether the key has the ordering columns of all streams and one clock can serve all streams.
 
     Args:
         streams: The streams.

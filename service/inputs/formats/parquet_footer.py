@@ -54,7 +54,7 @@ def inspect_parquet(
         path: The file.
         bad: List to which bad rows are appended; if it is given, the whole file is read. If it is None, at
             most the event-time column is read.
-        latest_us: Event time beyond which a row is bad, µs UTC; None for any.
+        latest_us: Latest event time that is allowed, µs UTC; None allows any.
 
     Raises:
         UnusableFile: The file is not a Parquet file, is truncated, has another schema, has an event time that
