@@ -8,7 +8,8 @@ model gives each event its price: comparisons in the paper's model, CPU seconds 
 
 from __future__ import annotations
 
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass, fields
+from operator import add, attrgetter
 from typing import Literal, Protocol
 
 from planner.costs.rates import Floats
@@ -45,7 +46,11 @@ class Terms:
         return self.probe + self.purge + self.route + self.union + self.filter + self.system
 
     def __add__(self, other: Terms) -> Terms:
-        return Terms(*(x + y for x, y in zip(astuple(self), astuple(other), strict=True)))
+        return Terms(*map(add, _values(self), _values(other)))
+
+
+#: Gets the values of all terms; ``astuple`` would copy each of them.
+_values = attrgetter(*(term.name for term in fields(Terms)))
 
 
 @dataclass(frozen=True, slots=True)
