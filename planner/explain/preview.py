@@ -23,9 +23,10 @@ from planner.build.build_plan import build_plan
 from planner.build.diff import JoinKey, Shape, diff, rows_moved, shapes
 from planner.build.objective import Objective
 from planner.build.retained_boundaries import NO_BOUNDARIES, ByFamily
+from planner.costs.cost import Cost
 from planner.costs.cost_models import CostModels
 from planner.costs.rates import with_plan
-from planner.explain.explain import FamilyReport, explain_family
+from planner.explain.explain import FamilyReport, explain_family, sharing_costs
 from planner.explain.explicit_chain import explicit_chain
 from planner.families.display import family_text
 from planner.families.families import SIDES, SideName
@@ -129,6 +130,12 @@ def explain_plan(plan: Plan, profile: Profile, models: CostModels) -> dict[str, 
     """Return the costs of the families of a plan, by family id."""
     expected = with_plan(profile, plan)
     return {family.id: explain_family(family, expected, models) for family in plan.families}
+
+
+def price_plan(plan: Plan, profile: Profile, models: CostModels) -> dict[str, tuple[Cost, Cost]]:
+    """Return the costs of the families of a plan, as planned and with a join per query, by family id."""
+    expected = with_plan(profile, plan)
+    return {family.id: sharing_costs(family, expected, models) for family in plan.families}
 
 
 def moved(previous: Plan | None, held: HeldRows | None, steps: Sequence[Primitive]) -> float | None:

@@ -26,10 +26,10 @@ from planner.build.build_plan import chooses_band
 from planner.build.objective import Objective
 from planner.build.place_query import QueryPlaces
 from planner.build.retained_boundaries import kept_families
-from planner.costs.cost import CostModelName
+from planner.costs.cost import Cost, CostModelName
 from planner.costs.rates import with_orders
 from planner.explain.explain import FamilyReport
-from planner.explain.preview import HeldRows, Preview, explain_plan, preview
+from planner.explain.preview import HeldRows, Preview, explain_plan, preview, price_plan
 from planner.families.families import families
 from planner.families.family_names import by_family
 from planner.trees.choice import OrderChoice, RankedOrders
@@ -260,7 +260,7 @@ def preview_queries(
 def explain_version(
     store: Store, statistician: Statistician, objective: Objective, calibration: Calibration, plan: Plan
 ) -> dict[str, FamilyReport]:
-    """Return the costs of a plan version's families by the present statistics.
+    """Return the costs of a plan version's families by the present statistics, under every strategy.
 
     Args:
         store: The catalog.
@@ -269,8 +269,21 @@ def explain_version(
         calibration: Constants of this machine.
         plan: Any version.
     """
-    if not plan.families:
-        return {}
+    return explain_plan(plan, _present(store, statistician, plan), objective.models(calibration))
+
+
+def price_version(
+    store: Store, statistician: Statistician, objective: Objective, calibration: Calibration, plan: Plan
+) -> dict[str, tuple[Cost, Cost]]:
+    """Return the costs of a plan version's families, as planned and with a join per query, by family id.
+
+    Arguments as for ``explain_version``.
+    """
+    return price_plan(plan, _present(store, statistician, plan), objective.models(calibration))
+
+
+def _present(store: Store, statistician: Statistician, plan: Plan) -> Profile:
+    """Return the present statistics of a plan's queries."""
     ids = {q.id for f in plan.families for q in f.queries}
     # An earlier version may contain streams that have been removed and can no longer be sampled.
     known = {stream.id for stream in store.streams.all()}
@@ -279,7 +292,7 @@ def explain_version(
         for record in store.queries.all()
         if record.query.id in ids and {side.stream_id for side in stream_sides(record.query)} <= known
     ]
-    return explain_plan(plan, statistician.profile(queries), objective.models(calibration))
+    return statistician.profile(queries) if queries else Profile()
 
 
 def held_rows(store: Store, plan: Plan | None) -> HeldRows | None:

@@ -16,7 +16,7 @@ from planner.explain.explain import FamilyReport
 from planner.explain.preview import Preview
 from service.config.calibration import calibration_of
 from service.faults import Faults
-from service.planning.preview import PreviewRequest, explain_version, preview_change
+from service.planning.preview import PreviewRequest, explain_version, preview_change, price_version
 from service.planning.versions import Versions
 from service.statistics.metrics import ExpectedCost
 
@@ -91,20 +91,16 @@ class WorkspacePlans:
         The costs of the plan and of the unshared queries are computed from the same measured rates, with
         every window full.
         """
-        plan = self.latest()
-        reports = self.explain(plan).values() if plan is not None and plan.families else ()
-        named = [
-            ("plan" if each is report.planned else each.name, each.cost)
-            for report in reports
-            for each in (report.planned, *report.alternatives)
-        ]
+        plan, versions = self.latest(), self._versions
+        if plan is None:
+            return None
+        calibration = calibration_of(self._store)
+        costs = price_version(self._store, versions.statistician, versions.objective, calibration, plan)
         self._priced = {
             name: ExpectedCost(
-                sum(cost.memory_rows for of, cost in named if of == name),
-                sum(cost.cpu_s.total for of, cost in named if of == name),
+                sum(cost.memory_rows for cost in by_family), sum(cost.cpu_s.total for cost in by_family)
             )
-            for name in ("plan", "unshared")
-            if named
+            for name, by_family in zip(("plan", "unshared"), zip(*costs.values(), strict=True), strict=False)
         }
         return plan
 

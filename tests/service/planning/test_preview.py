@@ -27,7 +27,14 @@ from service.documents.statistics_document import ChainDocument, StatisticsDocum
 from service.inputs.sample import CatalogRows
 from service.inputs.sources.files import list_files
 from service.planning.objective import objective_of
-from service.planning.preview import NewQuery, PreviewRequest, Statistician, explain_version, preview_change
+from service.planning.preview import (
+    NewQuery,
+    PreviewRequest,
+    Statistician,
+    explain_version,
+    preview_change,
+    price_version,
+)
 from tests.builders import EMPTY_BATCH
 
 Q1 = "SELECT A.k FROM A [RANGE 10 SECONDS], B [RANGE 10 SECONDS] WHERE A.k = B.k"
@@ -211,6 +218,19 @@ def test_a_plan_version_is_explained_by_what_is_known_now(store: Store) -> None:
     (family,) = store.control_log.plan(1).families
     assert found[family.id].family == family
     assert found[family.id].cost.memory_rows > 0
+
+
+def test_a_plan_version_has_the_prices_of_its_explanation(store: Store) -> None:
+    statistician = Statistician(store, CatalogRows(store), buckets=3)
+    plan = store.control_log.plan(1)
+    (family,) = plan.families
+    (report,) = explain_version(store, statistician, Objective(), SHIPPED, plan).values()
+    cost = {each.name: each.cost for each in report.alternatives}
+    for each in report.alternatives:
+        planned = replace(plan, families=(replace(family, strategy=each.name, joins=each.joins),))
+        found = price_version(store, statistician, Objective(), SHIPPED, planned)
+        assert found == {family.id: (each.cost, cost["unshared"])}
+    assert cost["unshared"] != cost["mem-opt"]
 
 
 @pytest.mark.parametrize(

@@ -73,7 +73,7 @@ def test_an_error_in_pricing_fails_no_scrape(service: Service, monkeypatch: pyte
         raise ArithmeticError("no price")
 
     with monkeypatch.context() as patch:
-        patch.setattr(service.workspace.plans, "explain", broken)
+        patch.setattr(plans, "price_version", broken)
         pricing = PlanPricing(service.workspace.plans, faults)
         pricing.start()
         until(lambda: faults.counts()["pricing"] > 0)
