@@ -212,8 +212,7 @@ class Reports:
             log.error("a batch was not committed: %s", error)
             return str(error).encode()
         except Exception as error:  # the task that waits for the answer fails, and so does Spark's query
-            expected = isinstance(error, Unavailable)
-            log.error("a batch was not committed: %s", error, exc_info=None if expected else error)
+            log.error("a batch was not committed: %s", error, exc_info=error)
             return str(error).encode() or type(error).__name__.encode()
         return _TAKEN
 

@@ -266,7 +266,7 @@ class CsvRows:
 
     def _reason(self, at: int, fault: int, fact: int, width: int) -> str:
         if fault == OPEN_QUOTE:
-            text = self._shown(fact, at)
+            text = self._shown(fact)
             return f"the quote before {text} is never closed; write it twice, in quotes, if it is text"
         if fault == TEXT_AFTER_QUOTE:
             return f"text follows a closing quote: {self._shown(at)}"
@@ -278,7 +278,7 @@ class CsvRows:
             f"{self._named(self._rows + row, at)} is longer than {limit}, or a quote in it is never closed"
         )
 
-    def _shown(self, at: int, least: int = 0) -> str:
+    def _shown(self, at: int) -> str:
         """Return the text from an offset to the end of its line, shortened, for an error."""
         found = _LINE_END.search(self._data, at)
         line = self._data[at : len(self._data) if found is None else found.start()]
