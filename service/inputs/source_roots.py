@@ -45,12 +45,13 @@ class SourceRoots:
 
         Raises:
             InvalidSetting: A root is the data directory, or is equal to or inside the checkpoint, spill,
-                results, late rows or dead letters. A root that contains the data directory is allowed.
+                segments, results, late rows or dead letters. A root that contains the data directory is
+                allowed.
         """
         if not roots:
             data_dir.sources.mkdir(exist_ok=True)
             return cls((data_dir.sources,), data_dir.root)
-        stored = (data_dir.results, data_dir.late, data_dir.dead_letters)
+        stored = (data_dir.results, data_dir.late, data_dir.dead_letters, data_dir.segments)
         own = (data_dir.checkpoint, data_dir.spill, *map(directory_here, stored))
         for root in roots:
             real = root.absolute().resolve()

@@ -14,6 +14,7 @@ import pytest
 from catalog.store.store import Store
 from catalog.values.stream import Stream
 from service.config.data_dir import DataDir, open_data_dir
+from service.config.storage import storage_of
 from service.errors import CorruptInput, InvalidSetting, SourceNotAllowed
 from service.inputs.partitions import FileRows, FilesPartition
 from service.inputs.read import read_partition
@@ -90,6 +91,13 @@ def test_without_a_setting_the_root_is_in_the_data_directory(data_dir: DataDir) 
 def test_a_root_among_the_service_s_own_files_is_refused(data_dir: DataDir, path: str) -> None:
     with pytest.raises(InvalidSetting, match="source root"):
         SourceRoots.of((data_dir.root / path,), data_dir)
+
+
+@pytest.mark.parametrize("path", ["segments", "segments/1", "late"])
+def test_a_root_in_a_separate_storage_is_refused(tmp_path: Path, data_dir: DataDir, path: str) -> None:
+    apart = replace(data_dir, storage=storage_of(f"file://{tmp_path / 'apart'}", None, 1))
+    with pytest.raises(InvalidSetting, match="source root"):
+        SourceRoots.of((tmp_path / "apart" / path,), apart)
 
 
 def test_a_link_put_there_later_is_set_aside_and_never_read(
