@@ -2,26 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
 from service.faults import Faults
 from service.workspace import plans
 from service.workspace.plans import PlanPricing
 from tests.api.without_engine import CQL, Service
-from tests.builders import stream_document
 from tests.waiting import until
-
-
-@pytest.fixture
-def service(tmp_path: Path) -> Iterator[Service]:
-    service = Service(tmp_path / "data")
-    for name in ("A", "B"):
-        service.made("POST", "/streams", stream_document(name))
-    yield service
-    service.close()
 
 
 def expected(service: Service) -> dict[str, float]:

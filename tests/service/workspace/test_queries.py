@@ -2,26 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
-import pytest
-
 from catalog.values.change import AddQuery, RemoveQuery, UpdateQuery
 from service.planning.changes import one, several
 from service.statistics.query_status import QueryStatus
 from tests.api.without_engine import CQL, Service
-from tests.builders import stream_document
 from tests.statements import statements
-
-
-@pytest.fixture
-def service(tmp_path: Path) -> Iterator[Service]:
-    service = Service(tmp_path / "data")
-    for name in ("A", "B"):
-        service.made("POST", "/streams", stream_document(name))
-    yield service
-    service.close()
 
 
 def added(service: Service, *names: str) -> tuple[QueryStatus, ...]:
