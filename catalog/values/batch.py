@@ -114,8 +114,8 @@ class BatchManifest:
         buckets: Distribution of the work over the buckets.
         input_end: Spark's offset at the end of the batch, by key; empty in manifests from before offsets were
             kept.
-        digest: Digest of the input ranges and the row counts, the same for every repetition of the batch;
-            empty in manifests from before digests were kept.
+        digest: Digest of the input ranges and the row counts. Every repetition of the batch has the same
+            digest. Empty in older manifests.
         exchanged: Pairs on their way to other buckets. The next batch reads these pairs from the files of the
             sending buckets.
         held: Event times of held rows, per bucket and per stream with a state cap.

@@ -165,7 +165,8 @@ class ClassRuns:
 def _digits(classes: int, set_bytes: int) -> int:
     """Return how many digits a run length may have so that all routes fit in ``_MOST_ROUTE_BYTES``.
 
-    With at most d digits, there are 2^(d - 1) run lengths of each order of magnitude for every first class.
+    For every first class there are 2^(d - 1) run lengths per order of magnitude, where d is the maximum
+    number of digits.
     """
     magnitudes = classes.bit_length()
     lengths = _MOST_ROUTE_BYTES // max(classes * magnitudes * set_bytes, 1)

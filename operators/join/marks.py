@@ -227,7 +227,7 @@ def _matching(
 
 
 def satisfied(groups: Sequence[ConditionGroup], rows: Segment) -> Segment:
-    """Return marks with a match for every group, which make rows count as decided."""
+    """Return marks that give each row a match in every group, so that the rows count as decided."""
     none = np.full(len(rows), -1, dtype=np.int64)
     return marks_segment([GroupMarks(group.number, rows.ts, rows.pos, none, none) for group in groups])
 

@@ -31,7 +31,7 @@ Nearest = Callable[[int, Int64s], tuple[Int64s, Int64s]]
 
 @dataclass(frozen=True, slots=True)
 class QueryNeed:
-    """How long a query needs the rows of one side.
+    """Conditions under which a query still needs the rows of one side.
 
     Attributes:
         own_us: Distance from a row to the opposite watermark at which the query stops needing the row, µs.

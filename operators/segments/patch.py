@@ -7,7 +7,7 @@ views refer to its parts (``segments.view_names``). There are two kinds of parts
 
 * *kept rows*: one bit per row of the segment or view that is patched, set if the row is kept. Many queries
   keep the same rows, so equal parts are written once.
-* *lineage*: filters and words for every row, including the bits of newly evaluated filters. Segments with the
+* *lineage*: filters, and the bits of each row for them, including newly evaluated filters. Segments with the
   same filters are concatenated in one column, narrowed as in a segment (``segments.row_codec``).
 """
 

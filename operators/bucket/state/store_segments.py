@@ -80,8 +80,8 @@ def store_segments(
     Args:
         bucket: The bucket; the segments of its joins are replaced by their stored form.
         ids: Ids to assign, in a fixed order of families, joins, sides and slices.
-        put: Called for every new value with the value's id, its bytes or the file that contains them, and its
-            segment. Patches and key filters have no segment: None is passed.
+        put: Stores a new value. Arguments: the value's id, its bytes or the file that contains them, and its
+            segment (None for patches and key filters, which have no segment).
 
     Returns:
         Stored ids of all values that the bucket's segments now use.
