@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from catalog.clock import wall_clock_us
@@ -62,6 +62,8 @@ class BatchCommitter:
         epoch: Fencing epoch of the engine.
         engine_lock: Path of the lock file, for failpoints.
         log: Spark's logs, which contain the offsets at which the input of a batch begins and ends.
+        keep_voided: Writes the input that a batch leaves out, given the batch and these offsets; returns the
+            folders that it wrote to.
     """
 
     store: Store
@@ -70,6 +72,7 @@ class BatchCommitter:
     epoch: int
     engine_lock: str
     log: SparkLog
+    keep_voided: Callable[[int, Offset, Offset], tuple[Folder, ...]]
     _routes: RouteDictionary = field(default_factory=RouteDictionary)
 
     def __call__(self, reports: Sequence[BucketReport]) -> None:
@@ -84,18 +87,22 @@ class BatchCommitter:
             InvariantBroken: The buckets' reports disagree, or Spark's offset log does not contain the batch.
             StorageDiffers: The engine does not find a file that a report names.
         """
-        manifest = self._manifest(reports)
+        batch = _batch_of(reports)
+        ends = self.log.input_range(batch)
+        if ends is None:
+            raise InvariantBroken(f"batch {batch} runs, but Spark's offset log does not have it")
+        manifest = self._manifest(reports, batch, ends)
         occurring = (RouteTable.decode(data) for report in reports for data in report.routes)
         plan_version, generation = self.store.control_log.plan, self.store.routes.generation
         routes = self._routes.new_routes(manifest, occurring, plan_version, generation)
-        batch = manifest.batch
         reached("before-result-commit", batch, self.engine_lock)
         etags = {path: etag for report in reports for path, etag in report.etags.items()}
         check_seen(self.results_dir, manifest.files, etags)
         check_seen(self.late_dir, manifest.late_files, etags)
+        voided = self.keep_voided(batch, *ends)
         # The call syncs segments, results and Spark's files: the state of this batch and the log entries of
         # the previous one.
-        sync_file_systems((self.log.checkpoint, self.results_dir, self.late_dir))
+        sync_file_systems((self.log.checkpoint, self.results_dir, self.late_dir, *voided))
         if self.store.batches.commit(manifest, routes):
             self._routes.committed(manifest, routes)
         else:
@@ -129,18 +136,13 @@ class BatchCommitter:
         for directory, files in ((self.results_dir, again.files), (self.late_dir, again.late_files)):
             remove(directory, (file.path for file in files if file.path not in named))
 
-    def _manifest(self, reports: Sequence[BucketReport]) -> BatchManifest:
-        numbers = {report.batch for report in reports}
-        if len(numbers) != 1:
-            raise InvariantBroken(f"buckets disagree about the batch: {sorted(numbers)}")
-        batch = numbers.pop()
+    def _manifest(
+        self, reports: Sequence[BucketReport], batch: int, ends: tuple[Offset, Offset]
+    ) -> BatchManifest:
         versions = {report.plan_version for report in reports}
         if len(versions) != 1:
             raise InvariantBroken(f"batch {batch} has several plan versions: {sorted(versions)}")
         version = versions.pop()
-        ends = self.log.input_range(batch)
-        if ends is None:
-            raise InvariantBroken(f"batch {batch} runs, but Spark's offset log does not have it")
         began_us = min(report.began_us for report in reports if report.began_us is not None)
         now_us = wall_clock_us()
         manifest = BatchManifest(
@@ -207,6 +209,13 @@ def check_seen(folder: Folder, files: Sequence[ResultFile], etags: Mapping[str, 
                 detail=f"The worker wrote {_facts(file.bytes, etag)}; in the engine's "
                 f"{place_of(folder)} there is {there}.",
             )
+
+
+def _batch_of(reports: Sequence[BucketReport]) -> int:
+    numbers = {report.batch for report in reports}
+    if len(numbers) != 1:
+        raise InvariantBroken(f"buckets disagree about the batch: {sorted(numbers)}")
+    return numbers.pop()
 
 
 def _facts(length: int | None, etag: str | None) -> str:

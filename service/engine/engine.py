@@ -417,6 +417,7 @@ class Engine:
         from operators.storage.folder import check_writable
         from service.commit.commit import BatchCommitter
         from service.engine.worker_check import check_workers
+        from service.inputs.voided import VoidedInput
         from service.job.job import jvm_pid, start_job, start_session
         from service.job.job_options import job_options
 
@@ -439,6 +440,11 @@ class Engine:
             epoch=self._epoch,
             engine_lock=str(self.data_dir.engine_lock),
             log=SparkLog(self.data_dir.checkpoint),
+            keep_voided=VoidedInput(
+                self.store,
+                self.data_dir.dead_letters,
+                self.data_dir.events_url(self.settings.storage.catalog_url),
+            ),
         )
         commit.sweep()
         reports = self._reports = self._take_reports(self.jvm, len(keys), commit)

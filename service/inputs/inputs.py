@@ -11,7 +11,7 @@ tasks of half a million rows, 6.5 s with one task per stream.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Final
@@ -34,6 +34,7 @@ from service.inputs.partitions import (
     Piece,
     TopicPartition,
     TopicRange,
+    lanes_named,
 )
 from service.inputs.sources.generator import chunks_available, generator_pieces
 from service.inputs.sources.topics import Topics
@@ -196,6 +197,14 @@ class Inputs:
             tuple(self._partition(stream, group) for group in self._groups(units, share))
             for (stream, _), units in zip(streams, found, strict=True)
         ]
+
+    def between(
+        self, streams: Iterable[Stream], start: Mapping[str, int], end: Mapping[str, int]
+    ) -> dict[Stream, tuple[InputPartition, ...]]:
+        """Return the partitions of each stream's input between two offsets; a topic may have no lane yet."""
+        lanes = lanes_named(streams, end)
+        ranges = [(lane, start.get(lane.key, lane.begin), end.get(lane.key, lane.begin)) for lane in lanes]
+        return dict(zip(dict.fromkeys(lane.stream for lane in lanes), self.partitions(ranges), strict=True))
 
     def _units(self, stream: Stream, ranges: Sequence[Range]) -> Iterator[_Unit]:
         for lane, start, end in ranges:

@@ -1,7 +1,7 @@
 """Voided input: input that an operator leaves out of a batch that fails repeatedly.
 
     decision ── catalog, setting "voided_batches" ── source: no partition ── the batch is committed
-                                                        └── dead_letters/batch-000000007-A.parquet, .json
+                        dead_letters/batch-000000007-A.parquet, .json ──┘
 
 The decision is in the catalog before the batch is repeated, and applies to every repetition.
 """
@@ -9,7 +9,8 @@ The decision is in the catalog before the batch is repeated, and applies to ever
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -21,8 +22,10 @@ from catalog.documents.codec import decode, encode
 from catalog.errors import SluiceError
 from catalog.values.stream import KafkaSource, Stream
 from operators.storage.folder import Folder, directory_here, publish
+from service.inputs.inputs import Inputs
 from service.inputs.partitions import InputPartition
 from service.inputs.read import read_partition
+from service.inputs.sources.http_log import EventLog
 
 if TYPE_CHECKING:
     from catalog.store.store import Store  # not at run time: readers must not load SQLAlchemy
@@ -72,6 +75,47 @@ def voided_batches(store: Store) -> tuple[VoidedBatch, ...]:
 def is_voided(voided: Sequence[VoidedBatch], batch: int, stream_id: int) -> VoidedBatch | None:
     """Return the decision to leave the rows of a stream out of a batch, if there is one."""
     return next((found for found in voided if found.batch == batch and found.holds(stream_id)), None)
+
+
+@dataclass(frozen=True, slots=True)
+class VoidedInput:
+    """Keeps the rows that voided batches leave out; called when such a batch is committed.
+
+    Attributes:
+        store: Catalog with the decisions.
+        folder: Folder of dead letters.
+        events_url: SQLAlchemy URL of the event log.
+    """
+
+    store: Store
+    folder: Folder
+    events_url: str
+
+    def __call__(self, batch: int, start: Mapping[str, int], end: Mapping[str, int]) -> tuple[Folder, ...]:
+        """Write what a batch leaves out of its input; a repeated batch writes the same files.
+
+        Args:
+            batch: The batch.
+            start: Offset at which its input begins.
+            end: Offset at which its input ends.
+
+        Returns:
+            The folders that files were written to, so that the caller syncs them.
+        """
+        decisions = voided_batches(self.store)
+        plan = self.store.control_log.plan_at(end["control"])
+        if plan is None or all(found.batch != batch for found in decisions):
+            return ()
+        written: list[Path] = []
+        with (
+            closing(EventLog(self.events_url)) as events,
+            closing(Inputs(self.store, events, dead_letters=self.folder)) as inputs,
+        ):
+            for stream, pieces in inputs.between(plan.streams, start, end).items():
+                voided = is_voided(decisions, batch, stream.id)
+                if voided is not None and pieces:
+                    written.append(write_dead_letters(self.folder, voided, stream, pieces))
+        return (self.folder,) if written else ()
 
 
 def write_dead_letters(

@@ -43,7 +43,7 @@ from service.inputs.disk_space import DiskSpace
 from service.inputs.inputs import Inputs
 from service.inputs.partitions import lanes_named
 from service.inputs.sources.http_log import EventLog
-from service.inputs.voided import is_voided, voided_batches, write_dead_letters
+from service.inputs.voided import is_voided, voided_batches
 from service.job.admission.admission import Admission, admit
 from service.job.admission.lateness import none_can_be_late
 from service.job.admission.packed_bytes import packed_bytes
@@ -239,16 +239,9 @@ class SluiceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         senders = self._senders(plan, batch)
         result: list[InputPartition] = []
         bounds = self._late_bounds(batch)
-        lanes = lanes_named(plan.streams, end)
-        ranges = [(n, start.get(n.key, n.begin), end.get(n.key, n.begin)) for n in lanes]
         decisions = voided_batches(store)
-        streams = dict.fromkeys(lane.stream for lane in lanes)  # a topic may have no lane yet
-        for stream, pieces in zip(streams, inputs.partitions(ranges), strict=True):
-            voided = is_voided(decisions, batch, stream.id)
-            if voided is not None:
-                if pieces:
-                    dead_letters = folder_of(self._options["dead_letters"])
-                    write_dead_letters(dead_letters, voided, stream, pieces)
+        for stream, pieces in inputs.between(plan.streams, start, end).items():
+            if is_voided(decisions, batch, stream.id) is not None:
                 continue
             asked = self._asked_of(plan, stream)
             for piece in pieces:

@@ -39,7 +39,7 @@ from tests.bench.migration.carrying import scheduled
 from tests.bench.migration.load import Load
 from tests.pipeline import Piece, Pipeline, generated
 from tests.service.recovery.lives import CHECKPOINT
-from tests.service.spark_logs import write_begun, write_done
+from tests.service.spark_logs import none_voided, write_begun, write_done
 
 #: A minute of both streams in a batch.
 LOAD = Load(state_rows=12_000, queries=4, batch_rows=6_000, longest_s=120.0)
@@ -98,7 +98,7 @@ class Job(Pipeline):
         )
         self._row_files = RowFiles(SegmentFiles(self.data_dir.segments, fence), 0)
         log = SparkLog(self.data_dir.checkpoint)
-        self._committer = BatchCommitter(self.store, results, late, epoch, "", log)
+        self._committer = BatchCommitter(self.store, results, late, epoch, "", log, none_voided)
         self._committer.sweep()
         self._load_state(log)
 

@@ -42,3 +42,9 @@ def log_of(directory: Path, batches: int = 1) -> SparkLog:
     for batch in range(batches):
         write_begun(log, batch, {"1": batch + 1, "batch": batch + 1, "control": 1})
     return log
+
+
+def none_voided(batch: int, start: Offset, end: Offset) -> tuple[Path, ...]:
+    """Stand for ``VoidedInput`` where no batch is voided."""
+    del batch, start, end
+    return ()

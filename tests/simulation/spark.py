@@ -32,6 +32,7 @@ from service.commit.spark_log import Offset, SparkLog
 from service.config.buckets import CHECKPOINT_SETTING, bucket_keys
 from service.config.data_dir import DataDir
 from service.config.settings import Settings
+from service.inputs.voided import VoidedInput
 from service.job import chain_processor, packing
 from service.job.chain_processor import ChainProcessor
 from service.job.in_process.memory_state import MemoryValue
@@ -86,7 +87,13 @@ class SimulatedSpark:
         fence = Fence(data_dir.fence, epoch)
         fence.announce()
         self._committer = BatchCommitter(
-            store, data_dir.results, data_dir.late, epoch, "", SparkLog(data_dir.checkpoint)
+            store,
+            data_dir.results,
+            data_dir.late,
+            epoch,
+            "",
+            SparkLog(data_dir.checkpoint),
+            VoidedInput(store, data_dir.dead_letters, data_dir.events_url(self.settings.storage.catalog_url)),
         )
         self._committer.sweep()
         SegmentFiles(data_dir.segments, fence).sweep(str(facts["id"]))

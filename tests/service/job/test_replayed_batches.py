@@ -27,6 +27,7 @@ from catalog.values.source_file import SourceFile
 from catalog.values.stream import FilesSource, HttpSource, Stream
 from operators.storage.folder import folder_text
 from service.inputs.sources.http_log import EventLog
+from service.inputs.voided import VoidedInput
 from service.job.reader_tasks import PackPartition
 from service.job.source import SluiceReader
 from tests.catalog.examples import manifest
@@ -128,7 +129,12 @@ class Spark:
         return {stream_id: (found[0][0], found[-1][1]) for stream_id, found in pieces.items()}
 
     def commit(self, ranges: Ranges) -> None:
-        """Commit the batch in hand."""
+        """Commit the batch in hand, after the rows that it leaves out are kept."""
+        assert self.reader is not None
+        batch = len(self.read)
+        before = self.offsets[batch - 1] if batch else self.reader.initialOffset()
+        events_url = f"sqlite:///{self.directory / 'events.db'}"
+        VoidedInput(self.store, self.directory / "dead", events_url)(batch, before, self.offsets[batch])
         end = tuple(sorted(self.offsets[len(self.read)].items()))
         self.store.batches.commit(replace(manifest(len(self.read), self.epoch), input_end=end))
         self.read.append(ranges)

@@ -111,9 +111,9 @@ def test_the_job_goes_on_behind_messages_that_are_gone(kafka: Brokers, tmp_path:
             read(found)
         void_batch(found.store, VoidedBatch(1, (stream.id,), "gone", "ops", 7))
         assert read(found) == {}
+        found.commit({})
         facts = json.loads((tmp_path / "dead" / "batch-000000001-S0.json").read_text())
         assert "messages 4 to 6" in facts["unread"][0]
-        found.commit({})
         begin(found)
         assert read(found) == {"S0": [7, 8, 9]}
 
@@ -133,6 +133,7 @@ def test_a_batch_that_a_message_stops_keeps_its_rows_when_it_is_skipped(
             read(found)
         void_batch(found.store, VoidedBatch(0, (stream.id,), "bad", "ops", 7))
         assert read(found) == {}
+        found.commit({})
         rows = pq.read_table(tmp_path / "dead" / "batch-000000000-S0.parquet")
         assert rows.column("k").to_pylist() == [1, 2]
         (letter,) = (tmp_path / "dead" / "S0-0-000000000000.jsonl").read_text().splitlines()

@@ -23,7 +23,7 @@ from tests.empty_catalog import prepared
 from tests.service.dropping import BOTH, Q1, SECOND_US, World, a_world, retention_of
 from tests.service.pairs import Batches, add_query, open_store
 from tests.service.results.test_results import pair
-from tests.service.spark_logs import log_of
+from tests.service.spark_logs import log_of, none_voided
 
 
 @pytest.fixture
@@ -163,6 +163,7 @@ def committer(world: World) -> BatchCommitter:
         1,
         str(world.directory / "engine.lock"),
         log_of(world.directory),
+        none_voided,
     )
 
 
