@@ -31,6 +31,9 @@ _TYPES = {
     exp.DType.DATETIME: "timestamp",
 }
 
+#: Pattern of a text with an offset or a zone after its time of day.
+_ZONED = ":.*[-+A-Za-z]"
+
 
 def cast(compiler: Compiler, node: exp.Cast) -> Typed:
     """Compile CAST, TRY_CAST, ``::`` and typed literals such as DATE '2013-01-31'.
@@ -51,7 +54,24 @@ def cast(compiler: Compiler, node: exp.Cast) -> Typed:
         compiler.mismatch(
             f"{value.type} cannot be cast to {type_}", "Write epoch_us(ts) for the number of a time.", node
         )
+    if value.type == "string" and ct.is_time(type_):
+        return _time_of(value, type_)
     return replace(cast_to(value, type_), literal=None)
+
+
+def _time_of(value: Typed, type_: str) -> Typed:
+    """Return a text as a time in UTC, also if the text names an offset or a zone, which DuckDB would ignore.
+
+    >>> from duckdb import execute
+    >>> sql = _time_of(Typed("'2024-01-01T01:00:00+02:00'", "string"), "timestamp").sql
+    >>> str(execute(f"SELECT {sql}").fetchone()[0])
+    '2023-12-31 23:00:00'
+    """
+    utc = f"TRY(make_timestamp(epoch_us(TRY_CAST({value.sql} AS TIMESTAMPTZ))))"
+    zoned = utc if type_ == "timestamp" else f"TRY_CAST({utc} AS DATE)"
+    plain = cast_to(value, type_).sql
+    sql = f"CASE WHEN regexp_matches({value.sql}, '{_ZONED}') THEN {zoned} ELSE {plain} END"
+    return Typed(sql, type_, value.columns)
 
 
 def _check_literal(compiler: Compiler, node: exp.Cast, text: str, type_: str) -> None:
