@@ -14,7 +14,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent))  # MkDocs loads this file alone
 
 from mkdocs.structure.files import File, Files
-from reference import cli_page, function_table, rest_page
+from reference import cli_page, rest_page
 
 ROOT = Path(__file__).parents[2]
 _LINK = re.compile(r"(?<!!)\[([^\]]*)\]\(([^)#\s]+)(#[^)\s]*)?\)")
@@ -30,10 +30,8 @@ def on_files(files: Files, config: Any) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Let links stay on the site, and put in what is generated."""
+    """Let links stay on the site."""
     folder = Path("docs", page.file.src_uri).parent
-    if page.file.src_uri == "cql.md":
-        markdown = markdown.replace("<!-- functions -->", function_table())
     return markdown if page.file.generated_by else inside(markdown, folder.as_posix())
 
 

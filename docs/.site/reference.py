@@ -13,7 +13,6 @@ import typer.main
 from api.app import create_app
 from api.descriptions import operations
 from api.main import app
-from planner.expressions.calls import known_functions
 from service.config.settings import load_settings
 
 
@@ -120,8 +119,3 @@ def _parameter(parameter: Any) -> str:
     shown = parameter.show_default if isinstance(parameter.show_default, str) else None
     default = shown or ("" if parameter.default in (None, False, ()) else str(parameter.default))
     return f"| `{_cell(label)}` | {_cell(default)} | {_cell(parameter.help or '')} |"
-
-
-def function_table() -> str:
-    """Return the names of the scalar functions that queries may call."""
-    return ", ".join(f"`{name}`" for name in known_functions())
