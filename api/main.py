@@ -22,8 +22,8 @@ from service.cli.cli import (
     run_command_line,
 )
 from service.cli.options import DataDirOption
-from service.config.log import setup_logging
 from service.config.settings import Settings, load_settings
+from service.log import setup_logging
 
 if TYPE_CHECKING:
     from api.app import Part
@@ -170,7 +170,7 @@ def doctor(
     setup_logging("WARNING", settings.log.format)
     from rich.console import Console
 
-    from service.recovery.doctor import examine, table
+    from service.maintenance.diagnosis.doctor import examine, table
 
     findings = list(examine(settings))
     if as_json:

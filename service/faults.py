@@ -21,7 +21,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
-from service.config.log import fields
+from service.log import fields
 
 log = logging.getLogger(__name__)
 

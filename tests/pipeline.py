@@ -26,9 +26,9 @@ from catalog.values.plan import Plan
 from catalog.values.routes.query_rows import summed_rows
 from catalog.values.stream import GeneratorSource, Stream
 from operators.pack.pack import packer
-from service.commit.bucket_report import BucketReport
+from service.commit.reporting.bucket_report import BucketReport
 from service.inputs.partitions import ROW_BITS, ChunksPartition, FilesPartition
-from service.inputs.sources.generator import chunk_us, generator_pieces
+from service.inputs.sources.generated.generator import chunk_us, generator_pieces
 from service.job.in_process.in_process_job import InProcessJob
 from service.job.packets import packets
 

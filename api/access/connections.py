@@ -10,7 +10,7 @@ from typing import Any
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from api.errors import UnusableCertificate
-from service.config.access_settings import AccessSettings
+from service.config.groups.access_settings import AccessSettings
 
 
 class NamedConnection(HttpToolsProtocol):

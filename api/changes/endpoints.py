@@ -17,7 +17,7 @@ from api.routes import OnceDep, SluiceRoute
 from catalog.errors import InvalidInput, NameTaken, StalePlanVersion, Unavailable
 from service.errors import SinkInUse
 from service.planning.changes import several
-from service.statistics.query_status import Outcome
+from service.statistics.queries.query_status import Outcome
 
 router = APIRouter(tags=["queries"], route_class=SluiceRoute)
 

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from api.timestamps import timestamp, timestamp_or_none
 from catalog.values.batch import BatchManifest
 from service.engine.engine_control import EngineStatus
-from service.inputs.voided import VoidedBatch
+from service.inputs.reading.voided import VoidedBatch
 
 
 class EngineOut(BaseModel):

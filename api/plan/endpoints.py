@@ -31,7 +31,7 @@ from planner.drawing.svg import render_svg
 from planner.explain.plan_report import plan_report
 from planner.explain.preview_document import preview_document
 from planner.explain.render import plan_document, render_dot, render_mermaid
-from service.planning.plan_record import record_in
+from service.planning.records.plan_record import record_in
 from service.workspace.workspace import Workspace
 
 router = APIRouter(prefix="/plan", tags=["plan"], route_class=SluiceRoute)

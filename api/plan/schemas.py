@@ -12,8 +12,8 @@ from catalog.store.repositories.plan_history import HistoryEntry
 from catalog.values.plan import Strategy
 from planner.costs.cost import CostModelName
 from service.documents.statistics_document import ChainDocument, StatisticsDocument
-from service.planning.plan_record import record_in
 from service.planning.preview import NewQuery, PreviewRequest
+from service.planning.records.plan_record import record_in
 
 PlanFormat = Literal["json", "text", "mermaid", "dot", "svg"]
 

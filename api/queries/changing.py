@@ -14,7 +14,7 @@ from api.queries.schemas import QueryOut
 from api.routes import Once
 from catalog.values.change import Change
 from service.planning.changes import one
-from service.statistics.query_status import Outcome, QueryStatus
+from service.statistics.queries.query_status import Outcome, QueryStatus
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ from catalog.errors import InvalidInput, NameTaken, NotFound, QueryNotFound, Sta
 from catalog.values.change import AddQuery, PauseQuery, RemoveQuery, ResumeQuery
 from catalog.values.query import Backfill
 from service.errors import NoResultPunctuations, SinkInUse
-from service.statistics.query_status import QueryStatus
+from service.statistics.queries.query_status import QueryStatus
 from service.workspace.workspace import Workspace
 
 router = APIRouter(prefix="/queries", tags=["queries"], route_class=SluiceRoute)

@@ -23,7 +23,7 @@ from catalog.values.change import BOTH, AddQuery, EditQuery, QueryParts, UpdateQ
 from catalog.values.query import UNBOUNDED_US, Backfill, Query, Side, join_name
 from catalog.values.sink import SetSink
 from service.results.pages.page import ResultPage
-from service.statistics.query_status import Desired, Observed, QueryStatus
+from service.statistics.queries.query_status import Desired, Observed, QueryStatus
 
 _CQL_EXAMPLE = (
     "SELECT f.carrier, f.delay, w.gust FROM flights [RANGE 10 MINUTES] f, weather [RANGE 1 HOUR] w "

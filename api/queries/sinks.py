@@ -32,7 +32,7 @@ from catalog.values.sink import (
     WebhookSink,
 )
 from catalog.values.stream import EnvSecret
-from service.documents.stream_document import ClusterDocument, SecretDocument, TopicName
+from service.documents.streams.stream_document import ClusterDocument, SecretDocument, TopicName
 
 #: Name of a PostgreSQL table, with or without a schema.
 _TABLE = r"^[A-Za-z_][A-Za-z0-9_]{0,62}(\.[A-Za-z_][A-Za-z0-9_]{0,62})?$"

@@ -37,8 +37,8 @@ from catalog.arrow_types import PUNCTUATION_COLUMN
 from catalog.errors import InvalidInput, NameTaken, StreamInUse, StreamNotFound
 from catalog.values.stream import HttpSource
 from service.errors import EventLogDown, EventRejected, IngestFull, NotAnHttpStream
-from service.inputs.formats.values import exact_number, needs_digits
-from service.inputs.sources.http_log import Sending
+from service.inputs.formats.conversion.values import exact_number, needs_digits
+from service.inputs.sources.posted.http_log import Sending
 from service.results.result_formats import rows_for_json
 
 router = APIRouter(prefix="/streams", tags=["streams"], route_class=SluiceRoute)

@@ -22,7 +22,7 @@ from catalog.values.stream import (
     Stream,
     TimeUnit,
 )
-from service.documents.contract_document import (
+from service.documents.streams.contract_document import (
     ConstraintsDocument,
     OrderDocument,
     PunctuationsDocument,
@@ -30,7 +30,7 @@ from service.documents.contract_document import (
     order_document,
     punctuations_document,
 )
-from service.documents.stream_document import StreamDocument, checked_cap_mb, retained_us
+from service.documents.streams.stream_document import StreamDocument, checked_cap_mb, retained_us
 
 _FILES_EXAMPLE: JsonDict = {
     "name": "flights",

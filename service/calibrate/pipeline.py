@@ -18,7 +18,7 @@ from pathlib import Path
 from catalog.values.counters.family_counters import SliceCounters
 from catalog.values.plan import Plan, Strategy
 from service.calibrate.workload import Batch, SyntheticWorkload
-from service.commit.bucket_report import BucketReport
+from service.commit.reporting.bucket_report import BucketReport
 from service.job.in_process.in_process_job import ROWS_FILE_BYTES, InProcessJob
 
 #: Batches that a plan processes per turn. If the plan changed after each batch, every batch would start with

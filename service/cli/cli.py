@@ -33,9 +33,9 @@ from service.cli.options import DataDirOption, JsonOption, echo_for_programs, sa
 from service.cli.progress import show_work, watch_run
 from service.cli.results_cli import query_results
 from service.cli.top import top
-from service.config.log import setup_logging
 from service.config.settings import SparkSettings, load_settings
 from service.errors import WorkloadMissing, disk_failed
+from service.log import setup_logging
 
 if TYPE_CHECKING:
     from service.config.data_dir import ResultsForm as RunResults
@@ -300,7 +300,7 @@ def repair(
     """Report why a service cannot start on a data directory, and repair the directory if possible."""
     settings = load_settings()
     setup_logging("WARNING", settings.log.format)
-    from service.maintenance.repair import repair
+    from service.maintenance.diagnosis.repair import repair
 
     with show_work(f"{'repairing' if yes else 'checking'} {directory}"):
         found = repair(directory, settings.storage, settings.spark, yes=yes, say=sayer(as_json))

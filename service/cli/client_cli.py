@@ -196,7 +196,7 @@ def add_streams(
     url: UrlOption = DEFAULT_URL,
 ) -> None:
     """Register the streams of a YAML or JSON file; relative paths start at the file's directory."""
-    from service.documents.yaml_document import read_yaml
+    from service.documents.yaml_files.yaml_document import read_yaml
 
     value = read_yaml(file).value
     drafts = value.get("streams", [value]) if isinstance(value, dict) else value
@@ -320,7 +320,7 @@ def _inline_sink(text: str) -> dict[str, Any]:
 
 def _sink_of_file(file: Path) -> dict[str, Any]:
     """Return the sink in a YAML or JSON file; a file keeps its secret out of the process list."""
-    from service.documents.yaml_document import read_yaml
+    from service.documents.yaml_files.yaml_document import read_yaml
 
     sink = read_yaml(file).value
     if not isinstance(sink, dict):

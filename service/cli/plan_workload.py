@@ -30,12 +30,12 @@ from planner.trees.choice import OrderChoice, RankedOrders
 from service.config.settings import Settings
 from service.documents.statistics_document import ChainDocument, read_statistics_file
 from service.documents.workload import bind_workload, load_workload
-from service.documents.yaml_document import locating
-from service.inputs.sample import WorkloadRows
-from service.planning.objective import objective_of
+from service.documents.yaml_files.yaml_document import locating
+from service.inputs.reading.sample import WorkloadRows
 from service.planning.preview import PreviewRequest, bounded_batches, preview_queries
+from service.planning.records.objective import objective_of
 from service.statistics.profile import merge_profiles
-from service.statistics.sampling import sample_profile
+from service.statistics.samples.sampling import sample_profile
 
 PlanForm = Literal["text", "json", "mermaid", "dot", "svg"]
 

@@ -39,12 +39,12 @@ from catalog.values.routes.query_rows import summed_rows
 from catalog.values.routes.query_sets import Int64s
 from catalog.values.routes.route_table import RouteTable
 from operators.storage.folder import Folder, place_of, remove, stored
-from service.commit.bucket_report import BucketReport
+from service.checkpoint.spark_log import Offset, SparkLog
+from service.commit.failpoints import reached
+from service.commit.reporting.bucket_report import BucketReport
 from service.commit.route_dictionary import RouteDictionary
-from service.commit.spark_log import Offset, SparkLog
 from service.commit.sweep import sweep
 from service.commit.sync import sync_file_systems
-from service.config.failpoints import reached
 from service.errors import CorruptResults, StorageDiffers
 from service.results.files.result_check import check_files
 

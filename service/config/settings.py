@@ -33,10 +33,10 @@ from catalog.mistakes import TextLike, mistake
 from catalog.values.plan import Partitioning, Strategy
 from catalog.values.policies.memory import AskedMemory
 from catalog.values.policies.probe import Invalidation
-from service.config.access_settings import AccessSettings
-from service.config.batch_size import BatchSize
 from service.config.data_dir import DataDir
-from service.config.setting_group import SettingGroup
+from service.config.groups.access_settings import AccessSettings
+from service.config.groups.batch_size import BatchSize
+from service.config.groups.setting_group import SettingGroup
 from service.config.storage import Storage, storage_of
 from service.errors import InvalidSetting
 

@@ -27,8 +27,8 @@ from planner.explain.preview import GivenChains
 from planner.families.display import predicate_text
 from planner.families.families import SideName, families
 from planner.families.family_names import family_named, family_titles
-from service.documents.document_errors import first_mistake
-from service.documents.yaml_document import ItemPath, YamlDocument, read_yaml
+from service.documents.yaml_files.document_errors import first_mistake
+from service.documents.yaml_files.yaml_document import ItemPath, YamlDocument, read_yaml
 from service.errors import InvalidStatistics
 
 #: Key of a list of boundaries that is for both streams.

@@ -29,13 +29,12 @@ from catalog.values.query import Backfill, Query
 from catalog.values.stream import FilesSource, Stream
 from catalog.wording import nearest_or_known
 from planner.probes.asked_probe import asked_probe
-from service.documents.document_errors import first_mistake
 from service.documents.migration_document import (
     MigrationDocument,
     MigrationRequest,
     SliceStepDocument,
 )
-from service.documents.stream_document import (
+from service.documents.streams.stream_document import (
     SOURCE_TYPES,
     FilesDocument,
     GeneratedColumnDocument,
@@ -45,9 +44,10 @@ from service.documents.stream_document import (
     StreamDocument,
     check_name,
 )
-from service.documents.yaml_document import ItemPath, YamlDocument, locating, read_yaml
+from service.documents.yaml_files.document_errors import first_mistake
+from service.documents.yaml_files.yaml_document import ItemPath, YamlDocument, locating, read_yaml
 from service.errors import InvalidWorkload
-from service.inputs.validate import resolve_source, validate_source
+from service.inputs.checks.validate import resolve_source, validate_source
 
 Action = Literal["add", "update", "remove", "pause", "resume", "migrate"]
 

@@ -6,7 +6,7 @@ import uuid
 from dataclasses import dataclass
 
 from catalog.store.store import Store
-from service.config.buckets import CHECKPOINT_SETTING, bucket_keys
+from service.checkpoint.buckets import CHECKPOINT_SETTING, bucket_keys
 from service.config.settings import Settings
 from service.errors import BucketsFixed
 

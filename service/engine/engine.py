@@ -32,8 +32,8 @@ from catalog.clock import wall_clock_us
 from catalog.errors import FencedOut, SluiceError, Unavailable
 from catalog.store.store import Store
 from operators.errors import find_failed_expression
-from service.commit.reports import Reports
-from service.commit.spark_log import SparkLog
+from service.checkpoint.spark_log import SparkLog
+from service.commit.reporting.reports import Reports
 from service.config.data_dir import DataDir
 from service.config.settings import Settings
 from service.engine.checkpoint_facts import check_buckets, checkpoint_facts
@@ -417,7 +417,7 @@ class Engine:
         from operators.storage.folder import check_writable
         from service.commit.commit import BatchCommitter
         from service.engine.worker_check import check_workers
-        from service.inputs.voided import VoidedInput
+        from service.inputs.reading.voided import VoidedInput
         from service.job.job import jvm_pid, start_job, start_session
         from service.job.job_options import job_options
 

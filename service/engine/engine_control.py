@@ -20,7 +20,7 @@ from catalog.store.lease import Lease
 from catalog.store.store import Store
 from service.engine.retry import MAX_FAILURES_AT_A_BATCH
 from service.errors import NothingToSkip
-from service.inputs.voided import VoidedBatch, void_batch
+from service.inputs.reading.voided import VoidedBatch, void_batch
 
 _WISH: Final = "engine_wish"
 _STATUS: Final = "engine_status"

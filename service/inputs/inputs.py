@@ -36,13 +36,13 @@ from service.inputs.partitions import (
     TopicRange,
     lanes_named,
 )
-from service.inputs.sources.generator import chunks_available, generator_pieces
-from service.inputs.sources.topics import Topics
+from service.inputs.sources.generated.generator import chunks_available, generator_pieces
+from service.inputs.sources.topics.topics import Topics
 
 if TYPE_CHECKING:
     # Not at run time: readers must not load SQLAlchemy.
     from catalog.store.store import Store
-    from service.inputs.sources.http_log import EventLog
+    from service.inputs.sources.posted.http_log import EventLog
 
 #: Most rows of a Parquet file that are read as one run; pyarrow writes row groups of at most this size.
 ROWS_PER_FILE_PARTITION: Final = 1 << 20

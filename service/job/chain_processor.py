@@ -57,9 +57,9 @@ from operators.segments.segment import ArrivedFile, Segment
 from operators.segments.segment_files import Fence, SegmentFiles
 from operators.steps.exchange import ExchangedRows, decode_exchange, encode_exchange
 from operators.storage.folder import Folder
-from service.commit.bucket_report import BucketReport
-from service.commit.reports import ReportAddress, send_report
-from service.config.failpoints import reached
+from service.commit.failpoints import reached
+from service.commit.reporting.bucket_report import BucketReport
+from service.commit.reporting.reports import ReportAddress, send_report
 from service.job.packets import joined
 from service.results.files.result_files import ResultWriter
 

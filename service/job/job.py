@@ -3,7 +3,7 @@
 spark.readStream.format("sluice")          columns: bucket, packet of a payload
   .groupBy("bucket")
   .transformWithStateInPandas(...)          result files, and one report per bucket, on the side
-  .writeStream.format("noop")               the last report commits one manifest (``service.commit.reports``)
+  .writeStream.format("noop")               the last report commits one manifest (``service.commit.reporting.reports``)
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from service.commit.reports import ReportAddress
+from service.commit.reporting.reports import ReportAddress
 from service.job.chain_processor import OUTPUT_SCHEMA, ChainOperator, ChainOptions
 from service.job.source import FORMAT_NAME, SluiceSource
 from service.jvm.jvm import Jvm

@@ -6,8 +6,8 @@ import json
 
 from operators.segments.segment_files import Fence
 from operators.storage.folder import directory_here, folder_text
-from service.commit.reports import ReportAddress
-from service.commit.spark_log import SparkLog
+from service.checkpoint.spark_log import SparkLog
+from service.commit.reporting.reports import ReportAddress
 from service.config.data_dir import DataDir
 from service.config.settings import Settings
 from service.job.admission.packed_bytes import HEAP_PART

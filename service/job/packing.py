@@ -23,7 +23,7 @@ from operators.pack.pack import Packer, control_payloads, packer
 from operators.pack.payload import Payload, WriteRows
 from operators.segments.segment import ArrivedFile, labelled
 from operators.segments.segment_files import Fence, SegmentFiles
-from service.inputs.read import read_partition
+from service.inputs.reading.read import read_partition
 from service.job.packets import packets
 from service.job.reader_tasks import ControlPartition, PackPartition, decompressed
 

@@ -36,14 +36,14 @@ from catalog.values.plan import Plan
 from catalog.values.stream import FilesSource, GeneratorSource, KafkaSource, Stream
 from operators.pack.pack_plan import pack_plan
 from operators.storage.folder import folder_of
-from service.config.batch_size import BatchSize, BatchSizing
-from service.config.failpoints import reached
+from service.commit.failpoints import reached
+from service.config.groups.batch_size import BatchSize, BatchSizing
 from service.errors import KafkaDown
-from service.inputs.disk_space import DiskSpace
 from service.inputs.inputs import Inputs
+from service.inputs.limits.disk_space import DiskSpace
 from service.inputs.partitions import lanes_named
-from service.inputs.sources.http_log import EventLog
-from service.inputs.voided import is_voided, voided_batches
+from service.inputs.reading.voided import is_voided, voided_batches
+from service.inputs.sources.posted.http_log import EventLog
 from service.job.admission.admission import Admission, admit
 from service.job.admission.lateness import none_can_be_late
 from service.job.admission.packed_bytes import packed_bytes

@@ -14,7 +14,7 @@ from service.engine.manifest_reader import manifest_reader
 from service.engine.ownership.catalog_lease import CatalogLease
 from service.engine.ownership.engine_lock import EngineLock
 from service.errors import MoveRefused, NoDataDir
-from service.inputs.sources.event_reader import shown
+from service.inputs.sources.posted.event_reader import shown
 from service.recovery.moving.move import FinishedMove, Place, move
 from service.recovery.opening import open_catalog, sqlite_file
 

@@ -39,7 +39,7 @@ from planner.build.build_plan import chooses_band
 from planner.build.place_query import QueryPlaces
 from planner.trees.choice import OrderChoice
 from service.config.calibration import calibration_of
-from service.documents.stream_document import check_name
+from service.documents.streams.stream_document import check_name
 from service.errors import ChangedTwice, InvalidChanges, UnknownQuery
 from service.planning.backfill import missing_columns
 from service.planning.preview import Statistician

@@ -33,15 +33,15 @@ from planner.explain.preview import HeldRows, Preview, explain_plan, preview, pr
 from planner.families.families import families
 from planner.families.family_names import by_family
 from planner.trees.choice import OrderChoice, RankedOrders
-from service.config.buckets import stored_buckets
+from service.checkpoint.buckets import stored_buckets
 from service.documents.statistics_document import ChainDocument, StatisticsDocument
-from service.documents.stream_document import check_name
+from service.documents.streams.stream_document import check_name
 from service.errors import UnknownQuery
-from service.inputs.sample import SampleSource
+from service.inputs.reading.sample import SampleSource
 from service.statistics.profile import merge_profiles, profile_of
 
 if TYPE_CHECKING:
-    from service.statistics.sampling import SampleCache
+    from service.statistics.samples.sampling import SampleCache
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +127,7 @@ class Statistician:
         if samples or not _covers(merge_profiles(given, measured, sampled), queries):
             # Imported only with the first sample, so that the API can answer without loading numba and pandas
             # (``engine.engine``).
-            from service.statistics.sampling import SampleCache, sample_profile
+            from service.statistics.samples.sampling import SampleCache, sample_profile
 
             if self.cache is None:
                 self.cache = SampleCache()

@@ -3,7 +3,7 @@
     queries, objective, statistics ── build_plan ── dry_run ── control log + history
 
 The API, the adaptive objective and `sluice run` all use this module, so that every version is tried before it
-is logged. The objective in force is the one stored in the catalog (``service.planning.objective``).
+is logged. The objective in force is the one stored in the catalog (``service.planning.records.objective``).
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from planner.build.objective import Objective
 from planner.build.retained_boundaries import ByFamily, kept_families
 from service.config.calibration import calibration_of
 from service.errors import PlanRefused
-from service.planning.objective import store_objective, stored_objective
-from service.planning.plan_record import record_of
 from service.planning.preview import Statistician
+from service.planning.records.objective import store_objective, stored_objective
+from service.planning.records.plan_record import record_of
 from service.sinks.webhook_targets import PUBLIC_TARGETS, WebhookTargets
 
 if TYPE_CHECKING:

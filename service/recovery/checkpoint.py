@@ -20,8 +20,8 @@ from pathlib import Path
 
 from catalog.store.pruning import REPLAYED_BATCHES
 from catalog.store.store import Store
-from service.commit.spark_log import SparkLog
-from service.config.buckets import CHECKPOINT_SETTING
+from service.checkpoint.buckets import CHECKPOINT_SETTING
+from service.checkpoint.spark_log import SparkLog
 from service.config.data_dir import DataDir
 from service.errors import CheckpointAhead, CheckpointDamaged, CheckpointLost, CorruptResults, OtherLife
 from service.recovery.identity import identity_of, read_mark, write_mark

@@ -21,12 +21,12 @@ from catalog.errors import CatalogDown
 from catalog.store.store import Store
 from catalog.values.stream import HttpSource
 from operators.storage.folder import create, names, read
-from service.commit.spark_log import SparkLog
-from service.config.buckets import CHECKPOINT_SETTING
+from service.checkpoint.buckets import CHECKPOINT_SETTING
+from service.checkpoint.spark_log import SparkLog
 from service.config.data_dir import DataDir
 from service.errors import CatalogMissing, DataDirMoved, OtherLife
-from service.inputs.sources.event_reader import shown
-from service.inputs.sources.http_log import EventLog
+from service.inputs.sources.posted.event_reader import shown
+from service.inputs.sources.posted.http_log import EventLog
 from service.recovery.identity import Identity, give_identity, identity_of, read_mark, settle, write_mark
 
 #: Prefix of the names of result files and late-row files.

@@ -23,7 +23,7 @@ from catalog.clock import wall_clock_us
 from catalog.errors import InvariantBroken
 from catalog.store.store import Store
 from catalog.values.sink import FilesSink, SinkRecord, TableSink, TopicSink, WebhookSink
-from service.config.failpoints import reached
+from service.commit.failpoints import reached
 from service.errors import SinkFailed
 from service.results.pages.page import format_cursor
 from service.results.results import MAX_PAGE_ROWS, ResultReader

@@ -26,8 +26,8 @@ from psycopg import sql
 
 from catalog.values.query import PUNCTUATION_OUTPUT
 from catalog.values.sink import SinkRecord, TableSink
-from service.config.kafka_client import secret_value
 from service.errors import SinkFailed
+from service.kafka.kafka_client import secret_value
 from service.results.result_formats import rows_for_json
 
 #: Rows in memory at a time.

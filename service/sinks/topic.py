@@ -24,8 +24,8 @@ import pyarrow as pa
 from catalog.store.store import Store
 from catalog.values.query import PUNCTUATION_OUTPUT
 from catalog.values.sink import SinkRecord, TopicSink
-from service.config.kafka_client import new_consumer, new_producer
 from service.errors import SinkFailed
+from service.kafka.kafka_client import new_consumer, new_producer
 from service.results.result_formats import result_line, rows_for_json
 
 if TYPE_CHECKING:

@@ -19,8 +19,8 @@ from urllib.parse import urlsplit
 
 from catalog.values.sink import WebhookSink
 from catalog.values.stream import EnvSecret
-from service.config.kafka_client import secret_value
 from service.errors import InvalidSink, SinkFailed
+from service.kafka.kafka_client import secret_value
 
 _MAX_HEADERS: Final = 20
 _MAX_CHARACTERS: Final = 4096

@@ -20,7 +20,7 @@ from catalog.store.store import Store
 from catalog.values.batch import BatchManifest
 from catalog.values.sink import SinkRecord
 from catalog.values.stream import MEGABYTE
-from service.inputs.sources.backlog import Backlog
+from service.inputs.limits.backlog import Backlog
 from service.statistics.series_bound import Labels, SeriesBound, other
 from service.statistics.statistics import stream_bytes
 

@@ -40,7 +40,7 @@ from catalog.values.statistics import (
 )
 from planner.families.families import family_clocks
 from planner.orders.lag import Sighting, estimated_lag
-from service.config.buckets import stored_buckets
+from service.checkpoint.buckets import stored_buckets
 
 #: Number of latest batches that are read; one earlier batch shows where the first of them began. Older
 #: batches would have a weight under 4 percent.

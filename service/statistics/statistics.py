@@ -23,7 +23,7 @@ from catalog.values.counters.family_counters import PunctuationCounters, SliceCo
 from catalog.values.statistics import FamilyProfile, Measure, Profile, StreamProfile
 from catalog.values.stream import MEGABYTE, FilesSource, Stream
 from planner.families.families import family_streams
-from service.inputs.sources.files import source_warnings
+from service.inputs.sources.listed.files import source_warnings
 from service.statistics.order_statistics import (
     OrderStatistics,
     RingStatistics,

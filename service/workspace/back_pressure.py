@@ -25,9 +25,9 @@ from catalog.store.store import Store
 from catalog.values.stream import HttpSource, Stream
 from service.config.settings import IngestSettings
 from service.errors import IngestFull, IngestLimit
-from service.inputs.disk_space import DiskSpace, shown_bytes
-from service.inputs.sources.backlog import Backlog
-from service.inputs.sources.http_log import EventLog
+from service.inputs.limits.backlog import Backlog
+from service.inputs.limits.disk_space import DiskSpace, shown_bytes
+from service.inputs.sources.posted.http_log import EventLog
 from service.statistics.metrics import IngestFigures
 
 log = logging.getLogger(__name__)

@@ -33,21 +33,21 @@ from service.config.calibration import data_dir_calibration
 from service.config.data_dir import DataDir, ResultsForm, run_data_dir
 from service.config.settings import Settings
 from service.documents.workload import BoundWorkload, ScriptStep, Workload
-from service.documents.yaml_document import ItemPath
+from service.documents.yaml_files.yaml_document import ItemPath
 from service.engine.engine import Engine
 from service.errors import FileRefused, InvalidStream, OtherWorkload, UnreadableInput
-from service.inputs.sample import WorkloadRows
-from service.inputs.sources.files import in_words, list_files, source_warnings
-from service.inputs.validate import resolve_source
+from service.inputs.checks.validate import resolve_source
+from service.inputs.reading.sample import WorkloadRows
+from service.inputs.sources.listed.files import in_words, list_files, source_warnings
 from service.jvm.jvm import Jvm
 from service.planning.changes import ChangeStep, Resolver, record_steps
 from service.planning.migrating.resolve_migration import resolve_migration
-from service.planning.objective import objective_of
 from service.planning.preview import Statistician
+from service.planning.records.objective import objective_of
 from service.planning.versions import Versions
 from service.recovery.opening import open_catalog
 from service.results.export import export_query, export_shared
-from service.statistics.sampling import SampleCache
+from service.statistics.samples.sampling import SampleCache
 
 log = logging.getLogger(__name__)
 

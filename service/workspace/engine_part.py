@@ -31,10 +31,10 @@ from service.engine.engine import Engine
 from service.engine.engine_control import EngineStatus, report, wish_of
 from service.faults import Faults
 from service.inputs.inputs import Inputs
-from service.inputs.sources.http_log import EventLog
+from service.inputs.sources.posted.http_log import EventLog
 from service.jvm.jvm import Jvm
 from service.planning.migrating.migrations import Migrations
-from service.planning.objective import take_settings
+from service.planning.records.objective import take_settings
 from service.planning.versions import Versions
 from service.recovery.identity import identity_of
 from service.results.pages.runs import Runs

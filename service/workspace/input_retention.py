@@ -25,9 +25,9 @@ from catalog.clock import is_due
 from catalog.store.store import Store
 from catalog.values.batch import BatchManifest
 from catalog.values.stream import FilesSource, Stream
-from service.inputs.sample import SAMPLE_ROWS
-from service.inputs.sources.files import candidates, named
-from service.inputs.sources.http_log import EventLog
+from service.inputs.reading.sample import SAMPLE_ROWS
+from service.inputs.sources.listed.files import candidates, named
+from service.inputs.sources.posted.http_log import EventLog
 
 log = logging.getLogger(__name__)
 

@@ -17,11 +17,11 @@ from catalog.store.store import Store
 from catalog.values.change import AddQuery
 from catalog.values.control import Pull
 from catalog.values.query import Backfill, Query
-from service.config.failpoints import reached
+from service.commit.failpoints import reached
 from service.errors import NoResultPunctuations
 from service.planning.changes import Wanted, changing, one
 from service.planning.versions import Versions
-from service.statistics.query_status import Outcome, QueryStatus, query_statuses
+from service.statistics.queries.query_status import Outcome, QueryStatus, query_statuses
 
 
 class _NotMeant(Exception):

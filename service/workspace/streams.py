@@ -26,12 +26,12 @@ from catalog.values.stream import FilesSource, HttpSource, KafkaSource, Stream
 from operators.storage.folder import Folder
 from planner.bind.bind import bind
 from service.errors import NotAnHttpStream, SourceNotFound
+from service.inputs.checks.source_roots import SourceRoots
+from service.inputs.checks.validate import check_servers, resolve_source, validate_source
 from service.inputs.inputs import Inputs
-from service.inputs.source_roots import SourceRoots
-from service.inputs.sources.files import candidates, judged_files, log_left_out, source_warnings
-from service.inputs.sources.http_log import EventLog, Sending
-from service.inputs.sources.promises import posted_count, posted_promises
-from service.inputs.validate import check_servers, resolve_source, validate_source
+from service.inputs.sources.listed.files import candidates, judged_files, log_left_out, source_warnings
+from service.inputs.sources.posted.http_log import EventLog, Sending
+from service.inputs.sources.posted.promises import posted_count, posted_promises
 from service.planning.changes import apply_changes, several
 from service.planning.versions import Versions
 from service.workspace.back_pressure import BackPressure

@@ -18,11 +18,11 @@ from catalog.store.store import Store
 from catalog.values.control import Heartbeat
 from catalog.values.stream import FilesSource, Stream
 from operators.storage.folder import Folder
-from service.config.log import fields
 from service.errors import KafkaDown
 from service.faults import Faults
 from service.inputs.inputs import Inputs
-from service.inputs.sources.files import list_files, source_warnings
+from service.inputs.sources.listed.files import list_files, source_warnings
+from service.log import fields
 
 log = logging.getLogger(__name__)
 

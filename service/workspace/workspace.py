@@ -30,16 +30,16 @@ from service.config.data_dir import DataDir
 from service.config.settings import Settings
 from service.engine.engine_control import EngineControl, EngineState
 from service.faults import Faults
-from service.inputs.disk_space import DiskSpace
-from service.inputs.sample import CatalogRows
-from service.inputs.source_roots import SourceRoots
-from service.inputs.sources.http_log import EventLog
-from service.inputs.voided import VoidedBatch
+from service.inputs.checks.source_roots import SourceRoots
+from service.inputs.limits.disk_space import DiskSpace
+from service.inputs.reading.sample import CatalogRows
+from service.inputs.reading.voided import VoidedBatch
+from service.inputs.sources.posted.http_log import EventLog
 from service.job.commit_signal import CommitSignal
 from service.jvm.jvm import Jvm
 from service.planning.migrating.migrations import Migrations
-from service.planning.objective import objective_of
 from service.planning.preview import Statistician
+from service.planning.records.objective import objective_of
 from service.planning.versions import Versions
 from service.recovery.opening import open_catalog
 from service.results.pages.runs import Runs

@@ -9,7 +9,7 @@ from typing import NoReturn
 
 import pytest
 
-from service.inputs.sources.files import list_files
+from service.inputs.sources.listed.files import list_files
 from tests.api.without_engine import Service
 from tests.builders import stream_document
 

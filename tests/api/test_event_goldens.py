@@ -12,7 +12,7 @@ from pathlib import Path
 from api.problems import problem
 from api.streams.event_body import parse_events
 from catalog.errors import InvalidInput
-from service.inputs.sources.events import events_to_table
+from service.inputs.sources.posted.events import events_to_table
 from tests.fuzz.corpus import EVENT_STREAM
 from tests.planner.goldens import check_golden
 

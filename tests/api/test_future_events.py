@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from service.inputs.sources.files import list_files
+from service.inputs.sources.listed.files import list_files
 from tests.api.without_engine import CQL, Service
 from tests.builders import stream_document
 

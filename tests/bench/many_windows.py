@@ -27,10 +27,10 @@ from api.queries.schemas import QueryOut
 from catalog.values.change import AddQuery, RemoveQuery
 from catalog.values.stream import Column, HttpSource, Stream
 from planner.bind.bind import bind
-from service.commit.bucket_report import BucketReport, decode_report, encode_report
 from service.commit.commit import BatchCommitter
+from service.commit.reporting.bucket_report import BucketReport, decode_report, encode_report
 from service.config.settings import load_settings
-from service.inputs.sources.http_log import Sending
+from service.inputs.sources.posted.http_log import Sending
 from service.job.source import Offset
 from service.planning.changes import one, several
 from service.workspace.workspace import Workspace

@@ -26,8 +26,8 @@ from planner.bind.bind import bind
 from planner.build.build_plan import build_plan
 from planner.build.objective import Objective
 from service.inputs.partitions import ROW_BITS, FileRows, FilesPartition
-from service.inputs.sample import RowSample
-from service.statistics.sampling import sample_profile
+from service.inputs.reading.sample import RowSample
+from service.statistics.samples.sampling import sample_profile
 from tests.bench.peers.inputs import write_streams
 from tests.bench.peers.workloads import WORKLOADS, Workload
 from tests.bench.reports import table
@@ -52,11 +52,11 @@ class Files:
         return FilesPartition(stream.id, number << ROW_BITS, None, rows, (file,))
 
     def amount(self, _: Stream) -> int:
-        """See ``service.inputs.sample.SampleSource``."""
+        """See ``service.inputs.reading.sample.SampleSource``."""
         return 1
 
     def sample(self, stream: Stream, columns: Sequence[str], limit: int = 200_000) -> RowSample:
-        """See ``service.inputs.sample.SampleSource``."""
+        """See ``service.inputs.reading.sample.SampleSource``."""
         rows = pq.read_table(self.piece(stream, 0).files[0].path, columns=sorted({*columns, "ts"}))
         return RowSample(rows.slice(0, limit), self.workload.streams.rate_per_s)
 

@@ -22,11 +22,11 @@ from catalog.store import database
 from catalog.store.store import Store
 from catalog.values.control import Heartbeat
 from service.engine.ownership.catalog_lease import CatalogLease
-from service.inputs.sources.http_log import EventLog
+from service.inputs.sources.posted.http_log import EventLog
 from tests.catalog.examples import add_query, commit, listed, manifest, stream
 from tests.dropping_proxy import DroppingProxy, Loss
 from tests.postgres import PostgresServer, server
-from tests.service.inputs.sources.test_http_log import STREAM, numbered
+from tests.service.inputs.sources.posted.test_http_log import STREAM, numbered
 from tests.waiting import LIMIT_S, until
 
 

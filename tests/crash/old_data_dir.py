@@ -31,7 +31,7 @@ from catalog.store.store import Store
 from catalog.store.tables import SCHEMA_REVISION
 from catalog.values.stream import GeneratorSource
 from service.access.api_keys import create_key
-from service.inputs.sources.generator import chunks_available, generate
+from service.inputs.sources.generated.generator import chunks_available, generate
 from tests.api.running_service import WAIT_S, RunningService, free_port
 from tests.waiting import until
 
@@ -148,7 +148,7 @@ def expected(parts: int) -> dict[str, list[tuple[int, int]]]:
 
 def generated() -> pa.Table:
     """Return the rows of the stream that is generated."""
-    from service.documents.stream_document import StreamDocument
+    from service.documents.streams.stream_document import StreamDocument
 
     stream = StreamDocument.model_validate(_streams()["G"]).to_stream()
     assert isinstance(stream.source, GeneratorSource)

@@ -4,7 +4,7 @@
         ^              ^                ^         ^         ^          ^        power may fail after each
 
 The workers' own code reads, joins and writes, the engine's own code commits. Spark's part is what
-``service.commit.spark_log`` and the state store's files are: an entry per batch, a manifest per bucket.
+``service.checkpoint.spark_log`` and the state store's files are: an entry per batch, a manifest per bucket.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ import pytest
 from catalog.store.store import Store
 from catalog.values.plan import Plan
 from operators.segments.segment_files import Fence, SegmentFiles
+from service.checkpoint.buckets import CHECKPOINT_SETTING
+from service.checkpoint.spark_log import SparkLog
 from service.commit import commit
 from service.commit.commit import BatchCommitter
-from service.commit.spark_log import SparkLog
-from service.config.buckets import CHECKPOINT_SETTING
 from service.config.data_dir import DataDir, open_data_dir
 from service.job.chain_processor import ChainOptions, forget_checkpoint
 from service.job.packing import RowFiles

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from service.config.failpoints import VARIABLE
+from service.commit.failpoints import VARIABLE
 from tests.crash.killing import POINTS
 from tests.crash.victims import VICTIMS, Attacked, Victim
 from tests.waiting import until

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from catalog.store.store import Store
-from service.inputs.sources.http_log import EventLog
+from service.inputs.sources.posted.http_log import EventLog
 from tests.api.running_service import RunningService, free_port
 from tests.crash.posting import Client, Sent, add_streams_and_query, expected, results, wait_for_rows
 from tests.sluice_run import sluice

@@ -41,7 +41,7 @@ with atheris.instrument_imports(include=_INSTRUMENTED.get(_TARGET, [])):
     from operators.filters.expressions import evaluate_filters
     from operators.pack.payload import Payload
     from planner.bind.bind import bind
-    from service.inputs.sources.events import events_to_table
+    from service.inputs.sources.posted.events import events_to_table
     from tests.fuzz.corpus import EVENT_STREAM, EVENT_VALUES, cql_parts
     from tests.planner.cql_streams import STREAMS, rows
 

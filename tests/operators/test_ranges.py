@@ -16,7 +16,7 @@ from catalog.values.stream import Punctuations, Stream
 from operators.closings.closing_rows import TO, as_stored, collapsed, ends, folded
 from operators.segments.row_codec import KEY, POS, TS
 from planner.build.build_plan import build_plan
-from service.inputs.sources.promises import posted_promises
+from service.inputs.sources.posted.promises import posted_promises
 from tests.builders import a_query, a_stream
 from tests.examples import examples
 from tests.operators.cases import SETTINGS, plan_versions

@@ -40,7 +40,7 @@ from planner.costs.shipped import SHIPPED
 from service.commit.route_dictionary import RouteDictionary
 from service.commit.upkeep.pruning import Pruner
 from service.commit.upkeep.retention import ResultRetention
-from service.inputs.sample import CatalogRows
+from service.inputs.reading.sample import CatalogRows
 from service.planning.preview import Statistician
 from service.planning.versions import Versions
 from tests.builders import EMPTY_BATCH

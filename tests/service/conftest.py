@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from service.inputs.sources.http_log import EventLog
+from service.inputs.sources.posted.http_log import EventLog
 
 
 @pytest.fixture

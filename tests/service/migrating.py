@@ -16,7 +16,7 @@ from catalog.values.stream import Column, HttpSource, Stream
 from planner.build.objective import Objective
 from planner.families.families import SIDES, SideName, side_chain
 from service.documents.migration_document import MigrationDocument, MigrationRequest
-from service.inputs.sample import CatalogRows
+from service.inputs.reading.sample import CatalogRows
 from service.planning.changes import apply_changes, one
 from service.planning.dry_run import dry_run
 from service.planning.migrating.migrations import Migrations

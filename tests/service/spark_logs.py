@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from service.commit.spark_log import Offset, SparkLog
+from service.checkpoint.spark_log import Offset, SparkLog
 
 _METADATA = '{"batchWatermarkMs":0,"batchTimestampMs":1795479489162,"conf":{},"sourceMetadataInfo":{}}'
 

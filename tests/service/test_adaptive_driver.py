@@ -20,8 +20,8 @@ from planner.build.objective import Objective
 from planner.costs.shipped import SHIPPED
 from planner.families.families import SIDES, side_chain
 from service.config.settings import AdaptiveSettings
-from service.inputs.sample import CatalogRows
-from service.inputs.sources.http_log import EventLog
+from service.inputs.reading.sample import CatalogRows
+from service.inputs.sources.posted.http_log import EventLog
 from service.planning.preview import Statistician
 from service.planning.versions import Versions
 from service.workspace.adaptive import LOOKS, Adaptive

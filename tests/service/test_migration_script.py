@@ -18,11 +18,11 @@ from catalog.store.store import Store
 from planner.build.objective import Objective
 from planner.costs.shipped import SHIPPED
 from service.documents.workload import bind_workload, load_workload
-from service.inputs.sample import WorkloadRows
-from service.planning.plan_record import record_in
+from service.inputs.reading.sample import WorkloadRows
 from service.planning.preview import Statistician
+from service.planning.records.plan_record import record_in
 from service.planning.versions import Versions
-from service.statistics.sampling import SampleCache
+from service.statistics.samples.sampling import SampleCache
 from service.workspace.bounded_run import _set_up
 from tests.operators.harness import Runner
 from tests.sluice_run import finish, start

@@ -19,11 +19,11 @@ from planner.build.objective import Objective
 from planner.costs.shipped import SHIPPED
 from service.config.settings import load_settings
 from service.documents.workload import bind_workload, load_workload
-from service.inputs.sample import WorkloadRows
+from service.inputs.reading.sample import WorkloadRows
 from service.planning import changes
 from service.planning.preview import Statistician
 from service.planning.versions import Versions
-from service.statistics.sampling import SampleCache
+from service.statistics.samples.sampling import SampleCache
 from service.workspace.bounded_run import _progress, _rows_there, _set_up, rehearse, run_workload
 from tests.sluice_run import Command
 

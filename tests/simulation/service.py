@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from catalog.values.plan import Strategy
-from service.commit.spark_log import SparkLog
+from service.checkpoint.spark_log import SparkLog
 from service.commit.upkeep.pruning import Pruner
 from service.commit.upkeep.retention import ResultRetention
 from service.config.data_dir import DataDir

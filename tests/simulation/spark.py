@@ -25,14 +25,14 @@ from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from catalog.store.store import Store
 from operators.segments.segment_files import Fence, SegmentFiles
-from service.commit.bucket_report import BucketReport, decode_report, encode_report, telling
+from service.checkpoint.buckets import CHECKPOINT_SETTING, bucket_keys
+from service.checkpoint.spark_log import Offset, SparkLog
 from service.commit.commit import BatchCommitter
-from service.commit.reports import ReportAddress
-from service.commit.spark_log import Offset, SparkLog
-from service.config.buckets import CHECKPOINT_SETTING, bucket_keys
+from service.commit.reporting.bucket_report import BucketReport, decode_report, encode_report, telling
+from service.commit.reporting.reports import ReportAddress
 from service.config.data_dir import DataDir
 from service.config.settings import Settings
-from service.inputs.voided import VoidedInput
+from service.inputs.reading.voided import VoidedInput
 from service.job import chain_processor, packing
 from service.job.chain_processor import ChainProcessor
 from service.job.in_process.memory_state import MemoryValue

@@ -23,7 +23,7 @@ from catalog.values.sink import SinkRecord
 from operators.bucket.bucket import Bucket
 from operators.bucket.state.manifest import dropped_before_ids, dropped_ids, segment_ids
 from service.commit.commit import BatchCommitter
-from service.inputs.sources.http_log import EventLog
+from service.inputs.sources.posted.http_log import EventLog
 from service.job.source import SluiceReader
 from service.sinks.delivery import Delivery
 from service.sinks.file_cuts import file_cuts

@@ -20,7 +20,7 @@ from catalog.values.stream import Column, FilesSource, HttpSource, Stream
 from service.documents.migration_document import MigrationRequest
 from service.errors import ResultsExpired
 from service.inputs.partitions import ROW_BITS
-from service.inputs.sources.http_log import Sending
+from service.inputs.sources.posted.http_log import Sending
 from service.planning.changes import several
 from service.sinks.delivery import turns
 from tests.operators.queries import Row

@@ -34,10 +34,10 @@ from catalog.store.retention import KEPT_BATCHES
 from catalog.store.store import Store
 from catalog.values.batch import MergedFile, ResultFile
 from operators.storage.folder import Folder, prepare, publish, remove
+from service.commit.failpoints import reached
 from service.commit.sweep import sweep_merged
 from service.commit.sync import sync_file_systems
 from service.commit.upkeep.unlinking import UNLINK_AFTER_S, Unlinking
-from service.config.failpoints import reached
 from service.errors import CorruptResults
 from service.faults import Faults
 from service.results.files.merge import merge_files

@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from catalog.clock import is_due
 from catalog.store.store import Store
 from operators.storage.folder import Folder, remove, written_before
+from service.commit.failpoints import reached
 from service.commit.upkeep.unlinking import UNLINK_AFTER_S, Unlinking
-from service.config.failpoints import reached
 
 log = logging.getLogger(__name__)
 

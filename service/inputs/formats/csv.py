@@ -15,12 +15,12 @@ import pyarrow as pa
 from catalog.arrow_types import arrow_schema
 from catalog.values.stream import FilesSource, Stream
 from service.errors import UnusableFile
-from service.inputs.formats.bad_rows import BadRow, unfit_values
+from service.inputs.formats.conversion.options import MOST_NAMED, null_values_that_read, option_that_reads
+from service.inputs.formats.conversion.times import are_plausible, numbers_in
+from service.inputs.formats.conversion.values import TextForm, UnfitValueError, expected_text, from_text
 from service.inputs.formats.delimited.header import fields_of, named_fields
-from service.inputs.formats.facts import FileFacts, facts_of, refuse_other_unit, rows_ahead
-from service.inputs.formats.options import MOST_NAMED, null_values_that_read, option_that_reads
-from service.inputs.formats.times import are_plausible, numbers_in
-from service.inputs.formats.values import TextForm, UnfitValueError, expected_text, from_text
+from service.inputs.formats.findings.bad_rows import BadRow, unfit_values
+from service.inputs.formats.findings.facts import FileFacts, facts_of, refuse_other_unit, rows_ahead
 
 if TYPE_CHECKING:
     from service.inputs.formats.delimited.rows import FoundRows

@@ -13,9 +13,9 @@ from typing import TypeAlias
 import duckdb
 
 from catalog.values.stream import FilesSource, Stream
-from service.inputs.formats.bad_rows import BadRow
 from service.inputs.formats.csv import inspect_csv
-from service.inputs.formats.facts import FileFacts
+from service.inputs.formats.findings.bad_rows import BadRow
+from service.inputs.formats.findings.facts import FileFacts
 from service.inputs.formats.jsonl import inspect_jsonl
 from service.inputs.formats.parquet_footer import inspect_parquet
 

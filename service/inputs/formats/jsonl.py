@@ -17,11 +17,8 @@ import pyarrow as pa
 from catalog.arrow_types import arrow_schema
 from catalog.values.stream import FilesSource, Stream
 from service.errors import UnusableFile
-from service.inputs.formats.bad_rows import BadRow, unfit_values
-from service.inputs.formats.facts import FileFacts, facts_of, folded_name, refuse_other_unit, rows_ahead
-from service.inputs.formats.options import MOST_NAMED, option_that_reads
-from service.inputs.formats.text_input import MAX_ROW_BYTES, text_blocks
-from service.inputs.formats.values import (
+from service.inputs.formats.conversion.options import MOST_NAMED, option_that_reads
+from service.inputs.formats.conversion.values import (
     JsonConstant,
     TextForm,
     UnfitValueError,
@@ -31,6 +28,15 @@ from service.inputs.formats.values import (
     json_text,
     needs_digits,
 )
+from service.inputs.formats.findings.bad_rows import BadRow, unfit_values
+from service.inputs.formats.findings.facts import (
+    FileFacts,
+    facts_of,
+    folded_name,
+    refuse_other_unit,
+    rows_ahead,
+)
+from service.inputs.formats.text_input import MAX_ROW_BYTES, text_blocks
 
 #: Characters of a value or a line that an error repeats.
 _SHOWN: Final = 80

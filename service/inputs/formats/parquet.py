@@ -17,10 +17,10 @@ from catalog.arrow_types import arrow_schema, arrow_type
 from catalog.durations import MAX_TIME_US, MIN_TIME_US
 from catalog.values.stream import Column, Stream, TimeUnit
 from service.errors import UnusableFile
-from service.inputs.formats.bad_rows import BadRow
-from service.inputs.formats.facts import match_columns, rows_ahead
+from service.inputs.formats.conversion.times import DAY_US, UNIT_NAMES, times_from_numbers
+from service.inputs.formats.findings.bad_rows import BadRow
+from service.inputs.formats.findings.facts import match_columns, rows_ahead
 from service.inputs.formats.text_input import first_line
-from service.inputs.formats.times import DAY_US, UNIT_NAMES, times_from_numbers
 
 _INT_BITS: Final = {"int": 32, "bigint": 64}
 #: Decimal digits that always fit into a type; most digits of a signed integer, by its number of bits.

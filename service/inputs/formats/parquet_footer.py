@@ -18,8 +18,10 @@ from pyarrow import types as pat
 
 from catalog.values.stream import Stream, TimeUnit
 from service.errors import UnusableFile
-from service.inputs.formats.bad_rows import BadRow
-from service.inputs.formats.facts import (
+from service.inputs.formats.conversion.times import are_plausible, number_us
+from service.inputs.formats.conversion.values import UnfitValueError, from_text
+from service.inputs.formats.findings.bad_rows import BadRow
+from service.inputs.formats.findings.facts import (
     FileFacts,
     checked_facts,
     facts_of,
@@ -28,8 +30,6 @@ from service.inputs.formats.facts import (
     rows_ahead,
 )
 from service.inputs.formats.parquet import conform, is_lossless, opened_parquet, sound_rows
-from service.inputs.formats.times import are_plausible, number_us
-from service.inputs.formats.values import UnfitValueError, from_text
 
 _STATISTICS: Final = """
 SELECT coalesce(stats_min_value, stats_min), coalesce(stats_max_value, stats_max), type = 'INT64',

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
 from catalog.values.stream import KafkaSource, SchemaRegistry, Stream
-from service.config.kafka_client import secret_value
 from service.errors import KafkaDown, KafkaUnsupported
-from service.inputs.formats.values import JsonConstant
+from service.inputs.formats.conversion.values import JsonConstant
+from service.kafka.kafka_client import secret_value
 
 if TYPE_CHECKING:
     from confluent_kafka.schema_registry import Schema, SchemaRegistryClient

@@ -18,7 +18,7 @@ import pyarrow as pa
 from catalog.arrow_types import arrow_schema
 from catalog.durations import format_duration
 from catalog.values.stream import KafkaSource, Stream
-from service.inputs.formats.values import (
+from service.inputs.formats.conversion.values import (
     TextForm,
     UnfitValueError,
     exact_number,

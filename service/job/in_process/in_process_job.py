@@ -23,7 +23,7 @@ from catalog.values.plan import Plan
 from catalog.values.stream import Stream
 from operators.pack.pack_plan import pack_plan
 from operators.segments.segment_files import SegmentFiles
-from service.commit.bucket_report import BucketReport
+from service.commit.reporting.bucket_report import BucketReport
 from service.inputs.partitions import ROW_BITS, ChunksPartition, FileRows, FilesPartition
 from service.job import packing
 from service.job.chain_processor import ChainOptions, ChainProcessor, forget_checkpoint, open_state

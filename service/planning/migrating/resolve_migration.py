@@ -27,7 +27,7 @@ from planner.families.family_names import family_named, family_titles
 from service.documents.migration_document import MigrationRequest
 from service.errors import UnknownPlanVersion
 from service.planning.migrating.explicit_steps import stepped_boundaries
-from service.planning.plan_record import record_in
+from service.planning.records.plan_record import record_in
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,9 +29,9 @@ from catalog.errors import CatalogDown
 from catalog.store.store import Store
 from operators.segments.segment_files import SegmentFiles
 from operators.storage.folder import directory_here, names
-from service.commit.spark_log import SparkLog
+from service.checkpoint.buckets import CHECKPOINT_SETTING
+from service.checkpoint.spark_log import SparkLog
 from service.commit.sync import boot_id
-from service.config.buckets import CHECKPOINT_SETTING
 from service.config.data_dir import DataDir
 from service.errors import BackupNotMade, BackupRefused, CorruptResults
 from service.recovery.backups.backup_files import (

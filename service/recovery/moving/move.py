@@ -34,14 +34,14 @@ from pydantic import JsonValue
 from catalog.store.store import Store
 from operators.storage.folder import Folder, directory_here, fetch, names, place_of, prepare, publish, remove
 from operators.storage.object_folder import ObjectFolder
-from service.commit.spark_log import Offset, SparkLog
+from service.checkpoint.buckets import CHECKPOINT_SETTING, stored_buckets
+from service.checkpoint.spark_log import Offset, SparkLog
 from service.commit.sync import sync_file, sync_file_systems
-from service.config.buckets import CHECKPOINT_SETTING, stored_buckets
 from service.config.data_dir import DataDir
 from service.errors import CheckpointDamaged, MoveFailed, MoveRefused
-from service.inputs.sources.event_reader import shown
-from service.inputs.sources.http_log import EventLog
-from service.inputs.voided import voided_batches
+from service.inputs.reading.voided import voided_batches
+from service.inputs.sources.posted.event_reader import shown
+from service.inputs.sources.posted.http_log import EventLog
 from service.recovery.backups.backup_files import copy_file, files_below, is_taken
 from service.recovery.checkpoint import REPEATABLE, Standing, examine_checkpoint
 from service.recovery.identity import Identity, identity_of, read_mark, write_mark

@@ -35,9 +35,9 @@ from operators.segments.segment import ArrivedFile, Segment
 from operators.segments.segment_files import SegmentFiles
 from operators.steps.exchange import ExchangedRows, decode_exchange, encode_exchange, rehashed_exchange
 from operators.storage.object_folder import ObjectFolder
-from service.commit.spark_log import BEGIN, Offset, SparkLog
+from service.checkpoint.buckets import CHECKPOINT_SETTING, bucket_keys
+from service.checkpoint.spark_log import BEGIN, Offset, SparkLog
 from service.commit.sync import sync_file
-from service.config.buckets import CHECKPOINT_SETTING, bucket_keys
 from service.config.data_dir import DataDir
 from service.errors import CheckpointDamaged, MoveFailed
 from service.recovery.checkpoint import Standing

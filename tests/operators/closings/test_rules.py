@@ -25,7 +25,7 @@ from operators.errors import PromiseBroken
 from operators.segments.layout import SideLayout
 from operators.segments.row_codec import KEY, POS, TS
 from operators.segments.segment import COLUMN, Segment
-from service.inputs.sources.promises import promises_of
+from service.inputs.sources.posted.promises import promises_of
 from tests.builders import a_query
 from tests.operators.closings.scenes import Scene
 from tests.operators.queries import Row, a_table

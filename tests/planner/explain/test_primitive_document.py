@@ -7,7 +7,7 @@ from planner.build.build_plan import build_plan
 from planner.build.diff import diff
 from planner.build.objective import Objective
 from planner.explain.primitive_document import MOST_NAMES, MOST_STEPS, primitive_documents, short_documents
-from service.planning.plan_record import record_of
+from service.planning.records.plan_record import record_of
 from tests.builders import a_query_s
 from tests.planner.values import STREAMS
 

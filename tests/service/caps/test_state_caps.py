@@ -17,11 +17,11 @@ from catalog.values.counters.batch_counters import HeldTimes, StreamCounters
 from catalog.values.stream import AtCap
 from planner.build.objective import Objective
 from service.caps.state_caps import StateCaps, horizon_for
-from service.inputs.sample import CatalogRows
+from service.inputs.reading.sample import CatalogRows
 from service.planning.changes import apply_changes, several
 from service.planning.preview import Statistician
 from service.planning.versions import Versions
-from service.statistics.query_status import query_statuses
+from service.statistics.queries.query_status import query_statuses
 from tests.builders import EMPTY_BATCH
 from tests.service.pairs import open_store
 

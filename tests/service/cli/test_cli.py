@@ -219,7 +219,7 @@ def test_a_plan_is_made_without_files_that_may_not_be_read(
     def refused(path: str) -> NoReturn:
         raise PermissionError(errno.EACCES, "Permission denied", path)
 
-    monkeypatch.setattr("service.inputs.sample.candidates", refused)
+    monkeypatch.setattr("service.inputs.reading.sample.candidates", refused)
     done = sluice("plan", workload)
 
     assert done.returncode == 0

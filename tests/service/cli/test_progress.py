@@ -14,7 +14,7 @@ import typer
 
 from catalog.errors import Unavailable
 from service.cli.progress import described, show_work, watch_run
-from service.config.log import setup_logging
+from service.log import setup_logging
 from service.workspace.bounded_run import RunProgress
 
 #: A test fails if it waits longer than this for the bar, s.

@@ -16,9 +16,9 @@ from catalog.values.counters.family_counters import FilterCounters, KeyCounters
 from catalog.values.plan import Plan
 from planner.build.build_plan import build_plan
 from planner.build.objective import Objective
-from service.commit.bucket_report import BucketReport
+from service.checkpoint.spark_log import SparkLog
 from service.commit.commit import BatchCommitter
-from service.commit.spark_log import SparkLog
+from service.commit.reporting.bucket_report import BucketReport
 from service.job.chain_processor import bucket_report
 from service.results.files.result_check import length_and_checksum
 from tests.builders import a_query, a_stream

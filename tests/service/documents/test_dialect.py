@@ -9,7 +9,7 @@ import pytest
 from api.streams.schemas import StreamOut
 from catalog.documents.codec import decode, encode
 from catalog.values.stream import Dialect, FilesSource, Stream
-from service.documents.stream_document import StreamDocument
+from service.documents.streams.stream_document import StreamDocument
 from service.errors import InvalidStream
 
 

@@ -14,7 +14,7 @@ from service.engine.engine_control import EngineControl, EngineStatus, EngineWis
 from service.engine.ownership.catalog_lease import this_process
 from service.engine.retry import MAX_FAILURES_AT_A_BATCH
 from service.errors import NothingToSkip
-from service.inputs.voided import voided_batches
+from service.inputs.reading.voided import voided_batches
 from tests.empty_catalog import prepared
 
 EXPIRY_MS = 8_000

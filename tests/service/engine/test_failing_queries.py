@@ -12,15 +12,15 @@ from catalog.values.change import AddQuery, ResumeQuery
 from catalog.values.stream import Column, HttpSource, Stream
 from operators.errors import ExpressionFailed
 from planner.build.objective import Objective
-from service.commit.spark_log import SparkLog
+from service.checkpoint.spark_log import SparkLog
 from service.config.data_dir import DataDir, open_data_dir
 from service.config.settings import load_settings
 from service.engine.engine import Engine
-from service.inputs.sample import CatalogRows
+from service.inputs.reading.sample import CatalogRows
 from service.planning.changes import apply_changes, one, several
 from service.planning.preview import Statistician
 from service.planning.versions import Versions
-from service.statistics.query_status import query_statuses
+from service.statistics.queries.query_status import query_statuses
 from service.workspace.failing_queries import pause_failing
 from tests.empty_catalog import prepared
 from tests.service.spark_logs import write_begun, write_done

@@ -18,8 +18,8 @@ from service.config.settings import load_settings
 from service.engine import retry
 from service.engine.engine import Engine
 from service.engine.ownership.catalog_lease import CatalogLease
-from service.inputs.sample import CatalogRows
-from service.inputs.sources.http_log import EventLog
+from service.inputs.reading.sample import CatalogRows
+from service.inputs.sources.posted.http_log import EventLog
 from service.planning.preview import Statistician
 from service.planning.versions import Versions
 from service.workspace import engine_part

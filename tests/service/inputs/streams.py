@@ -11,7 +11,7 @@ from catalog.store.store import Store
 from catalog.values.stream import Column, FilesSource, Source, Stream
 from service.inputs.inputs import Inputs
 from service.inputs.partitions import Lane
-from service.inputs.read import read_partition
+from service.inputs.reading.read import read_partition
 from tests.builders import a_stream
 
 TS_K_V = (Column("ts", "timestamp"), Column("k", "bigint"), Column("v", "double"))

@@ -14,8 +14,8 @@ from planner.build.build_plan import build_plan
 from planner.build.objective import Objective
 from service.documents.workload import bind_workload, load_workload
 from service.inputs.partitions import FileRows, FilesPartition
-from service.inputs.read import read_partition
-from service.inputs.sources.files import candidates, judged_files
+from service.inputs.reading.read import read_partition
+from service.inputs.sources.listed.files import candidates, judged_files
 from tests.bound_query import Tables, outputs_of
 from tests.operators.harness import Runner
 

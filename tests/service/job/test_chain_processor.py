@@ -17,7 +17,7 @@ import pytest
 
 from operators.bucket.state.manifest import dropped_before_ids, dropped_ids, segment_ids, stored_plan_version
 from operators.bucket.state.store_segments import SegmentIds
-from service.commit.bucket_report import BucketReport
+from service.commit.reporting.bucket_report import BucketReport
 from service.job.chain_processor import forget_checkpoint
 from tests.bench.migration.carrying import run_batch, scheduled
 from tests.bench.migration.load import Load

@@ -26,8 +26,8 @@ from catalog.values.plan import Plan
 from catalog.values.source_file import SourceFile
 from catalog.values.stream import FilesSource, HttpSource, Stream
 from operators.storage.folder import folder_text
-from service.inputs.sources.http_log import EventLog
-from service.inputs.voided import VoidedInput
+from service.inputs.reading.voided import VoidedInput
+from service.inputs.sources.posted.http_log import EventLog
 from service.job.reader_tasks import PackPartition
 from service.job.source import SluiceReader
 from tests.catalog.examples import manifest

@@ -13,8 +13,8 @@ from operators.segments.segment_files import SegmentFiles
 from operators.storage import object_folder
 from operators.storage.folder import stored
 from operators.storage.object_folder import ObjectFolder
-from service.commit.bucket_report import BucketReport
 from service.commit.commit import check_seen
+from service.commit.reporting.bucket_report import BucketReport
 from service.job import packing
 from service.results.files.result_files import ResultWriter
 from tests.bench.migration.carrying import run_batch, scheduled

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from service.inputs.voided import VoidedBatch, void_batch
+from service.inputs.reading.voided import VoidedBatch, void_batch
 from tests.service.job.test_replayed_batches import Spark, spark
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from service.inputs.sources import topic_reader
+from service.inputs.sources.topics import topic_reader
 from tests.service.kafka.brokers import Brokers, brokers
 
 

@@ -19,11 +19,11 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 
 from catalog.values.stream import Column, EnvSecret, KafkaSource, SchemaRegistry, Stream
 from service.errors import KafkaDown, MessageRejected, SecretMissing, SourceNotAllowed
+from service.inputs.checks.validate import check_servers, validate_source
 from service.inputs.messages import avro
 from service.inputs.partitions import TopicPartition, TopicRange
-from service.inputs.sample import WorkloadRows
-from service.inputs.sources.topic_reader import read_topic
-from service.inputs.validate import check_servers, validate_source
+from service.inputs.reading.sample import WorkloadRows
+from service.inputs.sources.topics.topic_reader import read_topic
 from service.job.admission.admission import admit
 from tests.service.kafka.brokers import Brokers
 from tests.service.kafka.registry import Registry, registry

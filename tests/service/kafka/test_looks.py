@@ -17,7 +17,7 @@ from confluent_kafka import Producer
 from catalog.values.stream import Stream
 from service.inputs.inputs import Inputs
 from service.inputs.partitions import Lane, Piece
-from service.inputs.sources.topics import Topics, _Topic
+from service.inputs.sources.topics.topics import Topics, _Topic
 from service.job.admission.admission import admit
 from tests.service.kafka.brokers import Brokers
 from tests.service.kafka.test_topics import event, micros, rows_of, topic_stream

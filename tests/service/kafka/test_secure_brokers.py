@@ -16,11 +16,11 @@ from catalog.values.stream import (
     KafkaTls,
     Stream,
 )
-from service.config.kafka_client import new_producer
 from service.errors import KafkaDown
 from service.inputs.partitions import Lane, TopicPartition, TopicRange
-from service.inputs.sources.topic_reader import read_topic
-from service.inputs.sources.topics import Topics
+from service.inputs.sources.topics.topic_reader import read_topic
+from service.inputs.sources.topics.topics import Topics
+from service.kafka.kafka_client import new_producer
 from tests.service.kafka.brokers import Brokers
 from tests.service.kafka.secure_front import User, secured
 from tests.service.kafka.test_topics import COLUMNS, event

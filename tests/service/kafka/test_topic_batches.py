@@ -12,8 +12,8 @@ from catalog.values.stream import KafkaSource
 from service.engine.retry import can_pass
 from service.errors import KafkaDown, MessageRejected, MessagesLost
 from service.inputs.partitions import TopicRange
-from service.inputs.read import read_partition
-from service.inputs.voided import VoidedBatch, void_batch
+from service.inputs.reading.read import read_partition
+from service.inputs.reading.voided import VoidedBatch, void_batch
 from service.job.reader_tasks import PackPartition
 from service.job.source import SluiceReader
 from tests.service.job.test_replayed_batches import Spark, spark

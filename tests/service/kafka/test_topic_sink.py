@@ -18,9 +18,9 @@ from catalog.values.sink import TopicSink
 from catalog.values.stream import Column, KafkaCluster, KafkaSource, Stream
 from service.errors import SinkFailed
 from service.inputs.partitions import TopicRange
-from service.inputs.sources import topic_reader
-from service.inputs.sources.topic_reader import read_messages
-from service.inputs.sources.topics import Topics
+from service.inputs.sources.topics import topic_reader
+from service.inputs.sources.topics.topic_reader import read_messages
+from service.inputs.sources.topics.topics import Topics
 from service.sinks.topic import send_batch
 from tests.catalog.examples import dying
 from tests.service.kafka.brokers import Brokers

@@ -15,13 +15,13 @@ import pytest
 from catalog.store.store import Store
 from catalog.values.stream import Column, KafkaSource, Stream
 from service.errors import KafkaDown, MessageRejected, MessagesLost, SourceNotFound
+from service.inputs.checks.validate import resolve_source, validate_source
 from service.inputs.inputs import Inputs
 from service.inputs.partitions import Lane, TopicPartition, TopicRange
-from service.inputs.read import read_partition
-from service.inputs.sample import WorkloadRows
-from service.inputs.sources.topic_reader import read_topic
-from service.inputs.sources.topics import Topics
-from service.inputs.validate import resolve_source, validate_source
+from service.inputs.reading.read import read_partition
+from service.inputs.reading.sample import WorkloadRows
+from service.inputs.sources.topics.topic_reader import read_topic
+from service.inputs.sources.topics.topics import Topics
 from service.job.admission.admission import admit
 from tests.service.kafka.brokers import Brokers, brokers
 

@@ -18,7 +18,7 @@ from catalog.values.counters.batch_counters import StreamCounters
 from catalog.values.query import Side
 from catalog.values.stream import HttpSource, Stream
 from service.planning.backfill import first_version_in_reach
-from service.statistics.query_status import query_statuses
+from service.statistics.queries.query_status import query_statuses
 from tests.builders import EMPTY_BATCH
 from tests.catalog.examples import manifest
 from tests.service.planning.test_changes import COLUMNS, World, cql

@@ -30,11 +30,11 @@ from catalog.values.plan import Plan
 from catalog.values.stream import Column, HttpSource, Stream
 from planner.build.objective import Objective
 from service.errors import ChangedTwice, InvalidChanges, UnknownQuery
-from service.inputs.sample import CatalogRows
+from service.inputs.reading.sample import CatalogRows
 from service.planning.changes import Changed, apply_changes, changing, one, several
 from service.planning.preview import Statistician
 from service.planning.versions import Versions
-from service.statistics.query_status import query_statuses
+from service.statistics.queries.query_status import query_statuses
 from tests.empty_catalog import prepared
 from tests.statements import statements
 

@@ -24,9 +24,8 @@ from planner.explain.preview import Preview
 from planner.explain.preview_document import statistics_document
 from service.config.settings import PlanningSettings
 from service.documents.statistics_document import ChainDocument, StatisticsDocument, StreamNumbersDocument
-from service.inputs.sample import CatalogRows
-from service.inputs.sources.files import list_files
-from service.planning.objective import objective_of
+from service.inputs.reading.sample import CatalogRows
+from service.inputs.sources.listed.files import list_files
 from service.planning.preview import (
     NewQuery,
     PreviewRequest,
@@ -35,6 +34,7 @@ from service.planning.preview import (
     preview_change,
     price_version,
 )
+from service.planning.records.objective import objective_of
 from tests.builders import EMPTY_BATCH
 
 Q1 = "SELECT A.k FROM A [RANGE 10 SECONDS], B [RANGE 10 SECONDS] WHERE A.k = B.k"

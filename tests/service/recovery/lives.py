@@ -12,8 +12,8 @@ from catalog.store.store import Store
 from catalog.values.batch import BatchManifest, MergedFile, ResultFile
 from catalog.values.plan import Plan
 from catalog.values.stream import GeneratorSource, Source
-from service.commit.spark_log import Offset, SparkLog
-from service.config.buckets import CHECKPOINT_SETTING
+from service.checkpoint.buckets import CHECKPOINT_SETTING
+from service.checkpoint.spark_log import Offset, SparkLog
 from service.config.data_dir import DataDir, open_data_dir
 from service.recovery.checkpoint import mark_checkpoint
 from service.recovery.opening import open_catalog

@@ -16,7 +16,7 @@ from operators.bucket.state.manifest import encode_manifest, encode_plan
 from operators.bucket.state.store_segments import SegmentIds
 from operators.segments.segment_files import SegmentFiles
 from operators.storage.folder import directory_here
-from service.commit.spark_log import SparkLog
+from service.checkpoint.spark_log import SparkLog
 from service.errors import (
     CheckpointAhead,
     CheckpointDamaged,
@@ -25,9 +25,9 @@ from service.errors import (
     NotRepairable,
     OtherLife,
 )
+from service.maintenance.diagnosis.find_repair import find_repair
 from service.recovery.checkpoint import check_checkpoint, check_state, examine_checkpoint
 from service.recovery.moving.moved_state import ReadManifests
-from service.recovery.repair import find_repair
 from tests.service.recovery.lives import CHECKPOINT, Life, a_life, input_end
 from tests.service.spark_logs import write_begun, write_done, write_state
 

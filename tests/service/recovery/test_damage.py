@@ -16,10 +16,10 @@ import pytest
 
 from catalog.errors import SluiceError
 from service.config.data_dir import open_data_dir
-from service.inputs.sources.http_log import EventLog
+from service.inputs.sources.posted.http_log import EventLog
+from service.maintenance.diagnosis.find_repair import find_repair
 from service.recovery.checkpoint import check_checkpoint, check_state
 from service.recovery.opening import open_catalog
-from service.recovery.repair import find_repair
 from service.results.results import ResultReader
 from tests.crash.old_data_dir import KEPT, QUERIES, expected
 from tests.crash.test_old_data_dirs import unpack

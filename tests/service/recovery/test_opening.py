@@ -13,7 +13,7 @@ from catalog.store.store import Store
 from catalog.values.stream import Column, HttpSource, Stream
 from service.config.data_dir import DataDir, open_data_dir
 from service.errors import CatalogMissing, OtherLife
-from service.inputs.sources.http_log import EventLog
+from service.inputs.sources.posted.http_log import EventLog
 from service.recovery.identity import identity_of, read_mark
 from service.recovery.opening import open_catalog
 from tests.service.recovery.lives import a_life, forget_identity

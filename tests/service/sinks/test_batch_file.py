@@ -14,11 +14,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from catalog.values.sink import FilesSink, SinkFormat
-from service.documents.stream_document import StreamDocument
+from service.documents.streams.stream_document import StreamDocument
 from service.errors import SinkFailed
 from service.inputs.partitions import FileRows, FilesPartition
-from service.inputs.read import read_partition
-from service.inputs.sources.files import candidates, judged_files
+from service.inputs.reading.read import read_partition
+from service.inputs.sources.listed.files import candidates, judged_files
 from service.sinks.batch_file import ROWS_AT_A_TIME, write_batch_file
 from tests.service.sinks.world import read_file
 

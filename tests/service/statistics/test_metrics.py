@@ -14,7 +14,7 @@ from catalog.values.counters.batch_counters import CpuCounters, StreamCounters
 from catalog.values.counters.family_counters import AbsenceCounters, SliceCounters
 from catalog.values.query import Output
 from catalog.values.sink import FilesSink
-from service.inputs.sources.backlog import Backlog
+from service.inputs.limits.backlog import Backlog
 from service.statistics.metrics import IngestFigures, Metrics
 from service.statistics.series_bound import SeriesBound
 from tests.builders import EMPTY_BATCH

@@ -30,7 +30,7 @@ from catalog.values.statistics import (
     StreamProfile,
 )
 from operators.kernels.keys import bucket_of
-from service.config.buckets import CHECKPOINT_SETTING
+from service.checkpoint.buckets import CHECKPOINT_SETTING
 from service.statistics.profile import (
     HALF_LIFE_BATCHES,
     RECENT_BATCHES,

@@ -19,9 +19,9 @@ from catalog.values.stream import HttpSource, Stream
 from service.errors import EventLogDown
 from service.inputs.inputs import Inputs
 from service.inputs.partitions import Lane
-from service.inputs.sample import CatalogRows
-from service.inputs.sources.files import list_files
-from service.inputs.sources.http_log import EventLog
+from service.inputs.reading.sample import CatalogRows
+from service.inputs.sources.listed.files import list_files
+from service.inputs.sources.posted.http_log import EventLog
 from service.workspace.input_retention import InputRetention
 from tests.catalog.examples import commit, manifest
 from tests.service.inputs.streams import files_stream, rows_from, stream_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from catalog.values.change import AddQuery, RemoveQuery, UpdateQuery
 from service.planning.changes import one, several
-from service.statistics.query_status import QueryStatus
+from service.statistics.queries.query_status import QueryStatus
 from tests.api.without_engine import CQL, Service
 from tests.statements import statements
 

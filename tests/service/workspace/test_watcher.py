@@ -16,8 +16,8 @@ from catalog.values.counters.batch_counters import StreamCounters
 from catalog.values.stream import FilesSource, Stream
 from service.faults import Faults
 from service.inputs.inputs import Inputs
-from service.inputs.sources.files import list_files
-from service.inputs.sources.http_log import EventLog
+from service.inputs.sources.listed.files import list_files
+from service.inputs.sources.posted.http_log import EventLog
 from service.workspace.watcher import Watcher
 from tests.catalog.examples import commit, manifest
 from tests.service.inputs.streams import stream_of

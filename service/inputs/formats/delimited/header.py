@@ -11,7 +11,7 @@ from typing import Final
 
 from catalog.values.stream import Dialect, Stream
 from service.errors import UnusableFile
-from service.inputs.formats.facts import match_columns
+from service.inputs.formats.findings.facts import match_columns
 
 _LINE_END: Final = re.compile(r"\r\n|\n|\r")
 _DELIMITERS: Final = (",", ";", "\t", "|")

@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 
 from catalog.values.stream import Dialect
 from service.errors import UnusableFile
-from service.inputs.formats.bad_rows import BadRow
 from service.inputs.formats.delimited.scan import (
     OPEN_QUOTE,
     OTHER_WIDTH,
@@ -33,6 +32,7 @@ from service.inputs.formats.delimited.scan import (
     end_of_row,
     scan_rows,
 )
+from service.inputs.formats.findings.bad_rows import BadRow
 from service.inputs.formats.text_input import MAX_ROW_BYTES, text_blocks
 
 #: Most fields that one scan finds; each takes 17 bytes of memory.

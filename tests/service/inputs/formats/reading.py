@@ -7,7 +7,7 @@ from pathlib import Path
 from catalog.values.stream import Column, Dialect, FilesSource, Stream, TimeUnit
 from service.errors import UnusableFile
 from service.inputs.formats.csv import inspect_csv, read_csv
-from service.inputs.formats.facts import FileFacts
+from service.inputs.formats.findings.facts import FileFacts
 from service.inputs.formats.jsonl import inspect_jsonl, read_jsonl
 from tests.service.inputs.streams import TS_K_V
 

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from service.errors import EventRejected
-from service.inputs.formats.bad_rows import BadRow
-from service.inputs.sources.events import events_to_table
+from service.inputs.formats.findings.bad_rows import BadRow
+from service.inputs.sources.posted.events import events_to_table
 from tests.service.inputs.formats.reading import INSPECT, read_text, text_stream
 from tests.service.inputs.formats.test_parquet import read_table
 from tests.service.inputs.streams import stream_of

@@ -19,13 +19,13 @@ from hypothesis import strategies as st
 from catalog.store.store import Store
 from catalog.values.stream import Column, Stream
 from service.errors import CorruptInput, FileRefused, UnusableFile, find_corrupt_input
-from service.inputs.formats.facts import FileFacts
 from service.inputs.formats.file_readers import READERS
+from service.inputs.formats.findings.facts import FileFacts
 from service.inputs.formats.parquet import read_parquet
 from service.inputs.formats.parquet_footer import inspect_parquet
 from service.inputs.inputs import Inputs
 from service.inputs.partitions import Lane
-from service.inputs.sources.files import list_files
+from service.inputs.sources.listed.files import list_files
 from tests.examples import examples
 from tests.service.inputs.streams import TS_K_V, files_stream, read_all, reasons, rows_from
 

@@ -10,7 +10,7 @@ import pytest
 
 from catalog.store.store import Store
 from catalog.values.stream import Column
-from service.inputs.sources.files import list_files
+from service.inputs.sources.listed.files import list_files
 from tests.service.inputs.streams import EVERY_TYPE, files_stream, read_all, reasons
 
 CASTS = [

@@ -9,10 +9,10 @@ import pytest
 
 from catalog.values.stream import Column, FilesSource, Stream
 from service.errors import InputChanged, SourceNotFound
+from service.inputs.checks.validate import validate_source
 from service.inputs.partitions import FileRows, FilesPartition
-from service.inputs.read import read_partition
-from service.inputs.sources.files import candidates, judged_files, source_warnings
-from service.inputs.validate import validate_source
+from service.inputs.reading.read import read_partition
+from service.inputs.sources.listed.files import candidates, judged_files, source_warnings
 
 pytestmark = pytest.mark.timeout(20)
 

@@ -13,8 +13,8 @@ from catalog.values.source_file import SourceFile
 from catalog.values.stream import FilesSource, GeneratorSource, Stream
 from service.inputs.inputs import Inputs
 from service.inputs.partitions import Lane
-from service.inputs.sources.files import list_files
-from service.inputs.sources.http_log import EventLog
+from service.inputs.sources.listed.files import list_files
+from service.inputs.sources.posted.http_log import EventLog
 from service.job.admission.admission import admit
 from tests.empty_catalog import prepared
 from tests.examples import examples

@@ -13,7 +13,7 @@ from catalog.store.store import Store
 from catalog.values.source_file import SourceFile
 from catalog.values.stream import FilesSource, GeneratorSource, Stream
 from service.inputs.inputs import Inputs
-from service.inputs.sources.http_log import EventLog
+from service.inputs.sources.posted.http_log import EventLog
 from service.job.admission.lateness import none_can_be_late
 from tests.empty_catalog import prepared
 from tests.examples import examples

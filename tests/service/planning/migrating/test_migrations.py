@@ -16,8 +16,8 @@ from catalog.values.policies.punctuation_policy import PunctuationPolicy
 from planner.build.objective import Objective
 from planner.errors import UnknownFamily
 from service.errors import InvalidMigration, PlanRefused
-from service.planning.objective import take_settings
-from service.planning.plan_record import record_in
+from service.planning.records.objective import take_settings
+from service.planning.records.plan_record import record_in
 from tests.service.migrating import KEY, SECOND_US, Desk, desk, request
 
 

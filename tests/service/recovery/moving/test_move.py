@@ -14,12 +14,12 @@ from catalog.values.stream import HttpSource
 from operators.bucket.bucket import Bucket
 from operators.bucket.state.manifest import encode_manifest
 from operators.storage.folder import names
-from service.config.buckets import CHECKPOINT_SETTING, bucket_keys, stored_buckets
+from service.checkpoint.buckets import CHECKPOINT_SETTING, bucket_keys, stored_buckets
 from service.config.data_dir import DataDir
 from service.config.storage import Storage
 from service.errors import CorruptResults, DataDirMoved, MoveRefused
-from service.inputs.sources.http_log import EventLog
-from service.inputs.voided import VoidedBatch, void_batch
+from service.inputs.reading.voided import VoidedBatch, void_batch
+from service.inputs.sources.posted.http_log import EventLog
 from service.recovery.checkpoint import check_checkpoint, standing
 from service.recovery.identity import identity_of
 from service.recovery.moving import move as moving

@@ -1,0 +1,135 @@
+"""Reads the rows of one partition, in a worker. The same partition gives the same rows, or an error."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from catalog.arrow_types import POSITION_COLUMN, arrow_schema
+from catalog.durations import MIN_TIME_US
+from catalog.errors import SluiceError
+from catalog.values.stream import FilesSource, GeneratorSource, Stream
+from service.errors import CorruptInput, InputChanged, UnusableFile
+from service.inputs.formats.file_readers import READERS
+from service.inputs.formats.findings.facts import read_columns
+from service.inputs.formats.text_input import first_line
+from service.inputs.partitions import (
+    ROW_BITS,
+    EventsPartition,
+    FileRows,
+    FilesPartition,
+    InputPartition,
+    TopicPartition,
+)
+from service.inputs.sources.generated.generator import generate
+from service.inputs.sources.listed.opened_file import opened_file
+from service.inputs.sources.posted.event_reader import read_events
+from service.inputs.sources.topics.topic_reader import read_topic
+
+
+def read_partition(
+    stream: Stream,
+    partition: InputPartition,
+    columns: Sequence[str] | None = None,
+    *,
+    punctuations: bool = False,
+) -> pa.Table:
+    """Return the rows of a partition in source order.
+
+    Args:
+        stream: The partition's stream.
+        partition: From ``Inputs.partitions``.
+        columns: Columns to return, None for all; the event time is always included.
+        punctuations: Return posted punctuations too, with ``PUNCTUATION_COLUMN``.
+
+    Returns:
+        The columns in declared order and canonical Arrow types, then ``_pos`` (int64, ascending).
+
+    Raises:
+        InputChanged: A file was changed after it was listed.
+        CorruptInput: A file's body cannot be read; the error names the position to set aside.
+        EventLogDown: The event log cannot be read.
+        MessagesLost: A topic no longer has the messages.
+        MessageRejected: A message is not an event, and the stream refuses such messages.
+        KafkaDown: Brokers do not answer.
+    """
+    names = read_columns(stream, columns)
+    if isinstance(partition, EventsPartition):
+        start, end = partition.start, partition.end
+        return read_events(partition.url, stream, start, end, names, punctuations=punctuations)
+    if isinstance(partition, FilesPartition):
+        return _read_files(stream, partition, names)
+    if isinstance(partition, TopicPartition):
+        return read_topic(stream, partition, names)
+    assert isinstance(stream.source, GeneratorSource)
+    return generate(stream, stream.source, partition.start, partition.end, names)
+
+
+def _read_files(stream: Stream, partition: FilesPartition, names: tuple[str, ...]) -> pa.Table:
+    tables = [_read_file(stream, file, names) for file in partition.files if file.rows]
+    if not tables:
+        declared = arrow_schema(stream)
+        schema = pa.schema([*(declared.field(name) for name in names), pa.field(POSITION_COLUMN, pa.int64())])
+        return schema.empty_table()
+    return tables[0] if len(tables) == 1 else pa.concat_tables(tables)
+
+
+def _read_file(stream: Stream, file: FileRows, names: tuple[str, ...]) -> pa.Table:
+    assert isinstance(stream.source, FilesSource)
+    _check_unchanged(stream, file)
+    try:
+        with opened_file(stream.source, file.path) as path:
+            read = READERS[stream.source.format]
+            skips = file.skipped > 0
+            latest_us = _latest_us(stream, file) if skips else None
+            table = read(stream, path, names, file.first_row, file.rows, skips=skips, latest_us=latest_us)
+    except FileNotFoundError as error:
+        raise _changed(stream, file, "it is gone") from error
+    except UnusableFile as error:
+        _check_unchanged(stream, file)
+        raise CorruptInput(stream.name, stream.id, file.position, file.path, error.primary) from error
+    except (SluiceError, OSError, MemoryError):
+        raise
+    except Exception as error:  # any other error concerns only this file
+        _check_unchanged(stream, file)
+        reason = f"{type(error).__name__}: {first_line(error)}"
+        raise CorruptInput(stream.name, stream.id, file.position, file.path, reason) from error
+    _check_unchanged(stream, file)  # it may have been overwritten while it was read
+    first_pos = (file.position << ROW_BITS) + file.first_row
+    positions = np.arange(first_pos, first_pos + file.rows, dtype=np.int64)
+    return table.append_column(POSITION_COLUMN, pa.array(positions))
+
+
+def _latest_us(stream: Stream, file: FileRows) -> int | None:
+    """Return the event time after which rows are skipped: that of the newest row the listing kept.
+
+    Rows too far ahead of the clock are found only once, when the file is listed. They are all later than the
+    rows that the listing kept.
+    """
+    if stream.max_ahead_us is None:
+        return None
+    return MIN_TIME_US - 1 if file.t_max_us is None else file.t_max_us
+
+
+def _check_unchanged(stream: Stream, file: FileRows) -> None:
+    try:
+        found = os.stat(file.path)
+    except FileNotFoundError as error:
+        raise _changed(stream, file, "it is gone") from error
+    if not stat.S_ISREG(found.st_mode):
+        raise _changed(stream, file, "it is not a regular file any more")
+    if found.st_size != file.size:
+        raise _changed(stream, file, f"it had {file.size} bytes and has {found.st_size}")
+    if found.st_mtime_ns != file.mtime_ns:
+        raise _changed(stream, file, "it was written again")
+
+
+def _changed(stream: Stream, file: FileRows, detail: str) -> InputChanged:
+    return InputChanged(
+        f'file "{file.path}" of stream "{stream.name}" changed after it was listed: {detail}',
+        hint="Put the file back as it was. New rows belong into new files, moved into place when whole.",
+    )
