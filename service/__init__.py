@@ -1,4 +1,4 @@
 """The service: settings, inputs, the Spark job, results, sinks, planning and the command line.
 
-Doors: errors, faults.
+Doors: errors, faults, log.
 """

@@ -54,7 +54,7 @@ BUSY_TIMEOUT_S = 30.0
 
 # Advisory lock of all writers of one PostgreSQL schema: "sluice" in ASCII.
 _POSTGRESQL_LOCK = 0x736C75696365
-#: Advisory lock of the writers of the event log (``service.inputs.sources.posted.http_log``), which do not wait for
+#: Advisory lock of the writers of the event log (``inputs.sources.posted``), which do not wait for
 #: other writers.
 EVENTS_LOCK = _POSTGRESQL_LOCK + 1
 

@@ -1,6 +1,6 @@
 """The commit of a batch: result files first, synced, then one manifest that makes them visible.
 
-The buckets report at least once per batch (``commit.reports``), and a replayed batch produces the same rows.
+The buckets report at least once per batch (``reporting``), and a replayed batch produces the same rows.
 Therefore the first manifest of a batch is kept, and later manifests are dropped with their files. Files that
 no manifest names are removed at the next start.
 """

@@ -1,7 +1,7 @@
 """Dictionary of the routes that the engine knows, so that a batch reports only new ones.
 
 A route never changes its set of queries, and almost all routes of a batch occurred in the batch before. So
-buckets report the sets of new routes only (``commit.reports``). The engine keeps only the numbers of known
+buckets report the sets of new routes only (``reporting``). The engine keeps only the numbers of known
 routes: their sets are in the catalog.
 """
 

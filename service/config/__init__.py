@@ -1,4 +1,4 @@
-"""Configuration: settings, the data directory, durations, logging and places for crash tests.
+"""Configuration: settings, the data directory, and the constants of this machine.
 
-Doors: access_settings, batch_size, buckets, calibration, data_dir, failpoints, kafka_client, log, settings.
+Doors: calibration, data_dir, settings.
 """

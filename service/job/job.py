@@ -3,7 +3,7 @@
 spark.readStream.format("sluice")          columns: bucket, packet of a payload
   .groupBy("bucket")
   .transformWithStateInPandas(...)          result files, and one report per bucket, on the side
-  .writeStream.format("noop")               the last report commits one manifest (``service.commit.reporting.reports``)
+  .writeStream.format("noop")               the last report commits one manifest (``commit.reporting``)
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Commands on a data directory or a catalog: backup, restore, repair, move and client keys.
+"""Commands on a data directory or a catalog: backup, restore, move and client keys.
 
-Doors: backup, client_keys, move_command, repair.
+Doors: backup, client_keys, move_command.
 """

@@ -1,4 +1,4 @@
 """Planning: previews, prices and tries changes of queries and objective, and makes plan versions.
 
-Doors: changes, objective, plan_record, preview, versions.
+Doors: changes, preview, versions.
 """

@@ -1,4 +1,4 @@
-"""Recovery: checks that catalog, checkpoint, events and results belong together, and repairs them.
+"""Recovery: checks that catalog, checkpoint, events and results belong together.
 
-Doors: checkpoint, doctor, identity, opening, repair.
+Doors: checkpoint, identity, opening.
 """

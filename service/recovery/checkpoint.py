@@ -38,7 +38,7 @@ REPEATABLE = 2
 SPARK_PARTS = ("offsets", "commits", "state", "metadata", "sources")
 
 #: Key in the identity file of a checkpoint whose state is being rebuilt from the first batch
-#: (``recovery.repair``). Identity files of earlier versions contain the key, so its name must not change.
+#: (``sluice repair``). Identity files of earlier versions contain the key, so its name must not change.
 _REBUILT = "anew"
 
 

@@ -1,4 +1,4 @@
-"""Statistics: measured and sampled profiles, counters of the running job, metrics.
+"""Statistics: measured profiles, counters of the running job, metrics.
 
-Doors: metrics, profile, query_status, sampling, statistics.
+Doors: metrics, profile, statistics.
 """

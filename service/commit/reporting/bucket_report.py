@@ -3,7 +3,7 @@
     CHAIN ── BucketReport ── encode ──> socket ──> decode ── the engine adds up the buckets' reports
 
 Counters are the bucket's share of the manifest's counters (``catalog.values.counters``). A report contains
-only the routes that the engine asks for (``commit.reports``), because the engine already knows most routes.
+only the routes that the engine asks for (``reports``), because the engine already knows most routes.
 """
 
 from __future__ import annotations

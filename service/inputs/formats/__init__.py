@@ -1,4 +1,4 @@
 """Formats: rows and facts of CSV, JSON lines and Parquet files, typed as declared.
 
-Doors: bad_rows, facts, file_inspectors, file_readers, text_input, times, values.
+Doors: file_inspectors, file_readers, text_input.
 """

@@ -1,5 +1,1 @@
-"""Sources: listed files, posted events and generated rows.
-
-Doors: backlog, distributions, event_reader, files, generator, http_log, opened_file, promises,
-topic_reader, topics.
-"""
+"""Sources, a room for each kind: listed files, posted events, topics and generated rows."""

@@ -1,0 +1,4 @@
+"""Generated rows: chunks of a generator, and the distributions of their values.
+
+Doors: distributions, generator.
+"""

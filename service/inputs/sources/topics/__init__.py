@@ -1,0 +1,4 @@
+"""Topics of Kafka: which messages a batch takes, and their rows.
+
+Doors: topic_reader, topics.
+"""

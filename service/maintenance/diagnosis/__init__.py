@@ -1,0 +1,4 @@
+"""Diagnosis: `sluice doctor` examines a service, and `sluice repair` a damaged data directory.
+
+Doors: doctor, repair.
+"""
