@@ -21,20 +21,6 @@ import numpy as np
 Int64s = np.ndarray[tuple[int], np.dtype[np.int64]]
 
 
-def virtual_places(values: Int64s) -> tuple[Int64s, Int64s]:
-    """Return the least and the greatest place that each row can have in the sorted stream (Def. 2.5).
-
-    >>> [places.tolist() for places in virtual_places(np.array([2, 1, 2]))]
-    [[1, 0, 1], [2, 0, 2]]
-
-    Args:
-        values: int64[n], values in order of arrival.
-    """
-    ordered = np.sort(values)
-    least = np.searchsorted(ordered, values, side="left")
-    return least, np.searchsorted(ordered, values, side="right") - 1
-
-
 def multiplicity(values: Int64s) -> int:
     """Return the greatest number of rows with one value; 0 without rows."""
     return int(np.unique(values, return_counts=True)[1].max()) if len(values) else 0

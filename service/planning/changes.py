@@ -271,30 +271,30 @@ def _refuse_second(change: Change, first: int, place: int) -> None:
 
 
 #: Function that resolves the requested changes.
-Wanted = Callable[[Resolver], tuple[ChangeStep, ...]]
+Resolve = Callable[[Resolver], tuple[ChangeStep, ...]]
 
 
-def one(change: Change) -> Wanted:
+def one(change: Change) -> Resolve:
     """Request a single change; its errors are those of a request for one query."""
     return lambda resolver: (resolver.resolve_one(change),)
 
 
-def several(changes: Sequence[Change]) -> Wanted:
+def several(changes: Sequence[Change]) -> Resolve:
     """Request a list of changes, at most one per query, in any order; errors name the place in the list."""
     return lambda resolver: resolver.resolve_all(changes)
 
 
 def apply_changes(
-    versions: Versions, wanted: Wanted, *, actor: str = "service", if_match: int | None = None
+    versions: Versions, resolve: Resolve, *, actor: str = "service", if_match: int | None = None
 ) -> Changed:
     """Make all requested changes as one plan version, or none; arguments and errors of ``changing``."""
-    with changing(versions, wanted, actor=actor, if_match=if_match) as changed:
+    with changing(versions, resolve, actor=actor, if_match=if_match) as changed:
         return changed
 
 
 @contextmanager
 def changing(
-    versions: Versions, wanted: Wanted, *, actor: str = "service", if_match: int | None = None
+    versions: Versions, resolve: Resolve, *, actor: str = "service", if_match: int | None = None
 ) -> Iterator[Changed]:
     """Make all requested changes as one plan version, or none, in a transaction that includes the block.
 
@@ -303,7 +303,7 @@ def changing(
 
     Args:
         versions: Plans the new version and appends it to the control log.
-        wanted: ``one`` change or ``several``.
+        resolve: ``one`` change or ``several``.
         actor: Author of the changes, for the history.
         if_match: Plan version that must be the newest one; None accepts any.
 
@@ -319,7 +319,7 @@ def changing(
     partitioning = versions.objective.partitioning
     resolver = Resolver(store, versions.statistician, versions.webhook_targets, partitioning)
     resolver.refresh()
-    steps = wanted(resolver)
+    steps = resolve(resolver)
     drafts = [step.draft for step in steps if step.draft is not None and step.runs]
     # Families of queries that are already running were weighed before.
     before = store.control_log.latest_plan()
@@ -333,7 +333,7 @@ def changing(
     with store.transaction():
         previous = expect(store, if_match)
         resolver.refresh()
-        steps = wanted(resolver)
+        steps = resolve(resolver)
         effective = any(step.effective for step in steps)
         current = 0 if previous is None else previous.version
         version = current + 1 if effective else current

@@ -19,7 +19,7 @@ from catalog.values.control import Pull
 from catalog.values.query import Backfill, Query
 from service.commit.failpoints import reached
 from service.errors import NoResultPunctuations
-from service.planning.changes import Wanted, changing, one
+from service.planning.changes import Resolve, changing, one
 from service.planning.versions import Versions
 from service.statistics.queries.query_status import Outcome, QueryStatus, query_statuses
 
@@ -147,14 +147,14 @@ class WorkspaceQueries:
 
     @contextmanager
     def changing(
-        self, wanted: Wanted, *, actor: str = "service", if_match: int | None = None
+        self, resolve: Resolve, *, actor: str = "service", if_match: int | None = None
     ) -> Iterator[Outcome]:
         """Make all changes in one plan version, or none, in a transaction that includes the block.
 
         A change that is already in effect succeeds.
 
         Args:
-            wanted: ``one`` change, or ``several``: at most one per query, in any order.
+            resolve: ``one`` change, or ``several``: at most one per query, in any order.
             actor: Author of the changes, for the history.
             if_match: Plan version that must be the newest one; None accepts any.
 
@@ -166,7 +166,7 @@ class WorkspaceQueries:
             InvalidChanges: Several changes of the list are invalid; if only one is, its own error is raised,
                 with its ``path``.
         """
-        with changing(self._versions, wanted, actor=actor, if_match=if_match) as changed:
+        with changing(self._versions, resolve, actor=actor, if_match=if_match) as changed:
             statuses = query_statuses(self._store, changed.records)
             yield Outcome(changed.version, statuses, changed.effective)
         reached("after-change", changed.version, self._engine_lock)
