@@ -13,28 +13,28 @@ from fastapi import APIRouter, FastAPI
 from starlette.types import ASGIApp
 
 from api import problems
-from api.access.envelope import MAX_BODY_BYTES, Envelope
 from api.access.guard import Guard
-from api.access.origins import Origins, is_loopback
 from api.audit.endpoints import router as audit_router
 from api.changes.endpoints import router as changes_router
 from api.console.console import install_console
 from api.dependencies import MAX_WAITING_REQUESTS
+from api.documentation.docs_pages import install_docs
+from api.documentation.openapi import Security, describe
 from api.engine.endpoints import router as engine_router
+from api.envelope.envelope import MAX_BODY_BYTES, Envelope
+from api.envelope.origins import Origins, is_loopback
 from api.health.endpoints import router as health_router
 from api.migrations.endpoints import router as migrations_router
-from api.openapi import Security, describe
 from api.plan.endpoints import preview_router
 from api.plan.endpoints import router as plan_router
 from api.queries.endpoints import router as queries_router
 from api.queries.endpoints import validate_router
-from api.queries.results import export_router
-from api.queries.results import router as results_router
-from api.server.docs_pages import install_docs
-from api.server.traces import Traces
+from api.results.endpoints import export_router
+from api.results.endpoints import router as results_router
 from api.statistics.endpoints import metrics_router
 from api.statistics.endpoints import router as statistics_router
 from api.streams.endpoints import router as streams_router
+from api.traces import Traces
 from service.access.tokens import TokenVerifier
 from service.config.settings import Settings, load_settings
 from service.jvm.jvm import Jvm

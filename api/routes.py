@@ -37,9 +37,9 @@ from api.access.scopes import scope_of
 from api.errors import InvalidRequest, RequestFault, RequestUnderWay, UnsupportedMediaType
 from api.json_body import read_body
 from catalog.errors import Conflict, NotFound
-from catalog.store.access.audit_log import AuditLogRepository
-from catalog.store.repositories.idempotency import IdempotencyRepository, StoredAnswer
-from catalog.wording import nearest_or_known
+from catalog.store.clients.audit_log import AuditLogRepository
+from catalog.store.clients.idempotency import IdempotencyRepository, StoredAnswer
+from catalog.wording.wording import nearest_or_known
 from service.access.principal import Principal
 
 #: Methods that change something.

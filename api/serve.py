@@ -125,8 +125,8 @@ def _check_access(settings: Settings) -> None:
         CredentialsMissing: Other machines reach the address, but no client could prove its identity.
         UnusableCertificate: A certificate or key cannot be loaded.
     """
-    from api.access.connections import tls_options
-    from api.access.origins import is_loopback
+    from api.envelope.origins import is_loopback
+    from api.server.tls import tls_options
     from service.recovery.opening import open_catalog
 
     access = settings.access
@@ -148,9 +148,9 @@ def _check_access(settings: Settings) -> None:
 
 def _config(app: ASGIApp, settings: Settings) -> uvicorn.Config:
     # These imports load FastAPI, so they are delayed until the JVM is starting.
-    from api.access.connections import tls_options
     from api.server.connections import ConnectionLimits, limited_protocol
     from api.server.loop import LOOP
+    from api.server.tls import tls_options
 
     return uvicorn.Config(
         app,

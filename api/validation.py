@@ -9,7 +9,7 @@ from fastapi.exceptions import RequestValidationError
 
 from api.errors import InvalidRequest, MalformedBody, RequestFault
 from catalog.errors import Location, SluiceError
-from catalog.mistakes import mistake
+from catalog.wording.mistakes import mistake
 
 _PARTS: Mapping[str, Literal["body", "query", "path", "header"]] = {
     "body": "body",

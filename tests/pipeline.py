@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from catalog.values.counters.family_counters import SliceCounters
 from catalog.values.plan import Plan
-from catalog.values.routes.query_rows import summed_rows
+from catalog.values.routes.counts.query_rows import summed_rows
 from catalog.values.stream import GeneratorSource, Stream
 from operators.pack.pack import packer
 from service.commit.reporting.bucket_report import BucketReport

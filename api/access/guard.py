@@ -2,7 +2,7 @@
 
     Authorization: Bearer sluice_...    a key               (service.access.api_keys)
     Authorization: Bearer eyJ...        an issuer's token   (service.access.tokens)
-    a client certificate                its common name     (api.access.connections)
+    a client certificate                its common name     (api.server.tls)
     nothing                             on a loopback address, or with --insecure, everything is allowed
 
 A key in a request is always checked, even if the service requires none. A wrong key is always refused.

@@ -7,7 +7,7 @@ from typing import Self
 from pydantic import BaseModel, Field
 
 from api.timestamps import timestamp
-from catalog.store.access.audit_log import AuditEntry
+from catalog.store.clients.audit_log import AuditEntry
 
 
 class AuditEntryOut(BaseModel):

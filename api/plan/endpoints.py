@@ -23,9 +23,9 @@ from api.plan.schemas import (
 )
 from api.problems import problem_responses
 from api.routes import SluiceRoute
-from catalog.clock import wall_clock_us
 from catalog.errors import InvalidInput, NameTaken, PlanVersionNotFound
 from catalog.store.repositories.plan_history import HistoryEntry
+from catalog.times.clock import wall_clock_us
 from catalog.values.plan import Plan
 from planner.drawing.svg import render_svg
 from planner.explain.plan_report import plan_report

@@ -17,8 +17,8 @@ from api.queries.sinks import (
     to_sink,
 )
 from api.timestamps import timestamp, timestamp_or_none
-from catalog.durations import format_duration
 from catalog.steps import stream_sides
+from catalog.times.durations import format_duration
 from catalog.values.change import BOTH, AddQuery, EditQuery, QueryParts, UpdateQuery
 from catalog.values.query import UNBOUNDED_US, Backfill, Query, Side, join_name
 from catalog.values.sink import SetSink

@@ -17,10 +17,9 @@ from pydantic import (
 from pydantic.config import JsonDict
 
 from api.timestamps import timestamp, timestamp_or_none
-from catalog.clock import wall_clock_us
-from catalog.durations import format_duration, parse_duration_us
 from catalog.errors import InvalidDuration
-from catalog.mistakes import TextLike
+from catalog.times.clock import wall_clock_us
+from catalog.times.durations import format_duration, parse_duration_us
 from catalog.values.sink import (
     LAGGING_AFTER_S,
     FilesSink,
@@ -32,6 +31,7 @@ from catalog.values.sink import (
     WebhookSink,
 )
 from catalog.values.stream import EnvSecret
+from catalog.wording.mistakes import TextLike
 from service.documents.streams.stream_document import ClusterDocument, SecretDocument, TopicName
 
 #: Name of a PostgreSQL table, with or without a schema.

@@ -19,10 +19,10 @@ from typing import Any, ClassVar
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
-from api.access.connections import NamedConnection
-from api.access.envelope import enveloped, new_request_id
+from api.envelope.envelope import enveloped, new_request_id
 from api.errors import HeadTooLarge, NotHttp, RequestTooSlow, TooManyConnections
 from api.problems import problem_response
+from api.server.tls import NamedConnection
 from catalog.errors import SluiceError
 
 log = logging.getLogger(__name__)

@@ -33,7 +33,7 @@ from api.streams.schemas import (
     StreamRegistered,
 )
 from api.timestamps import timestamp
-from catalog.arrow_types import PUNCTUATION_COLUMN
+from catalog.columns.arrow_types import PUNCTUATION_COLUMN
 from catalog.errors import InvalidInput, NameTaken, StreamInUse, StreamNotFound
 from catalog.values.stream import HttpSource
 from service.errors import EventLogDown, EventRejected, IngestFull, NotAnHttpStream

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from pydantic.config import JsonDict
 
 from api.timestamps import timestamp
-from catalog.durations import format_duration
+from catalog.times.durations import format_duration
 from catalog.values.stream import (
     AtCap,
     Constraints,

@@ -14,7 +14,7 @@ from typing import Any, TypeVar, cast
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from catalog.errors import CorruptDocument
-from catalog.mistakes import mistake
+from catalog.wording.mistakes import mistake
 
 T = TypeVar("T")
 

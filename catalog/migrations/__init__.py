@@ -1,8 +1,8 @@
 """Migrations of the catalog's tables (Alembic), run by ``upgrade`` and verified by ``differences``.
 
 There is no ``alembic.ini``: a new migration is a module ``versions/<nnnn>_<what>.py`` written by hand, and
-its number is entered in ``catalog.store.tables.SCHEMA_REVISION``. ``tests/catalog/test_open.py`` compares the
-migrated tables with ``catalog.store.tables``. The test also migrates older catalogs, which it creates by
+its number is entered in ``catalog.store.database.tables.SCHEMA_REVISION``. ``tests/catalog/test_open.py`` compares the
+migrated tables with ``catalog.store.database.tables``. The test also migrates older catalogs, which it creates by
 undoing migrations.
 """
 
@@ -14,7 +14,7 @@ from alembic.config import Config
 from alembic.migration import MigrationContext
 from sqlalchemy import Connection
 
-from catalog.store.tables import metadata
+from catalog.store.database.tables import metadata
 
 
 def configuration() -> Config:
@@ -37,7 +37,7 @@ def upgrade(connection: Connection) -> None:
 
 
 def differences(connection: Connection) -> list[str]:
-    """Return how the tables differ from ``catalog.store.tables``, ignoring all other tables."""
+    """Return how the tables differ from ``catalog.store.database.tables``, ignoring all other tables."""
     return [
         f"{change[0]} {getattr(change[-1], 'name', change[-1])}"
         for found in compare_metadata(MigrationContext.configure(connection), metadata)

@@ -17,8 +17,8 @@ from sqlalchemy import Connection, bindparam, delete, insert, select, update
 
 from catalog.documents.codec import decode, encode
 from catalog.errors import FencedOut
-from catalog.store import tables
-from catalog.store.repository import Repository
+from catalog.store.database import tables
+from catalog.store.database.repository import Repository
 
 _l = tables.lease.c
 _LEASE = select(_l.epoch, _l.token, _l.holder, _l.expiry_ms, _l.renewals)

@@ -26,12 +26,12 @@ from sqlalchemy import Connection, and_, bindparam, delete, exists, func, insert
 
 from catalog.documents.codec import decode
 from catalog.steps import stream_sides
-from catalog.store import tables
-from catalog.store.counts import fold_counts
-from catalog.store.database import Database
+from catalog.store.database import tables
+from catalog.store.database.database import Database
+from catalog.store.database.repository import ASKED_AT_ONCE, Repository
 from catalog.store.repositories.control_log import ControlLogRepository
+from catalog.store.repositories.counts import fold_counts
 from catalog.store.repositories.streams import OF_MANY
-from catalog.store.repository import ASKED_AT_ONCE, Repository
 from catalog.values.batch import BatchManifest
 from catalog.values.query import Query
 

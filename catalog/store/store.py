@@ -17,19 +17,18 @@ from typing import Self
 
 from sqlalchemy import inspect, text
 
-from catalog.clock import wall_clock_us
 from catalog.errors import CatalogDown, CatalogVersionMismatch
-from catalog.store.access.api_keys import ApiKeyRepository
-from catalog.store.access.audit_log import AuditLogRepository
-from catalog.store.compaction import Compaction
-from catalog.store.counts import CountRepository
-from catalog.store.database import BUSY_TIMEOUT_S, Database, copy_tables
+from catalog.store.clients.api_keys import ApiKeyRepository
+from catalog.store.clients.audit_log import AuditLogRepository
+from catalog.store.clients.idempotency import IdempotencyRepository
+from catalog.store.database.database import BUSY_TIMEOUT_S, Database, copy_tables
+from catalog.store.database.tables import SCHEMA_REVISION, metadata
 from catalog.store.lease import LeaseRepository
 from catalog.store.pruning import Pruning
 from catalog.store.repositories.batches import BatchRepository
 from catalog.store.repositories.control_log import ControlLogRepository
+from catalog.store.repositories.counts import CountRepository
 from catalog.store.repositories.epochs import EpochRepository
-from catalog.store.repositories.idempotency import IdempotencyRepository
 from catalog.store.repositories.migrations import MigrationRepository
 from catalog.store.repositories.plan_history import PlanHistoryRepository
 from catalog.store.repositories.queries import QueryRepository
@@ -38,9 +37,10 @@ from catalog.store.repositories.settings import SettingRepository
 from catalog.store.repositories.sinks import SinkRepository
 from catalog.store.repositories.source_files import SourceFileRepository
 from catalog.store.repositories.streams import StreamRepository
-from catalog.store.result_files import ResultFileRepository
-from catalog.store.retention import Retention
-from catalog.store.tables import SCHEMA_REVISION, metadata
+from catalog.store.results.compaction import Compaction
+from catalog.store.results.result_files import ResultFileRepository
+from catalog.store.results.retention import Retention
+from catalog.times.clock import wall_clock_us
 
 
 class Store:

@@ -98,7 +98,7 @@ class BatchManifest:
         streams: Counters per stream.
         slices: Counters per slice.
         query_rows: Results per query id in this batch; empty in a manifest that was read from the catalog,
-            which keeps them in ``catalog.store.counts``.
+            which keeps them in ``catalog.store.repositories.counts``.
         started_at_us: Wall clock at the start of the batch, µs UTC.
         committed_at_us: Wall clock at the commit, µs UTC.
         filters: Counters per distinct filter.

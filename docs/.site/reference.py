@@ -11,7 +11,7 @@ from typing import Any
 import typer.main
 
 from api.app import create_app
-from api.descriptions import operations
+from api.documentation.descriptions import operations
 from api.main import app
 from service.config.settings import load_settings
 

@@ -36,14 +36,14 @@ from operators.bucket.watermark import Watermark
 from operators.groups.open_groups import group_results
 from operators.join.compiled_family import CompiledFamily, compile_family
 from operators.join.family_joins import FamilyJoins
-from operators.join.migration import Marks, migrated
+from operators.join.migration.migration import Marks, migrated
 from operators.join.pairs import PairTable
 from operators.lineage.entitlement import MOST_TERMS, Term, settled
 from operators.orders.order_clock import MOST
 from operators.orders.order_progress import OrderProgress, following
 from operators.pack.payload import Payload
+from operators.segments.encoding.row_codec import TS
 from operators.segments.layout import SIDES
-from operators.segments.row_codec import TS
 from operators.steps.exchange import ExchangedRows, set_out
 from operators.steps.handed_pairs import HandedPairs
 

@@ -19,8 +19,8 @@ from typing import Self
 import numpy as np
 import pyarrow as pa
 
-from catalog.arrow_types import BELOW_COLUMN as BELOW
-from catalog.arrow_types import arrow_type
+from catalog.columns.arrow_types import BELOW_COLUMN as BELOW
+from catalog.columns.arrow_types import arrow_type
 from catalog.values.control import Promises
 from operators.bucket.finishing import wait_for_keys
 from operators.closings.closed_keys import first_closings
@@ -36,8 +36,8 @@ from operators.errors import PromiseBroken
 from operators.join.family_joins import FamilyJoins
 from operators.kernels.keys import Bools
 from operators.pack.payload import Payload
+from operators.segments.encoding.row_codec import KEY
 from operators.segments.layout import SIDES, SideLayout
-from operators.segments.row_codec import KEY
 from operators.segments.segment import Segment
 
 #: Rows that arrive in a file are stored by a link to the file. If some are dropped, all others must be

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from catalog.arrow_types import arrow_type
+from catalog.columns.arrow_types import arrow_type
 from catalog.sql_text import quoted
 from catalog.values.query import UNBOUNDED_US
 from catalog.values.routes.query_sets import QuerySets
@@ -27,8 +27,8 @@ from operators.join.family_joins import FamilyJoins
 from operators.join.pairs import RESULT_COLUMNS
 from operators.kernels.keys import Codes, Int64s, bucket_of, exact_column, verify_equal
 from operators.lineage.routes import RouteCounts, query_keys, route_numbers
+from operators.segments.encoding.row_codec import KEY
 from operators.segments.layout import SIDES
-from operators.segments.row_codec import KEY
 
 #: Length of the longest interval whose keys are all finished one by one, even keys without rows.
 _LISTED_KEYS = 10_000

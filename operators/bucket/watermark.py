@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from catalog.durations import MIN_TIME_US
+from catalog.times.durations import MIN_TIME_US
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,8 +17,8 @@ from operators.cache.views import opened
 from operators.kernels.keys import Words
 from operators.lazy.lazy_segment import read_bloom
 from operators.lineage.lineage import RowClasses
-from operators.segments.patch import Patch
-from operators.segments.row_codec import narrow_rows
+from operators.segments.encoding.patch import Patch
+from operators.segments.encoding.row_codec import narrow_rows
 from operators.segments.segment import Segment
 
 

@@ -1,12 +1,20 @@
-"""Views: the segments that names (``operators.segments.view_names``) stand for, made from stored values."""
+"""Views: the segments that names (``operators.segments.encoding.view_names``) stand for, made from stored values."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from operators.segments.patch import Patch
+from operators.segments.encoding.patch import Patch
+from operators.segments.encoding.view_names import (
+    CUT,
+    KEPT,
+    cut_bounds,
+    part_of,
+    patched_name,
+    steps,
+    stored_id,
+)
 from operators.segments.segment import Segment
-from operators.segments.view_names import CUT, KEPT, cut_bounds, part_of, patched_name, steps, stored_id
 
 
 def opened(

@@ -30,7 +30,7 @@ from math import inf, sqrt
 import numpy as np
 import pyarrow as pa
 
-from catalog.durations import MIN_TIME_US
+from catalog.times.durations import MIN_TIME_US
 from catalog.values.policies.punctuation_policy import PurgePrices
 from catalog.values.query import UNBOUNDED_US
 from operators.closings.closing_rows import (
@@ -43,8 +43,8 @@ from operators.closings.closing_rows import (
 )
 from operators.closings.contract import SideContract
 from operators.kernels.keys import Bools, Int64s
+from operators.segments.encoding.row_codec import TS
 from operators.segments.layout import SideLayout
-from operators.segments.row_codec import TS
 from operators.segments.segment import Segment
 
 #: A segment is rewritten if at least one row in this many is dead.

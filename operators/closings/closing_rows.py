@@ -35,10 +35,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from catalog.arrow_types import arrow_type
+from catalog.columns.arrow_types import arrow_type
 from operators.kernels.keys import Bools, Int64s, is_exact, join_key, verify_equal
+from operators.segments.encoding.row_codec import KEY, POS, TS
 from operators.segments.layout import SideLayout
-from operators.segments.row_codec import KEY, POS, TS
 from operators.segments.segment import COLUMN, Segment
 
 #: Event time of closings that are never late.

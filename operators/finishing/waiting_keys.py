@@ -28,7 +28,7 @@ import pyarrow as pa
 from catalog.sql_text import quoted
 from operators.filters.expressions import select_table
 from operators.kernels.keys import Bools, Int64s, bucket_of
-from operators.segments.row_codec import KEY, POS, TS
+from operators.segments.encoding.row_codec import KEY, POS, TS
 from operators.segments.segment import COLUMN, Segment
 
 #: Finish time of keys without rows: earlier than any watermark.

@@ -29,7 +29,7 @@ from catalog.values.routes.route_table import RouteTable
 from operators.filters.expressions import evaluate_groups, evaluated, select_table
 from operators.groups.exact_sums import Limbs, limbs, rounded_sums
 from operators.kernels.keys import is_exact, join_key
-from operators.segments.row_codec import KEY, POS, TS
+from operators.segments.encoding.row_codec import KEY, POS, TS
 from operators.segments.segment import COLUMN
 
 #: End time of groups without intervals, later than any watermark.

@@ -29,7 +29,7 @@ from catalog.values.routes.route_table import RouteTable, combined
 from operators.groups.compiled_groups import CompiledGroups
 from operators.kernels.keys import Int64s, bucket_of
 from operators.lineage.routes import RouteCounts, query_key
-from operators.segments.row_codec import KEY, POS, TS
+from operators.segments.encoding.row_codec import KEY, POS, TS
 from operators.segments.segment import Segment, timestamps
 
 #: Two segments are merged unless the older one has more than this many times the partials of the newer one.

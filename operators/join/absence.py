@@ -33,7 +33,7 @@ from types import MappingProxyType
 import numpy as np
 import pyarrow as pa
 
-from catalog.arrow_types import arrow_type
+from catalog.columns.arrow_types import arrow_type
 from catalog.values.query import UNBOUNDED_US
 from catalog.values.routes.route_table import RouteTable
 from operators.closings.closed_keys import ClosedOpposite

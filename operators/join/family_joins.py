@@ -38,8 +38,8 @@ from operators.ranks.ranked_rows import RankedRows
 from operators.ranks.ranking import Ranking
 from operators.segments.layout import SIDES
 from operators.segments.segment import Segment
-from operators.segments.waiting_rows import WaitingRows
 from operators.slices.sliced_join import SliceState
+from operators.waiting.waiting_rows import WaitingRows
 
 #: Objects that hold segments.
 Holder = SliceState | ClosedKeys | OpenGroups | WaitingKeys | Ranking | WaitingRows | ParkedRows

@@ -24,7 +24,7 @@ import pyarrow as pa
 from operators.join.absence_classes import CompiledAbsence, ConditionGroup
 from operators.join.nearest import PositionTable, take_nearer
 from operators.kernels.keys import Bools, Int64s
-from operators.segments.row_codec import KEY, POS, TS
+from operators.segments.encoding.row_codec import KEY, POS, TS
 from operators.segments.segment import COLUMN, Segment
 from operators.slices.candidates import CandidateSide
 

@@ -26,7 +26,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numba import types
 
-from catalog.arrow_types import arrow_type
+from catalog.columns.arrow_types import arrow_type
 
 Int64s = np.ndarray[tuple[int], np.dtype[np.int64]]
 Bools = np.ndarray[tuple[int], np.dtype[np.bool_]]

@@ -27,9 +27,9 @@ import pyarrow as pa
 
 from operators.kernels.keys import Int64s, Words
 from operators.lazy.bloom_filter import bloom_filter, rows_in_filter
-from operators.segments.row_codec import KEY, rows_with, widened
+from operators.segments.encoding.row_codec import KEY, rows_with, widened
+from operators.segments.encoding.view_names import CUT, bloom_id, cut_bounds, steps, stored_id
 from operators.segments.segment import Segment
-from operators.segments.view_names import CUT, bloom_id, cut_bounds, steps, stored_id
 
 #: Segments with fewer rows are not lazy: decoding them costs less than their facts and filter.
 LEAST_ROWS: Final = 1 << 16
@@ -136,7 +136,7 @@ class LazySegment(Segment):
     """A stored segment that is read only when its rows are needed.
 
     Args:
-        name: Its name (``operators.segments.view_names``).
+        name: Its name (``operators.segments.encoding.view_names``).
         facts: Facts about it.
         reader: Reads its rows.
     """

@@ -29,7 +29,7 @@ import numpy as np
 from catalog.values.plan import FamilyPlan, PlannedQuery
 from operators.kernels.keys import Bools, Codes, Int64s
 from operators.lineage.entitlement import Term, rows_of_terms
-from operators.segments.row_kinds import Kind
+from operators.segments.indexes.row_kinds import Kind
 from operators.segments.segment import WORD_BITS, Segment
 
 K = TypeVar("K")

@@ -27,7 +27,7 @@ import numpy as np
 
 from catalog.values.plan import FamilyPlan, PlannedQuery
 from catalog.values.query import is_rank
-from catalog.values.routes.query_rows import QueryRows
+from catalog.values.routes.counts.query_rows import QueryRows
 from catalog.values.routes.query_sets import WORD_BITS, QuerySets, UInt64s, words_of
 from catalog.values.routes.route_table import RouteTable, combined
 from operators.kernels.keys import INT64S, INT64S_READ, SETS_READ, Bools, Int64s

@@ -16,7 +16,7 @@ from catalog.values.plan import PlannedFilter
 from operators.filters.expressions import select_values
 from operators.kernels.keys import Bools, Codes, Words, numbered, numbered_if_few
 from operators.pack.threshold_filters import Thresholds, thresholds
-from operators.segments.row_codec import NUMBERED
+from operators.segments.encoding.row_codec import NUMBERED
 from operators.segments.segment import WORD_BITS
 
 #: Words with at most this many distinct values are replaced by one-byte numbers.

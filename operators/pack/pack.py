@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from catalog.punctuation_marks import Promise
+from catalog.columns.punctuation_marks import Promise
 from catalog.values.counters.batch_counters import StreamPunctuations
 from catalog.values.counters.family_counters import FilterCounters
 from catalog.values.plan import PlannedFilter
@@ -35,8 +35,8 @@ from operators.pack.pack_plan import PackPlan, SidePlan
 from operators.pack.payload import Payload, StreamHeader
 from operators.pack.punctuations import Parted, closings_of_side, parted
 from operators.ranks.ranking import rank_rows
+from operators.segments.encoding.row_codec import KEY, POS, TS
 from operators.segments.layout import SideLayout, side_layout
-from operators.segments.row_codec import KEY, POS, TS
 from operators.segments.segment import COLUMN, LINEAGE
 
 

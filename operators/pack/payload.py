@@ -2,7 +2,7 @@
 
     | length of header | header (JSON) | Arrow IPC of family side | Arrow IPC of ... | Arrow IPC of suspects |
 
-Rows of a family side may be in a file that the header names (``operators.segments.segment_files``).
+Rows of a family side may be in a file that the header names (``operators.segments.files.segment_files``).
 
 The header is sent to every bucket, even to buckets that get no rows. So every bucket learns of each stream's
 newest event time, and of every control record, in the same batch. Data that must be counted only once are
@@ -24,7 +24,7 @@ from catalog.values.counters.batch_counters import StreamPunctuations
 from catalog.values.counters.family_counters import FilterCounters
 from operators.errors import CorruptPayload
 from operators.orders.order_progress import OrderedRows
-from operators.segments.row_codec import TS, decode_rows, encode_rows
+from operators.segments.encoding.row_codec import TS, decode_rows, encode_rows
 from operators.segments.segment import ArrivedFile
 
 _LENGTH = struct.Struct("<I")

@@ -14,14 +14,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from catalog.arrow_types import POSITION_COLUMN, PUNCTUATION_COLUMN
-from catalog.punctuation_marks import Promise, marks_of, promises_in
+from catalog.columns.arrow_types import POSITION_COLUMN, PUNCTUATION_COLUMN
+from catalog.columns.punctuation_marks import Promise, marks_of, promises_in
 from catalog.values.stream import Punctuations, Stream
 from operators.closings.closing_rows import closing_rows, clustered_closings, ordered_closings
 from operators.closings.contract import SideContract
 from operators.kernels.keys import Bools, Int64s, unpacked
+from operators.segments.encoding.row_codec import POS
 from operators.segments.layout import SideLayout
-from operators.segments.row_codec import POS
 
 
 class Parted(NamedTuple):

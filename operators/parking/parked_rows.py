@@ -33,7 +33,7 @@ import numpy as np
 
 from operators.segments.merge import concat_alike
 from operators.segments.segment import Segment
-from operators.segments.waiting_rows import WaitingRows
+from operators.waiting.waiting_rows import WaitingRows
 
 #: Maximum number of segments into which the rows parked in one batch are cut.
 _MOST_PIECES: Final = 64
@@ -44,7 +44,7 @@ class ClosedSegment:
     """A stored segment that is not in memory.
 
     Attributes:
-        id: Its name (``operators.segments.view_names``).
+        id: Its name (``operators.segments.encoding.view_names``).
         rows: Its number of rows.
         t_min: Least clock of its rows.
         t_max: Greatest clock of its rows.

@@ -22,7 +22,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from operators.kernels.keys import Int64s
-from operators.segments.row_codec import TS
+from operators.segments.encoding.row_codec import TS
 from operators.segments.segment import TIME, Segment
 
 CROSS = "_cross"

@@ -29,7 +29,7 @@ from operators.ranks.clocked_rows import clocked, counting
 from operators.ranks.ranking import Ranking
 from operators.segments.layout import SIDES
 from operators.segments.segment import Segment
-from operators.segments.waiting_rows import WaitingRows
+from operators.waiting.waiting_rows import WaitingRows
 
 
 @dataclass(slots=True, eq=False)

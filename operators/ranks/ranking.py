@@ -22,10 +22,10 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from catalog.durations import MIN_TIME_US
+from catalog.times.durations import MIN_TIME_US
 from operators.kernels.keys import Bools, Int64s
 from operators.ranks.rank_kernel import NO_SUCH_KEY, ranks_up_to
-from operators.segments.row_codec import KEY, POS, TS
+from operators.segments.encoding.row_codec import KEY, POS, TS
 from operators.segments.segment import Segment
 
 #: Key given to all rows if they are counted regardless of their key.

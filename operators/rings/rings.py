@@ -32,7 +32,7 @@ import numpy as np
 from catalog.values.policies.probe import Probe
 from operators.kernels.keys import Bools, Int64s
 from operators.rings.ring_kernel import heads_behind, remove_expired, scan_rings
-from operators.segments.cell_index import CellIndex
+from operators.segments.indexes.cell_index import CellIndex
 from operators.segments.segment import Segment
 
 #: Value of ``gone`` if no row has been removed.

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from catalog.arrow_types import arrow_type
+from catalog.columns.arrow_types import arrow_type
 from catalog.values.plan import FamilyPlan
 from catalog.values.stream import Stream
 from operators.kernels.keys import RECOVERABLE, Int64s, is_exact, recover_column

@@ -12,7 +12,7 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 
-from operators.segments.row_codec import KEY, POS
+from operators.segments.encoding.row_codec import KEY, POS
 from operators.segments.segment import EPOCH, Segment
 
 

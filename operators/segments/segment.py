@@ -30,10 +30,10 @@ import pyarrow as pa
 
 from operators.errors import CorruptSegment
 from operators.kernels.keys import Bools, Int64s, Words
-from operators.segments.cell_index import CellIndex
-from operators.segments.row_codec import KEY, POS, TS, decode_rows, encode_rows
-from operators.segments.row_kinds import RowKinds
-from operators.segments.view_names import bloom_id, cut_name, stored_ids
+from operators.segments.encoding.row_codec import KEY, POS, TS, decode_rows, encode_rows
+from operators.segments.encoding.view_names import bloom_id, cut_name, stored_ids
+from operators.segments.indexes.cell_index import CellIndex
+from operators.segments.indexes.row_kinds import RowKinds
 
 EPOCH = "_epoch"
 LINEAGE = "_l"
@@ -97,7 +97,7 @@ class Segment:
         epoch_min: Smallest plan version of a row.
         epoch_max: Largest plan version of a row.
         columns: Names of the stream columns that the segment has.
-        id: Stored id (``operators.segments.view_names``); empty until the segment is stored.
+        id: Stored id (``operators.segments.encoding.view_names``); empty until the segment is stored.
         values: Stored id and length of every stored value of the segment: first the value of its rows, and
             last the filter of its keys, if it has one (``operators.lazy``).
         stored_rows: Number of rows in the stored value of the rows; a view has only some of them. 0 until the

@@ -26,14 +26,14 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 
-from catalog.arrow_types import arrow_type
+from catalog.columns.arrow_types import arrow_type
 from catalog.values.plan import FamilyPlan
 from operators.errors import CorruptPayload
 from operators.kernels.keys import bucket_of, join_key
 from operators.kernels.sort import sort_into_buckets
+from operators.segments.encoding.row_codec import KEY, POS, TS, decode_rows, encode_rows
 from operators.segments.layout import SideLayout
 from operators.segments.merge import concat
-from operators.segments.row_codec import KEY, POS, TS, decode_rows, encode_rows
 from operators.segments.segment import COLUMN, LINEAGE, WORD_BITS, Segment
 from operators.steps.handed_pairs import HandedPairs
 

@@ -21,8 +21,8 @@ import pyarrow as pa
 from catalog.steps import EXPIRES, membership
 from catalog.values.plan import FamilyPlan, PlannedFilter
 from operators.kernels.keys import Int64s, Words, mix
+from operators.segments.encoding.row_codec import KEY, POS, TS
 from operators.segments.layout import SideLayout
-from operators.segments.row_codec import KEY, POS, TS
 from operators.segments.segment import COLUMN, LINEAGE, WORD_BITS, Segment
 
 #: Multiplier for the first position of a pair, so that (1, 2) and (2, 1) differ.

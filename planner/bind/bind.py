@@ -30,7 +30,7 @@ from sqlglot import exp
 from catalog.errors import Location
 from catalog.values.query import UNBOUNDED_US, Backfill, Clock, Query, Side
 from catalog.values.stream import Stream
-from catalog.wording import nearest_or_known
+from catalog.wording.wording import nearest_or_known
 from planner.bind.announcing import refuse_announcement, with_announcement
 from planner.bind.canonical import ALWAYS, NEVER, canonical
 from planner.bind.clocks.horizons import refuse_horizon

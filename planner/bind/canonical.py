@@ -24,7 +24,7 @@ from collections.abc import Mapping, Sequence
 from sqlglot import exp
 
 from catalog.values.stream import Stream
-from catalog.wording import nearest_or_known
+from catalog.wording.wording import nearest_or_known
 from planner.errors import AmbiguousColumn, CqlSyntaxError, UnknownColumn, UnknownStream, UnsupportedCql
 from planner.expressions.comparisons import conjunction
 from planner.expressions.expressions import bare, compile_condition

@@ -19,13 +19,13 @@ from dataclasses import dataclass
 
 from sqlglot import TokenType, exp
 
-from catalog.durations import duration
 from catalog.errors import error_path
 from catalog.sql_text import quoted
+from catalog.times.durations import duration
 from catalog.values.change import BOTH, QueryParts
 from catalog.values.query import UNBOUNDED_US, Clock, Query, Side
 from catalog.values.stream import Stream
-from catalog.wording import nearest_or_known
+from catalog.wording.wording import nearest_or_known
 from planner.bind.bind import bind
 from planner.bind.canonical import NEVER
 from planner.bind.pieces import key_columns, pieces

@@ -39,7 +39,7 @@ from catalog.values.policies.punctuation_policy import PunctuationPolicy, PurgeP
 from catalog.values.query import Query, Side
 from catalog.values.statistics import Profile
 from catalog.values.stream import Stream
-from catalog.wording import listed
+from catalog.wording.wording import listed
 from planner.build.check_plan import check_plan
 from planner.build.choose_memory import choose_memory, may_sort
 from planner.build.objective import Objective

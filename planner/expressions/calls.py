@@ -9,7 +9,7 @@ from typing import NoReturn
 from sqlglot import exp
 
 from catalog.sql_text import text_literal
-from catalog.wording import nearest_or_known
+from catalog.wording.wording import nearest_or_known
 from planner.errors import UnknownFunction
 from planner.expressions import column_types as ct
 from planner.expressions.arithmetic import apply

@@ -9,8 +9,8 @@ from typing import Literal, cast
 
 from sqlglot import exp
 
-from catalog.durations import Duration
 from catalog.sql_text import text_literal
+from catalog.times.durations import Duration
 from planner.expressions.column_types import duckdb_type
 from planner.expressions.typed import Compiler, Handlers, Typed
 from planner.predicates.constants import Constant

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
 from catalog.values.query import Query
-from catalog.wording import nearest_or_known
+from catalog.wording.wording import nearest_or_known
 from planner.errors import UnknownFamily
 from planner.families.display import ABSENCE, GROUPS, ORDERED, family_title
 from planner.families.families import families, family_of, is_apart, spread_side

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import get_args
 
 from catalog.values.policies.probe import MOST_CELLS, AskedProbe, Invalidation, Probe
-from catalog.wording import listed
+from catalog.wording.wording import listed
 from planner.errors import InvalidProbe
 
 _INVALIDATIONS: tuple[Invalidation, ...] = get_args(Invalidation)

@@ -27,8 +27,8 @@ from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import ErrorLevel, ParseError
 from sqlglot.parser import SENTINEL_NONE
 
-from catalog.durations import MAX_DURATION_US, Duration, duration
 from catalog.errors import Location, Unavailable
+from catalog.times.durations import MAX_DURATION_US, Duration, duration
 from catalog.values.query import UNBOUNDED_US, Clock
 from planner.errors import CqlSyntaxError, InvalidWindow, UnsupportedCql
 from planner.sql.locate import at_offsets, at_token

@@ -12,7 +12,7 @@ from itertools import islice
 from sqlglot import exp
 from sqlglot.optimizer import normalize, simplify
 
-from catalog.durations import Duration
+from catalog.times.durations import Duration
 
 #: A leaf, or both sides of an equation, and the lengths of its intervals.
 _Leaf = tuple[exp.Expr | frozenset[exp.Expr], tuple[Duration, ...]]

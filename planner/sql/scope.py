@@ -9,7 +9,7 @@ from typing import Literal
 from sqlglot import exp
 
 from catalog.values.stream import Column, Stream
-from catalog.wording import nearest_or_known
+from catalog.wording.wording import nearest_or_known
 from planner.errors import AmbiguousColumn, CqlSyntaxError, UnknownColumn, UnknownStream
 from planner.sql.joins import VISIBLE
 from planner.sql.locate import at_expression

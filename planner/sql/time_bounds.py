@@ -12,7 +12,7 @@ from typing import cast
 
 from sqlglot import exp
 
-from catalog.durations import Duration
+from catalog.times.durations import Duration
 from planner.sql.scope import Scope, SideName
 
 _COMPARISONS = (exp.EQ, exp.LT, exp.LTE, exp.GT, exp.GTE)

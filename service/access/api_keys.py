@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from argon2 import PasswordHasher
 from argon2.exceptions import VerifyMismatchError
 
-from catalog.store.access.api_keys import ApiKey, ApiKeyRepository
+from catalog.store.clients.api_keys import ApiKey, ApiKeyRepository
 from service.access.principal import DEFAULT_RATE_PER_S, SCOPES, Principal
 from service.errors import InvalidKey
 

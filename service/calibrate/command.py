@@ -7,7 +7,7 @@ from dataclasses import astuple, replace
 
 import numpy as np
 
-from catalog.clock import wall_clock_us
+from catalog.times.clock import wall_clock_us
 from catalog.values.calibration import Calibration
 from planner.costs.calibrated import CONSTANTS
 from planner.costs.shipped import SHIPPED

@@ -17,9 +17,9 @@ from catalog.values.calibration import Calibration
 from operators.closings.closing_rows import constants, matching
 from operators.rings.ring_kernel import heads_behind, remove_expired
 from operators.rings.rings import NOTHING, Arrivals, Scan
-from operators.segments.cell_index import CellIndex
+from operators.segments.encoding.row_codec import KEY, POS, TS
+from operators.segments.indexes.cell_index import CellIndex
 from operators.segments.layout import SideLayout
-from operators.segments.row_codec import KEY, POS, TS
 from operators.segments.segment import Segment
 
 #: Names of these constants in ``Calibration``.

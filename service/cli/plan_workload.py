@@ -8,9 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
-from catalog.clock import wall_clock_us
-from catalog.durations import parse_duration_us
 from catalog.errors import InvalidDuration, InvalidInput
+from catalog.times.clock import wall_clock_us
+from catalog.times.durations import parse_duration_us
 from catalog.values.calibration import Calibration
 from catalog.values.plan import Strategy
 from catalog.values.query import Query

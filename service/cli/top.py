@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from catalog.durations import format_duration
+from catalog.times.durations import format_duration
 from service.cli.client_cli import DEFAULT_URL, UrlOption, client, items
 from service.cli.options import JsonOption
 from service.errors import ServiceFailed

@@ -13,9 +13,9 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from catalog.clock import wall_clock_us
 from catalog.errors import InvariantBroken
 from catalog.store.store import Store
+from catalog.times.clock import wall_clock_us
 from catalog.values.batch import BatchManifest, ResultFile
 from catalog.values.counters.add_up import add_up
 from catalog.values.counters.batch_counters import (
@@ -35,7 +35,7 @@ from catalog.values.counters.family_counters import (
     UnmatchedCounters,
 )
 from catalog.values.counters.slice_table import add_up_slices
-from catalog.values.routes.query_rows import summed_rows
+from catalog.values.routes.counts.query_rows import summed_rows
 from catalog.values.routes.query_sets import Int64s
 from catalog.values.routes.route_table import RouteTable
 from operators.storage.folder import Folder, place_of, remove, stored

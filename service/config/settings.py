@@ -27,12 +27,12 @@ from pydantic import (
     ValidationError,
 )
 
-from catalog.durations import parse_duration_us
 from catalog.errors import InvalidDuration
-from catalog.mistakes import TextLike, mistake
+from catalog.times.durations import parse_duration_us
 from catalog.values.plan import Partitioning, Strategy
 from catalog.values.policies.memory import AskedMemory
 from catalog.values.policies.probe import Invalidation
+from catalog.wording.mistakes import TextLike, mistake
 from service.config.data_dir import DataDir
 from service.config.groups.access_settings import AccessSettings
 from service.config.groups.batch_size import BatchSize

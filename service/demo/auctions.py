@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from catalog.arrow_types import arrow_schema
+from catalog.columns.arrow_types import arrow_schema
 from catalog.values.batch import BatchManifest
 from catalog.values.stream import Column, Constraints, FilesSource, Punctuations, Stream
 from planner.families.families import family_streams

@@ -32,7 +32,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from catalog.arrow_types import arrow_schema
+from catalog.columns.arrow_types import arrow_schema
 from catalog.values.stream import Column, FilesSource, Stream
 from service.errors import DemoDataMissing
 

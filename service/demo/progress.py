@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 
-from catalog.store.counts import CountRepository
 from catalog.store.repositories.batches import BatchRepository
+from catalog.store.repositories.counts import CountRepository
 from catalog.values.batch import BatchManifest
 from service.demo.unshared import Need, UnsharedMeter
 

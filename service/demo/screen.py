@@ -11,8 +11,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from catalog.durations import format_duration
 from catalog.steps import stream_sides
+from catalog.times.durations import format_duration
 from catalog.values.query import Query
 from service.demo.auctions import AUCTION_QUERIES
 from service.demo.progress import Progress

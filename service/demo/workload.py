@@ -6,7 +6,7 @@ from pathlib import Path
 
 import yaml
 
-from catalog.durations import format_duration
+from catalog.times.durations import format_duration
 from catalog.values.stream import FilesSource, Stream
 from service.demo.data import DAY_US, demo_streams, load_tables, steps, write_step
 from service.demo.queries import QUERIES

@@ -16,8 +16,8 @@ from typing import Annotated, Any, Literal, cast
 
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, WithJsonSchema
 
-from catalog.durations import format_duration, parse_duration_us
 from catalog.errors import SluiceError, error_path
+from catalog.times.durations import format_duration, parse_duration_us
 from catalog.values.migration import ExplicitStep, OnLeave
 from catalog.values.plan import Strategy
 from catalog.values.policies.memory import AskedMemory

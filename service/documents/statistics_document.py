@@ -19,7 +19,7 @@ from catalog.steps import stream_sides
 from catalog.values.query import UNBOUNDED_US, Query
 from catalog.values.statistics import FamilyProfile, FilterProfile, Measure, Profile, StreamProfile
 from catalog.values.stream import Stream
-from catalog.wording import nearest_or_known
+from catalog.wording.wording import nearest_or_known
 from planner.bind.canonical import canonical_filter
 from planner.costs.rates import ASSUMED_RATE_PER_S
 from planner.errors import InvalidChain, UnknownStatistic

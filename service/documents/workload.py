@@ -27,7 +27,7 @@ from catalog.values.policies.memory import AskedMemory
 from catalog.values.policies.probe import AskedProbe, Invalidation
 from catalog.values.query import Backfill, Query
 from catalog.values.stream import FilesSource, Stream
-from catalog.wording import nearest_or_known
+from catalog.wording.wording import nearest_or_known
 from planner.probes.asked_probe import asked_probe
 from service.documents.migration_document import (
     MigrationDocument,

@@ -28,9 +28,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from catalog.clock import wall_clock_us
 from catalog.errors import FencedOut, SluiceError, Unavailable
 from catalog.store.store import Store
+from catalog.times.clock import wall_clock_us
 from operators.errors import find_failed_expression
 from service.checkpoint.spark_log import SparkLog
 from service.commit.reporting.reports import Reports
@@ -413,7 +413,7 @@ class Engine:
         self.launch()
         assert self.jvm is not None
         self.jvm.start_fork_server()
-        from operators.segments.segment_files import Fence, SegmentFiles
+        from operators.segments.files.segment_files import Fence, SegmentFiles
         from operators.storage.folder import check_writable
         from service.commit.commit import BatchCommitter
         from service.engine.worker_check import check_workers

@@ -14,10 +14,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal, TypeVar
 
-from catalog.clock import wall_clock_us
 from catalog.documents.codec import decode, encode
 from catalog.store.lease import Lease
 from catalog.store.store import Store
+from catalog.times.clock import wall_clock_us
 from service.engine.retry import MAX_FAILURES_AT_A_BATCH
 from service.errors import NothingToSkip
 from service.inputs.reading.voided import VoidedBatch, void_batch

@@ -24,8 +24,8 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
-from catalog.clock import wall_clock_us
 from catalog.errors import SluiceError
+from catalog.times.clock import wall_clock_us
 from operators.storage.folder import Folder, create, place_of, read, remove
 from service.errors import StorageDiffers, WorkerDiffers
 

@@ -16,8 +16,8 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
-from catalog.clock import wall_clock_us
 from catalog.errors import InternalError
+from catalog.times.clock import wall_clock_us
 from catalog.values.source_file import SourceFile
 from catalog.values.stream import FilesSource, GeneratorSource, HttpSource, KafkaSource, Stream
 from operators.storage.folder import Folder

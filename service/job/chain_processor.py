@@ -7,7 +7,7 @@ batch is kept in this module: the bounded segment cache and the compiled plans o
 
 The state has only the variable ``manifest``: each further variable would cost every task 4 to 8 ms, in which
 the JVM creates its encoders (PySpark 4.3). Large data is stored in separate files
-(``operators.segments.segment_files``).
+(``operators.segments.files.segment_files``).
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ from operators.join.compiled_family import CompiledFamily
 from operators.lazy.lazy_segment import SegmentReader
 from operators.lineage.routes import RouteCounts
 from operators.pack.payload import Payload
+from operators.segments.files.segment_files import Fence, SegmentFiles
 from operators.segments.segment import ArrivedFile, Segment
-from operators.segments.segment_files import Fence, SegmentFiles
 from operators.steps.exchange import ExchangedRows, decode_exchange, encode_exchange
 from operators.storage.folder import Folder
 from service.commit.failpoints import reached
@@ -81,7 +81,7 @@ class ChainOptions:
         engine_lock: Path of the engine's lock file, for failpoints.
         writer: Writes result files.
         fence: Keeps workers of a replaced engine from writing segments; None: the engine is never replaced.
-        sealed: Whether all segments have a seal (``operators.segments.segment_files``).
+        sealed: Whether all segments have a seal (``operators.segments.files.segment_files``).
         begins: First batch of a moved checkpoint (``recovery.moving``), whose buckets begin with a manifest
             that is stored among the segments. None: buckets begin empty.
     """

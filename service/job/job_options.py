@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from operators.segments.segment_files import Fence
+from operators.segments.files.segment_files import Fence
 from operators.storage.folder import directory_here, folder_text
 from service.checkpoint.spark_log import SparkLog
 from service.commit.reporting.reports import ReportAddress

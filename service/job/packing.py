@@ -17,12 +17,12 @@ from pathlib import Path
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
-from catalog.clock import wall_clock_us
 from catalog.errors import InternalError
+from catalog.times.clock import wall_clock_us
 from operators.pack.pack import Packer, control_payloads, packer
 from operators.pack.payload import Payload, WriteRows
+from operators.segments.files.segment_files import Fence, SegmentFiles
 from operators.segments.segment import ArrivedFile, labelled
-from operators.segments.segment_files import Fence, SegmentFiles
 from service.inputs.reading.read import read_partition
 from service.job.packets import packets
 from service.job.reader_tasks import ControlPartition, PackPartition, decompressed

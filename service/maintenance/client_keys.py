@@ -11,7 +11,7 @@ from service.access import api_keys
 from service.recovery.opening import open_catalog
 
 if TYPE_CHECKING:
-    from catalog.store.access.api_keys import ApiKey
+    from catalog.store.clients.api_keys import ApiKey
     from catalog.store.store import Store
     from service.config.settings import StorageSettings
 

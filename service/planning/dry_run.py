@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from catalog.arrow_types import arrow_type
+from catalog.columns.arrow_types import arrow_type
 from catalog.steps import plan_streams
 from catalog.values.plan import FamilyPlan, Plan
 from catalog.values.routes.route_table import RouteTable

@@ -10,17 +10,17 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from catalog.clock import wall_clock_us
 from catalog.errors import NameTaken, error_path
 from catalog.steps import is_intermediate, stream_sides
 from catalog.store.store import Store
+from catalog.times.clock import wall_clock_us
 from catalog.values.calibration import Calibration
 from catalog.values.counters.family_counters import SliceCounters
 from catalog.values.plan import Plan, Strategy
 from catalog.values.query import Backfill, Query
 from catalog.values.statistics import Measure, Profile
 from catalog.values.stream import Stream
-from catalog.wording import nearest_or_known
+from catalog.wording.wording import nearest_or_known
 from planner.bind.bind import bind, refuse_backfill
 from planner.build.build_plan import chooses_band
 from planner.build.objective import Objective

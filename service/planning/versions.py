@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING
 
-from catalog.clock import wall_clock_us
 from catalog.errors import SluiceError
 from catalog.store.store import Store
+from catalog.times.clock import wall_clock_us
 from catalog.values.calibration import Calibration
 from catalog.values.plan import Plan
 from catalog.values.query import Query

@@ -23,9 +23,9 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 
-from catalog.clock import is_due, wall_clock_us
 from catalog.errors import SluiceError
 from catalog.store.store import Store
+from catalog.times.clock import is_due, wall_clock_us
 from catalog.values.sink import LAGGING_AFTER_S, FilesSink, SinkRecord
 from service.faults import Faults
 from service.sinks.delivery import Delivery, turns

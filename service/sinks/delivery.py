@@ -19,9 +19,9 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from catalog.clock import wall_clock_us
 from catalog.errors import InvariantBroken
 from catalog.store.store import Store
+from catalog.times.clock import wall_clock_us
 from catalog.values.sink import FilesSink, SinkRecord, TableSink, TopicSink, WebhookSink
 from service.commit.failpoints import reached
 from service.errors import SinkFailed

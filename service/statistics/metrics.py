@@ -15,8 +15,8 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from catalog.clock import wall_clock_us
 from catalog.store.store import Store
+from catalog.times.clock import wall_clock_us
 from catalog.values.batch import BatchManifest
 from catalog.values.sink import SinkRecord
 from catalog.values.stream import MEGABYTE

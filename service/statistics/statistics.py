@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from catalog.clock import wall_clock_us
 from catalog.steps import is_exchanged
 from catalog.store.store import Store
+from catalog.times.clock import wall_clock_us
 from catalog.values.batch import BatchManifest
 from catalog.values.counters.add_up import add_up
 from catalog.values.counters.batch_counters import StreamPunctuations

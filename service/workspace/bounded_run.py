@@ -16,9 +16,9 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
-from catalog.clock import wall_clock_us
-from catalog.durations import MAX_TIME_US
 from catalog.store.store import Store
+from catalog.times.clock import wall_clock_us
+from catalog.times.durations import MAX_TIME_US
 from catalog.values.calibration import Calibration
 from catalog.values.change import AddQuery, Change
 from catalog.values.control import Heartbeat

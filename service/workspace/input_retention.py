@@ -21,8 +21,8 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass, field
 
-from catalog.clock import is_due
 from catalog.store.store import Store
+from catalog.times.clock import is_due
 from catalog.values.batch import BatchManifest
 from catalog.values.stream import FilesSource, Stream
 from service.inputs.reading.sample import SAMPLE_ROWS

@@ -14,11 +14,11 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from catalog.arrow_types import PUNCTUATION_COLUMN
-from catalog.clock import wall_clock_us
+from catalog.columns.arrow_types import PUNCTUATION_COLUMN
 from catalog.errors import InvalidInput, StreamInUse
 from catalog.steps import steps, stream_sides
 from catalog.store.store import Store
+from catalog.times.clock import wall_clock_us
 from catalog.values.change import UpdateQuery
 from catalog.values.control import Heartbeat
 from catalog.values.source_file import SourceFile

@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from catalog.clock import wall_clock_us
 from catalog.errors import SluiceError
 from catalog.store.store import Store
+from catalog.times.clock import wall_clock_us
 from catalog.values.control import Heartbeat
 from catalog.values.stream import FilesSource, Stream
 from operators.storage.folder import Folder

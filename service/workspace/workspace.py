@@ -20,10 +20,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from catalog.store.access.audit_log import AuditLogRepository
-from catalog.store.counts import CountRepository
+from catalog.store.clients.audit_log import AuditLogRepository
+from catalog.store.clients.idempotency import IdempotencyRepository
 from catalog.store.repositories.batches import BatchRepository
-from catalog.store.repositories.idempotency import IdempotencyRepository
+from catalog.store.repositories.counts import CountRepository
 from catalog.store.store import Store
 from service.access.api_keys import KeyVerifier
 from service.config.data_dir import DataDir

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 import pytest
 import uvicorn
 
-from api.queries import results as endpoints
+from api.results import endpoints as endpoints
 from service.access.api_keys import create_key
 from service.cli.client import Client
 from service.cli.results_cli import RowsForm, export, followed

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from catalog.store.repositories.idempotency import IdempotencyRepository
+from catalog.store.clients.idempotency import IdempotencyRepository
 from tests.api.without_engine import CQL, Service
 from tests.builders import stream_document
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from api.errors import NotAcceptable
-from api.queries.negotiation import ARROW, CSV, JSON, NDJSON, PARQUET, negotiate
+from api.results.negotiation import ARROW, CSV, JSON, NDJSON, PARQUET, negotiate
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from referencing import Registry, Resource
 from referencing.jsonschema import DRAFT202012
 
 from api.app import create_app
-from api.descriptions import openapi_texts, operations
+from api.documentation.descriptions import openapi_texts, operations
 from service.config.settings import load_settings
 
 

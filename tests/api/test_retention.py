@@ -15,9 +15,9 @@ import anyio
 import httpx
 import pytest
 
-from api.queries.results import events_of, open_stream
-from catalog.store import retention
-from catalog.store.retention import KEPT_BATCHES
+from api.results.endpoints import events_of, open_stream
+from catalog.store.results import retention
+from catalog.store.results.retention import KEPT_BATCHES
 from catalog.store.store import Store
 from service.commit.upkeep.retention import ResultRetention
 from tests.api.running_service import WAIT_S, RunningService, free_port

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from api.timestamps import timestamp
-from catalog.clock import wall_clock_us
+from catalog.times.clock import wall_clock_us
 from tests.api.without_engine import CQL, Service
 from tests.builders import stream_document
 from tests.catalog.examples import commit, manifest

@@ -16,7 +16,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from api.server.traces import Traces
+from api.traces import Traces
 from catalog.store.store import Store
 from catalog.values.counters.batch_counters import CpuCounters
 from tests.api.running_service import RunningService, free_port, post, wait_for

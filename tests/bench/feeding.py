@@ -19,7 +19,7 @@ import httpx
 import numpy as np
 import pyarrow as pa
 
-from api.queries.negotiation import ARROW
+from api.results.negotiation import ARROW
 from service.results.results import MAX_PAGE_ROWS
 
 STREAMS = ("A", "B")

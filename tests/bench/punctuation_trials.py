@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from catalog.arrow_types import POSITION_COLUMN, PUNCTUATION_COLUMN
+from catalog.columns.arrow_types import POSITION_COLUMN, PUNCTUATION_COLUMN
 from catalog.values.policies.punctuation_policy import PunctuationPolicy
 from catalog.values.stream import Column, HttpSource, Punctuations, Stream
 from operators.bucket.batch_output import BatchOutput

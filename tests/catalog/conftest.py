@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from catalog.store import retention
+from catalog.store.results import retention
 
 
 @pytest.fixture

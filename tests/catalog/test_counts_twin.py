@@ -6,9 +6,9 @@ import random
 
 import pytest
 
-from catalog.store import counts as module
+from catalog.store.repositories import counts as module
 from catalog.store.store import Store
-from catalog.values.routes.query_counts import QueryCounts
+from catalog.values.routes.counts.query_counts import QueryCounts
 from tests.catalog.examples import manifest
 from tests.examples import seeds
 

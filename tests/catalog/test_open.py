@@ -17,9 +17,9 @@ from sqlalchemy import create_engine, inspect
 
 from catalog.errors import CatalogDamaged, CatalogDown, CatalogVersionMismatch, InvalidCatalogUrl
 from catalog.migrations import configuration
+from catalog.store.database.tables import SCHEMA_REVISION, metadata
 from catalog.store.store import Store
-from catalog.store.tables import SCHEMA_REVISION, metadata
-from catalog.values.routes.query_counts import QueryCounts
+from catalog.values.routes.counts.query_counts import QueryCounts
 from catalog.values.routes.route_table import RouteTable
 from tests.catalog.examples import add_query, manifest, plan, stored_routes, stream
 

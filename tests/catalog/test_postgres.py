@@ -18,7 +18,7 @@ from sqlalchemy import create_engine
 
 from catalog.errors import CatalogDown, InvalidCatalogUrl, StreamNotFound
 from catalog.migrations import configuration
-from catalog.store import database
+from catalog.store.database import database
 from catalog.store.store import Store
 from catalog.values.control import Heartbeat
 from service.engine.ownership.catalog_lease import CatalogLease

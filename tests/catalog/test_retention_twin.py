@@ -12,7 +12,7 @@ import pytest
 from catalog.store.pruning import REPLAYED_BATCHES
 from catalog.store.store import Store
 from catalog.values.batch import BatchManifest
-from tests.catalog.store.test_retention import Job, kept_batches
+from tests.catalog.store.results.test_retention import Job, kept_batches
 from tests.examples import seeds
 
 

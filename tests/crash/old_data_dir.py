@@ -27,8 +27,8 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
+from catalog.store.database.tables import SCHEMA_REVISION
 from catalog.store.store import Store
-from catalog.store.tables import SCHEMA_REVISION
 from catalog.values.stream import GeneratorSource
 from service.access.api_keys import create_key
 from service.inputs.sources.generated.generator import chunks_available, generate

@@ -22,7 +22,7 @@ import pytest
 
 from catalog.store.store import Store
 from catalog.values.plan import Plan
-from operators.segments.segment_files import Fence, SegmentFiles
+from operators.segments.files.segment_files import Fence, SegmentFiles
 from service.checkpoint.buckets import CHECKPOINT_SETTING
 from service.checkpoint.spark_log import SparkLog
 from service.commit import commit

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from catalog.store.tables import SCHEMA_REVISION
+from catalog.store.database.tables import SCHEMA_REVISION
 from service.config.data_dir import open_data_dir
 from service.recovery.opening import open_catalog
 from service.results.results import ResultReader

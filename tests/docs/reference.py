@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import groupby
 
-from catalog.arrow_types import canonical_type
+from catalog.columns.arrow_types import canonical_type
 from catalog.errors import SluiceError
 from planner.bind.bind import bind
 from planner.expressions.calls import known_functions

@@ -27,9 +27,9 @@ warnings.simplefilter("ignore")
 _TARGET = sys.argv[1] if __name__ == "__main__" else ""
 #: What is instrumented for coverage, by target: instrumenting all that is imported takes a minute.
 _INSTRUMENTED = {
-    "cql": ["planner", "sqlglot.parser", "sqlglot.tokens", "catalog.durations"],
+    "cql": ["planner", "sqlglot.parser", "sqlglot.tokens", "catalog.times.durations"],
     "events": ["api.streams.event_body", "api.json_body", "service.inputs", "catalog"],
-    "payload": ["operators.pack.payload", "operators.segments.row_codec"],
+    "payload": ["operators.pack.payload", "operators.segments.encoding.row_codec"],
 }
 
 with atheris.instrument_imports(include=_INSTRUMENTED.get(_TARGET, [])):

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 
 import pyarrow as pa
 
-from catalog.arrow_types import PUNCTUATION_COLUMN
+from catalog.columns.arrow_types import PUNCTUATION_COLUMN
 from catalog.documents.codec import encode
 from catalog.steps import copied_side
 from catalog.values.control import ControlRecord, Heartbeat, Horizon, Promises, Pull
@@ -24,7 +24,7 @@ from operators.bucket.state.store_segments import SegmentIds, store_segments
 from operators.pack.pack import control_payloads, packer
 from operators.pack.pack_plan import pack_plan
 from operators.pack.payload import Payload
-from operators.segments.row_codec import encode_rows
+from operators.segments.encoding.row_codec import encode_rows
 from operators.segments.segment import ArrivedFile, Segment, labelled
 from operators.steps.exchange import ExchangedRows, decode_exchange, encode_exchange
 from tests.operators.reloaded import check_reloaded

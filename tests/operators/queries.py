@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from catalog.arrow_types import POSITION_COLUMN, arrow_type
+from catalog.columns.arrow_types import POSITION_COLUMN, arrow_type
 from catalog.values.plan import PlannedFilter
 from catalog.values.stream import Stream
 from planner.families.threshold import threshold

@@ -13,8 +13,8 @@ from catalog.values.stream import Stream
 from operators.cache.views import opened
 from operators.kernels.keys import Bools, Words
 from operators.lazy.lazy_segment import SegmentReader, read_bloom
-from operators.segments.patch import Patch
-from operators.segments.row_codec import KEY, POS, TS, narrow_rows
+from operators.segments.encoding.patch import Patch
+from operators.segments.encoding.row_codec import KEY, POS, TS, narrow_rows
 from operators.segments.segment import COLUMN, EPOCH, LINEAGE, WORD_BITS, Segment
 from planner.build.build_plan import build_plan
 from tests.builders import a_stream

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from catalog.arrow_types import arrow_type
+from catalog.columns.arrow_types import arrow_type
 from catalog.values.plan import Band, Bound
 from catalog.values.statistics import BandProfile, Measure, Profile
 from catalog.values.stream import Stream

@@ -20,10 +20,10 @@ from planner.bind.bind import bind
 from planner.build.build_plan import build_plan
 from planner.build.objective import Objective
 from tests.examples import examples
-from tests.operators.bucket.test_rehash import NUMBERS, moving
 from tests.operators.cases import SETTINGS
 from tests.operators.durable import Crash, DurableRunner
 from tests.operators.harness import Runner
+from tests.operators.rehash.test_rehash import NUMBERS, moving
 from tests.operators.test_orders import (
     CROSSWISE,
     FILTERED,

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from catalog.arrow_types import arrow_type
+from catalog.columns.arrow_types import arrow_type
 from catalog.values.control import Heartbeat
 from catalog.values.plan import Plan, Replication, Strategy
 from catalog.values.policies.memory import Memory
@@ -27,10 +27,10 @@ from planner.build.objective import Objective
 from planner.families.families import family_of
 from tests.builders import a_stream
 from tests.examples import examples
-from tests.operators.bucket.test_rehash import NUMBERS, moving
 from tests.operators.cases import SETTINGS
 from tests.operators.durable import Crash, DurableRunner
 from tests.operators.harness import Runner
+from tests.operators.rehash.test_rehash import NUMBERS, moving
 
 TYPES = ("bigint", "int", "date", "timestamp", "decimal(9,2)")
 STRATEGIES: tuple[Strategy, ...] = ("mem-opt", "cpu-opt", "unshared", "pullup")

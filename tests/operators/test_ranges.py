@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from catalog.arrow_types import PUNCTUATION_COLUMN
+from catalog.columns.arrow_types import PUNCTUATION_COLUMN
 from catalog.values.plan import Plan
 from catalog.values.stream import Punctuations, Stream
 from operators.closings.closing_rows import TO, as_stored, collapsed, ends, folded
-from operators.segments.row_codec import KEY, POS, TS
+from operators.segments.encoding.row_codec import KEY, POS, TS
 from planner.build.build_plan import build_plan
 from service.inputs.sources.posted.promises import posted_promises
 from tests.builders import a_query, a_stream

@@ -22,12 +22,12 @@ from planner.build.objective import Objective
 from planner.strategies.strategies import STRATEGIES
 from tests.builders import a_query, a_stream
 from tests.examples import examples
-from tests.operators.bucket.test_rehash import NUMBERS, moving
 from tests.operators.cases import SETTINGS
 from tests.operators.durable import Crash, DurableRunner
 from tests.operators.harness import Runner
 from tests.operators.queries import Row, a_table
 from tests.operators.ranked import BATCHES, RankedCase, RankedLoops, check_ranked, ranked_cases
+from tests.operators.rehash.test_rehash import NUMBERS, moving
 
 STREAMS = {i: a_stream(i) for i in (1, 2)}
 

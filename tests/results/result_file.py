@@ -25,7 +25,7 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 
-from catalog.arrow_types import canonical_type
+from catalog.columns.arrow_types import canonical_type
 from catalog.values.stream import Column, HttpSource, Stream
 
 #: No row of a fixture is older than the newest one by so much.

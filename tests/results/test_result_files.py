@@ -10,7 +10,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from catalog.arrow_types import arrow_type
+from catalog.columns.arrow_types import arrow_type
 from catalog.steps import TIME, stream_sides
 from catalog.values.control import Heartbeat
 from catalog.values.plan import Partitioning, Strategy

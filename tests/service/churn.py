@@ -25,11 +25,11 @@ import psutil
 import pyarrow as pa
 from sqlalchemy import LargeBinary, Text, func, select
 
-from catalog.store import tables
+from catalog.store.database import tables
 from catalog.store.store import Store
 from catalog.values.counters.batch_counters import StreamCounters
 from catalog.values.query import Backfill, Query
-from catalog.values.routes.query_rows import summed_rows
+from catalog.values.routes.counts.query_rows import summed_rows
 from catalog.values.stream import Column, HttpSource, Stream
 from operators.bucket.batch_output import BatchOutput
 from operators.bucket.counters import slice_table

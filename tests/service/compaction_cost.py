@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from catalog.store.compaction import Compaction
+from catalog.store.results.compaction import Compaction
 from catalog.values.counters.batch_counters import StreamCounters
 from catalog.values.counters.family_counters import FilterCounters, KeyCounters, SliceCounters
 from catalog.values.query import Output

@@ -13,7 +13,7 @@ import pytest
 import yaml
 from sqlalchemy import delete
 
-from catalog.store import tables
+from catalog.store.database import tables
 from catalog.store.store import Store
 from catalog.values.control import Heartbeat
 from catalog.values.counters.batch_counters import StreamCounters

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from catalog.store import retention
 from catalog.store.pruning import REPLAYED_BATCHES
+from catalog.store.results import retention
 from tests.service.churn import Figures, measure
 
 #: Tables that say how much happened, not how much there is: one short record per change, the numbers given.

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from sqlalchemy import func, select
 
-from catalog.store import tables
+from catalog.store.database import tables
 from catalog.store.pruning import REPLAYED_BATCHES
 from catalog.store.store import Store
 from service.commit.upkeep.pruning import GRACE_S

@@ -15,7 +15,7 @@ OUTSIDE = sorted(
 #: Modules that hold a catalog or an engine open.
 BEHIND = (
     "catalog.store.store",
-    "catalog.store.database",
+    "catalog.store.database.database",
     "service.engine.engine",
     "service.planning.versions",
 )

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from catalog.clock import wall_clock_us
 from catalog.errors import InvalidInput
 from catalog.store.store import Store
+from catalog.times.clock import wall_clock_us
 from catalog.values.stream import GeneratorSource
 from planner.build.objective import Objective
 from planner.costs.shipped import SHIPPED

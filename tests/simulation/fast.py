@@ -21,7 +21,7 @@ import pytest
 import sqlalchemy
 
 from catalog import migrations
-from catalog.store import database
+from catalog.store.database import database
 from service.results import results
 from tests import empty_catalog
 

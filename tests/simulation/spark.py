@@ -24,7 +24,7 @@ import pandas as pd
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from catalog.store.store import Store
-from operators.segments.segment_files import Fence, SegmentFiles
+from operators.segments.files.segment_files import Fence, SegmentFiles
 from service.checkpoint.buckets import CHECKPOINT_SETTING, bucket_keys
 from service.checkpoint.spark_log import Offset, SparkLog
 from service.commit.commit import BatchCommitter

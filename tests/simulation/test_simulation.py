@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 
+from catalog.store.clients.idempotency import IdempotencyRepository
 from catalog.store.pruning import Pruning
 from catalog.store.repositories.batches import BatchRepository
-from catalog.store.repositories.idempotency import IdempotencyRepository
 from catalog.values.sink import SinkRecord
 from operators.bucket.bucket import Bucket
 from operators.bucket.state.manifest import dropped_before_ids, dropped_ids, segment_ids

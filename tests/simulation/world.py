@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
-from catalog import clock
 from catalog.errors import QueryNotFound, StreamInUse
-from catalog.store import retention
+from catalog.store.results import retention
+from catalog.times import clock
 from catalog.values.change import AddQuery, Change, PauseQuery, RemoveQuery, ResumeQuery, UpdateQuery
 from catalog.values.sink import FilesSink
 from catalog.values.stream import Column, FilesSource, HttpSource, Stream
@@ -62,7 +62,7 @@ _KINDS = {
 
 @dataclass(slots=True)
 class VirtualTime:
-    """Stands for the module ``time`` in ``catalog.clock``."""
+    """Stands for the module ``time`` in ``catalog.times.clock``."""
 
     now_us: int = _START_US
 

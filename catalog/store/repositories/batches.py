@@ -14,15 +14,15 @@ from sqlalchemy import Connection, bindparam, func, insert, select, update
 
 from catalog.documents.codec import decode, encode_short
 from catalog.errors import BatchDiffers, InvariantBroken
-from catalog.store import tables
-from catalog.store.counts import add_counts, counts_between
-from catalog.store.database import Database
+from catalog.store.database import tables
+from catalog.store.database.database import Database
+from catalog.store.database.repository import Repository
+from catalog.store.repositories.counts import add_counts, counts_between
 from catalog.store.repositories.epochs import check_epoch
 from catalog.store.repositories.routes import add_routes
-from catalog.store.repository import Repository
 from catalog.values.batch import BatchManifest, BatchProgress, Totals
 from catalog.values.counters.batch_counters import StreamCounters
-from catalog.values.routes.query_counts import QueryCounts
+from catalog.values.routes.counts.query_counts import QueryCounts
 from catalog.values.routes.route_table import BatchRoutes
 
 _b = tables.batches.c

@@ -23,9 +23,9 @@ from sqlalchemy import Connection, Row, bindparam, func, insert, select, update
 from catalog.documents.codec import decode, encode
 from catalog.documents.plan_differences import PlanDifference, applied, difference
 from catalog.errors import InvariantBroken, PlanVersionNotFound
-from catalog.store import tables
-from catalog.store.database import Database
-from catalog.store.repository import Repository
+from catalog.store.database import tables
+from catalog.store.database.database import Database
+from catalog.store.database.repository import Repository
 from catalog.values.control import ControlRecord, Heartbeat, Horizon, Promises, Pull
 from catalog.values.plan import Plan
 

@@ -11,8 +11,8 @@ from typing import Final
 from sqlalchemy import Connection, delete, func, insert, select
 
 from catalog.errors import FencedOut
-from catalog.store import tables
-from catalog.store.repository import Repository, next_id
+from catalog.store.database import tables
+from catalog.store.database.repository import Repository, next_id
 
 #: Number of newest epochs that are kept for people to read, besides the epochs that batches name. Older
 #: epochs are dropped only once in this many starts of an engine, because all batches must be read to find the

@@ -8,8 +8,8 @@ from sqlalchemy import Row, bindparam, delete, insert, select, update
 
 from catalog.documents.codec import decode, encode
 from catalog.errors import MigrationNotFound
-from catalog.store import tables
-from catalog.store.repository import Repository, next_id
+from catalog.store.database import tables
+from catalog.store.database.repository import Repository, next_id
 from catalog.values.migration import Migration, MigrationRecord
 
 #: Number of records that are kept; each takes a few kB.

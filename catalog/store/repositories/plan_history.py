@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from sqlalchemy import bindparam, insert, select
 
-from catalog.store import tables
-from catalog.store.repository import Repository
+from catalog.store.database import tables
+from catalog.store.database.repository import Repository
 
 _h = tables.plan_history.c
 _ENTRIES = (

@@ -17,11 +17,11 @@ from sqlalchemy import Row, and_, bindparam, exists, insert, or_, select, update
 from catalog.documents.codec import decode, encode
 from catalog.errors import InvariantBroken, NameTaken, QueryNotFound
 from catalog.steps import stream_sides
-from catalog.store import tables
-from catalog.store.database import Database
-from catalog.store.repository import Repository, all_rows, next_ids, parts
+from catalog.store.database import tables
+from catalog.store.database.database import Database
+from catalog.store.database.repository import Repository, all_rows, next_ids, parts
 from catalog.values.query import LeftBy, Query, QueryRecord
-from catalog.wording import did_you_mean
+from catalog.wording.wording import did_you_mean
 
 #: Decoded queries cached per process besides the running ones: queries whose results are read, and queries
 #: that were just resumed or removed.

@@ -20,9 +20,9 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 import numpy as np
 from sqlalchemy import Connection, bindparam, delete, func, insert, select
 
-from catalog.store import tables
-from catalog.store.database import Database
-from catalog.store.repository import Repository, parts
+from catalog.store.database import tables
+from catalog.store.database.database import Database
+from catalog.store.database.repository import Repository, parts
 from catalog.values.batch import BatchManifest
 from catalog.values.routes.query_sets import Int64s
 from catalog.values.routes.route_table import BatchRoutes, RouteTable, numbers_having

@@ -8,8 +8,8 @@ from typing import cast
 from pydantic import JsonValue
 from sqlalchemy import bindparam, delete, insert, select
 
-from catalog.store import tables
-from catalog.store.repository import Repository
+from catalog.store.database import tables
+from catalog.store.database.repository import Repository
 
 _s = tables.settings.c
 _BY_KEY = select(_s.value).where(_s.key == bindparam("key"))

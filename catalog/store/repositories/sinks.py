@@ -38,10 +38,10 @@ from sqlalchemy import (
 
 from catalog.documents.codec import encode
 from catalog.errors import InvariantBroken
-from catalog.store import tables
-from catalog.store.counts import CountRepository
-from catalog.store.database import Database
-from catalog.store.repository import Repository, next_id
+from catalog.store.database import tables
+from catalog.store.database.database import Database
+from catalog.store.database.repository import Repository, next_id
+from catalog.store.repositories.counts import CountRepository
 from catalog.values.sink import Sink, SinkRecord
 
 _s = tables.sinks.c

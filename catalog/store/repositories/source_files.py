@@ -9,8 +9,8 @@ from typing import Any
 from sqlalchemy import bindparam, delete, exists, func, insert, select, update
 
 from catalog.errors import InputNotFound
-from catalog.store import tables
-from catalog.store.repository import Repository
+from catalog.store.database import tables
+from catalog.store.database.repository import Repository
 from catalog.values.source_file import LeftOut, SourceFile, Verdict
 
 _i = tables.inputs.c

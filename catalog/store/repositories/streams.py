@@ -13,12 +13,12 @@ from sqlalchemy import bindparam, insert, or_, select, update
 from catalog.documents.codec import decode, encode
 from catalog.errors import NameTaken, StreamInUse, StreamNotFound
 from catalog.steps import stream_sides
-from catalog.store import tables
+from catalog.store.database import tables
+from catalog.store.database.repository import Repository, next_id
 from catalog.store.repositories.queries import PAUSED
-from catalog.store.repository import Repository, next_id
 from catalog.values.query import Query
 from catalog.values.stream import Stream
-from catalog.wording import did_you_mean
+from catalog.wording.wording import did_you_mean
 
 _s = tables.streams.c
 _q = tables.queries.c

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from catalog.durations import format_duration
+from catalog.times.durations import format_duration
 
 #: When result punctuations are made (``PunctuationPolicy``).
 Propagate = Literal["push", "matched", "pull"]

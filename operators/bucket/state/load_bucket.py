@@ -20,8 +20,8 @@ from operators.lazy.lazy_segment import LazySegment, SegmentReader, decode_facts
 from operators.lineage.entitlement import Term
 from operators.orders.order_progress import OrderProgress
 from operators.parking.parked_rows import ClosedSegment
+from operators.segments.encoding.row_codec import decode_rows
 from operators.segments.layout import SIDES
-from operators.segments.row_codec import decode_rows
 from operators.segments.segment import Segment
 
 

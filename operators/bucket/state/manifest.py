@@ -20,9 +20,9 @@ from operators.bucket.bucket import Bucket
 from operators.errors import UnknownStateFormat
 from operators.kernels.keys import Int64s
 from operators.lazy.lazy_segment import SegmentFacts, encode_facts
+from operators.segments.encoding.row_codec import encode_rows
+from operators.segments.encoding.view_names import bloom_id, stored_ids
 from operators.segments.layout import SIDES
-from operators.segments.row_codec import encode_rows
-from operators.segments.view_names import bloom_id, stored_ids
 
 #: 1 had one chain per family, and another encoding of plans. In 2 the place of a bit in a segment's lineage
 #: words was the number of its filter, and terms had no end. In 3 the only views were cuts. Formats up to 4

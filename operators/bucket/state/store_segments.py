@@ -23,9 +23,9 @@ from dataclasses import dataclass
 from operators.bucket.bucket import Bucket
 from operators.join.family_joins import FamilyJoins, Holder
 from operators.lazy.lazy_segment import with_filter
-from operators.segments.patch import PatchWriter
+from operators.segments.encoding.patch import PatchWriter
+from operators.segments.encoding.view_names import KEPT, part_name, patched_name, steps, stored_id
 from operators.segments.segment import ArrivedFile, Origin, Segment
-from operators.segments.view_names import KEPT, part_name, patched_name, steps, stored_id
 
 #: A view of this many steps is rewritten instead of viewed again, so that names stay short and views open
 #: quickly.

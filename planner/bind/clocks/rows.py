@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from catalog.errors import Location
 from catalog.values.query import Clock, JoinKind
-from catalog.wording import listed, nearest_or_known
+from catalog.wording.wording import listed, nearest_or_known
 from planner.bind.step_keys import Equals, StepKey
 from planner.errors import InvalidWindow, UnknownColumn, UnsupportedCql
 from planner.sql.cql import Window

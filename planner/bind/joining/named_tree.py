@@ -10,7 +10,7 @@ from sqlglot import Token
 
 from catalog.steps import steps
 from catalog.values.query import Query
-from catalog.wording import listed, nearest_or_known
+from catalog.wording.wording import listed, nearest_or_known
 from planner.bind.distances import Distances
 from planner.bind.step_keys import Equals, Joining, StepKey, may_be_made_again, spine, step_keys
 from planner.errors import CqlSyntaxError, UnknownStream, UnsupportedCql

@@ -28,7 +28,7 @@ from catalog.values.counters.family_counters import (
     UnmatchedCounters,
 )
 from catalog.values.counters.slice_table import SliceTable
-from catalog.values.routes.query_rows import QueryRows
+from catalog.values.routes.counts.query_rows import QueryRows
 from catalog.values.routes.query_sets import Int64s
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ Each row is therefore rewritten once per level, and each family has at most abou
 file of at least ``LARGE_BYTES`` is not merged. A damaged file is not merged either, because its checksum must
 still reveal the damage.
 
-New files are written and synced before one transaction names them (``catalog.store.compaction``). The files
+New files are written and synced before one transaction names them (``catalog.store.results.compaction``). The files
 that they replace are unlinked a minute later. Files that a crash leaves are swept at the next start.
 """
 
@@ -26,12 +26,12 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from catalog.clock import wall_clock_us
 from catalog.errors import FencedOut, SluiceError
-from catalog.store.compaction import OldBatches
-from catalog.store.result_files import MOST_BATCHES
-from catalog.store.retention import KEPT_BATCHES
+from catalog.store.results.compaction import OldBatches
+from catalog.store.results.result_files import MOST_BATCHES
+from catalog.store.results.retention import KEPT_BATCHES
 from catalog.store.store import Store
+from catalog.times.clock import wall_clock_us
 from catalog.values.batch import MergedFile, ResultFile
 from operators.storage.folder import Folder, prepare, publish, remove
 from service.commit.failpoints import reached

@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass, field
 
-from catalog.clock import is_due
 from catalog.store.pruning import Pruned
 from catalog.store.store import Store
+from catalog.times.clock import is_due
 
 log = logging.getLogger(__name__)
 

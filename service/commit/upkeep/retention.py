@@ -1,4 +1,4 @@
-"""Drops old results while the job runs, a few batches at a time (``catalog.store.retention``).
+"""Drops old results while the job runs, a few batches at a time (``catalog.store.results.retention``).
 
     look 1     the catalog forgets batches: no manifest names their files any more
     look n     the files are unlinked, once a page that was being read at look 1 has been sent
@@ -14,8 +14,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from catalog.clock import is_due
 from catalog.store.store import Store
+from catalog.times.clock import is_due
 from operators.storage.folder import Folder, remove, written_before
 from service.commit.failpoints import reached
 from service.commit.upkeep.unlinking import UNLINK_AFTER_S, Unlinking

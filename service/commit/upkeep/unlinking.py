@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from catalog.clock import is_due
+from catalog.times.clock import is_due
 from operators.errors import StorageDown
 from operators.storage.folder import Folder, remove
 

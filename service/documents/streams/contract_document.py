@@ -12,11 +12,11 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from catalog.arrow_types import PUNCTUATION_COLUMN
-from catalog.durations import format_duration, parse_duration_us
+from catalog.columns.arrow_types import PUNCTUATION_COLUMN
 from catalog.errors import InvalidDuration
+from catalog.times.durations import format_duration, parse_duration_us
 from catalog.values.stream import Column, Constraints, Order, Punctuations
-from catalog.wording import nearest_or_known
+from catalog.wording.wording import nearest_or_known
 from planner.expressions.column_types import decimal_parts
 from service.errors import InvalidStream
 

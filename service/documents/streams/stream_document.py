@@ -17,10 +17,9 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from catalog.arrow_types import canonical_type
-from catalog.durations import parse_duration_us
+from catalog.columns.arrow_types import canonical_type
 from catalog.errors import InvalidDuration, InvalidInput
-from catalog.mistakes import TextLike
+from catalog.times.durations import parse_duration_us
 from catalog.values.query import RANK
 from catalog.values.stream import (
     NAME_PATTERN,
@@ -46,7 +45,8 @@ from catalog.values.stream import (
     Stream,
     TimeUnit,
 )
-from catalog.wording import nearest_or_known
+from catalog.wording.mistakes import TextLike
+from catalog.wording.wording import nearest_or_known
 from service.documents.streams.check_dialect import check_dialect
 from service.documents.streams.contract_document import (
     ConstraintsDocument,

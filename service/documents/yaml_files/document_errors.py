@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import ValidationError
 
 from catalog.errors import InvalidInput
-from catalog.mistakes import KnownNames, mistake
+from catalog.wording.mistakes import KnownNames, mistake
 from service.documents.yaml_files.yaml_document import YamlDocument
 
 

@@ -13,7 +13,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from catalog.durations import MAX_TIME_US, MIN_TIME_US
+from catalog.times.durations import MAX_TIME_US, MIN_TIME_US
 from catalog.values.stream import (
     Column,
     FilesSource,
@@ -22,7 +22,7 @@ from catalog.values.stream import (
     KafkaSource,
     Stream,
 )
-from catalog.wording import did_you_mean, nearest
+from catalog.wording.wording import did_you_mean, nearest
 from service.errors import InvalidGenerator, SourceNotAllowed, SourceNotFound
 from service.inputs.formats.conversion.values import UnfitValueError, expected, from_text
 from service.inputs.messages.avro import check_registry

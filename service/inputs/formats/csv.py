@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import pyarrow as pa
 
-from catalog.arrow_types import arrow_schema
+from catalog.columns.arrow_types import arrow_schema
 from catalog.values.stream import FilesSource, Stream
 from service.errors import UnusableFile
 from service.inputs.formats.conversion.options import MOST_NAMED, null_values_that_read, option_that_reads

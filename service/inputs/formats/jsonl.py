@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from catalog.arrow_types import arrow_schema
+from catalog.columns.arrow_types import arrow_schema
 from catalog.values.stream import FilesSource, Stream
 from service.errors import UnusableFile
 from service.inputs.formats.conversion.options import MOST_NAMED, option_that_reads

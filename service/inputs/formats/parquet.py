@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow import types as pat
 
-from catalog.arrow_types import arrow_schema, arrow_type
-from catalog.durations import MAX_TIME_US, MIN_TIME_US
+from catalog.columns.arrow_types import arrow_schema, arrow_type
+from catalog.times.durations import MAX_TIME_US, MIN_TIME_US
 from catalog.values.stream import Column, Stream, TimeUnit
 from service.errors import UnusableFile
 from service.inputs.formats.conversion.times import DAY_US, UNIT_NAMES, times_from_numbers

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 import pyarrow as pa
 
-from catalog.arrow_types import arrow_schema
-from catalog.durations import format_duration
+from catalog.columns.arrow_types import arrow_schema
+from catalog.times.durations import format_duration
 from catalog.values.stream import KafkaSource, Stream
 from service.inputs.formats.conversion.values import (
     TextForm,

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from catalog.arrow_types import POSITION_COLUMN, arrow_schema
-from catalog.durations import MIN_TIME_US
+from catalog.columns.arrow_types import POSITION_COLUMN, arrow_schema
 from catalog.errors import SluiceError
+from catalog.times.durations import MIN_TIME_US
 from catalog.values.stream import FilesSource, GeneratorSource, Stream
 from service.errors import CorruptInput, InputChanged, UnusableFile
 from service.inputs.formats.file_readers import READERS

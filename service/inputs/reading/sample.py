@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from catalog.clock import wall_clock_us
+from catalog.times.clock import wall_clock_us
 from catalog.values.source_file import SourceFile
 from catalog.values.stream import FilesSource, GeneratorSource, HttpSource, KafkaSource, Stream
 from service.errors import CorruptInput, InputChanged, KafkaDown, MessagesLost, SecretMissing, SourceNotFound

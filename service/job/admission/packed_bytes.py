@@ -4,7 +4,7 @@ On a cluster, the rows of a batch pass through the heap of Spark's JVM, and a ta
 more rows. A batch that does not fit into the heap fails, and it fails again at each replay, because its
 offsets are logged. So the next batch is limited to the rows that fit into the heap, estimated from the size
 of the last batch's rows. On one machine, large sets of rows are passed in files
-(``operators.segments.segment_files``); there, the same limit saves memory of the workers.
+(``operators.segments.files.segment_files``); there, the same limit saves memory of the workers.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from catalog.values.control import ControlRecord
 from catalog.values.plan import Plan
 from catalog.values.stream import Stream
 from operators.pack.pack_plan import pack_plan
-from operators.segments.segment_files import SegmentFiles
+from operators.segments.files.segment_files import SegmentFiles
 from service.commit.reporting.bucket_report import BucketReport
 from service.inputs.partitions import ROW_BITS, ChunksPartition, FileRows, FilesPartition
 from service.job import packing

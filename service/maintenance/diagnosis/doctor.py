@@ -23,9 +23,9 @@ import psutil
 from rich.table import Table
 from rich.text import Text
 
-from catalog.clock import wall_clock_us
 from catalog.errors import CatalogDown, CatalogVersionMismatch, SluiceError
 from catalog.store.store import Store
+from catalog.times.clock import wall_clock_us
 from operators.storage.folder import check_writable
 from service.config.settings import Settings
 from service.inputs.limits.disk_space import DiskSpace, shown_bytes

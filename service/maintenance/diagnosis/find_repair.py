@@ -19,7 +19,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from catalog.store.result_files import NamedFiles
+from catalog.store.results.result_files import NamedFiles
 from catalog.store.store import Store
 from catalog.values.stream import FilesSource, HttpSource, KafkaSource
 from operators.errors import CorruptSegment

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from catalog.errors import error_path
 from catalog.values.migration import ExplicitStep
 from catalog.values.plan import Boundaries, FamilyPlan
-from catalog.wording import nearest_or_known
+from catalog.wording.wording import nearest_or_known
 from planner.build.retained_boundaries import boundaries_of, is_one_chain
 from planner.errors import NoSharedChain, UnknownBoundary
 from planner.families.display import FamilyText, display_duration

@@ -24,10 +24,10 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from catalog.clock import wall_clock_us
 from catalog.errors import CatalogDown
 from catalog.store.store import Store
-from operators.segments.segment_files import SegmentFiles
+from catalog.times.clock import wall_clock_us
+from operators.segments.files.segment_files import SegmentFiles
 from operators.storage.folder import directory_here, names
 from service.checkpoint.buckets import CHECKPOINT_SETTING
 from service.checkpoint.spark_log import SparkLog

@@ -1,4 +1,4 @@
-"""State of a checkpoint, rehashed into the buckets of a new checkpoint (``operators.bucket.rehash``).
+"""State of a checkpoint, rehashed into the buckets of a new checkpoint (``operators.rehash.rehash``).
 
     old checkpoint   a manifest per bucket, Spark's state after batch n   -->  segments
     new checkpoint   <id>.<bucket>.begin, a file among the segments       -->  its own segments
@@ -19,7 +19,6 @@ from pathlib import Path
 
 from catalog.store.store import Store
 from operators.bucket.bucket import Bucket
-from operators.bucket.rehash import SlicePlace, rehashed, rows_by_slice
 from operators.bucket.state.load_bucket import load_bucket
 from operators.bucket.state.manifest import (
     decode_plan,
@@ -31,8 +30,9 @@ from operators.bucket.state.manifest import (
 from operators.bucket.state.store_segments import SegmentIds, store_segments
 from operators.cache.segment_cache import SegmentCache
 from operators.join.compiled_family import CompiledFamily
+from operators.rehash.rehash import SlicePlace, rehashed, rows_by_slice
+from operators.segments.files.segment_files import SegmentFiles
 from operators.segments.segment import ArrivedFile, Segment
-from operators.segments.segment_files import SegmentFiles
 from operators.steps.exchange import ExchangedRows, decode_exchange, encode_exchange, rehashed_exchange
 from operators.storage.object_folder import ObjectFolder
 from service.checkpoint.buckets import CHECKPOINT_SETTING, bucket_keys

@@ -10,7 +10,7 @@ gets the number of dropped results.
 
 from __future__ import annotations
 
-from catalog.store.retention import DroppedOfSeries
+from catalog.store.results.retention import DroppedOfSeries
 
 
 def has_lost(dropped: DroppedOfSeries | None, batch: int, returned: int) -> bool:

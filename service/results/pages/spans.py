@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
 
-from catalog.store.retention import DroppedOfSeries
+from catalog.store.results.retention import DroppedOfSeries
 from catalog.store.store import Store
 from catalog.values.query import Query
 from service.errors import InvalidCursor, ResultsExpired

@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from urllib.parse import urlsplit
 
-from catalog.durations import format_duration
+from catalog.times.durations import format_duration
 from catalog.values.sink import FilesSink, Sink, TableSink, TopicSink, WebhookSink
 from service.errors import InvalidSink
 from service.sinks.signature import signing_key

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from catalog.durations import MIN_TIME_US
 from catalog.store.store import Store
+from catalog.times.durations import MIN_TIME_US
 from catalog.values.query import ALL_ROWS, UNBOUNDED_US, Query, QueryRecord
 from catalog.values.sink import SinkRecord
 from catalog.values.stream import Stream

@@ -18,7 +18,7 @@ from catalog.values.statistics import (
 )
 from catalog.values.stream import Stream
 from operators.kernels.keys import Int64s, join_key
-from operators.segments.row_codec import KEY, POS, TS
+from operators.segments.encoding.row_codec import KEY, POS, TS
 from operators.segments.segment import COLUMN, LINEAGE, Segment
 from service.inputs.reading.sample import RowSample
 

@@ -21,8 +21,8 @@ from typing import Final, cast
 
 import numpy as np
 
-from catalog.clock import wall_clock_us
 from catalog.steps import is_intermediate, stream_sides
+from catalog.times.clock import wall_clock_us
 from catalog.values.plan import Band, FamilyPlan
 from catalog.values.query import Query, Side
 from catalog.values.statistics import (

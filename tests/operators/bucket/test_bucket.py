@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import pyarrow as pa
 import pytest
 
-from catalog.durations import MAX_DURATION_US, MIN_TIME_US
+from catalog.times.durations import MAX_DURATION_US, MIN_TIME_US
 from catalog.values.control import Heartbeat
 from catalog.values.plan import Plan
 from catalog.values.query import Query

@@ -21,9 +21,9 @@ from operators.bucket.state.manifest import encode_manifest, segment_ids
 from operators.bucket.state.store_segments import MOST_STEPS, SegmentIds, store_segments
 from operators.cache.segment_cache import SegmentCache
 from operators.errors import CorruptSegment
+from operators.segments.encoding.view_names import KEPT, steps, stored_id
 from operators.segments.merge import concat, mergeable
 from operators.segments.segment import ArrivedFile, Segment
-from operators.segments.view_names import KEPT, steps, stored_id
 from operators.slices.sliced_join import SliceState
 from tests.builders import a_query
 from tests.examples import examples

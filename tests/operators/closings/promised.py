@@ -13,14 +13,14 @@ from unittest.mock import patch
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from catalog.arrow_types import PUNCTUATION_COLUMN
+from catalog.columns.arrow_types import PUNCTUATION_COLUMN
 from catalog.values.plan import Plan
 from catalog.values.policies.punctuation_policy import PurgePrices
 from catalog.values.stream import Constraints, Punctuations, Stream
-from operators.bucket.rehash import rehashed
 from operators.closings import closed_keys
 from operators.closings.closing_rows import ends
-from operators.segments.row_codec import KEY
+from operators.rehash.rehash import rehashed
+from operators.segments.encoding.row_codec import KEY
 from operators.segments.segment import COLUMN
 from tests.operators.cases import SPREADS, Case, cases, check_values, plan_versions
 from tests.operators.harness import Runner

@@ -17,13 +17,13 @@ from catalog.values.counters.batch_counters import StreamPunctuations
 from catalog.values.query import UNBOUNDED_US
 from catalog.values.stream import Punctuations
 from operators.bucket.counters import punctuation_counters, slice_table
-from operators.bucket.rehash import rehashed
 from operators.bucket.state.manifest import encode_manifest
 from operators.bucket.state.store_segments import SegmentIds, store_segments
 from operators.closings.closing_rows import matching
 from operators.errors import PromiseBroken
+from operators.rehash.rehash import rehashed
+from operators.segments.encoding.row_codec import KEY, POS, TS
 from operators.segments.layout import SideLayout
-from operators.segments.row_codec import KEY, POS, TS
 from operators.segments.segment import COLUMN, Segment
 from service.inputs.sources.posted.promises import promises_of
 from tests.builders import a_query

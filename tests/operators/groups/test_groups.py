@@ -20,12 +20,12 @@ from operators.bucket.batch_output import BatchOutput
 from planner.families.families import SideName
 from tests.builders import a_query, a_stream, grouped_by
 from tests.examples import examples
-from tests.operators.bucket.test_rehash import NUMBERS, moving
 from tests.operators.cases import FAMILIES, SETTINGS, Case, Step, cases, plan_versions
 from tests.operators.durable import Crash, DurableRunner
 from tests.operators.harness import Runner
 from tests.operators.oracle import NestedLoops
 from tests.operators.queries import Row, a_table
+from tests.operators.rehash.test_rehash import NUMBERS, moving
 
 COUNT = Aggregate("count", 'a."w"', "int")
 TOTAL = Aggregate("sum", 'b."v"', "int")

@@ -8,7 +8,7 @@ from catalog.values.query import UNBOUNDED_US, Query
 from operators.join.chain import Chain
 from operators.join.compiled_family import SLACK_DIVISOR, compile_family
 from operators.join.family_joins import FamilyJoins
-from operators.join.migration import migrated
+from operators.join.migration.migration import migrated
 from operators.segments.segment import Segment
 from tests.builders import a_query
 from tests.operators.route_totals import route_totals

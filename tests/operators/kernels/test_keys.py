@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from catalog.arrow_types import arrow_type
+from catalog.columns.arrow_types import arrow_type
 from operators.kernels.keys import bucket_of, is_exact, join_key, recover_column, verify_equal
 
 

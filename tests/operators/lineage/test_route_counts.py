@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from catalog.errors import InvariantBroken
-from catalog.values.routes.query_rows import summed_rows
+from catalog.values.routes.counts.query_rows import summed_rows
 from catalog.values.routes.query_sets import QuerySets
 from catalog.values.routes.route_table import RouteTable
 from operators.lineage.routes import RouteCounts, add_up, query_keys, route_numbers

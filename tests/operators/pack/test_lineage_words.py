@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from operators.filters.expressions import evaluate_filters
 from operators.pack.lineage_words import count_passing, evaluate_lineage, passing_some
-from operators.segments.row_codec import NUMBERED
+from operators.segments.encoding.row_codec import NUMBERED
 from tests.examples import examples
 from tests.operators.queries import planned
 from tests.operators.segment_builders import lineage_words, words_of

@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from operators.errors import CorruptSegment
+from operators.segments.encoding.row_codec import KEY, POS, TS, encode_rows
 from operators.segments.merge import concat, mergeable
-from operators.segments.row_codec import KEY, POS, TS, encode_rows
 from operators.segments.segment import Segment
 from tests.examples import examples
 from tests.operators.cases import SETTINGS

@@ -10,7 +10,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from catalog.arrow_types import arrow_type
+from catalog.columns.arrow_types import arrow_type
 from catalog.steps import is_exchanged, side_streams
 from catalog.values.query import Query
 from catalog.values.stream import Stream

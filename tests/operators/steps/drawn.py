@@ -26,8 +26,8 @@ from planner.errors import InvalidWindow
 from planner.strategies.strategies import STRATEGIES
 from planner.trees.order_costs import OrderCosts
 from planner.trees.order_rates import OrderRates
-from tests.operators.bucket.test_rehash import NUMBERS, moving
 from tests.operators.durable import Crash
+from tests.operators.rehash.test_rehash import NUMBERS, moving
 from tests.operators.steps.combinations import DurableRecorder, Recorder, Written, rows, stream
 
 #: Later than all rows.

@@ -13,7 +13,7 @@ from catalog.values.query import Query
 from operators.errors import CorruptPayload
 from operators.join.compiled_family import compile_family
 from operators.kernels.keys import bucket_of
-from operators.segments.row_codec import KEY
+from operators.segments.encoding.row_codec import KEY
 from operators.steps.exchange import arrived, decode_exchange, encode_exchange, rehashed_exchange
 from planner.bind.bind import bind
 from planner.build.build_plan import build_plan

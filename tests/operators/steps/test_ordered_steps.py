@@ -21,9 +21,9 @@ from planner.build.build_plan import build_plan
 from planner.build.objective import Objective
 from tests.builders import a_stream
 from tests.examples import examples
-from tests.operators.bucket.test_rehash import NUMBERS, moving
 from tests.operators.cases import SETTINGS
 from tests.operators.durable import Crash
+from tests.operators.rehash.test_rehash import NUMBERS, moving
 from tests.operators.steps.combinations import Combination, DurableRecorder, Recorder
 from tests.operators.test_orders import MEMORIES, saving
 

@@ -12,8 +12,8 @@ from planner.bind.bind import bind
 from planner.build.build_plan import build_plan
 from planner.build.objective import Objective
 from tests.examples import examples
-from tests.operators.bucket.test_rehash import moving
 from tests.operators.cases import SETTINGS
+from tests.operators.rehash.test_rehash import moving
 from tests.operators.steps.combinations import Recorder, Written, expected, rows, stream
 from tests.operators.steps.drawn import run_drawn
 

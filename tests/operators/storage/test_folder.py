@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from operators.errors import CorruptSegment, StorageDown
-from operators.segments.segment_files import SegmentFiles
+from operators.segments.files.segment_files import SegmentFiles
 from operators.storage.folder import (
     Folder,
     contents,

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from operators.join import compiled_family
-from operators.segments.row_codec import KEY, POS, TS
+from operators.segments.encoding.row_codec import KEY, POS, TS
 from operators.segments.segment import Segment
 from operators.slices import sliced_join
 from operators.slices.sliced_join import SliceState, compact, purge

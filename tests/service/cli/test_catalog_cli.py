@@ -9,8 +9,8 @@ import sqlalchemy as sa
 from alembic import command
 
 from catalog.migrations import configuration
+from catalog.store.database.tables import SCHEMA_REVISION
 from catalog.store.store import Store
-from catalog.store.tables import SCHEMA_REVISION
 from tests.sluice_run import Command
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from catalog.store.tables import SCHEMA_REVISION
+from catalog.store.database.tables import SCHEMA_REVISION
 from service.config.data_dir import open_data_dir
 from service.recovery.opening import open_catalog
 from tests.service.recovery.lives import a_life

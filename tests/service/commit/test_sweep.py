@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from catalog.clock import wall_clock_us
-from catalog.store import retention
 from catalog.store.pruning import REPLAYED_BATCHES
 from catalog.store.repositories.batches import BatchRepository
+from catalog.store.results import retention
 from catalog.store.store import Store
+from catalog.times.clock import wall_clock_us
 from catalog.values.batch import BatchManifest
 from service.commit.sweep import sweep
 from tests.empty_catalog import prepared

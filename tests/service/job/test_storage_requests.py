@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from operators.bucket.state.manifest import segment_ids
-from operators.segments.segment_files import SegmentFiles
+from operators.segments.files.segment_files import SegmentFiles
 from operators.storage import object_folder
 from operators.storage.folder import stored
 from operators.storage.object_folder import ObjectFolder

@@ -13,7 +13,7 @@ import pytest
 
 from catalog.documents.codec import encode
 from catalog.errors import NameTaken, QueryNotFound, SluiceError, StalePlanVersion, StreamInUse
-from catalog.store.repositories.idempotency import StoredAnswer
+from catalog.store.clients.idempotency import StoredAnswer
 from catalog.store.store import Store
 from catalog.values.change import (
     BOTH,

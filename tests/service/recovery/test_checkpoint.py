@@ -14,7 +14,7 @@ from catalog.values.plan import Plan
 from operators.bucket.bucket import Bucket
 from operators.bucket.state.manifest import encode_manifest, encode_plan
 from operators.bucket.state.store_segments import SegmentIds
-from operators.segments.segment_files import SegmentFiles
+from operators.segments.files.segment_files import SegmentFiles
 from operators.storage.folder import directory_here
 from service.checkpoint.spark_log import SparkLog
 from service.errors import (

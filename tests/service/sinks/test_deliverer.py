@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import psutil
 import pytest
 
-from catalog.clock import wall_clock_us
-from catalog.store import retention
+from catalog.store.results import retention
+from catalog.times.clock import wall_clock_us
 from catalog.values.sink import FilesSink, SinkRecord, WebhookSink
 from service.sinks import deliverer
 from service.sinks.deliverer import Deliverer, KeptForSinks

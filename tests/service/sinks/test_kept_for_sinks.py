@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from catalog.store import retention
+from catalog.store.results import retention
 from catalog.values.sink import FilesSink, WebhookSink
 from service.commit.upkeep.retention import ResultRetention
 from service.errors import SinkFailed

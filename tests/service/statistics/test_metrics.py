@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from catalog.store import retention
+from catalog.store.results import retention
 from catalog.values.counters.batch_counters import CpuCounters, StreamCounters
 from catalog.values.counters.family_counters import AbsenceCounters, SliceCounters
 from catalog.values.query import Output

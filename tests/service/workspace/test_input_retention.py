@@ -10,10 +10,10 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from catalog.clock import wall_clock_us
 from catalog.errors import InternalError
 from catalog.store.pruning import REPLAYED_BATCHES
 from catalog.store.store import Store
+from catalog.times.clock import wall_clock_us
 from catalog.values.plan import Plan
 from catalog.values.stream import HttpSource, Stream
 from service.errors import EventLogDown

@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from catalog.durations import MAX_TIME_US, MIN_TIME_US
+from catalog.times.durations import MAX_TIME_US, MIN_TIME_US
 from catalog.values.stream import TimeUnit
 
 DAY_US: Final = 86_400_000_000

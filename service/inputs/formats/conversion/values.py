@@ -19,8 +19,8 @@ from typing import Final, Self
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from catalog.arrow_types import arrow_type
-from catalog.durations import MAX_TIME_US, MIN_TIME_US
+from catalog.columns.arrow_types import arrow_type
+from catalog.times.durations import MAX_TIME_US, MIN_TIME_US
 from catalog.values.stream import FilesSource, Stream, TimeUnit
 from service.inputs.formats.conversion.times import (
     DAY_US,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from catalog.durations import MAX_TIME_US, MIN_TIME_US, format_duration
+from catalog.times.durations import MAX_TIME_US, MIN_TIME_US, format_duration
 from catalog.values.stream import Stream
 from service.errors import UnusableFile
 from service.inputs.formats.conversion.times import other_unit

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from catalog.arrow_types import POSITION_COLUMN, arrow_schema
+from catalog.columns.arrow_types import POSITION_COLUMN, arrow_schema
 from catalog.values.stream import GeneratedColumn, GeneratorSource, Stream
 from service.errors import InvalidGenerator
 from service.inputs.partitions import ROW_BITS, Piece

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
-from catalog.clock import wall_clock_us
+from catalog.times.clock import wall_clock_us
 from catalog.values.source_file import SourceFile
 from catalog.values.stream import FilesSource, Stream
 from operators.storage.folder import Folder

@@ -12,7 +12,7 @@ from urllib.parse import quote, urlsplit, urlunsplit
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from catalog.arrow_types import POSITION_COLUMN, PUNCTUATION_COLUMN, arrow_schema
+from catalog.columns.arrow_types import POSITION_COLUMN, PUNCTUATION_COLUMN, arrow_schema
 from catalog.values.stream import Stream
 from service.errors import EventLogDown
 

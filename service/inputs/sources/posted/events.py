@@ -8,9 +8,9 @@ from itertools import chain
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from catalog.arrow_types import arrow_schema
+from catalog.columns.arrow_types import arrow_schema
 from catalog.values.stream import Column, Stream
-from catalog.wording import did_you_mean, with_article
+from catalog.wording.wording import did_you_mean, with_article
 from service.errors import EventRejected
 from service.inputs.formats.conversion.times import are_plausible, other_unit, unit_of
 from service.inputs.formats.conversion.values import TextForm, UnfitValueError, expected, from_json, json_text

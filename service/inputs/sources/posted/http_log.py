@@ -28,11 +28,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from sqlalchemy import Connection, Row, delete, func, insert, select, update
 
-from catalog.arrow_types import PUNCTUATION_COLUMN, arrow_schema
-from catalog.clock import wall_clock_us
-from catalog.durations import MIN_TIME_US
+from catalog.columns.arrow_types import PUNCTUATION_COLUMN, arrow_schema
 from catalog.errors import CatalogDown, IdempotencyKeyReused, InvariantBroken
-from catalog.store.database import EVENTS_LOCK, Database, copy_tables
+from catalog.store.database.database import EVENTS_LOCK, Database, copy_tables
+from catalog.times.clock import wall_clock_us
+from catalog.times.durations import MIN_TIME_US
 from catalog.values.stream import Stream
 from service.errors import EventLogDown
 from service.inputs.limits.backlog import Backlog, RunningBacklogs

@@ -16,11 +16,11 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from catalog.arrow_types import BELOW_COLUMN, PUNCTUATION_COLUMN
-from catalog.punctuation_marks import RANGE_MARK, has_ranges, mark_of, promises_in
+from catalog.columns.arrow_types import BELOW_COLUMN, PUNCTUATION_COLUMN
+from catalog.columns.punctuation_marks import RANGE_MARK, has_ranges, mark_of, promises_in
 from catalog.values.control import Promises
 from catalog.values.stream import Punctuations, Stream
-from catalog.wording import did_you_mean
+from catalog.wording.wording import did_you_mean
 from service.errors import EventRejected
 from service.inputs.formats.conversion.values import json_text
 from service.inputs.sources.posted.events import events_to_table

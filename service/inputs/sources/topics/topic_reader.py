@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pyarrow as pa
 
-from catalog.arrow_types import POSITION_COLUMN
+from catalog.columns.arrow_types import POSITION_COLUMN
 from catalog.values.stream import KafkaCluster, KafkaSource, Stream
 from operators.storage.folder import Folder, directory_here, publish
 from service.errors import KafkaDown, MessageRejected, MessagesLost

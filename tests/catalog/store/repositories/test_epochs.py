@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import select
 
 from catalog.errors import FencedOut
-from catalog.store import tables
+from catalog.store.database import tables
 from catalog.store.repositories import epochs
 from catalog.store.store import Store
 from tests.catalog.examples import commit, manifest

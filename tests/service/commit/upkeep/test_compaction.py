@@ -16,10 +16,10 @@ import pytest
 from sqlalchemy import Connection
 
 from catalog.errors import FencedOut
-from catalog.store import retention
-from catalog.store.compaction import Compaction
 from catalog.store.pruning import REPLAYED_BATCHES
-from catalog.store.retention import KEPT_BATCHES
+from catalog.store.results import retention
+from catalog.store.results.compaction import Compaction
+from catalog.store.results.retention import KEPT_BATCHES
 from catalog.store.store import Store
 from catalog.values.batch import ResultFile
 from service.commit.sweep import sweep, sweep_merged

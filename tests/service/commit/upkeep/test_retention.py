@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from catalog.store import retention
-from catalog.store.retention import KEPT_BATCHES
+from catalog.store.results import retention
+from catalog.store.results.retention import KEPT_BATCHES
 from catalog.store.store import Store
 from catalog.values.query import Output
 from service.commit.commit import BatchCommitter

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from catalog.clock import wall_clock_us
 from catalog.store.lease import Holder
+from catalog.times.clock import wall_clock_us
 from service.config.settings import load_settings
 from service.maintenance.diagnosis.doctor import Finding, examine
 from tests.catalog.examples import manifest

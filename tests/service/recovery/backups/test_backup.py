@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from catalog.store.store import Store
-from operators.segments.segment_files import SegmentFiles
+from operators.segments.files.segment_files import SegmentFiles
 from service.config.data_dir import DataDir
 from service.engine.ownership.catalog_lease import CatalogLease
 from service.errors import BackupDamaged, BackupNotMade, BackupRefused, CorruptResults, OtherLife

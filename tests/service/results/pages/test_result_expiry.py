@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from catalog.store import retention
+from catalog.store.results import retention
 from catalog.store.store import Store
 from service.errors import InvalidCursor, ResultsExpired
 from service.results.results import ResultReader

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from catalog.arrow_types import arrow_type
+from catalog.columns.arrow_types import arrow_type
 from catalog.store.store import Store
 from catalog.values.stream import Column, GeneratedColumn, GeneratorSource, Stream
 from service.inputs.inputs import Inputs

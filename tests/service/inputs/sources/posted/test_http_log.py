@@ -17,9 +17,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import func, select
 
-from catalog.clock import wall_clock_us
 from catalog.errors import IdempotencyKeyReused
 from catalog.store.store import Store
+from catalog.times.clock import wall_clock_us
 from service.errors import EventLogDown, EventRejected
 from service.inputs.inputs import Inputs
 from service.inputs.partitions import Lane

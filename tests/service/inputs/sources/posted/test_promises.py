@@ -11,8 +11,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from catalog.arrow_types import PUNCTUATION_COLUMN
-from catalog.punctuation_marks import promises_in
+from catalog.columns.arrow_types import PUNCTUATION_COLUMN
+from catalog.columns.punctuation_marks import promises_in
 from catalog.values.stream import Column, HttpSource, Punctuations, Stream
 from service.errors import EventRejected
 from service.inputs.sources.posted.event_reader import read_events

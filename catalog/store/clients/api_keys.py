@@ -1,0 +1,130 @@
+"""Keys of clients in the catalog, with a hash instead of the secret."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any, Final
+
+from sqlalchemy import bindparam, delete, func, insert, select, update
+
+from catalog.errors import KeyExists, KeyNotFound
+from catalog.store.database import tables
+from catalog.store.database.repository import Repository
+
+#: Number of revoked keys that are kept, the newest ones. An older revoked key is refused with the same error.
+REVOKED_KEPT: Final = 1000
+
+_k = tables.api_keys.c
+_COLUMNS = (_k.id, _k.name, _k.scopes, _k.secret_hash, _k.rate_per_s, _k.created_at_us, _k.revoked_at_us)
+_BY_ID = select(*_COLUMNS).where(_k.id == bindparam("id"))
+_LIVE = select(*_COLUMNS).where(_k.revoked_at_us.is_(None))
+_LIVE_NAMED = select(*_COLUMNS).where(_k.revoked_at_us.is_(None), _k.name == bindparam("name"))
+_NEWEST_REVOKED = (
+    select(_k.id)
+    .where(_k.revoked_at_us.is_not(None))
+    .order_by(_k.revoked_at_us.desc(), _k.id)
+    .limit(bindparam("kept"))
+)
+_DROP_REVOKED = delete(tables.api_keys).where(_k.revoked_at_us.is_not(None), _k.id.not_in(_NEWEST_REVOKED))
+_COUNT = select(func.count()).select_from(tables.api_keys).where(_k.revoked_at_us.is_(None))
+
+
+@dataclass(frozen=True, slots=True)
+class ApiKey:
+    """A key.
+
+    Attributes:
+        id: Public part of the key.
+        name: Name of the key's holder, as shown in the plan history and the audit log.
+        scopes: What it allows.
+        secret_hash: Hash of its secret part.
+        rate_per_s: Requests per second that the key may send on average.
+        created_at_us: Wall clock when it was made, µs UTC.
+        revoked_at_us: Wall clock when it was revoked, µs UTC; None while it is valid.
+    """
+
+    id: str
+    name: str
+    scopes: tuple[str, ...]
+    secret_hash: str
+    rate_per_s: int
+    created_at_us: int
+    revoked_at_us: int | None = None
+
+
+class ApiKeyRepository(Repository):
+    """Keys by id; no two valid keys have the same name."""
+
+    def add(self, key_id: str, name: str, scopes: tuple[str, ...], secret_hash: str, rate_per_s: int) -> None:
+        """Store a key.
+
+        Args:
+            key_id: Its public part.
+            name: Name of its holder.
+            scopes: What it allows.
+            secret_hash: Hash of its secret part.
+            rate_per_s: Requests per second.
+
+        Raises:
+            KeyExists: There is a valid key of that name.
+        """
+        with self._database.write() as connection:
+            if connection.execute(_LIVE_NAMED, {"name": name}).first() is not None:
+                raise KeyExists(
+                    f'key "{name}" exists', hint="Choose another name, or revoke the key of this one."
+                )
+            connection.execute(
+                insert(tables.api_keys).values(
+                    id=key_id,
+                    name=name,
+                    scopes=json.dumps(scopes),
+                    secret_hash=secret_hash,
+                    rate_per_s=rate_per_s,
+                    created_at_us=self._now_us(),
+                )
+            )
+
+    def find(self, key_id: str) -> ApiKey | None:
+        """Return a key by id, even a revoked one; None if there is none, or if it was revoked long ago."""
+        with self._database.read() as connection:
+            row = connection.execute(_BY_ID, {"id": key_id}).first()
+        return None if row is None else _key(row)
+
+    def all(self) -> tuple[ApiKey, ...]:
+        """Return the valid keys, by name."""
+        with self._database.read() as connection:
+            live = [_key(row) for row in connection.execute(_LIVE)]
+        return tuple(sorted(live, key=lambda key: key.name))  # databases differ in the order of texts
+
+    def exist(self) -> bool:
+        """Return whether there is any valid key."""
+        with self._database.read() as connection:
+            return bool(connection.execute(_COUNT).scalar())
+
+    def revoke(self, name: str) -> None:
+        """Revoke a key; this cannot be undone.
+
+        Raises:
+            KeyNotFound: No valid key has that name.
+        """
+        with self._database.write() as connection:
+            row = connection.execute(_LIVE_NAMED, {"name": name}).first()
+            if row is None:
+                raise KeyNotFound(f'key "{name}" does not exist', hint="sluice key list shows those that do.")
+            connection.execute(
+                update(tables.api_keys).where(_k.id == row.id).values(revoked_at_us=self._now_us())
+            )
+            connection.execute(_DROP_REVOKED, {"kept": REVOKED_KEPT})
+
+
+def _key(row: Any) -> ApiKey:  # Any: a row of SQLAlchemy's
+    return ApiKey(
+        row.id,
+        row.name,
+        tuple(json.loads(row.scopes)),
+        row.secret_hash,
+        row.rate_per_s,
+        row.created_at_us,
+        row.revoked_at_us,
+    )

@@ -1,0 +1,205 @@
+"""Results per query and batch: one row per new batch, one per group of old batches, and totals.
+
+    query_counts   batches 0..63    added   x        query_totals   query 3: 812 results of batches 0..63
+                   batch 64                 x                       (and what query 3 has in 64 and 65)
+                   batch 65                 x
+
+A batch writes a single row, however many queries have results in it. Once there are ``FOLDED`` such rows,
+they are combined into one row, and its counts are added to the totals of the queries. The totals therefore
+lack the newest batches, and a reader adds their counts itself. Rows never change, so a reader caches the rows
+that it has decoded.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Iterator
+
+import numpy as np
+from sqlalchemy import Connection, bindparam, delete, func, insert, select, update
+
+from catalog.store.database import tables
+from catalog.store.database.database import Database
+from catalog.store.database.repository import Repository, all_rows
+from catalog.values.routes.counts.query_counts import QueryCounts, summed
+
+#: Number of batches whose counts are combined into one row. Every batch that may be replayed is among the
+#: newest ``FOLDED`` batches. Pruning and retention (``catalog.store.pruning``, ``catalog.store.results.retention``)
+#: need complete totals, so they combine the rows first.
+FOLDED = 64
+#: Bytes of counts kept in memory: a reader that follows results reads the same rows with every batch.
+_KEPT_BYTES = 4 << 20
+
+_c = tables.query_counts.c
+_qt = tables.query_totals.c
+_t = tables.batch_totals.c
+
+_KEPT_FROM = select(_t.kept_from)
+_FROM = select(_c.first, _c.last).where(_c.last >= bindparam("batch")).order_by(_c.first)
+_COUNTS = select(_c.counts).where(_c.first == bindparam("first"), _c.last == bindparam("last"))
+_TAIL = select(_c.first, _c.last, _c.counts).where(_c.added.is_(False)).order_by(_c.first)
+_TAIL_LENGTH = select(func.count()).where(_c.added.is_(False))
+_OVERLAPPING = (
+    select(_c.counts).where(_c.last >= bindparam("begin"), _c.first < bindparam("end")).order_by(_c.first)
+)
+_SERIES_IDS = select(tables.queries.c.id).where(tables.queries.c.series == bindparam("series"))
+_QUERY_TOTALS = select(_qt.query_id, _qt.rows)
+_ADD = (
+    update(tables.query_totals)
+    .where(_qt.query_id == bindparam("of"))
+    .values(rows=_qt.rows + bindparam("more"))
+)
+
+
+class CountRepository(Repository):
+    """Results per query and batch."""
+
+    def __init__(self, database: Database, now_us: Callable[[], int]) -> None:
+        super().__init__(database, now_us)
+        self._known: OrderedDict[tuple[int, int], QueryCounts] = OrderedDict()
+        self._known_bytes = 0
+        self._lock = threading.Lock()
+
+    def totals(self) -> dict[int, int]:
+        """Return the number of results so far, by query id; queries without results are left out."""
+        with self._database.read() as connection:
+            totals = dict(all_rows(connection, _QUERY_TOTALS))
+            tail = [QueryCounts.decode(row.counts) for row in connection.execute(_TAIL)]
+        for query_id, rows in summed(tail).items():
+            totals[query_id] = totals.get(query_id, 0) + rows
+        return totals
+
+    def of_query(self, query_id: int, from_batch: int = 0, limit: int = 1000) -> tuple[tuple[int, int], ...]:
+        """Return the batches in which a query has results, as (batch, rows), in order.
+
+        Args:
+            query_id: The query.
+            from_batch: First batch wanted.
+            limit: Most entries that are returned.
+
+        Returns:
+            Batches without results of the query are left out.
+        """
+        found = self.of_queries((query_id,), from_batch, limit=limit)
+        return tuple((batch, rows) for batch, _, rows in found)
+
+    def of_queries(
+        self,
+        query_ids: Collection[int],
+        from_batch: int = 0,
+        *,
+        end: int | None = None,
+        limit: int | None = None,
+    ) -> tuple[tuple[int, int, int], ...]:
+        """Return the results of some queries per batch, as (batch, query id, rows), in order.
+
+        Args:
+            query_ids: The queries.
+            from_batch: First batch wanted.
+            end: First batch not wanted; None for all.
+            limit: Most entries that are returned; None for all.
+        """
+        found: list[tuple[int, int, int]] = []
+        with self._database.read() as connection:
+            first = max(from_batch, connection.execute(_KEPT_FROM).scalar() or 0)
+            for counts in self._from(connection, first, end):
+                found += counts.between(first, 2**62 if end is None else end).of(query_ids)
+                if limit is not None and len(found) >= limit:
+                    break
+        return tuple(found[:limit])
+
+    def of_series(
+        self, series: int, from_batch: int = 0, limit: int = 1000
+    ) -> tuple[tuple[int, int, int], ...]:
+        """Return the batches in which a series has results, as (batch, id of the query, rows), in order.
+
+        The queries of a series replace each other at batch boundaries, so each batch has results of only one
+        of them.
+
+        Args:
+            series: The series.
+            from_batch: First batch wanted.
+            limit: Most entries that are returned.
+        """
+        with self._database.read() as connection:
+            ids = tuple(connection.scalars(_SERIES_IDS, {"series": series}))
+        return self.of_queries(ids, from_batch, limit=limit)
+
+    def of_batches(self, first: int, end: int) -> dict[int, int]:
+        """Return the results of all queries in the batches ``first`` (inclusive) to ``end`` (exclusive)."""
+        with self._database.read() as connection:
+            counts = counts_between(connection, first, end)
+        batches, places = np.unique(counts.batches, return_inverse=True)
+        sums = np.zeros(len(batches), dtype=np.int64)
+        np.add.at(sums, places, counts.rows)
+        return dict(zip(batches.tolist(), sums.tolist(), strict=True))
+
+    def _from(self, connection: Connection, first: int, end: int | None) -> Iterator[QueryCounts]:
+        """Yield the table rows that cover some batches; recently used rows stay decoded in memory."""
+        for row in connection.execute(_FROM, {"batch": first}).all():
+            if end is not None and row.first >= end:
+                return
+            place = (row.first, row.last)
+            with self._lock:
+                known = self._known.get(place)
+                if known is not None:
+                    self._known.move_to_end(place)
+            if known is None:
+                bounds = {"first": row.first, "last": row.last}
+                known = QueryCounts.decode(connection.execute(_COUNTS, bounds).scalar_one())
+                if not self._database.in_transaction:
+                    self._keep(place, known)
+            yield known
+
+    def _keep(self, place: tuple[int, int], counts: QueryCounts) -> None:
+        with self._lock:
+            if place not in self._known:
+                self._known[place] = counts
+                self._known_bytes += counts.nbytes
+            while self._known_bytes > _KEPT_BYTES:
+                self._known_bytes -= self._known.popitem(last=False)[1].nbytes
+
+
+def add_counts(connection: Connection, batch: int, counts: QueryCounts) -> None:
+    """Store the result counts of a batch, inside the transaction that commits it."""
+    if not len(counts):
+        return
+    connection.execute(
+        insert(tables.query_counts).values(first=batch, last=batch, counts=counts.encode(), added=False)
+    )
+    if connection.execute(_TAIL_LENGTH).scalar_one() >= FOLDED:
+        fold_counts(connection)
+
+
+def fold_counts(connection: Connection) -> None:
+    """Add the newest counts to the totals and combine their rows, inside a write transaction."""
+    tail = connection.execute(_TAIL).all()
+    if not tail:
+        return
+    counts = QueryCounts.merged([QueryCounts.decode(row.counts) for row in tail])
+    connection.execute(delete(tables.query_counts).where(_c.added.is_(False)))
+    connection.execute(
+        insert(tables.query_counts).values(
+            first=tail[0].first, last=tail[-1].last, counts=counts.encode(), added=True
+        )
+    )
+    known = set(connection.scalars(select(_qt.query_id)))
+    totals = counts.totals()
+    grown = [{"of": query_id, "more": rows} for query_id, rows in totals.items() if query_id in known]
+    new = [{"query_id": query_id, "rows": rows} for query_id, rows in totals.items() if query_id not in known]
+    if grown:
+        connection.execute(_ADD, grown)
+    if new:
+        connection.execute(insert(tables.query_totals), new)
+
+
+def counts_between(connection: Connection, first: int, end: int) -> QueryCounts:
+    """Return the results of all queries in the batches ``first`` (inclusive) to ``end`` (exclusive)."""
+    encoded = connection.scalars(_OVERLAPPING, {"begin": first, "end": end})
+    return QueryCounts.merged([QueryCounts.decode(data).between(first, end) for data in encoded])
+
+
+def drop_counts(connection: Connection, end: int) -> None:
+    """Drop the rows of batches before ``end``; a row that also covers later batches stays."""
+    connection.execute(delete(tables.query_counts).where(_c.last < end))
