@@ -1,4 +1,4 @@
-"""Admission of requests: checks of their origin, their sender and the sender's rights.
+"""Access to routes: the sender of a request, and the scopes and rates that keys allow.
 
-Doors: connections, envelope, guard, origins, scopes.
+Doors: guard, scopes.
 """

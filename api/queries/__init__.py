@@ -1,4 +1,4 @@
-"""Queries and their results over HTTP.
+"""Queries over HTTP.
 
-Doors: changing, endpoints, results, schemas.
+Doors: changing, endpoints, schemas.
 """

@@ -1,4 +1,4 @@
-"""Parts of the HTTP server below the routes: connection limits, documentation pages, traces.
+"""Connections of the HTTP server: their limits, TLS, and the event loop.
 
-Doors: connections, docs_pages, loop, traces.
+Doors: connections, loop, tls.
 """

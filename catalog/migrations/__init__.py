@@ -1,9 +1,9 @@
 """Migrations of the catalog's tables (Alembic), run by ``upgrade`` and verified by ``differences``.
 
 There is no ``alembic.ini``: a new migration is a module ``versions/<nnnn>_<what>.py`` written by hand, and
-its number is entered in ``catalog.store.database.tables.SCHEMA_REVISION``. ``tests/catalog/test_open.py`` compares the
-migrated tables with ``catalog.store.database.tables``. The test also migrates older catalogs, which it creates by
-undoing migrations.
+its number is entered in ``catalog.store.database.tables.SCHEMA_REVISION``. ``tests/catalog/test_open.py``
+compares the migrated tables with ``catalog.store.database.tables``. The test also migrates older catalogs,
+which it creates by undoing migrations.
 """
 
 from __future__ import annotations

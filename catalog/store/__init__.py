@@ -1,4 +1,4 @@
 """Storage of the catalog: one database, one unit of work, a repository for each kind of record.
 
-Doors: compaction, counts, database, lease, pruning, result_files, retention, store, tables.
+Doors: lease, pruning, store.
 """

@@ -8,7 +8,7 @@ starts at the offset of the base's record or later, so it reads only later recor
 later plans. The newest record and the newest plan always stay, so that new records and plans continue their
 numbers without gaps.
 
-A removed query is deleted completely once no result of its series is kept any more (see ``store.retention``).
+A removed query is deleted completely once no result of its series is kept any more (``results.retention``).
 Records that are needed to read kept results (queries, totals, routes) stay as long as these results. When
 former queries of an existing series are pruned, their totals are added to those of the series' first query.
 The history of plans is cut to its last ``HISTORY_ENTRIES``.

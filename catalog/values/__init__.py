@@ -1,5 +1,5 @@
 """Immutable values that all packages share. They know no database.
 
-Doors: batch, calibration, change, control, migration, plan, primitive, query, sink, source_file,
-statistics, stream.
+Library: every module is a door. Doors: batch, calibration, change, control, migration, plan, primitive,
+query, sink, source_file, statistics, stream.
 """

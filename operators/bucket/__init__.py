@@ -1,4 +1,4 @@
-"""The bucket: all families' joins for its keys, their stored state, and its move to other buckets.
+"""The bucket: all families' joins for its keys, and their stored state.
 
-Doors: batch_output, bucket, counters, rehash.
+Doors: batch_output, bucket, counters.
 """

@@ -1,4 +1,4 @@
-"""Views: the segments that names (``operators.segments.encoding.view_names``) stand for, made from stored values."""
+"""Views: the segments that names (``encoding.view_names``) stand for, made from stored values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The join: a family's chains of slices in one bucket, and their migration between plan versions.
+"""The join: a family's chains of slices in one bucket.
 
-Doors: compiled_family, family_joins, migration, pairs.
+Doors: compiled_family, family_joins, pairs.
 """

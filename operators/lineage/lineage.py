@@ -10,7 +10,7 @@
 PACK evaluates every distinct filter once per row and stores the answer as one bit. The segment says which bit
 belongs to which filter (``segments.segment``). Queries of a family are numbered by their index in the plan. A
 set of queries is an int with one bit per query. Rows with the same answers to all filters are of one *kind*
-(``segments.row_kinds``). Rows of one kind can serve the same queries, so they form a *class*. There are few
+(``indexes.row_kinds``). Rows of one kind can serve the same queries, so they form a *class*. There are few
 classes, so every decision about queries is made per class instead of per row. A kind is split into several
 classes only if a query may use rows from before its activation (``lineage.entitlement``), but only from some
 event time on, and the segment has rows on both sides of this time.

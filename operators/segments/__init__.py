@@ -1,5 +1,4 @@
-"""Segments: immutable, key-sorted runs of rows, their stored form, their views, and patches.
+"""Segments: immutable, key-sorted runs of rows, their columns, and their merging.
 
-Doors: cell_index, layout, merge, patch, row_codec, row_kinds, segment, segment_files, view_names,
-waiting_rows.
+Doors: layout, merge, segment.
 """

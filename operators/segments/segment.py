@@ -49,7 +49,7 @@ FORMAT = 3
 
 @dataclass(frozen=True, slots=True)
 class ArrivedFile:
-    """A file in which rows arrived from PACK, in the stored form of a segment (``segments.segment_files``).
+    """A file in which rows arrived from PACK, in the stored form of a segment (``segments.files``).
 
     Attributes:
         name: Its name.

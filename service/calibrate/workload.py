@@ -33,7 +33,7 @@ from service.job.in_process.in_process_job import write_piece
 
 SECOND_US: Final = 1_000_000
 #: Bytes of a stored row without its columns: key, event time and position, in narrowed types
-#: (``segments.row_codec``).
+#: (``encoding.row_codec``).
 _ROW_BYTES: Final = 12
 _COLUMN_BYTES: Final = 8
 

@@ -1,6 +1,6 @@
 """The readers' tasks: read a piece of input and pack it, one payload per bucket.
 
-If the chain runs on the same machine, rows are passed in files (``segments.segment_files``), and payloads,
+If the chain runs on the same machine, rows are passed in files (``segments.files``), and payloads,
 which go through Spark, name the files. A small number of rows goes in the payload, since a file would take
 longer.
 """

@@ -140,7 +140,7 @@ def first_version_in_reach(store: Store, side: Side, opposite_id: int) -> int:
 
     def reached(batch: int) -> BatchProgress | None:
         """Return a batch if it has rows that the window reaches."""
-        # If a batch's manifest is not kept, the next one that exists is used (``store.retention``).
+        # If a batch's manifest is not kept, the next one that exists is used (``catalog.store``).
         found = store.batches.progress(batch) if batch >= 0 else None
         newest_us = None if found is None else _event_time(found, side.stream_id, newest=True)
         # A batch before the stream's first row has no rows.

@@ -1,4 +1,4 @@
-"""Keys of the clients that may use a service, and the log of the changes that they requested.
+"""Clients of a service: their keys, the log of their changes, and the answers to repeated requests.
 
-Doors: api_keys, audit_log.
+Doors: api_keys, audit_log, idempotency.
 """

@@ -1,5 +1,5 @@
 """Repositories: each stores and finds one kind of record.
 
-Doors: batches, control_log, epochs, idempotency, migrations, plan_history, queries, routes, settings, sinks,
-source_files, streams.
+Library: every module is a door. Doors: batches, control_log, counts, epochs, migrations, plan_history,
+queries, routes, settings, sinks, source_files, streams.
 """

@@ -25,8 +25,8 @@ from catalog.store.database.repository import Repository, all_rows
 from catalog.values.routes.counts.query_counts import QueryCounts, summed
 
 #: Number of batches whose counts are combined into one row. Every batch that may be replayed is among the
-#: newest ``FOLDED`` batches. Pruning and retention (``catalog.store.pruning``, ``catalog.store.results.retention``)
-#: need complete totals, so they combine the rows first.
+#: newest ``FOLDED`` batches. Pruning and retention (``store.pruning``, ``results.retention``) need complete
+#: totals, so they combine the rows first.
 FOLDED = 64
 #: Bytes of counts kept in memory: a reader that follows results reads the same rows with every batch.
 _KEPT_BYTES = 4 << 20

@@ -3,7 +3,7 @@
     batch            0 .......... merged_until ............ newest
     files named by   merged_files              manifests
 
-A merged file has rows of many batches (``catalog.store.results.compaction``), so readers select rows by batch.
+A merged file has rows of many batches (``results.compaction``), so readers select rows by batch.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ at an event time. Therefore, two manifests stay of each run of batches in which 
 added or left: the manifests of the first (f) and of the last (l) batch, without files and most counters (s).
 All other manifests are dropped (x).
 
-A file with rows of many batches (``store.compaction``) is dropped together with the last of these batches.
+A file with rows of many batches (``results.compaction``) is dropped together with the last of these batches.
 
 This module does not touch files: the caller that drops results unlinks their files afterwards. No manifest
 names these files any more, so after a crash before they are unlinked, the sweep at the next start removes

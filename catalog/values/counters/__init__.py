@@ -1,4 +1,4 @@
 """Counters of a batch, as its manifest keeps them.
 
-Doors: add_up, batch_counters, family_counters, slice_table.
+Library: every module is a door. Doors: add_up, batch_counters, family_counters, slice_table.
 """

@@ -1,4 +1,4 @@
-"""Routes and counts of many queries as columns, from the buckets to the catalog and its readers.
+"""Routes of many queries as columns, from the buckets to the catalog and its readers.
 
-Doors: intersections, query_counts, query_rows, query_sets, route_table.
+Doors: intersections, query_sets, route_table.
 """

@@ -1,7 +1,7 @@
 """Values that a bucket stores, their ids and their bytes: each value is written once under its id.
 
-The values (``segments.segment_files``) are: the plan in force as JSON; segments (``segments.segment``);
-patches (``segments.patch``) for the views (``segments.view_names``) that slices may hold; and key filters of
+The values (``segments.files``) are: the plan in force as JSON; segments (``segments.segment``);
+patches (``encoding.patch``) for the views (``encoding.view_names``) that slices may hold; and key filters of
 large segments (``operators.lazy``). For each segment with a key filter, the manifest also has summary facts.
 
 A migration moves rows to other joins, or adds bits to their lineage. Most of these rows are stored already,

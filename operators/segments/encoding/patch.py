@@ -3,12 +3,12 @@
     | length of header | header (JSON) | kept rows of part 0 | of part 1 | ... | lineage of segments |
 
 A bucket writes at most one patch per batch. A patch is stored under its own id, like a segment. The names of
-views refer to its parts (``segments.view_names``). There are two kinds of parts, each numbered separately:
+views refer to its parts (``encoding.view_names``). There are two kinds of parts, each numbered separately:
 
 * *kept rows*: one bit per row of the segment or view that is patched, set if the row is kept. Many queries
   keep the same rows, so equal parts are written once.
 * *lineage*: filters, and the bits of each row for them, including newly evaluated filters. Segments with the
-  same filters are concatenated in one column, narrowed as in a segment (``segments.row_codec``).
+  same filters are concatenated in one column, narrowed as in a segment (``encoding.row_codec``).
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@
 
 Steps are applied from left to right. Consecutive cuts are merged into one, and new lineage replaces earlier
 lineage. So only selections make a name longer, and their number is bounded (``bucket.state``). A patch
-(``segments.patch``) is stored in the same bucket as the segment to which it applies, so its name in a step
+(``encoding.patch``) is stored in the same bucket as the segment to which it applies, so its name in a step
 omits the common prefix.
 """
 

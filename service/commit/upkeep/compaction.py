@@ -8,8 +8,9 @@ Each row is therefore rewritten once per level, and each family has at most abou
 file of at least ``LARGE_BYTES`` is not merged. A damaged file is not merged either, because its checksum must
 still reveal the damage.
 
-New files are written and synced before one transaction names them (``catalog.store.results.compaction``). The files
-that they replace are unlinked a minute later. Files that a crash leaves are swept at the next start.
+New files are written and synced before one transaction names them
+(``catalog.store.results.compaction``). The files that they replace are unlinked a minute later. Files that a
+crash leaves are swept at the next start.
 """
 
 from __future__ import annotations

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 from sqlalchemy import delete
 
-from catalog.store import retention, tables
+from catalog.store.database import tables
+from catalog.store.results import retention
 from catalog.store.store import Store
 from catalog.values.change import AddQuery, PauseQuery, RemoveQuery, ResumeQuery, UpdateQuery
 from catalog.values.counters.batch_counters import StreamCounters

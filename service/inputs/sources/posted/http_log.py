@@ -49,7 +49,7 @@ _QUARANTINE_KEPT: Final = 100
 #: appended.
 _DROPPED_AT_ONCE: Final = 256
 
-#: How long a request can be sent again: as long as its answer is kept (``store.repositories.idempotency``).
+#: How long a request can be sent again: as long as its answer is kept (``store.clients.idempotency``).
 _RECEIPTS_KEPT_S: Final = 24 * 3600
 
 

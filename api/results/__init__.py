@@ -1,0 +1,4 @@
+"""Results of queries over HTTP.
+
+Doors: endpoints.
+"""

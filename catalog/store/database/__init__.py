@@ -1,0 +1,4 @@
+"""The database: its connections and transactions, its tables, and the base class of repositories.
+
+Doors: database, repository, tables.
+"""

@@ -1,0 +1,4 @@
+"""Rows that wait until a clock has passed them.
+
+Doors: waiting_rows.
+"""
