@@ -10,7 +10,7 @@ from api.timestamps import timestamp, timestamp_or_none
 from catalog.values.migration import MigrationOutcome, SliceRows
 from catalog.values.plan import Strategy
 from catalog.values.policies.memory import AskedMemory
-from planner.explain.preview_document import dry_run_document
+from planner.explain.documents.preview_document import dry_run_document
 from planner.probes.asked_probe import probe_text
 from service.documents.migration_document import MigrationDocument
 from service.planning.migrating.migrations import MigrationDryRun, MigrationStatus, Policy

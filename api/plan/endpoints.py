@@ -28,9 +28,9 @@ from catalog.store.repositories.plan_history import HistoryEntry
 from catalog.times.clock import wall_clock_us
 from catalog.values.plan import Plan
 from planner.drawing.svg import render_svg
-from planner.explain.plan_report import plan_report
-from planner.explain.preview_document import preview_document
-from planner.explain.render import plan_document, render_dot, render_mermaid
+from planner.explain.documents.preview_document import preview_document
+from planner.explain.rendering.plan_report import plan_report
+from planner.explain.rendering.render import plan_document, render_dot, render_mermaid
 from service.planning.records.plan_record import record_in
 from service.workspace.workspace import Workspace
 

@@ -13,7 +13,6 @@ from typing import Any
 from catalog.steps import stream_names
 from catalog.values.plan import FamilyPlan, JoinPlan, Plan
 from catalog.values.query import UNBOUNDED_US
-from planner.families.display import FamilyText, family_text
 from planner.families.families import (
     SIDES,
     SideName,
@@ -24,6 +23,7 @@ from planner.families.families import (
     side_stream,
     side_window_us,
 )
+from planner.families.texts.display import FamilyText, family_text
 
 
 def plan_structure(plan: Plan) -> dict[str, Any]:

@@ -20,8 +20,8 @@ from catalog.values.query import PUNCTUATION_OUTPUT, Clock, JoinKind, Output
 from planner.bind.outputs import is_announcement
 from planner.errors import UnsupportedCql
 from planner.expressions.expressions import qualified
-from planner.sql.locate import at_expression
-from planner.sql.scope import Scope, SideName, SideScope
+from planner.sql.dialect.locate import at_expression
+from planner.sql.scopes.scope import Scope, SideName, SideScope
 from planner.sql.statement import Statement
 
 #: SQL for the JSON text of a value in results, by type; other types use DuckDB's own JSON text.

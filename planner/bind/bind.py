@@ -37,11 +37,12 @@ from planner.bind.clocks.horizons import refuse_horizon
 from planner.bind.clocks.orders import order_hint, ordered_windows
 from planner.bind.clocks.rows import row_clocks
 from planner.bind.grouping import bind_grouping
+from planner.bind.joining.steps import bind_steps
+from planner.bind.keys.step_keys import ChooseOrder
 from planner.bind.outputs import bind_outputs
 from planner.bind.pieces import key_columns
 from planner.bind.size import check_size
-from planner.bind.step_keys import ChooseOrder
-from planner.bind.steps import bind_steps
+from planner.bind.time_bounds import Bounds, compares_times, months_in, time_bounds
 from planner.bind.unmatched.absence import JoinMeaning, join_meaning
 from planner.errors import (
     CqlSyntaxError,
@@ -52,15 +53,14 @@ from planner.errors import (
     UnknownColumn,
     UnsupportedCql,
 )
-from planner.expressions.column_types import duckdb_type, key_type
 from planner.expressions.expressions import bare, compile_condition, qualified
-from planner.expressions.typed import Typed, columns_of
+from planner.expressions.types.column_types import duckdb_type, key_type
+from planner.expressions.types.typed import Typed, columns_of
 from planner.predicates.conditions import Operand, compared
 from planner.predicates.constants import Constant
-from planner.sql.locate import at_expression
-from planner.sql.scope import Scope, SideName
+from planner.sql.dialect.locate import at_expression
+from planner.sql.scopes.scope import Scope, SideName
 from planner.sql.statement import Statement, parse
-from planner.sql.time_bounds import Bounds, compares_times, months_in, time_bounds
 
 _EXAMPLE_BOUNDS = "b.ts BETWEEN a.ts - INTERVAL '5' MINUTE AND a.ts + INTERVAL '1' MINUTE"
 

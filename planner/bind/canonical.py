@@ -28,12 +28,12 @@ from catalog.wording.wording import nearest_or_known
 from planner.errors import AmbiguousColumn, CqlSyntaxError, UnknownColumn, UnknownStream, UnsupportedCql
 from planner.expressions.comparisons import conjunction
 from planner.expressions.expressions import bare, compile_condition
-from planner.expressions.typed import Typed
+from planner.expressions.types.typed import Typed
 from planner.predicates.conditions import columns_read
-from planner.predicates.simplify import simplest
-from planner.sql.locate import at_expression
-from planner.sql.normalize import conjuncts, distributed
-from planner.sql.scope import ResolvedColumn
+from planner.predicates.logic.simplify import simplest
+from planner.sql.dialect.locate import at_expression
+from planner.sql.dialect.normalize import conjuncts, distributed
+from planner.sql.scopes.scope import ResolvedColumn
 from planner.sql.statement import parse_condition
 
 #: Canonical texts of a filter that every row passes, and of a filter that no row passes.

@@ -31,12 +31,12 @@ from catalog.values.query import Clock, Output
 from catalog.values.stream import Column
 from planner.bind.outputs import OutputItem, outputs_of, typed_output
 from planner.errors import InvalidOutput, UnsupportedCql
-from planner.expressions.column_types import decimal_parts, duckdb_type, is_numeric
 from planner.expressions.expressions import compile_condition, compile_expression
 from planner.expressions.functions import AGGREGATES
-from planner.sql import cql
-from planner.sql.locate import at_expression
-from planner.sql.scope import ResolvedColumn, Scope, SideName
+from planner.expressions.types.column_types import decimal_parts, duckdb_type, is_numeric
+from planner.sql.dialect import cql
+from planner.sql.dialect.locate import at_expression
+from planner.sql.scopes.scope import ResolvedColumn, Scope, SideName
 from planner.sql.statement import Statement
 
 #: Result column that says what closed the group.

@@ -17,9 +17,9 @@ from catalog.values.query import PUNCTUATION_OUTPUT, Output
 from planner.bind.unmatched.nulls import expression_without
 from planner.errors import InvalidOutput
 from planner.expressions.expressions import compile_expression
-from planner.expressions.typed import Typed
-from planner.sql.locate import at_expression
-from planner.sql.scope import Scope, SideName, SideScope
+from planner.expressions.types.typed import Typed
+from planner.sql.dialect.locate import at_expression
+from planner.sql.scopes.scope import Scope, SideName, SideScope
 from planner.sql.statement import Statement
 
 #: Columns that all results have.

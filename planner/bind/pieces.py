@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from sqlglot import exp
 
 from planner.expressions.expressions import compile_condition
-from planner.sql.normalize import conjuncts, distributed
-from planner.sql.scope import Scope
+from planner.sql.dialect.normalize import conjuncts, distributed
+from planner.sql.scopes.scope import Scope
 
 
 def pieces(conditions: Iterable[exp.Expr], scope: Scope) -> list[exp.Expr]:

@@ -29,13 +29,13 @@ from catalog.wording.wording import nearest_or_known
 from planner.bind.bind import bind
 from planner.bind.canonical import NEVER
 from planner.bind.pieces import key_columns, pieces
+from planner.bind.time_bounds import time_bounds
 from planner.bind.unmatched.absence import JoinMeaning, join_meaning
 from planner.errors import CqlSyntaxError, InvalidWindow, NotRewritable, UnknownColumn, UnknownStream
 from planner.expressions.expressions import compile_condition
-from planner.sql.cql import Cql
-from planner.sql.scope import Scope, SideName, SideScope
+from planner.sql.dialect.cql import Cql
+from planner.sql.scopes.scope import Scope, SideName, SideScope
 from planner.sql.statement import Statement, group_text, parse, parse_condition, select_list_text, tokens_of
-from planner.sql.time_bounds import time_bounds
 
 _UNITS = (
     ("DAY", 86_400_000_000),

@@ -43,7 +43,7 @@ from catalog.wording.wording import listed
 from planner.build.check_plan import check_plan
 from planner.build.choose_memory import choose_memory, may_sort
 from planner.build.objective import Objective
-from planner.build.replication import (
+from planner.build.placement.replication import (
     HASHED,
     asked_replication,
     departed_replications,
@@ -51,9 +51,9 @@ from planner.build.replication import (
     refuse_spread_pairs,
 )
 from planner.build.resting import unrested_families
-from planner.build.retained_boundaries import NO_BOUNDARIES, ByFamily, pinned_chain, with_retained
+from planner.build.transitions.retained_boundaries import NO_BOUNDARIES, ByFamily, pinned_chain, with_retained
+from planner.costs.calibration.shipped import SHIPPED
 from planner.costs.rates import FamilyRates, family_rates, with_handed, with_open_times
-from planner.costs.shipped import SHIPPED
 from planner.errors import InvalidPlan, InvalidProbe, UnknownStrategy
 from planner.families.bands import candidate_bands, leading_band
 from planner.families.families import (
@@ -65,7 +65,7 @@ from planner.families.families import (
     result_columns,
 )
 from planner.families.filters import assign_bits, first_bit, kept_counts
-from planner.predicates.limits import Types
+from planner.predicates.logic.limits import Types
 from planner.probes.asked_probe import probe_text
 from planner.probes.choose_probe import choose_probe, may_have_rings
 from planner.probes.purge_prices import purge_prices

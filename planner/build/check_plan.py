@@ -21,7 +21,7 @@ from catalog.steps import (
 from catalog.values.plan import ALL_BUCKETS, FamilyPlan, Plan, PlannedQuery, Replication
 from catalog.values.stream import Stream
 from planner.build.check_joins import check_joins
-from planner.build.replication import spread_pairs
+from planner.build.placement.replication import spread_pairs
 from planner.errors import InvalidPlan
 from planner.families.families import (
     SIDES,

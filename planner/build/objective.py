@@ -19,11 +19,16 @@ from catalog.values.policies.memory import AskedMemory
 from catalog.values.policies.probe import AskedProbe
 from catalog.values.policies.punctuation_policy import PunctuationPolicy
 from catalog.values.query import Query
-from planner.build.retained_boundaries import NO_BOUNDARIES, ByFamily, kept_families, retained_boundaries
+from planner.build.transitions.retained_boundaries import (
+    NO_BOUNDARIES,
+    ByFamily,
+    kept_families,
+    retained_boundaries,
+)
 from planner.costs.cost import CostModelName
 from planner.costs.cost_models import CostModels
 from planner.families.families import families
-from planner.families.family_names import by_family
+from planner.families.texts.family_names import by_family
 
 T = TypeVar("T")
 

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 from catalog.values.calibration import Calibration
 from catalog.values.plan import FamilyPlan
-from planner.costs.calibrated import CalibratedModel
+from planner.costs.calibration.calibrated import CalibratedModel
 from planner.costs.cost import Cost, CostModel, CostModelName, Terms
-from planner.costs.loads import join_input, slice_loads
+from planner.costs.loads.loads import join_input, slice_loads
+from planner.costs.loads.verdicts import verdict_load
 from planner.costs.paper_model import PaperModel
 from planner.costs.rates import FamilyRates
-from planner.costs.verdicts import verdict_load
 
 
 @dataclass(frozen=True, slots=True)

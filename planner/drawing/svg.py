@@ -13,8 +13,8 @@ from xml.etree import ElementTree
 from catalog.steps import stream_names
 from catalog.values.plan import FamilyPlan, JoinPlan, Plan, Slice
 from catalog.values.query import UNBOUNDED_US, Clock
-from planner.families.display import FamilyText, display_duration, display_interval, family_text
 from planner.families.families import SIDES, SideName, side_chain, side_window_us
+from planner.families.texts.display import FamilyText, display_duration, display_interval, family_text
 
 _WIDTH = 960
 #: Begin and end of the axis, px.

@@ -7,8 +7,8 @@ from math import inf, isfinite
 
 from planner.costs.rates import memory_rows
 from planner.explain.explain import FamilyReport
-from planner.families.display import FamilyText
 from planner.families.families import SIDES, SideName
+from planner.families.texts.display import FamilyText
 from planner.orders.buffers import OrderedStream, latency_s
 
 

@@ -13,10 +13,10 @@ from typing import Literal
 
 from catalog.values.plan import FamilyPlan, JoinPlan, Strategy
 from catalog.values.statistics import Profile
-from planner.build.replication import HASHED, predicted_imbalance
+from planner.build.placement.replication import HASHED, predicted_imbalance
 from planner.costs.cost import Cost, CostModelName, SliceLoad, Terms
 from planner.costs.cost_models import CostModels
-from planner.costs.loads import slice_loads
+from planner.costs.loads.loads import slice_loads
 from planner.costs.rates import FamilyRates, family_rates
 from planner.families.families import SIDES, Family, SideName, side_chain
 from planner.strategies.strategies import STRATEGIES

@@ -20,16 +20,16 @@ from catalog.values.query import Query
 from catalog.values.statistics import Profile
 from catalog.values.stream import Stream
 from planner.build.build_plan import build_plan
-from planner.build.diff import JoinKey, Shape, diff, rows_moved, shapes
 from planner.build.objective import Objective
-from planner.build.retained_boundaries import NO_BOUNDARIES, ByFamily
+from planner.build.transitions.diff import JoinKey, Shape, diff, rows_moved, shapes
+from planner.build.transitions.retained_boundaries import NO_BOUNDARIES, ByFamily
 from planner.costs.cost import Cost
 from planner.costs.cost_models import CostModels
 from planner.costs.rates import with_plan
 from planner.explain.explain import FamilyReport, explain_family, sharing_costs
 from planner.explain.explicit_chain import explicit_chain
-from planner.families.display import family_text
 from planner.families.families import SIDES, SideName
+from planner.families.texts.display import family_text
 from planner.trees.choice import RankedOrders
 
 #: Requested boundaries of a side, µs, by family id and side.

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from planner.expressions import column_types as ct
 from planner.expressions.literals import number
-from planner.expressions.typed import Compiler, Handlers, Typed, cast_to, columns_of
+from planner.expressions.types import column_types as ct
+from planner.expressions.types.typed import Compiler, Handlers, Typed, cast_to, columns_of
 
 _SYMBOLS: dict[type[exp.Expr], str] = {
     exp.Add: "+",

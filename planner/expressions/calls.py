@@ -11,7 +11,6 @@ from sqlglot import exp
 from catalog.sql_text import text_literal
 from catalog.wording.wording import nearest_or_known
 from planner.errors import UnknownFunction
-from planner.expressions import column_types as ct
 from planner.expressions.arithmetic import apply
 from planner.expressions.conditionals import alike, choice, null_if, wrong_count
 from planner.expressions.functions import (
@@ -25,7 +24,8 @@ from planner.expressions.functions import (
 )
 from planner.expressions.literals import time_literal
 from planner.expressions.text_length import MAX_TEXT, grows, longest_text
-from planner.expressions.typed import Compiler, Handlers, Typed, cast_to, columns_of
+from planner.expressions.types import column_types as ct
+from planner.expressions.types.typed import Compiler, Handlers, Typed, cast_to, columns_of
 
 #: Compiles a function whose form depends on the types of its arguments.
 Special = Callable[[Compiler, exp.Expr, Sequence[exp.Expr]], Typed]

@@ -11,9 +11,9 @@ from functools import reduce
 from sqlglot import exp
 
 from catalog.sql_text import text_literal
-from planner.expressions import column_types as ct
 from planner.expressions.literals import is_date_text, number, time_literal
-from planner.expressions.typed import Compiler, Handlers, Typed, cast_to, columns_of
+from planner.expressions.types import column_types as ct
+from planner.expressions.types.typed import Compiler, Handlers, Typed, cast_to, columns_of
 from planner.predicates.conditions import (
     All,
     AnyOf,
@@ -28,7 +28,7 @@ from planner.predicates.conditions import (
     truth_test,
 )
 from planner.predicates.constants import DOUBLE_DIGITS, short_decimal
-from planner.sql.normalize import operands, pushed
+from planner.sql.dialect.normalize import operands, pushed
 
 _SYMBOLS: dict[type[exp.Expr], str] = {
     exp.EQ: "=",

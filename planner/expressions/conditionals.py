@@ -7,10 +7,10 @@ from typing import NoReturn
 
 from sqlglot import exp
 
-from planner.expressions import column_types as ct
 from planner.expressions.comparisons import comparable, condition
 from planner.expressions.literals import time_literal
-from planner.expressions.typed import Compiler, Handlers, Typed, cast_to, columns_of
+from planner.expressions.types import column_types as ct
+from planner.expressions.types.typed import Compiler, Handlers, Typed, cast_to, columns_of
 
 
 def wrong_count(

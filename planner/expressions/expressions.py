@@ -24,9 +24,9 @@ from catalog.sql_text import quoted
 from planner.errors import TypeMismatch, UnsupportedCql
 from planner.expressions import arithmetic, calls, comparisons, literals, syntax_forms
 from planner.expressions import conditionals as choices
-from planner.expressions.typed import ColumnSql, Handlers, Typed
-from planner.sql.locate import at_expression
-from planner.sql.scope import ResolvedColumn, SideName
+from planner.expressions.types.typed import ColumnSql, Handlers, Typed
+from planner.sql.dialect.locate import at_expression
+from planner.sql.scopes.scope import ResolvedColumn, SideName
 
 _HANDLERS: Handlers = {
     **literals.HANDLERS,
@@ -71,7 +71,7 @@ _HINTS: dict[type[exp.Expr], str] = {
 
 
 class Names(Protocol):
-    """Meaning of names in an expression: those of a query (``planner.sql.scope``), or of one stream."""
+    """Meaning of names in an expression: those of a query (``planner.sql.scopes.scope``), or of one stream."""
 
     text: str
 

@@ -11,8 +11,8 @@ from sqlglot import exp
 
 from catalog.sql_text import text_literal
 from catalog.times.durations import Duration
-from planner.expressions.column_types import duckdb_type
-from planner.expressions.typed import Compiler, Handlers, Typed
+from planner.expressions.types.column_types import duckdb_type
+from planner.expressions.types.typed import Compiler, Handlers, Typed
 from planner.predicates.constants import Constant
 
 _INT_MAX, _BIGINT_MAX = 2**31 - 1, 2**63 - 1

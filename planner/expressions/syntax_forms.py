@@ -8,10 +8,10 @@ from dataclasses import replace
 from sqlglot import exp
 
 from catalog.sql_text import text_literal
-from planner.expressions import column_types as ct
 from planner.expressions.calls import argument, call_named, unit
 from planner.expressions.literals import time_literal
-from planner.expressions.typed import Compiler, Handlers, Typed, cast_to, columns_of
+from planner.expressions.types import column_types as ct
+from planner.expressions.types.typed import Compiler, Handlers, Typed, cast_to, columns_of
 
 _TYPES = {
     exp.DType.BOOLEAN: "boolean",

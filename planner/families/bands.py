@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from catalog.values.plan import Band, Bound
 from planner.families.families import SideName
-from planner.predicates.limits import End, Limits, Types, limits
+from planner.predicates.logic.limits import End, Limits, Types, limits
 from planner.predicates.read_condition import read_condition
 
 

@@ -24,7 +24,7 @@ from types import MappingProxyType
 from catalog.values.plan import FamilyPlan, PlannedFilter
 from planner.families.families import Family, SideName
 from planner.families.threshold import threshold
-from planner.predicates.implication import NormalForms, implies, normal_forms
+from planner.predicates.logic.implication import NormalForms, implies, normal_forms
 from planner.predicates.read_condition import read_condition
 
 

@@ -21,7 +21,7 @@ from decimal import Decimal
 
 from planner.predicates.constants import Constant, Domain
 from planner.predicates.value_sets import NONE, NULL, VALUES, Value, ValueSet, above, below, points, union
-from planner.sql.scope import SideName
+from planner.sql.scopes.scope import SideName
 
 #: Key that distinguishes the expressions of a condition.
 Subject = tuple[str, str, bool]

@@ -16,7 +16,7 @@ from catalog.values.calibration import Calibration
 from catalog.values.plan import FamilyPlan
 from catalog.values.policies.probe import MOST_CELLS, Probe
 from planner.costs.cost import SearchLoads
-from planner.costs.loads import search_loads
+from planner.costs.loads.loads import search_loads
 from planner.costs.rates import FamilyRates
 
 #: Numbers of rings that are compared, up to the number of keys.

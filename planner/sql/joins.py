@@ -18,9 +18,9 @@ from sqlglot import Token, exp
 
 from catalog.values.query import JoinKind
 from planner.errors import UnsupportedCql
-from planner.sql.cql import ASKS
-from planner.sql.locate import at_expression, at_offsets, at_token
-from planner.sql.normalize import conjuncts
+from planner.sql.dialect.cql import ASKS
+from planner.sql.dialect.locate import at_expression, at_offsets, at_token
+from planner.sql.dialect.normalize import conjuncts
 
 #: Key in a name's ``meta``: positions of the streams to which the name may belong; the first stream with such
 #: a column is used.

@@ -1,6 +1,6 @@
 """A parsed CQL text: two streams, a select list, conditions and windows, names not yet resolved.
 
-Statements that the grammar (``planner.sql.cql``) accepts but that are not shared window joins are refused
+Statements that the grammar (``planner.sql.dialect.cql``) accepts but that are not shared window joins are refused
 here.
 """
 
@@ -16,7 +16,8 @@ from sqlglot.errors import ParseError, TokenError
 from catalog.errors import Location
 from catalog.steps import MOST_STREAMS
 from planner.errors import CqlSyntaxError, InvalidWindow, UnsupportedCql
-from planner.sql.cql import ASKS, EXAMPLE, NO_CLAUSE_INSIDE, Cql, Window, cql_parser
+from planner.sql.dialect.cql import ASKS, EXAMPLE, NO_CLAUSE_INSIDE, Cql, Window, cql_parser
+from planner.sql.dialect.locate import at_expression, at_offsets, at_token
 from planner.sql.joins import (
     JoinForm,
     Question,
@@ -28,7 +29,6 @@ from planner.sql.joins import (
     refuse_subqueries,
     show,
 )
-from planner.sql.locate import at_expression, at_offsets, at_token
 from planner.sql.tree_clause import TreeClause, split_tree
 
 #: Longest CQL text, and deepest nesting of parentheses, that are parsed.

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from sqlglot import Token, TokenType
 
 from planner.errors import CqlSyntaxError
-from planner.sql.locate import at_token
+from planner.sql.dialect.locate import at_token
 
 _FORM = "Write aliases of FROM in pairs of parentheses, such as TREE ((a, b), (c, d))."
 _MARKS = frozenset({TokenType.L_PAREN, TokenType.R_PAREN, TokenType.COMMA})

@@ -17,7 +17,7 @@ import numpy as np
 
 from catalog.values.plan import JoinPlan
 from planner.costs.cost import CostModel
-from planner.costs.loads import ChainLoads, chain_loads
+from planner.costs.loads.loads import ChainLoads, chain_loads
 from planner.costs.rates import FamilyRates, Floats
 from planner.families.families import SIDES, Family, SideName, side_window_us
 from planner.families.filters import weaker_filters

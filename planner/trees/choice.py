@@ -9,7 +9,7 @@ from catalog.values.calibration import Calibration
 from catalog.values.plan import Plan
 from catalog.values.query import Query
 from catalog.values.statistics import Profile
-from planner.bind.step_keys import Joining, JoinShape
+from planner.bind.keys.step_keys import Joining, JoinShape
 from planner.trees.join_order import JoinOrder
 from planner.trees.order_costs import OrderCosts
 from planner.trees.order_rates import OrderRates, pair_queries
@@ -31,7 +31,7 @@ class RankedOrders:
 
 @dataclass(slots=True)
 class OrderChoice:
-    """Chooser of join orders (``planner.bind.step_keys.ChooseOrder``) that remembers the last ranking.
+    """Chooser of join orders (``planner.bind.keys.step_keys.ChooseOrder``) that remembers the last ranking.
 
     Attributes:
         profile: Returns the known statistics of the streams, filters and keys of some queries.

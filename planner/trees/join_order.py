@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from planner.bind.step_keys import Joining, JoinShape
-from planner.sql.step_scope import Item, flat
+from planner.bind.keys.step_keys import Joining, JoinShape
+from planner.sql.scopes.step_scope import Item, flat
 
 
 @dataclass(frozen=True, slots=True)

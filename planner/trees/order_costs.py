@@ -30,7 +30,7 @@ from math import expm1
 from catalog.values.calibration import Calibration
 from catalog.values.plan import FamilyPlan, Plan, PlannedQuery
 from catalog.values.query import Clock
-from planner.bind.step_keys import (
+from planner.bind.keys.step_keys import (
     Equals,
     NextKey,
     may_be_made_again,
@@ -47,7 +47,7 @@ from planner.families.families import (
     side_filters,
     side_window_us,
 )
-from planner.sql.step_scope import Item, flat, side_a
+from planner.sql.scopes.step_scope import Item, flat, side_a
 from planner.trees.join_order import JoinOrder
 from planner.trees.order_rates import OrderRates
 

@@ -20,7 +20,7 @@ from math import prod
 
 from catalog.values.query import UNBOUNDED_US, Clock, Query, Side
 from catalog.values.statistics import Profile
-from planner.bind.step_keys import Equals, JoinShape
+from planner.bind.keys.step_keys import Equals, JoinShape
 from planner.costs.rates import (
     ASSUMED_JOIN_SELECTIVITY,
     ASSUMED_RATE_PER_S,
@@ -28,10 +28,10 @@ from planner.costs.rates import (
     ASSUMED_SELECTIVITY,
     HORIZON_S,
 )
-from planner.expressions.column_types import key_type
+from planner.expressions.types.column_types import key_type
 from planner.families.families import family_of
 from planner.orders.buffers import OrderedStream, buffer_rows, joined
-from planner.sql.step_scope import Origin
+from planner.sql.scopes.step_scope import Origin
 
 
 def pair_query(shape: JoinShape, left: Origin, right: Origin) -> Query:

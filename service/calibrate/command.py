@@ -9,8 +9,8 @@ import numpy as np
 
 from catalog.times.clock import wall_clock_us
 from catalog.values.calibration import Calibration
-from planner.costs.calibrated import CONSTANTS
-from planner.costs.shipped import SHIPPED
+from planner.costs.calibration.calibrated import CONSTANTS
+from planner.costs.calibration.shipped import SHIPPED
 from service.calibrate.fit import Fit, MeasuredRun, fit
 from service.calibrate.runs import calibration_runs
 from service.calibrate.timed_constants import TIMED_CONSTANTS, with_timed_constants

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from catalog.values.plan import Plan
-from planner.costs.calibrated import Work, batch_overlap, input_work, slice_work
+from planner.costs.calibration.calibrated import Work, batch_overlap, input_work, slice_work
 from planner.costs.cost import SliceLoad
-from planner.costs.loads import join_input
+from planner.costs.loads.loads import join_input
 from planner.costs.rates import family_rates
 from planner.families.families import SIDES, side_chain
 from service.calibrate.pipeline import Measured

@@ -14,7 +14,7 @@ import numpy as np
 from scipy.optimize import nnls
 
 from catalog.values.calibration import Calibration
-from planner.costs.calibrated import CONSTANTS, Work
+from planner.costs.calibration.calibrated import CONSTANTS, Work
 
 _Floats = np.ndarray[tuple[int], np.dtype[np.float64]]
 

@@ -17,15 +17,15 @@ from catalog.values.query import Query
 from catalog.values.statistics import Profile
 from catalog.values.stream import Stream
 from planner.bind.bind import bind
-from planner.build.place_query import QueryPlaces
+from planner.build.placement.place_query import QueryPlaces
 from planner.costs.cost import CostModelName
 from planner.costs.rates import with_orders
 from planner.drawing.svg import render_svg
 from planner.errors import InvalidChain
-from planner.explain.plan_report import plan_report
+from planner.explain.documents.preview_document import orders_document, statistics_document
 from planner.explain.preview import Preview
-from planner.explain.preview_document import orders_document, statistics_document
-from planner.explain.render import plan_document, render_dot, render_mermaid
+from planner.explain.rendering.plan_report import plan_report
+from planner.explain.rendering.render import plan_document, render_dot, render_mermaid
 from planner.trees.choice import OrderChoice, RankedOrders
 from service.config.settings import Settings
 from service.documents.statistics_document import ChainDocument, read_statistics_file

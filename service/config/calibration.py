@@ -7,7 +7,7 @@ from dataclasses import asdict, fields
 from catalog.errors import CorruptDocument
 from catalog.store.store import Store
 from catalog.values.calibration import Calibration
-from planner.costs.shipped import SHIPPED
+from planner.costs.calibration.shipped import SHIPPED
 from service.config.data_dir import DataDir
 from service.config.settings import StorageSettings
 

@@ -24,9 +24,9 @@ from planner.bind.canonical import canonical_filter
 from planner.costs.rates import ASSUMED_RATE_PER_S
 from planner.errors import InvalidChain, UnknownStatistic
 from planner.explain.preview import GivenChains
-from planner.families.display import predicate_text
 from planner.families.families import SideName, families
-from planner.families.family_names import family_named, family_titles
+from planner.families.texts.display import predicate_text
+from planner.families.texts.family_names import family_named, family_titles
 from service.documents.yaml_files.document_errors import first_mistake
 from service.documents.yaml_files.yaml_document import ItemPath, YamlDocument, read_yaml
 from service.errors import InvalidStatistics

@@ -231,8 +231,8 @@ def bind_workload(workload: Workload) -> BoundWorkload:
         bind,
         refuse_backfill,
     )
-    from planner.build.place_query import QueryPlaces
-    from planner.families.family_names import by_family
+    from planner.build.placement.place_query import QueryPlaces
+    from planner.families.texts.family_names import by_family
 
     streams = tuple(replace(stream, id=i) for i, stream in enumerate(workload.streams, start=1))
     by_name = {stream.name: stream for stream in streams}

@@ -33,10 +33,10 @@ from catalog.values.query import Backfill, Query, QueryRecord
 from catalog.values.sink import SetSink
 from catalog.values.stream import Stream
 from planner.bind.bind import bind, refuse_backfill
+from planner.bind.keys.step_keys import Joining, JoinShape
 from planner.bind.rewrite import rewrite
-from planner.bind.step_keys import Joining, JoinShape
 from planner.build.build_plan import chooses_band
-from planner.build.place_query import QueryPlaces
+from planner.build.placement.place_query import QueryPlaces
 from planner.trees.choice import OrderChoice
 from service.config.calibration import calibration_of
 from service.documents.streams.stream_document import check_name

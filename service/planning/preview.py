@@ -24,14 +24,14 @@ from catalog.wording.wording import nearest_or_known
 from planner.bind.bind import bind, refuse_backfill
 from planner.build.build_plan import chooses_band
 from planner.build.objective import Objective
-from planner.build.place_query import QueryPlaces
-from planner.build.retained_boundaries import kept_families
+from planner.build.placement.place_query import QueryPlaces
+from planner.build.transitions.retained_boundaries import kept_families
 from planner.costs.cost import Cost, CostModelName
 from planner.costs.rates import with_orders
 from planner.explain.explain import FamilyReport
 from planner.explain.preview import HeldRows, Preview, explain_plan, preview, price_plan
 from planner.families.families import families
-from planner.families.family_names import by_family
+from planner.families.texts.family_names import by_family
 from planner.trees.choice import OrderChoice, RankedOrders
 from service.checkpoint.buckets import stored_buckets
 from service.documents.statistics_document import ChainDocument, StatisticsDocument

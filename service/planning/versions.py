@@ -22,7 +22,7 @@ from catalog.values.query import Query
 from catalog.values.statistics import Profile
 from planner.build.build_plan import build_plan, chooses_band
 from planner.build.objective import Objective
-from planner.build.retained_boundaries import ByFamily, kept_families
+from planner.build.transitions.retained_boundaries import ByFamily, kept_families
 from service.config.calibration import calibration_of
 from service.errors import PlanRefused
 from service.planning.preview import Statistician

@@ -28,7 +28,7 @@ from catalog.values.source_file import SourceFile
 from catalog.values.stream import FilesSource, GeneratorSource, Stream
 from operators.storage.folder import directory_here
 from planner.build.objective import Objective
-from planner.build.retained_boundaries import ByFamily
+from planner.build.transitions.retained_boundaries import ByFamily
 from service.config.calibration import data_dir_calibration
 from service.config.data_dir import DataDir, ResultsForm, run_data_dir
 from service.config.settings import Settings

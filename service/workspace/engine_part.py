@@ -20,7 +20,7 @@ from functools import partial
 
 from catalog.errors import CatalogDown, FencedOut, SluiceError
 from catalog.store.store import Store
-from planner.build.retained_boundaries import given_families
+from planner.build.transitions.retained_boundaries import given_families
 from service.caps.state_caps import StateCaps
 from service.commit.upkeep.compaction import Compactor
 from service.commit.upkeep.pruning import Pruner

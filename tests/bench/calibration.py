@@ -24,7 +24,7 @@ from catalog.values.calibration import Calibration
 from catalog.values.plan import JoinPlan, Plan, Strategy
 from planner.build.build_plan import build_plan
 from planner.build.objective import Objective
-from planner.costs.calibrated import CalibratedModel
+from planner.costs.calibration.calibrated import CalibratedModel
 from planner.costs.cost_models import CostModels
 from planner.costs.paper_model import PaperModel
 from planner.costs.rates import family_rates

@@ -29,9 +29,9 @@ from catalog.values.query import Query
 from catalog.values.statistics import FamilyProfile, Measure, Profile, StreamProfile
 from catalog.values.stream import FilesSource, Stream
 from planner.bind.bind import bind
-from planner.bind.step_keys import Joining
+from planner.bind.keys.step_keys import Joining
 from planner.build.build_plan import build_plan
-from planner.costs.shipped import SHIPPED
+from planner.costs.calibration.shipped import SHIPPED
 from planner.families.families import family_of
 from planner.trees.choice import OrderChoice
 from planner.trees.join_order import JoinOrder

@@ -25,7 +25,7 @@ from catalog.values.stream import Stream
 from operators.bucket.batch_output import BatchOutput
 from planner.build.build_plan import build_plan
 from planner.build.objective import Objective
-from planner.build.replication import HASHED
+from planner.build.placement.replication import HASHED
 from planner.strategies.strategies import STRATEGIES
 from tests.builders import Key, a_query, a_stream
 from tests.operators.harness import Runner

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from catalog.values.control import Heartbeat
 from catalog.values.plan import Strategy
 from catalog.values.query import UNBOUNDED_US, JoinKind
-from planner.build.replication import HASHED
+from planner.build.placement.replication import HASHED
 from tests.examples import examples
 from tests.operators.cases import ALL_STRATEGIES, SETTINGS, Case, Step, cases, check, run
 from tests.operators.oracle import Result

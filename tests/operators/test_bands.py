@@ -22,7 +22,7 @@ from operators.slices.overlaps import overlapping_pairs
 from planner.bind.bind import bind
 from planner.build.build_plan import build_plan
 from planner.build.objective import Objective
-from planner.explain.render import plan_document
+from planner.explain.rendering.render import plan_document
 from planner.families.bands import candidate_bands, leading_band
 from tests.bound_query import Tables, results_sql
 from tests.builders import a_stream

@@ -28,8 +28,8 @@ from catalog.values.plan import Boundaries, Plan, Replication, Strategy
 from catalog.values.query import UNBOUNDED_US, Backfill, JoinKind, Query
 from planner.build.build_plan import build_plan
 from planner.build.objective import Objective
-from planner.build.replication import HASHED
-from planner.build.retained_boundaries import NO_BOUNDARIES, retained_boundaries
+from planner.build.placement.replication import HASHED
+from planner.build.transitions.retained_boundaries import NO_BOUNDARIES, retained_boundaries
 from planner.families.families import families, family_id
 from tests.builders import Key, a_query, a_stream
 from tests.examples import examples

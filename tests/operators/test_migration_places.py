@@ -14,8 +14,8 @@ from catalog.values.primitive import Merge, Primitive, Split
 from catalog.values.query import Query
 from operators.segments.layout import SIDES
 from planner.build.build_plan import build_plan
-from planner.build.diff import MovedPiece, Shape, diff, shapes
 from planner.build.objective import Objective
+from planner.build.transitions.diff import MovedPiece, Shape, diff, shapes
 from tests.builders import a_query, a_stream
 from tests.examples import examples
 from tests.operators.harness import Runner

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 from catalog.steps import stream_names
 from catalog.values.plan import Plan
 from catalog.values.primitive import Primitive
-from planner.build.diff import JoinKey, Shape, apply_primitive
-from planner.explain.render import render_family
-from planner.families.display import family_text
+from planner.build.transitions.diff import JoinKey, Shape, apply_primitive
+from planner.explain.rendering.render import render_family
+from planner.families.texts.display import family_text
 
 
 def render_text(plan: Plan, names: Mapping[int, str] | None = None) -> str:

@@ -23,9 +23,9 @@ from catalog.values.stream import Column, HttpSource, Stream
 from planner.bind.bind import bind
 from planner.build.build_plan import build_plan
 from planner.build.objective import Objective
-from planner.build.place_query import QueryPlaces
-from planner.explain.render import plan_document, render_dot, render_mermaid
-from planner.families.display import family_text
+from planner.build.placement.place_query import QueryPlaces
+from planner.explain.rendering.render import plan_document, render_dot, render_mermaid
+from planner.families.texts.display import family_text
 from tests.planner.applied import render_text
 from tests.planner.goldens import check_golden, readable
 from tests.planner.values import STREAMS

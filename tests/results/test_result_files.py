@@ -18,7 +18,7 @@ from catalog.values.query import OLDEST, Output, Query
 from planner.bind.bind import bind
 from planner.build.build_plan import build_plan
 from planner.build.objective import Objective
-from planner.build.place_query import QueryPlaces
+from planner.build.placement.place_query import QueryPlaces
 from planner.strategies.strategies import STRATEGIES
 from tests.bound_query import Tables, group_outputs, groups_sql, outputs_of, results_sql
 from tests.operators.steps.combinations import Recorder

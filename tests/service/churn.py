@@ -36,7 +36,7 @@ from operators.bucket.counters import slice_table
 from operators.bucket.state.manifest import encode_manifest
 from planner.bind.bind import bind
 from planner.build.objective import Objective
-from planner.costs.shipped import SHIPPED
+from planner.costs.calibration.shipped import SHIPPED
 from service.commit.route_dictionary import RouteDictionary
 from service.commit.upkeep.pruning import Pruner
 from service.commit.upkeep.retention import ResultRetention

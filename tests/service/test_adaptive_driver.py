@@ -17,7 +17,7 @@ from catalog.values.plan import Plan
 from catalog.values.query import Query
 from planner.bind.bind import bind
 from planner.build.objective import Objective
-from planner.costs.shipped import SHIPPED
+from planner.costs.calibration.shipped import SHIPPED
 from planner.families.families import SIDES, side_chain
 from service.config.settings import AdaptiveSettings
 from service.inputs.reading.sample import CatalogRows

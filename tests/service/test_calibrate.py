@@ -10,10 +10,10 @@ import pytest
 
 from catalog.store.store import Store
 from catalog.values.calibration import Calibration
-from planner.costs.calibrated import CONSTANTS, Work, input_work, slice_work
-from planner.costs.loads import join_input, slice_loads
+from planner.costs.calibration.calibrated import CONSTANTS, Work, input_work, slice_work
+from planner.costs.calibration.shipped import SHIPPED
+from planner.costs.loads.loads import join_input, slice_loads
 from planner.costs.rates import family_rates
-from planner.costs.shipped import SHIPPED
 from planner.strategies.strategies import STRATEGIES
 from service.calibrate.command import calibrate_command, report
 from service.calibrate.counted_work import counted_work

@@ -16,7 +16,7 @@ import pytest
 
 from catalog.store.store import Store
 from planner.build.objective import Objective
-from planner.costs.shipped import SHIPPED
+from planner.costs.calibration.shipped import SHIPPED
 from service.documents.workload import bind_workload, load_workload
 from service.inputs.reading.sample import WorkloadRows
 from service.planning.preview import Statistician

@@ -17,7 +17,7 @@ from catalog.values.statistics import Profile
 from operators.bucket.batch_output import BatchOutput
 from planner.build.build_plan import build_plan
 from planner.build.objective import Objective
-from planner.build.replication import HASHED
+from planner.build.placement.replication import HASHED
 from service.statistics.profile import FamilyNames, measured_profile
 from tests.builders import EMPTY_BATCH, SECOND_US, a_query, a_stream
 from tests.operators.cases import replicated

@@ -16,7 +16,7 @@ from catalog.store.store import Store
 from catalog.times.clock import wall_clock_us
 from catalog.values.stream import GeneratorSource
 from planner.build.objective import Objective
-from planner.costs.shipped import SHIPPED
+from planner.costs.calibration.shipped import SHIPPED
 from service.config.settings import load_settings
 from service.documents.workload import bind_workload, load_workload
 from service.inputs.reading.sample import WorkloadRows

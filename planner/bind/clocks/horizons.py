@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from catalog.values.query import Query
 from planner.errors import UnsupportedCql
-from planner.sql.scope import SideScope
+from planner.sql.scopes.scope import SideScope
 
 
 def refuse_horizon(query: Query, written: Sequence[SideScope]) -> None:

@@ -19,10 +19,10 @@ from collections.abc import Collection, Sequence
 from catalog.values.query import UNBOUNDED_US
 from catalog.values.stream import Column, Stream
 from planner.bind.canonical import canonical
-from planner.expressions.column_types import is_integer
-from planner.expressions.typed import Typed
-from planner.predicates.limits import limits
-from planner.sql.scope import Scope, SideName
+from planner.expressions.types.column_types import is_integer
+from planner.expressions.types.typed import Typed
+from planner.predicates.logic.limits import limits
+from planner.sql.scopes.scope import Scope, SideName
 
 #: A join key: columns as (of a, of b), and their common type.
 _KeyPair = tuple[str, str, str]

@@ -11,12 +11,12 @@ from collections.abc import Mapping, Sequence
 from catalog.errors import Location
 from catalog.values.query import Clock, JoinKind
 from catalog.wording.wording import listed, nearest_or_known
-from planner.bind.step_keys import Equals, StepKey
+from planner.bind.keys.step_keys import Equals, StepKey
 from planner.errors import InvalidWindow, UnknownColumn, UnsupportedCql
-from planner.sql.cql import Window
-from planner.sql.locate import at_expression
-from planner.sql.scope import Scope, SideName, SideScope
-from planner.sql.step_scope import StepScope
+from planner.sql.dialect.cql import Window
+from planner.sql.dialect.locate import at_expression
+from planner.sql.scopes.scope import Scope, SideName, SideScope
+from planner.sql.scopes.step_scope import StepScope
 
 _TIME_WINDOW = "Write a time window, such as [RANGE 5 MINUTES]."
 _ALL_ROWS = "Write [ROWS 100], which counts all rows, or a time window: [RANGE 5 MINUTES]."

@@ -12,14 +12,14 @@ from dataclasses import dataclass, replace
 from catalog.steps import EXPIRES, TIME, exchanged_id, intermediate_id, intermediate_name
 from catalog.values.query import OLDEST, RANK, Clock, Output, Query, Side
 from planner.bind.canonical import ALWAYS, NEVER
-from planner.bind.distances import Distances
-from planner.bind.step_keys import StepKey
-from planner.expressions.column_types import key_type
+from planner.bind.keys.distances import Distances
+from planner.bind.keys.step_keys import StepKey
 from planner.expressions.expressions import qualified
-from planner.expressions.typed import Typed
-from planner.sql.cql import Window
-from planner.sql.scope import SideName
-from planner.sql.step_scope import Origin, StepScope
+from planner.expressions.types.column_types import key_type
+from planner.expressions.types.typed import Typed
+from planner.sql.dialect.cql import Window
+from planner.sql.scopes.scope import SideName
+from planner.sql.scopes.step_scope import Origin, StepScope
 
 _SIDES: tuple[SideName, SideName] = ("a", "b")
 

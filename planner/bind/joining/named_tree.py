@@ -11,11 +11,11 @@ from sqlglot import Token
 from catalog.steps import steps
 from catalog.values.query import Query
 from catalog.wording.wording import listed, nearest_or_known
-from planner.bind.distances import Distances
-from planner.bind.step_keys import Equals, Joining, StepKey, may_be_made_again, spine, step_keys
+from planner.bind.keys.distances import Distances
+from planner.bind.keys.step_keys import Equals, Joining, StepKey, may_be_made_again, spine, step_keys
 from planner.errors import CqlSyntaxError, UnknownStream, UnsupportedCql
-from planner.sql.locate import at_token
-from planner.sql.step_scope import Item, StepScope, flat
+from planner.sql.dialect.locate import at_token
+from planner.sql.scopes.step_scope import Item, StepScope, flat
 from planner.sql.tree_clause import Named, TreeClause
 
 #: Streams whose pairs are not stored, and the stream whose rows cause these pairs to be recomputed.

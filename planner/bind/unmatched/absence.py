@@ -33,10 +33,10 @@ from planner.bind.unmatched.branches import with_chosen_branches
 from planner.bind.unmatched.nulls import condition_without
 from planner.errors import UnsupportedCql
 from planner.expressions.expressions import compile_condition, qualified
-from planner.expressions.typed import Typed
+from planner.expressions.types.typed import Typed
 from planner.predicates.conditions import Atom, Operand, null_test
-from planner.sql.locate import at_expression
-from planner.sql.scope import Scope, SideName
+from planner.sql.dialect.locate import at_expression
+from planner.sql.scopes.scope import Scope, SideName
 from planner.sql.statement import Statement
 
 

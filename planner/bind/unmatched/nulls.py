@@ -18,10 +18,10 @@ from sqlglot import exp
 
 from planner.bind.canonical import ALWAYS, NEVER, canonical
 from planner.bind.unmatched.branches import with_chosen_branches
-from planner.expressions.column_types import duckdb_type
 from planner.expressions.expressions import compile_condition
+from planner.expressions.types.column_types import duckdb_type
 from planner.sql.joins import names_in
-from planner.sql.scope import Scope, SideName
+from planner.sql.scopes.scope import Scope, SideName
 
 #: Functions that may return a value for a NULL argument; NULLIF is certain to return NULL only if its first
 #: argument is NULL.

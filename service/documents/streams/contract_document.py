@@ -17,7 +17,7 @@ from catalog.errors import InvalidDuration
 from catalog.times.durations import format_duration, parse_duration_us
 from catalog.values.stream import Column, Constraints, Order, Punctuations
 from catalog.wording.wording import nearest_or_known
-from planner.expressions.column_types import decimal_parts
+from planner.expressions.types.column_types import decimal_parts
 from service.errors import InvalidStream
 
 _WINDOW, _FOREVER = "window", "forever"

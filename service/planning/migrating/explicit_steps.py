@@ -15,10 +15,10 @@ from catalog.errors import error_path
 from catalog.values.migration import ExplicitStep
 from catalog.values.plan import Boundaries, FamilyPlan
 from catalog.wording.wording import nearest_or_known
-from planner.build.retained_boundaries import boundaries_of, is_one_chain
+from planner.build.transitions.retained_boundaries import boundaries_of, is_one_chain
 from planner.errors import NoSharedChain, UnknownBoundary
-from planner.families.display import FamilyText, display_duration
 from planner.families.families import SIDES, SideName, side_window_us
+from planner.families.texts.display import FamilyText, display_duration
 
 
 def stepped_boundaries(family: FamilyPlan, text: FamilyText, steps: Iterable[ExplicitStep]) -> Boundaries:

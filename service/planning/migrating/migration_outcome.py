@@ -11,8 +11,8 @@ from catalog.store.store import Store
 from catalog.values.batch import BatchManifest
 from catalog.values.migration import MigrationOutcome, MigrationRecord, SliceRows
 from catalog.values.plan import Plan
-from planner.families.display import display_interval, family_text
 from planner.families.families import side_chain
+from planner.families.texts.display import display_interval, family_text
 
 #: Number of batches before the migration for the median.
 MEDIAN_OF = 20

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from catalog.values.calibration import Calibration
 from catalog.values.counters.family_counters import SliceCounters
 from catalog.values.plan import FamilyPlan, Plan
-from planner.build.diff import JoinKey, Shape, diff, rows_moved, shapes
+from planner.build.transitions.diff import JoinKey, Shape, diff, rows_moved, shapes
 from planner.costs.cost import CostModelName
 from planner.families.families import SIDES
 

@@ -20,13 +20,13 @@ from catalog.values.calibration import Calibration
 from catalog.values.migration import Migration, MigrationRecord
 from catalog.values.plan import Plan
 from catalog.values.query import Query
-from planner.build.diff import diff
 from planner.build.objective import Objective
-from planner.build.retained_boundaries import NO_BOUNDARIES, given_families, kept_families
+from planner.build.transitions.diff import diff
+from planner.build.transitions.retained_boundaries import NO_BOUNDARIES, given_families, kept_families
+from planner.explain.documents.primitive_document import short_documents
 from planner.explain.explain import FamilyReport
 from planner.explain.preview import Preview, explain_plan, moved, preview
-from planner.explain.primitive_document import short_documents
-from planner.families.family_names import by_family
+from planner.families.texts.family_names import by_family
 from service.config.calibration import calibration_of
 from service.documents.migration_document import MigrationRequest
 from service.errors import PlanRefused

@@ -19,11 +19,16 @@ from catalog.values.migration import ExplicitStep
 from catalog.values.plan import Boundaries, Plan
 from catalog.values.query import Query
 from planner.build.objective import Objective
-from planner.build.retained_boundaries import NO_BOUNDARIES, ByFamily, boundaries_of, given_families
+from planner.build.transitions.retained_boundaries import (
+    NO_BOUNDARIES,
+    ByFamily,
+    boundaries_of,
+    given_families,
+)
 from planner.errors import UnknownFamily
-from planner.families.display import family_text
 from planner.families.families import families
-from planner.families.family_names import family_named, family_titles
+from planner.families.texts.display import family_text
+from planner.families.texts.family_names import family_named, family_titles
 from service.documents.migration_document import MigrationRequest
 from service.errors import UnknownPlanVersion
 from service.planning.migrating.explicit_steps import stepped_boundaries

@@ -12,10 +12,10 @@ from typing import Any
 from catalog.documents.codec import decode, encode
 from catalog.store.repositories.plan_history import HistoryEntry
 from catalog.values.plan import Boundaries, Plan, Strategy
-from planner.build.diff import diff
 from planner.build.objective import Objective
-from planner.build.retained_boundaries import boundaries_of
-from planner.explain.primitive_document import short_documents
+from planner.build.transitions.diff import diff
+from planner.build.transitions.retained_boundaries import boundaries_of
+from planner.explain.documents.primitive_document import short_documents
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from catalog.values.counters.family_counters import SliceCounters
 from catalog.values.plan import FamilyPlan, Plan
 from planner.costs.cost import JoinInput, SliceLoad, Terms
-from planner.costs.loads import join_input, slice_loads
+from planner.costs.loads.loads import join_input, slice_loads
 from planner.costs.paper_model import PaperModel
 from planner.costs.rates import FamilyRates, family_rates
 from planner.families.families import SIDES, side_chain

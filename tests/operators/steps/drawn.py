@@ -18,10 +18,10 @@ from catalog.values.query import Query
 from catalog.values.statistics import Profile
 from catalog.values.stream import Stream
 from planner.bind.bind import bind
-from planner.bind.step_keys import ChooseOrder, Joining, JoinShape
+from planner.bind.keys.step_keys import ChooseOrder, Joining, JoinShape
 from planner.build.build_plan import build_plan
 from planner.build.objective import Objective
-from planner.costs.shipped import SHIPPED
+from planner.costs.calibration.shipped import SHIPPED
 from planner.errors import InvalidWindow
 from planner.strategies.strategies import STRATEGIES
 from planner.trees.order_costs import OrderCosts

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from catalog.steps import steps
 from catalog.values.statistics import Profile
-from planner.bind.step_keys import Joining, JoinShape, may_be_made_again, step_keys
-from planner.costs.shipped import SHIPPED
-from planner.sql.step_scope import Item, flat
+from planner.bind.keys.step_keys import Joining, JoinShape, may_be_made_again, step_keys
+from planner.costs.calibration.shipped import SHIPPED
+from planner.sql.scopes.step_scope import Item, flat
 from planner.trees.order_costs import OrderCosts
 from planner.trees.order_rates import OrderRates
 from tests.examples import examples

@@ -16,10 +16,10 @@ from catalog.values.query import JoinKind, Query
 from catalog.values.statistics import FamilyProfile, Measure, Profile, StreamProfile
 from catalog.values.stream import Punctuations, Stream
 from planner.bind.bind import bind
-from planner.bind.step_keys import Joining, JoinShape
+from planner.bind.keys.step_keys import Joining, JoinShape
 from planner.build.build_plan import build_plan
 from planner.build.objective import Objective
-from planner.costs.shipped import SHIPPED
+from planner.costs.calibration.shipped import SHIPPED
 from planner.errors import InvalidProbe
 from planner.families.families import family_of
 from planner.trees.order_costs import OrderCosts

@@ -24,7 +24,7 @@ from planner.errors import (
     UnknownStream,
     UnsupportedCql,
 )
-from planner.expressions.typed import Typed
+from planner.expressions.types.typed import Typed
 from planner.predicates.read_condition import read_condition
 from tests.examples import examples
 from tests.planner.cql_filters import FILTER, F, rows

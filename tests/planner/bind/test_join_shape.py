@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from planner.bind.bind import bind
-from planner.bind.step_keys import Joining, JoinShape
+from planner.bind.keys.step_keys import Joining, JoinShape
 from tests.builders import a_stream
 
 STREAMS = {name: replace(a_stream(i), name=name) for i, name in ((1, "A"), (2, "B"), (3, "C"))}

@@ -8,10 +8,10 @@ from catalog.values.query import Query
 from planner.bind.bind import bind
 from planner.bind.size import MAX_CONDITIONS
 from planner.errors import UnsupportedCql
-from planner.predicates.condition_text import text_of
-from planner.predicates.normal_form import MAX_COMPARED
+from planner.predicates.logic.condition_text import text_of
+from planner.predicates.logic.normal_form import MAX_COMPARED
+from planner.predicates.logic.simplify import simplify
 from planner.predicates.read_condition import read_condition
-from planner.predicates.simplify import simplify
 from tests.planner.cql_streams import STREAMS
 
 

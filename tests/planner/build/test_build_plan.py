@@ -15,7 +15,7 @@ from planner.build.build_plan import build_plan
 from planner.build.objective import Objective
 from planner.errors import InvalidPlan, UnknownStrategy
 from planner.families.families import SIDES, SideName, side_chain, side_filter, side_filters, side_window_us
-from planner.predicates.implication import NormalForms, implies, normal_forms
+from planner.predicates.logic.implication import NormalForms, implies, normal_forms
 from planner.predicates.read_condition import read_condition
 from planner.strategies.strategies import STRATEGIES
 from tests.builders import SECOND_US, a_query_s

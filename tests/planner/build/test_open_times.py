@@ -11,8 +11,8 @@ from catalog.values.statistics import FamilyProfile, Measure, Profile
 from catalog.values.stream import Punctuations
 from planner.build.build_plan import build_plan
 from planner.build.objective import Objective
+from planner.costs.calibration.shipped import SHIPPED
 from planner.costs.cost import CostModelName
-from planner.costs.shipped import SHIPPED
 from planner.explain.preview import explain_plan
 from planner.families.families import family_of
 from tests.builders import SECOND_US, a_query_s

@@ -16,11 +16,11 @@ from planner.build.build_plan import build_plan
 from planner.build.objective import Objective
 from planner.costs.cost import CostModelName
 from planner.errors import InvalidChain
-from planner.explain.cost_table import cost_table, decision_text, statistics_text
+from planner.explain.documents.preview_document import dry_run_document, preview_document
 from planner.explain.explain import decisive
 from planner.explain.preview import Preview, preview
-from planner.explain.preview_document import dry_run_document, preview_document
-from planner.families.display import family_text
+from planner.explain.rendering.cost_table import cost_table, decision_text, statistics_text
+from planner.families.texts.display import family_text
 from tests.builders import SECOND_US, a_query_s
 from tests.planner.costs.paper import TwoQueries, pullup_cost, pushdown_cost, state_slice_cost
 from tests.planner.values import STREAMS

@@ -11,7 +11,7 @@ from sqlglot import exp
 
 from planner.expressions import arithmetic, comparisons, conditionals, literals, syntax_forms
 from planner.expressions.expressions import bare, compile_expression
-from planner.sql.scope import ResolvedColumn
+from planner.sql.scopes.scope import ResolvedColumn
 from planner.sql.statement import parse_condition
 from tests.planner.cql_filters import F
 

@@ -20,10 +20,10 @@ import planner.predicates
 from planner.errors import TypeMismatch
 from planner.expressions.expressions import bare, compile_condition
 from planner.families.threshold import threshold
-from planner.predicates.condition_text import render, written
 from planner.predicates.conditions import columns_read
+from planner.predicates.logic.condition_text import render, written
 from planner.predicates.read_condition import column_name, read_condition, with_columns
-from planner.sql.scope import ResolvedColumn
+from planner.sql.scopes.scope import ResolvedColumn
 from planner.sql.statement import parse_condition
 from tests.examples import examples
 from tests.planner.bind.test_canonical import passing

@@ -14,11 +14,11 @@ from catalog.values.policies.probe import AskedProbe, Probe
 from catalog.values.statistics import FamilyProfile, Measure, Profile
 from planner.build.build_plan import build_plan
 from planner.build.objective import Objective
-from planner.costs.loads import search_loads
+from planner.costs.calibration.shipped import SHIPPED
+from planner.costs.loads.loads import search_loads
 from planner.costs.rates import family_rates
-from planner.costs.shipped import SHIPPED
 from planner.errors import InvalidProbe
-from planner.explain.render import plan_document, render_mermaid
+from planner.explain.rendering.render import plan_document, render_mermaid
 from planner.probes.asked_probe import asked_probe, probe_text
 from planner.probes.choose_probe import choose_probe, search_s
 from tests.builders import a_query_s as a_query

@@ -16,10 +16,10 @@ from catalog.values.plan import FamilyPlan, JoinPlan
 from catalog.values.query import UNBOUNDED_US, Query
 from planner.build.build_plan import build_plan
 from planner.build.objective import Objective
-from planner.costs.calibrated import CONSTANTS, CalibratedModel
+from planner.costs.calibration.calibrated import CONSTANTS, CalibratedModel
 from planner.costs.cost import CostModel, SliceLoad, Terms
 from planner.costs.cost_models import CostModels
-from planner.costs.loads import chain_loads, slice_loads
+from planner.costs.loads.loads import chain_loads, slice_loads
 from planner.costs.paper_model import PaperModel
 from planner.costs.rates import FamilyRates
 from planner.explain.explicit_chain import explicit_chain

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import combinations
 
-from planner.bind.step_keys import spine
-from planner.sql.step_scope import Item
+from planner.bind.keys.step_keys import spine
+from planner.sql.scopes.step_scope import Item
 
 
 def all_streams(order: tuple[Item, ...]) -> bool:

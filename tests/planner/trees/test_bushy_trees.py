@@ -9,7 +9,7 @@ from catalog.values.statistics import FamilyProfile, Measure, Profile
 from planner.bind.bind import bind
 from planner.build.build_plan import build_plan
 from planner.build.objective import Objective
-from planner.costs.shipped import SHIPPED
+from planner.costs.calibration.shipped import SHIPPED
 from planner.errors import UnsupportedCql
 from planner.families.families import family_of
 from planner.trees.choice import OrderChoice

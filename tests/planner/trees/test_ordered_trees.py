@@ -12,7 +12,7 @@ from catalog.values.statistics import FamilyProfile, FilterProfile, Measure, Pro
 from catalog.values.stream import Order
 from planner.bind.bind import bind
 from planner.build.build_plan import build_plan
-from planner.costs.shipped import SHIPPED
+from planner.costs.calibration.shipped import SHIPPED
 from planner.families.families import family_of
 from planner.orders.buffers import OrderedStream, buffer_rows, joined
 from planner.trees.choice import OrderChoice

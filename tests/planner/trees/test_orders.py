@@ -13,11 +13,11 @@ from catalog.values.query import Query
 from catalog.values.statistics import FamilyProfile, FilterProfile, Measure, Profile, StreamProfile
 from catalog.values.stream import Column, HttpSource, Stream
 from planner.bind.bind import bind
-from planner.bind.step_keys import Joining, JoinShape
+from planner.bind.keys.step_keys import Joining, JoinShape
 from planner.build.build_plan import build_plan
-from planner.costs.shipped import SHIPPED
+from planner.costs.calibration.shipped import SHIPPED
 from planner.families.families import family_of
-from planner.sql.step_scope import Item, flat
+from planner.sql.scopes.step_scope import Item, flat
 from planner.trees.choice import OrderChoice
 from planner.trees.join_order import JoinOrder
 from planner.trees.order_costs import OrderCosts

@@ -19,9 +19,9 @@ from catalog.values.stream import Column, FilesSource, Stream
 from planner.bind.bind import bind
 from planner.build.build_plan import build_plan
 from planner.build.objective import Objective
-from planner.costs.shipped import SHIPPED
+from planner.costs.calibration.shipped import SHIPPED
+from planner.explain.documents.preview_document import statistics_document
 from planner.explain.preview import Preview
-from planner.explain.preview_document import statistics_document
 from service.config.settings import PlanningSettings
 from service.documents.statistics_document import ChainDocument, StatisticsDocument, StreamNumbersDocument
 from service.inputs.reading.sample import CatalogRows

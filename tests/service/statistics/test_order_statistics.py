@@ -17,10 +17,10 @@ from operators.bucket.counters import memory_counters, punctuation_counters, sli
 from planner.bind.bind import bind
 from planner.build.build_plan import build_plan
 from planner.build.objective import Objective
+from planner.costs.calibration.shipped import SHIPPED
 from planner.costs.rates import family_rates, with_orders
-from planner.costs.shipped import SHIPPED
 from planner.explain.preview import explain_plan
-from planner.explain.render import plan_document, render_mermaid
+from planner.explain.rendering.render import plan_document, render_mermaid
 from planner.orders.buffers import OrderedStream, buffer_rows
 from planner.orders.lag import lag
 from service.statistics.order_statistics import order_statistics

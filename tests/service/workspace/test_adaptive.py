@@ -16,13 +16,13 @@ from catalog.values.query import Query
 from catalog.values.statistics import FamilyProfile, FilterProfile, Measure, Profile, StreamProfile
 from planner.build.build_plan import build_plan
 from planner.build.objective import Objective
-from planner.costs.calibrated import CalibratedModel
+from planner.costs.calibration.calibrated import CalibratedModel
+from planner.costs.calibration.shipped import SHIPPED
 from planner.costs.cost import CostModelName
 from planner.costs.cost_models import CostModels
-from planner.costs.loads import slice_loads
+from planner.costs.loads.loads import slice_loads
 from planner.costs.paper_model import PaperModel
 from planner.costs.rates import family_rates
-from planner.costs.shipped import SHIPPED
 from planner.families.families import SIDES, side_chain
 from service.config.settings import AdaptiveSettings
 from service.planning.migrating.migration_price import Moved, migration_price, moved_by

@@ -11,7 +11,7 @@ from catalog.values.plan import Boundaries, FamilyPlan, Strategy
 from planner.build.build_plan import build_plan
 from planner.build.objective import Objective
 from planner.errors import NoSharedChain, UnknownBoundary
-from planner.families.display import family_text
+from planner.families.texts.display import family_text
 from service.planning.migrating.explicit_steps import stepped_boundaries
 from tests.builders import SECOND_US, a_query_s
 from tests.planner.values import STREAMS

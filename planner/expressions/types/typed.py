@@ -1,0 +1,108 @@
+"""A typed expression, and definitions that the parts of the expression compiler share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Literal, NoReturn, Protocol
+
+from sqlglot import exp
+
+from catalog.errors import Location
+from planner.expressions.types.column_types import duckdb_type
+from planner.predicates.conditions import FALSE, TRUE, Condition, Operand, opaque
+from planner.predicates.constants import Constant
+from planner.sql.scopes.scope import SideName
+
+#: Renders a column of a side as SQL.
+ColumnSql = Callable[[SideName, str], str]
+
+
+#: Conditions that are literals; NULL counts as FALSE, because it is never TRUE.
+_DECIDED: dict[str, Condition] = {"TRUE": TRUE, "FALSE": FALSE, "NULL": FALSE}
+
+
+@dataclass(frozen=True, slots=True)
+class Typed:
+    """A rendered expression.
+
+    Attributes:
+        sql: DuckDB text.
+        type: Canonical column type, ``interval`` or ``null``.
+        columns: Columns it reads, with their sides.
+        form: Kind of operand: an ``atom`` never needs parentheses, a ``comparison`` needs them except under
+            AND and OR, and a ``compound`` always needs them.
+        literal: Its value, if it is a string literal.
+        constant: Its value, if it is a literal that compares safely.
+        predicate: The condition it represents, if its structure is known.
+    """
+
+    sql: str
+    type: str
+    columns: frozenset[tuple[SideName, str]] = frozenset()
+    form: Literal["atom", "comparison", "compound"] = "atom"
+    literal: str | None = None
+    constant: Constant | None = None
+    predicate: Condition | None = None
+
+    @property
+    def operand(self) -> str:
+        """The text, in parentheses where an operand needs them."""
+        return self.sql if self.form == "atom" else f"({self.sql})"
+
+    @property
+    def condition(self) -> str:
+        """The text as an operand of AND and OR."""
+        return f"({self.sql})" if self.form == "compound" else self.sql
+
+    @property
+    def in_condition(self) -> Operand:
+        """The expression as an operand of a condition."""
+        return Operand(self.operand, self.columns, self.constant)
+
+    @property
+    def meaning(self) -> Condition:
+        """Condition that a boolean expression represents; NULL is never TRUE."""
+        if self.predicate is not None:
+            return self.predicate
+        return opaque(self.in_condition) if self.columns or self.sql not in _DECIDED else _DECIDED[self.sql]
+
+    @property
+    def sides(self) -> frozenset[SideName]:
+        """Sides whose columns it reads."""
+        return frozenset(side for side, _ in self.columns)
+
+
+class Compiler(Protocol):
+    """Interface of the compiler to a handler of one kind of node."""
+
+    column_sql: ColumnSql
+
+    def compile(self, node: exp.Expr) -> Typed:
+        """Return the node as typed SQL."""
+
+    def mismatch(self, primary: str, hint: str, node: exp.Expr) -> NoReturn:
+        """Raise TypeMismatch at the node."""
+
+    def refuse(self, construct: str, hint: str, node: exp.Expr) -> NoReturn:
+        """Raise UnsupportedCql at the node."""
+
+    def where(self, node: exp.Expr) -> Location | None:
+        """Return the position of the node in the text."""
+
+
+#: Compiles nodes of one type. In each entry of the table, the handler fits the node type, but the table's
+#: type cannot express this.
+Handlers = dict[type[exp.Expr], Callable[[Compiler, Any], Typed]]
+
+
+def columns_of(parts: Iterable[Typed]) -> frozenset[tuple[SideName, str]]:
+    """Return every column that any of the parts reads."""
+    return frozenset().union(*(part.columns for part in parts))
+
+
+def cast_to(value: Typed, type_: str) -> Typed:
+    """Return the value as another type; NULL if it does not fit."""
+    if value.type == type_:
+        return value
+    return Typed(f"TRY_CAST({value.sql} AS {duckdb_type(type_)})", type_, value.columns)

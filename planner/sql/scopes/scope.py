@@ -1,0 +1,186 @@
+"""Resolution of names in a query to columns of its sides."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from sqlglot import exp
+
+from catalog.values.stream import Column, Stream
+from catalog.wording.wording import nearest_or_known
+from planner.errors import AmbiguousColumn, CqlSyntaxError, UnknownColumn, UnknownStream
+from planner.sql.dialect.locate import at_expression
+from planner.sql.joins import VISIBLE
+from planner.sql.statement import Source, Statement
+
+SideName = Literal["a", "b"]
+
+#: Names that have a value without parentheses in other systems.
+_NOT_REPEATABLE = frozenset(
+    {"current_timestamp", "current_date", "current_time", "localtime", "localtimestamp", "now"}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SideScope:
+    """One stream of the query under its alias.
+
+    Attributes:
+        side: Side of the family.
+        alias: Name by which the query refers to it.
+        stream: The stream.
+        source: Its entry in FROM.
+    """
+
+    side: SideName
+    alias: str
+    stream: Stream
+    source: Source
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedColumn:
+    """A column of one side."""
+
+    side: SideName
+    column: Column
+
+
+class Scope:
+    """Names of one query, compared without regard to case, quoted or not."""
+
+    def __init__(self, statement: Statement, streams: Mapping[str, Stream]) -> None:
+        self.text = statement.text
+        left, right = registered(statement, streams)
+        swapped = right.id < left.id
+        first, second = statement.sources
+        if first.alias.lower() == second.alias.lower():
+            raise CqlSyntaxError(
+                f'both streams go by the name "{second.alias}"',
+                hint=f"Give each an alias: {first.stream} [...] a, {second.stream} [...] b.",
+                location=second.alias_location,
+            )
+        self.written: tuple[SideScope, ...] = (
+            SideScope("b" if swapped else "a", first.alias, left, first),
+            SideScope("a" if swapped else "b", second.alias, right, second),
+        )
+        self.a, self.b = reversed(self.written) if swapped else self.written
+        self.asked_by = statement.form.asked_by
+        #: Columns of USING: written without a stream, they mean the first stream's.
+        self.merged: Collection[str] = frozenset(name.name.lower() for name in statement.using)
+
+    def visible(self, node: exp.Expr) -> tuple[SideScope, ...]:
+        """Return the sides to whose columns a name may refer."""
+        positions = node.meta.get(VISIBLE, range(len(self.written)))
+        return tuple(self.written[position] for position in positions)
+
+    def side(self, name: SideName) -> SideScope:
+        """Return a side."""
+        return self.a if name == "a" else self.b
+
+    def qualifier(self, node: exp.Column) -> SideScope:
+        """Return the side to which ``alias.`` before a column refers."""
+        table = node.args["table"]
+        visible = self.visible(node)
+        for scope in visible:
+            if scope.alias.lower() == table.name.lower():
+                return scope
+        if any(scope.alias.lower() == table.name.lower() for scope in self.written):
+            raise UnknownColumn(
+                f'"{table.name}" cannot be read here',
+                detail=f'Results are rows of "{visible[0].alias}" alone.',
+                hint=f"Write columns of {visible[0].alias}, and conditions on {table.name} "
+                + ("inside the subquery." if self.asked_by != "JOIN" else "in ON."),
+                location=at_expression(self.text, table),
+            )
+        renamed = [s.alias for s in self.written if s.stream.name.lower() == table.name.lower()]
+        raise UnknownColumn(
+            f'nothing in FROM goes by the name "{table.name}"',
+            hint=f'Stream "{table.name}" goes by "{renamed[0]}" here.'
+            if renamed
+            else nearest_or_known(table.name, [s.alias for s in self.written], "name"),
+            location=at_expression(self.text, table),
+        )
+
+    def column(self, node: exp.Column) -> ResolvedColumn:
+        """Resolve a name to its column; raises the same errors as ``found``."""
+        scope, column = self.found(node)
+        return ResolvedColumn(scope.side, column)
+
+    def found(self, node: exp.Column) -> tuple[SideScope, Column]:
+        """Resolve a name to its stream and column.
+
+        Raises:
+            UnknownColumn: No stream has it, or the name before the dot is unknown.
+            AmbiguousColumn: Both streams have it.
+        """
+        if node.args.get("db"):
+            raise UnknownColumn(
+                f'"{node.sql()}" has more than two parts',
+                hint="Write alias.column.",
+                location=at_expression(self.text, node),
+            )
+        if node.args.get("table"):
+            scope = self.qualifier(node)
+            return scope, self._of(scope, node)
+        found = [(s, c) for s in self.visible(node) if (c := s.stream.column(node.name)) is not None]
+        in_order = VISIBLE in node.meta or node.name.lower() in self.merged
+        if len(found) > 1 and not in_order:
+            names = [f"{scope.alias}.{column.name}" for scope, column in found]
+            raise AmbiguousColumn(
+                f'column "{node.name}" is in {"both" if len(self.written) == 2 else "several"} streams',
+                hint=f"Write {' or '.join(names)}.",
+                location=at_expression(self.text, node),
+            )
+        if found:
+            return found[0]
+        if node.name.lower() in _NOT_REPEATABLE:
+            raise UnknownColumn(
+                f"{node.name.upper()} is not supported",
+                detail="A query answers the same on every run over the same rows.",
+                hint="Compare with the event time of the other stream, or with a timestamp literal.",
+                location=at_expression(self.text, node),
+            )
+        visible = self.visible(node)
+        streams = " or ".join(dict.fromkeys(f'"{s.stream.name}"' for s in visible))
+        known = [c.name for s in visible for c in s.stream.columns]
+        hint = nearest_or_known(node.name, known, "column")
+        if node.this.args.get("quoted"):
+            hint = f"{hint} A text is written '{node.name}'."
+        raise UnknownColumn(
+            f'column "{node.name}" does not exist in stream {streams}',
+            hint=hint,
+            location=at_expression(self.text, node),
+        )
+
+    def _of(self, scope: SideScope, node: exp.Column) -> Column:
+        column = scope.stream.column(node.name)
+        if column is None:
+            raise UnknownColumn(
+                f'column "{node.name}" does not exist in stream "{scope.stream.name}"',
+                hint=nearest_or_known(node.name, [c.name for c in scope.stream.columns], "column"),
+                location=at_expression(self.text, node.this),
+            )
+        return column
+
+
+def registered(statement: Statement, streams: Mapping[str, Stream]) -> tuple[Stream, ...]:
+    """Return the streams that a query names, in the order written.
+
+    Raises:
+        UnknownStream: There is no stream of that name.
+    """
+    by_name = {stream.name.lower(): stream for stream in streams.values()}
+    found = []
+    for source in statement.sources:
+        stream = by_name.get(source.stream.lower())
+        if stream is None:
+            raise UnknownStream(
+                f'stream "{source.stream}" does not exist',
+                hint=nearest_or_known(source.stream, [s.name for s in by_name.values()], "stream"),
+                location=source.location,
+            )
+        found.append(stream)
+    return tuple(found)
