@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """CPU seconds of the job's Python per unit of work (``planner.costs.calibration.calibrated.Work`` counts the units).
+    """CPU seconds of the job's Python per unit of work.
+
+    ``planner.costs.calibration.calibrated.Work`` counts the units.
 
     Attributes:
         per_batch: Per batch and bucket, even if they have no rows.

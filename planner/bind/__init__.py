@@ -1,4 +1,4 @@
 """Binding: from a statement and the registered streams to a query in canonical form.
 
-Doors: bind, canonical, rewrite, step_keys.
+Doors: bind, canonical, rewrite.
 """

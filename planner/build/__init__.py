@@ -1,4 +1,4 @@
-"""Building: the plan of all families, its checks, and the steps that lead from one plan to the next.
+"""Building: the plan of all families, with what it optimizes, and its checks.
 
-Doors: build_plan, diff, objective, place_query, replication, retained_boundaries.
+Doors: build_plan, objective.
 """

@@ -87,7 +87,8 @@ class SliceLoad:
         unions: Queries whose window ends in this slice and that also use earlier slices of the side.
         batch_s: Event time that a batch covers, seconds.
         buckets: Buckets of the job.
-        segments: Segments held in one bucket (``planner.costs.loads.segments``): the engine probes them one by one.
+        segments: Segments held in one bucket (``planner.costs.loads.segments``): the engine probes them one
+            by one.
         stored_segments_per_s: New segments encoded and stored: of arriving rows, of filtered rows and of
             merged segments.
         stored_bytes_per_s: Bytes of them.

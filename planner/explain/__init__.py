@@ -1,4 +1,4 @@
-"""Explaining: plans, costs and changes as documents, graphs and text.
+"""Explaining: the decisions, costs and changes of a plan, as values.
 
-Doors: explain, plan_report, preview, preview_document, primitive_document, render.
+Doors: explain, preview.
 """

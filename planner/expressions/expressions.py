@@ -71,7 +71,7 @@ _HINTS: dict[type[exp.Expr], str] = {
 
 
 class Names(Protocol):
-    """Meaning of names in an expression: those of a query (``planner.sql.scopes.scope``), or of one stream."""
+    """Meaning of names in an expression: those of a query (``planner.sql.scopes``), or of one stream."""
 
     text: str
 

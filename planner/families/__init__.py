@@ -1,4 +1,4 @@
-"""Families: queries over the same streams and key, or on no key, sharing a chain; their filters and texts.
+"""Families: queries over the same streams and key, or on no key, sharing a chain; their filters and bands.
 
-Doors: bands, display, families, family_names, filters.
+Doors: bands, families, filters.
 """

@@ -1,6 +1,6 @@
 """Band of a family without a key: limits on a column of one side that hold in every pair.
 
-The residual of every query must bound the same column by the same columns (``predicates.limits``). The band
+The residual of every query must bound the same column by the same columns (``logic.limits``). The band
 uses the widest offsets of all queries. So the band may contain pairs that belong to no query, but it never
 misses a pair of a query.
 

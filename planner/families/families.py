@@ -138,9 +138,9 @@ def family_id(
     All partners of a row that is checked for matches must be in one bucket. But the rows of a key of inner
     joins may be in several buckets, and the number of these buckets may only grow. So outer, semi and anti
     joins have their own family, unless the keys of the inner joins have one bucket each. Their family is
-    chosen when they enter (``planner.build.placement.place_query``). Queries that spread the rows of one side have a
-    separate family for this side, because the rows of the other side are stored in all buckets, and each
-    bucket would check them for matches. Queries whose results are groups have their own family, too: all
+    chosen when they enter (``planner.build.placement.place_query``). Queries that spread the rows of one side
+    have a separate family for this side, because the rows of the other side are stored in all buckets, and
+    each bucket would check them for matches. Queries whose results are groups have their own family, too: all
     pairs of a group must be in one bucket. Queries whose windows have another clock than time have their own
     family because a slice has one clock.
 

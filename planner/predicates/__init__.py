@@ -1,4 +1,4 @@
-"""Predicates: conditions as values, their normal form, their text, and which implies which.
+"""Predicates: conditions and constants as values, and conditions read from their stored text.
 
-Doors: conditions, constants, implication, limits, read_condition, simplify.
+Doors: conditions, constants, read_condition.
 """

@@ -4,7 +4,7 @@
     All( v in (10, ..),  AnyOf( s in {NULL},  i in {1, 2} ) )
 
 A filter lets a row pass if it is TRUE, not if it is FALSE or NULL. AND and OR never make TRUE out of NULL,
-and NOT is pushed to the leaves (``sql.normalize``). So the values for which a leaf is TRUE describe it
+and NOT is pushed to the leaves (``dialect.normalize``). So the values for which a leaf is TRUE describe it
 completely, and the tree obeys two-valued logic, whatever the leaves do with NULL. Two-valued logic is valid
 only for a whole filter, not for a condition inside an expression: ``(v > 10) IS NULL`` is a leaf and stays
 unchanged.

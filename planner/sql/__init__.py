@@ -1,5 +1,4 @@
-"""CQL syntax: dialect, statements, names in scope, windows and durations, before any type is known.
+"""CQL syntax: statements, forms of joins and trees of joins, before any type is known.
 
-Doors: cql, joins, locate, normalize, scope, statement, step_scope, time_bounds,
-    tree_clause.
+Doors: joins, statement, tree_clause.
 """

@@ -1,7 +1,7 @@
 """A parsed CQL text: two streams, a select list, conditions and windows, names not yet resolved.
 
-Statements that the grammar (``planner.sql.dialect.cql``) accepts but that are not shared window joins are refused
-here.
+Statements that the grammar (``planner.sql.dialect.cql``) accepts but that are not shared window joins are
+refused here.
 """
 
 from __future__ import annotations

@@ -7,10 +7,10 @@
     {A, B} and {C, D}                or join those of two smaller sets: the tree is bushy
 
 The cost of a step depends on the set of streams joined before it and on the key of the run that it may
-continue (``planner.bind.keys.step_keys``). The cost does not depend on the order in which this set was joined, so
-for each set and key the best few orders are enough (Selinger et al., SIGMOD 1979). A step joins one stream,
-or a group of streams that have been joined with each other. A tree with groups is chosen only if it is
-cheaper than every tree without groups. All its rows are stored.
+continue (``planner.bind.keys.step_keys``). The cost does not depend on the order in which this set was
+joined, so for each set and key the best few orders are enough (Selinger et al., SIGMOD 1979). A step joins
+one stream, or a group of streams that have been joined with each other. A tree with groups is chosen only if
+it is cheaper than every tree without groups. All its rows are stored.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
 """Two-sided queries for the steps of a join of more than two streams, and the TREE clause.
 
-Doors: bound_steps, named_tree.
+Doors: steps.
 """

@@ -2,8 +2,8 @@
 
 WHERE a.k = b.k AND b.k = c.k AND c.ts <= a.ts + INTERVAL '1' MINUTE AND a.v > 1 AND a.w < c.w
 
-equal columns   a.k = b.k, b.k = c.k       they become keys of steps (``bind.step_keys``)
-bounds          c.ts - a.ts <= 1 minute    they narrow the windows (``bind.distances``)
+equal columns   a.k = b.k, b.k = c.k       they become keys of steps (``keys.step_keys``)
+bounds          c.ts - a.ts <= 1 minute    they narrow the windows (``keys.distances``)
 conditions      a.v > 1, a.w < c.w         tested at the first step that has all of their columns
 """
 

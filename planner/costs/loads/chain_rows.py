@@ -4,8 +4,8 @@
     rows that enter      P(q1, q2 or q3)   P(q2 or q3)   P(q3)     0       a slice starting here
     rows that probe it   the same for the other side's filters
 
-``planner.costs.loads.loads`` derives the work from these rows. Queries with the same windows and filters count as
-one here: ten thousand queries may have only a few thousand pairs of windows.
+``planner.costs.loads.loads`` derives the work from these rows. Queries with the same windows and filters
+count as one here: ten thousand queries may have only a few thousand pairs of windows.
 """
 
 from __future__ import annotations

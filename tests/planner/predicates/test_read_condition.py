@@ -114,7 +114,7 @@ def test_no_condition_is_read_by_a_regular_expression() -> None:
         operators.lineage,
         operators.pack,
     ):
-        for path in Path(package.__path__[0]).glob("*.py"):
+        for path in Path(package.__path__[0]).rglob("*.py"):
             imported = {
                 alias.name
                 for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))

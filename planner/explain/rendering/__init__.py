@@ -1,0 +1,4 @@
+"""Plans as text, graphs and documents.
+
+Doors: plan_report, render.
+"""

@@ -1,0 +1,4 @@
+"""The dialect of CQL: its grammar, where parts are in the text, and conditions in one syntactic form.
+
+Doors: cql, locate, normalize.
+"""
