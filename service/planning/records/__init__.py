@@ -1,4 +1,4 @@
-"""What the catalog stores about plans: the objective in force, and a record of each version.
+"""Records about plans in the catalog: the current objective, and one record for each plan version.
 
 Doors: objective, plan_record.
 """

@@ -33,7 +33,7 @@ def test_rows_of_one_stream_are_left_out_and_the_others_read(tmp_path: Path) -> 
         void(found, bad.id)
         assert found.partitions() == {good.id: (0, 2)}
         assert not (tmp_path / "dead").exists(), "partitions has no side effect"
-        # Whoever takes over repeats the batch in the same way.
+        # The next engine repeats the batch without these rows.
         found.start()
         assert found.read[-1] == {good.id: (0, 2)}
         facts = json.loads((tmp_path / "dead" / "batch-000000001-S0.json").read_text())
