@@ -102,9 +102,9 @@ class VoidedInput:
         Returns:
             The folders that files were written to, so that the caller syncs them.
         """
-        decisions = voided_batches(self.store)
-        plan = self.store.control_log.plan_at(end["control"])
-        if plan is None or all(found.batch != batch for found in decisions):
+        decisions = [found for found in voided_batches(self.store) if found.batch == batch]
+        plan = self.store.control_log.plan_at(end["control"]) if decisions else None
+        if plan is None:
             return ()
         written: list[Path] = []
         with (
