@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-import anyio
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter
 
 from api.changes.schemas import ChangesIn, ChangesOut
-from api.dependencies import Actor, IfMatch, Wait, WorkspaceDep
 from api.errors import InvalidRequest, MalformedBody, RequestUnderWay, UnsupportedMediaType
 from api.problems import problem_responses
-from api.queries.changing import keep_answer, settled
+from api.queries.changing import QueryChangesDep
 from api.queries.schemas import QueryOut
-from api.routes import OnceDep, SluiceRoute
+from api.routes import SluiceRoute
 from catalog.errors import InvalidInput, NameTaken, StalePlanVersion, Unavailable
 from service.errors import SinkInUse
-from service.planning.changes import several
 from service.statistics.queries.query_status import Outcome
 
 router = APIRouter(tags=["queries"], route_class=SluiceRoute)
@@ -40,30 +35,12 @@ router = APIRouter(tags=["queries"], route_class=SluiceRoute)
     )
     | {200: {"model": ChangesOut, "description": "In force (with `wait`), or nothing had to change."}},
 )
-async def change_queries(
-    body: ChangesIn,
-    workspace: WorkspaceDep,
-    request: Request,
-    response: Response,
-    once: OnceDep,
-    if_match: IfMatch,
-    actor: Actor,
-    wait: Wait = 0,
-) -> ChangesOut:
+async def change_queries(body: ChangesIn, changes: QueryChangesDep) -> ChangesOut:
     """Add, update, remove, pause and resume queries in one plan version: either all changes or none.
 
     If any change is invalid, nothing is changed, and `errors` has all faults.
     """
-    changes = [change.to_change() for change in body.changes]
-
-    def make() -> Outcome:
-        with workspace.queries.changing(several(changes), actor=actor, if_match=if_match) as outcome:
-            keep_answer(once, outcome, _answer(outcome), response.headers)
-        return outcome
-
-    outcome = await anyio.to_thread.run_sync(make)
-    statuses = await settled(request, response, outcome, wait, done=200)
-    return _answer(replace(outcome, statuses=statuses))
+    return await changes.make([change.to_change() for change in body.changes], _answer)
 
 
 def _answer(outcome: Outcome) -> ChangesOut:

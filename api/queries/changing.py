@@ -1,96 +1,79 @@
-"""Handling of a request that changes queries: apply it, store its answer, wait, and answer."""
+"""Handling of a request that changes queries: make the changes, store the answer, wait, and answer."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, TypeVar
 
 import anyio
-from fastapi import Request, Response
+from fastapi import Depends, Request, Response
 from pydantic import BaseModel
 
-from api.dependencies import get_workspace, wait_for_version
-from api.queries.schemas import QueryOut
-from api.routes import Once
+from api.dependencies import Actor, IfMatch, Wait, get_workspace, wait_for_version
+from api.routes import Once, OnceDep
 from catalog.values.change import Change
-from service.planning.changes import one
-from service.statistics.queries.query_status import Outcome, QueryStatus
+from service.statistics.queries.query_status import Outcome
+
+Answer = TypeVar("Answer", bound=BaseModel)
 
 
 @dataclass(frozen=True, slots=True)
-class QueryChange:
-    """One change of one query.
+class QueryChanges:
+    """A request that changes queries, apart from its changes.
 
     Attributes:
-        change: The change.
-        actor: Author of the change.
-        if_match: Plan version that the change is based on; None for any version.
-        wait_s: Seconds to wait until the change is in force.
-        done: HTTP status of the answer if the change is in force.
+        request: The request.
+        response: Response whose status and headers are set.
+        once: Store of the answer; None if the request has no idempotency key.
+        if_match: Plan version that the changes are based on; None for any version.
+        actor: Author of the changes.
+        wait_s: Seconds to wait until the changes are in force.
     """
 
-    change: Change
-    actor: str
+    request: Request
+    response: Response
+    once: Once | None
     if_match: int | None
+    actor: str
     wait_s: float
-    done: int
 
     async def make(
-        self, request: Request, response: Response, once: Once | None, *, location: str | None = None
-    ) -> QueryOut:
-        """Make the change and return the query; raise the errors of ``WorkspaceQueries.changing``."""
-        workspace = get_workspace(request)
-        if location is not None:
-            response.headers["Location"] = location
+        self, changes: Change | Sequence[Change], answer: Callable[[Outcome], Answer], *, done: int = 200
+    ) -> Answer:
+        """Make changes and answer the request; raise the errors of ``WorkspaceQueries.changing``.
 
-        def make() -> Outcome:
-            with workspace.queries.changing(
-                one(self.change), actor=self.actor, if_match=self.if_match
-            ) as outcome:
-                keep_answer(once, outcome, QueryOut.of_status(outcome.statuses[0]), response.headers)
-            return outcome
+        Args:
+            changes: One change, or a list of changes.
+            answer: Returns the answer's body.
+            done: HTTP status if the changes come into force while the request waits.
+        """
+        queries = get_workspace(self.request).queries
 
-        outcome = await anyio.to_thread.run_sync(make)
-        (status,) = await settled(request, response, outcome, self.wait_s, done=self.done)
-        return QueryOut.of_status(status)
+        def make() -> tuple[Outcome, Answer]:
+            with queries.changing(changes, actor=self.actor, if_match=self.if_match) as outcome:
+                self.response.headers["ETag"] = f'"{outcome.version}"'
+                # 202 means that a change takes effect later; a change without effect has nothing left to do.
+                self.response.status_code = 202 if outcome.effective else 200
+                body = answer(outcome)
+                if self.once is not None:
+                    headers = {**self.response.headers, "content-type": "application/json"}
+                    self.once.keep(self.response.status_code, headers, body.model_dump_json())
+            return outcome, body
 
-
-def keep_answer(once: Once | None, outcome: Outcome, answer: BaseModel, headers: Mapping[str, str]) -> None:
-    """Store the answer to a change; call it in the transaction of the change.
-
-    Args:
-        once: Store of the answer; None if the request has no idempotency key.
-        outcome: Result of the change.
-        answer: Body of the answer.
-        headers: Headers of the answer in addition to its ``ETag``.
-    """
-    if once is None:
-        return
-    kept = {"content-type": "application/json", "etag": etag(outcome.version)}
-    if "location" in headers:
-        kept["location"] = headers["location"]
-    once.keep(202 if outcome.effective else 200, kept, answer.model_dump_json())
+        outcome, body = await anyio.to_thread.run_sync(make)
+        if self.wait_s <= 0:
+            return body
+        if await wait_for_version(self.request, outcome.version, self.wait_s):
+            self.response.status_code = done
+        statuses = await anyio.to_thread.run_sync(queries.current, outcome.statuses)
+        return answer(replace(outcome, statuses=statuses))
 
 
-async def settled(
-    request: Request, response: Response, outcome: Outcome, wait_s: float, *, done: int
-) -> tuple[QueryStatus, ...]:
-    """Wait for a change as long as requested, and set status and plan version of the answer.
-
-    Returns:
-        The changed queries after the wait.
-    """
-    in_force = wait_s > 0 and await wait_for_version(request, outcome.version, wait_s)
-    # 202 means that a change takes effect later. A change without effect has nothing left to do, so its
-    # status is 200.
-    response.status_code = done if in_force else 202 if outcome.effective else 200
-    response.headers["ETag"] = etag(outcome.version)
-    if wait_s <= 0:
-        return outcome.statuses
-    workspace = get_workspace(request)
-    return await anyio.to_thread.run_sync(workspace.queries.current, outcome.statuses)
+def _query_changes(
+    request: Request, response: Response, once: OnceDep, if_match: IfMatch, actor: Actor, wait: Wait = 0
+) -> QueryChanges:
+    return QueryChanges(request, response, once, if_match, actor, wait)
 
 
-def etag(version: int) -> str:
-    """Return a plan version as an entity tag."""
-    return f'"{version}"'
+QueryChangesDep = Annotated[QueryChanges, Depends(_query_changes)]

@@ -6,21 +6,12 @@ from typing import Annotated, Literal
 from urllib.parse import quote
 
 import anyio
-from fastapi import APIRouter, Body, Query, Request, Response
+from fastapi import APIRouter, Body, Query
 
-from api.dependencies import (
-    Actor,
-    After,
-    IfMatch,
-    Limit,
-    Wait,
-    WorkspaceDep,
-    page_of,
-    wait_for_version,
-)
+from api.dependencies import After, Limit, WorkspaceDep, page_of, wait_for_version
 from api.errors import InvalidRequest, MalformedBody, RequestUnderWay, UnsupportedMediaType
 from api.problems import problem_responses
-from api.queries.changing import QueryChange
+from api.queries.changing import QueryChangesDep
 from api.queries.schemas import BoundQuery, QueryIn, QueryOut, QueryPage, QueryPatch, QueryPut, QueryText
 from api.queries.sinks import present_sink, to_sink
 from api.routes import OnceDep, SluiceRoute
@@ -28,7 +19,7 @@ from catalog.errors import InvalidInput, NameTaken, NotFound, QueryNotFound, Sta
 from catalog.values.change import AddQuery, PauseQuery, RemoveQuery, ResumeQuery
 from catalog.values.query import Backfill
 from service.errors import NoResultPunctuations, SinkInUse
-from service.statistics.queries.query_status import QueryStatus
+from service.statistics.queries.query_status import Outcome, QueryStatus
 from service.workspace.workspace import Workspace
 
 router = APIRouter(prefix="/queries", tags=["queries"], route_class=SluiceRoute)
@@ -57,21 +48,16 @@ def validate_query(body: QueryText, workspace: WorkspaceDep) -> BoundQuery:
 )
 async def add_query(
     body: QueryIn,
-    request: Request,
-    response: Response,
-    once: OnceDep,
-    if_match: IfMatch,
-    actor: Actor,
-    wait: Wait = 0,
+    changes: QueryChangesDep,
 ) -> QueryOut:
     """Add a query. The query starts with the first micro-batch under its `plan_version`.
 
     The answer is 202 as soon as the change is durable, or 201 if the change came into force within `wait`.
     """
-    change = QueryChange(body.to_change(), actor, if_match, wait, done=201)
     # Percent-encoded, because a header must be ASCII. The change itself refuses a name that is not ASCII.
-    location = f"{request.url.path}/{quote(body.name, safe='')}"
-    return await change.make(request, response, once, location=location)
+    location = f"{changes.request.url.path}/{quote(body.name, safe='')}"
+    changes.response.headers["Location"] = location
+    return await changes.make(body.to_change(), _changed, done=201)
 
 
 @router.get("", summary="List queries", responses=problem_responses(InvalidRequest))
@@ -106,12 +92,7 @@ async def put_query(
     name: str,
     body: Annotated[QueryPut, Body()],
     workspace: WorkspaceDep,
-    request: Request,
-    response: Response,
-    once: OnceDep,
-    if_match: IfMatch,
-    actor: Actor,
-    wait: Wait = 0,
+    changes: QueryChangesDep,
 ) -> QueryOut:
     """Make sure that a query of this name, text and sink runs; repeating the request succeeds.
 
@@ -120,15 +101,15 @@ async def put_query(
     """
     existing = await anyio.to_thread.run_sync(_running, workspace, name)
     if existing is not None and _same(existing, body):
-        if wait > 0 and await wait_for_version(request, existing.plan_version, wait):
+        wait_s = changes.wait_s
+        if wait_s > 0 and await wait_for_version(changes.request, existing.plan_version, wait_s):
             existing = await anyio.to_thread.run_sync(workspace.queries.status, name)
-        response.status_code = 200
-        response.headers["ETag"] = f'"{existing.plan_version}"'
+        changes.response.status_code = 200
+        changes.response.headers["ETag"] = f'"{existing.plan_version}"'
         return QueryOut.of_status(existing)
     # With another text or sink this raises NameTaken.
     added = AddQuery(name, body.cql, body.backfill, to_sink(body.sink))
-    change = QueryChange(added, actor, if_match, wait, done=201)
-    return await change.make(request, response, once)
+    return await changes.make(added, _changed, done=201)
 
 
 @router.patch(
@@ -147,12 +128,7 @@ async def put_query(
 async def update_query(
     name: str,
     body: Annotated[QueryPatch, Body()],
-    request: Request,
-    response: Response,
-    once: OnceDep,
-    if_match: IfMatch,
-    actor: Actor,
-    wait: Wait = 0,
+    changes: QueryChangesDep,
 ) -> QueryOut:
     """Give a query a new text or new parts of it (windows, filters, select list), or another sink.
 
@@ -165,8 +141,7 @@ async def update_query(
     is the first batch that the new sink receives. If the text is new as well, the sink starts with the first
     batch under the new text.
     """
-    change = QueryChange(body.to_change(name), actor, if_match, wait, done=200)
-    return await change.make(request, response, once)
+    return await changes.make(body.to_change(name), _changed)
 
 
 @router.delete(
@@ -179,18 +154,13 @@ async def update_query(
 )
 async def remove_query(
     name: str,
-    request: Request,
-    response: Response,
-    once: OnceDep,
-    if_match: IfMatch,
-    actor: Actor,
-    wait: Wait = 0,
+    changes: QueryChangesDep,
 ) -> QueryOut:
     """Remove a query. Its results and its sink are complete up to the last batch before the removal.
 
     The results remain readable for as long as the service keeps results.
     """
-    return await QueryChange(RemoveQuery(name), actor, if_match, wait, done=200).make(request, response, once)
+    return await changes.make(RemoveQuery(name), _changed)
 
 
 @router.post(
@@ -203,15 +173,10 @@ async def remove_query(
 )
 async def pause_query(
     name: str,
-    request: Request,
-    response: Response,
-    once: OnceDep,
-    if_match: IfMatch,
-    actor: Actor,
-    wait: Wait = 0,
+    changes: QueryChangesDep,
 ) -> QueryOut:
     """Take a query out of the plan. It keeps its name and text, and costs nothing until it is resumed."""
-    return await QueryChange(PauseQuery(name), actor, if_match, wait, done=200).make(request, response, once)
+    return await changes.make(PauseQuery(name), _changed)
 
 
 @router.post(
@@ -224,23 +189,17 @@ async def pause_query(
 )
 async def resume_query(
     name: str,
-    request: Request,
-    response: Response,
-    once: OnceDep,
-    if_match: IfMatch,
-    actor: Actor,
+    changes: QueryChangesDep,
     backfill: Annotated[
         Literal["none", "state"],
         Query(description="Whether rows that are in the state when the query resumes take part."),
     ] = "state",
-    wait: Wait = 0,
 ) -> QueryOut:
     """Resume a paused query with its former text. Its new results are appended to the earlier ones.
 
     Pairs that were missed during the pause are not added later.
     """
-    change = QueryChange(ResumeQuery(name, backfill), actor, if_match, wait, done=200)
-    return await change.make(request, response, once)
+    return await changes.make(ResumeQuery(name, backfill), _changed)
 
 
 @router.post(
@@ -267,6 +226,10 @@ async def propagate_punctuations(name: str, workspace: WorkspaceDep, once: OnceD
         return answer
 
     return await anyio.to_thread.run_sync(ask)
+
+
+def _changed(outcome: Outcome) -> QueryOut:
+    return QueryOut.of_status(outcome.statuses[0])
 
 
 def _running(workspace: Workspace, name: str) -> QueryStatus | None:

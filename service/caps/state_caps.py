@@ -24,7 +24,7 @@ from catalog.values.change import PauseQuery
 from catalog.values.control import Horizon
 from catalog.values.counters.batch_counters import HeldTimes
 from catalog.values.stream import MEGABYTE, Stream
-from service.planning.changes import apply_changes, several
+from service.planning.changes import changing
 from service.planning.versions import Versions
 
 log = logging.getLogger(__name__)
@@ -98,8 +98,9 @@ class StateCaps:
                 f'rows of stream "{stream.name}" take more than its state_cap_mb of {stream.state_cap_mb}, '
                 "and this query has the longest window on it"
             )
-            apply_changes(self.versions, several([PauseQuery(n, reason) for n in names]), actor="engine")
-            log.error("queries paused: %s", reason, extra={"queries": names})
+            with changing(self.versions, [PauseQuery(n, reason) for n in names], actor="engine") as changed:
+                version = changed.version
+            log.error("queries paused: %s", reason, extra={"queries": names, "plan_version": version})
 
 
 def horizon_for(held: Iterable[HeldTimes], excess: float) -> int:

@@ -9,7 +9,7 @@ parsed queries are reused unless the streams have changed meanwhile.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -145,8 +145,24 @@ class Resolver:
             self._hashed,
         )
 
-    def resolve(self, change: Change) -> ChangeStep:
-        """Resolve one change against the present queries.
+    def resolve(self, changes: Change | Sequence[Change]) -> tuple[ChangeStep, ...]:
+        """Resolve one change, or all changes of a list; each error of a list has the path of its change.
+
+        Raises:
+            InvalidChanges: Several changes of the list cannot be made.
+            SluiceError: The errors of ``resolve_one``; in a list, `UnknownQuery` instead of `QueryNotFound`.
+            SinkInUse: Two queries would have the same sink.
+        """
+        if isinstance(changes, Sequence):
+            return self._resolve_list(changes)
+        self._found = self.store.queries.find_all([changes.name])
+        step = self.resolve_one(changes)
+        for _, shared in shared_places(self.store, [step.sink_move]):
+            raise shared
+        return (step,)
+
+    def resolve_one(self, change: Change) -> ChangeStep:
+        """Resolve one change against the present queries; its sink may be in use.
 
         Raises:
             QueryNotFound: The change is for a query that neither runs nor is paused.
@@ -167,13 +183,7 @@ class Resolver:
             case RemoveQuery():
                 return ChangeStep(change, record, None)
 
-    def resolve_all(self, changes: Sequence[Change]) -> tuple[ChangeStep, ...]:
-        """Resolve all changes of a list; each error has the path of its place in the list.
-
-        Raises:
-            InvalidChanges: Several changes cannot be made.
-            InvalidInput, NameTaken, SinkInUse: One change cannot be made.
-        """
+    def _resolve_list(self, changes: Sequence[Change]) -> tuple[ChangeStep, ...]:
         steps: list[tuple[int, ChangeStep]] = []
         errors: list[SluiceError] = []
         seen: dict[str, int] = {}
@@ -182,7 +192,7 @@ class Resolver:
             try:
                 with error_path("changes", i, VERBS[type(change)]):
                     _refuse_second(change, seen.setdefault(change.name.lower(), i), i)
-                    steps.append((i, self.resolve(change)))
+                    steps.append((i, self.resolve_one(change)))
             except NotFound as error:
                 # The name is in the body, not in the path of the request, so this is not a 404.
                 path = (*error.path, "name") if isinstance(change, UpdateQuery | EditQuery) else error.path
@@ -199,14 +209,6 @@ class Resolver:
         if errors:
             raise InvalidChanges(errors, len(changes))
         return tuple(found)
-
-    def resolve_one(self, change: Change) -> ChangeStep:
-        """Resolve the only change of a request; raises as ``resolve``, and `SinkInUse`."""
-        self._found = self.store.queries.find_all([change.name])
-        step = self.resolve(change)
-        for _, shared in shared_places(self.store, [step.sink_move]):
-            raise shared
-        return step
 
     def _added(self, change: AddQuery) -> ChangeStep:
         check_name("query", change.name, ("name",))
@@ -270,31 +272,13 @@ def _refuse_second(change: Change, first: int, place: int) -> None:
         )
 
 
-#: Function that resolves the requested changes.
-Resolve = Callable[[Resolver], tuple[ChangeStep, ...]]
-
-
-def one(change: Change) -> Resolve:
-    """Request a single change; its errors are those of a request for one query."""
-    return lambda resolver: (resolver.resolve_one(change),)
-
-
-def several(changes: Sequence[Change]) -> Resolve:
-    """Request a list of changes, at most one per query, in any order; errors name the place in the list."""
-    return lambda resolver: resolver.resolve_all(changes)
-
-
-def apply_changes(
-    versions: Versions, resolve: Resolve, *, actor: str = "service", if_match: int | None = None
-) -> Changed:
-    """Make all requested changes as one plan version, or none; arguments and errors of ``changing``."""
-    with changing(versions, resolve, actor=actor, if_match=if_match) as changed:
-        return changed
-
-
 @contextmanager
 def changing(
-    versions: Versions, resolve: Resolve, *, actor: str = "service", if_match: int | None = None
+    versions: Versions,
+    changes: Change | Sequence[Change],
+    *,
+    actor: str = "service",
+    if_match: int | None = None,
 ) -> Iterator[Changed]:
     """Make all requested changes as one plan version, or none, in a transaction that includes the block.
 
@@ -303,7 +287,8 @@ def changing(
 
     Args:
         versions: Plans the new version and appends it to the control log.
-        resolve: ``one`` change or ``several``.
+        changes: One change; or a list with at most one change per query, in any order. The errors of a list
+            have the path of their change.
         actor: Author of the changes, for the history.
         if_match: Plan version that must be the newest one; None accepts any.
 
@@ -319,7 +304,7 @@ def changing(
     partitioning = versions.objective.partitioning
     resolver = Resolver(store, versions.statistician, versions.webhook_targets, partitioning)
     resolver.refresh()
-    steps = resolve(resolver)
+    steps = resolver.resolve(changes)
     drafts = [step.draft for step in steps if step.draft is not None and step.runs]
     # Families of queries that are already running were weighed before.
     before = store.control_log.latest_plan()
@@ -333,7 +318,7 @@ def changing(
     with store.transaction():
         previous = expect(store, if_match)
         resolver.refresh()
-        steps = resolve(resolver)
+        steps = resolver.resolve(changes)
         effective = any(step.effective for step in steps)
         current = 0 if previous is None else previous.version
         version = current + 1 if effective else current

@@ -352,7 +352,7 @@ class _Script:
                 record_steps(store, tuple(steps_now.values()), version, previous)
                 steps_now = {}
             with workload.locating(path, text_at=(*path, "cql")):
-                steps_now[name] = resolver.resolve(change)
+                steps_now[name] = resolver.resolve_one(change)
         record_steps(store, tuple(steps_now.values()), version, previous)
         queries = [record.query for record in store.queries.running()]
         left: ByFamily | None = None

@@ -10,7 +10,7 @@ from catalog.steps import steps
 from catalog.values.change import PauseQuery
 from catalog.values.query import Query
 from operators.errors import expression_digest
-from service.planning.changes import apply_changes, several
+from service.planning.changes import changing
 from service.planning.versions import Versions
 
 
@@ -27,9 +27,10 @@ def pause_failing(versions: Versions, digest: str, reason: str) -> tuple[str, ..
     """
     running = [record.query for record in versions.store.queries.running()]
     failing = [query.name for query in running if digest in _digests(query)]
-    if failing:
-        apply_changes(versions, several([PauseQuery(name, reason) for name in failing]), actor="engine")
-    return tuple(failing)
+    if not failing:
+        return ()
+    with changing(versions, [PauseQuery(name, reason) for name in failing], actor="engine"):
+        return tuple(failing)
 
 
 def _digests(query: Query) -> frozenset[str]:

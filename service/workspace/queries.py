@@ -14,12 +14,12 @@ from itertools import count
 
 from catalog.errors import QueryNotFound
 from catalog.store.store import Store
-from catalog.values.change import AddQuery
+from catalog.values.change import AddQuery, Change
 from catalog.values.control import Pull
 from catalog.values.query import Backfill, Query
 from service.commit.failpoints import reached
 from service.errors import NoResultPunctuations
-from service.planning.changes import Resolve, changing, one
+from service.planning.changes import changing
 from service.planning.versions import Versions
 from service.statistics.queries.query_status import Outcome, QueryStatus, query_statuses
 
@@ -134,7 +134,7 @@ class WorkspaceQueries:
         """
         name = next(n for i in count() if self._store.queries.find(n := f"validated_{i}") is None)
         found: Query | None = None
-        with suppress(_NotMeant), changing(self._versions, one(AddQuery(name, cql, backfill))) as changed:
+        with suppress(_NotMeant), changing(self._versions, AddQuery(name, cql, backfill)) as changed:
             found = replace(changed.records[0].query, name="")
             raise _NotMeant
         assert found is not None, "the block runs, or an error leaves it"
@@ -142,19 +142,19 @@ class WorkspaceQueries:
 
     def add(self, name: str, cql: str, *, backfill: Backfill = "none", actor: str = "service") -> QueryStatus:
         """Add a query to the shared plan; raises the errors of ``changing``."""
-        with self.changing(one(AddQuery(name, cql, backfill)), actor=actor) as outcome:
+        with self.changing(AddQuery(name, cql, backfill), actor=actor) as outcome:
             return outcome.statuses[0]
 
     @contextmanager
     def changing(
-        self, resolve: Resolve, *, actor: str = "service", if_match: int | None = None
+        self, changes: Change | Sequence[Change], *, actor: str = "service", if_match: int | None = None
     ) -> Iterator[Outcome]:
         """Make all changes in one plan version, or none, in a transaction that includes the block.
 
         A change that is already in effect succeeds.
 
         Args:
-            resolve: ``one`` change, or ``several``: at most one per query, in any order.
+            changes: One change; or a list with at most one change per query, in any order.
             actor: Author of the changes, for the history.
             if_match: Plan version that must be the newest one; None accepts any.
 
@@ -166,7 +166,7 @@ class WorkspaceQueries:
             InvalidChanges: Several changes of the list are invalid; if only one is, its own error is raised,
                 with its ``path``.
         """
-        with changing(self._versions, resolve, actor=actor, if_match=if_match) as changed:
+        with changing(self._versions, changes, actor=actor, if_match=if_match) as changed:
             statuses = query_statuses(self._store, changed.records)
             yield Outcome(changed.version, statuses, changed.effective)
         reached("after-change", changed.version, self._engine_lock)

@@ -32,7 +32,7 @@ from service.inputs.inputs import Inputs
 from service.inputs.sources.listed.files import candidates, judged_files, log_left_out, source_warnings
 from service.inputs.sources.posted.http_log import EventLog, Sending
 from service.inputs.sources.posted.promises import posted_count, posted_promises
-from service.planning.changes import apply_changes, several
+from service.planning.changes import changing
 from service.planning.versions import Versions
 from service.workspace.back_pressure import BackPressure
 
@@ -181,8 +181,9 @@ class WorkspaceStreams:
             self._store.streams.replace(stream)
             previous = self._store.control_log.latest_plan()
             if updates:
-                apply_changes(self._versions, several(updates))
-            elif previous is not None and any(s.id == stream.id for s in previous.streams):
+                with changing(self._versions, updates):
+                    return stream
+            if previous is not None and any(s.id == stream.id for s in previous.streams):
                 flowing = tuple(stream if s.id == stream.id else s for s in previous.streams)
                 self._versions.replan(replace(previous, streams=flowing), f"change contract of {stream.name}")
         return stream

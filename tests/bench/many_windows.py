@@ -32,7 +32,6 @@ from service.commit.reporting.bucket_report import BucketReport, decode_report, 
 from service.config.settings import load_settings
 from service.inputs.sources.posted.http_log import Sending
 from service.job.source import Offset
-from service.planning.changes import one, several
 from service.workspace.workspace import Workspace
 from tests.bench.measuring import Stages
 from tests.bench.reports import table
@@ -146,7 +145,7 @@ def change_one(workspace: Workspace, windows: int) -> Stages:
         with stages.timed("change: add a query"):
             workspace.queries.add(f"extra{number}", text)
         removed = RemoveQuery(f"q{number + 17}")
-        with stages.timed("change: remove a query"), workspace.queries.changing(one(removed)):
+        with stages.timed("change: remove a query"), workspace.queries.changing(removed):
             pass
     return stages
 
@@ -191,7 +190,7 @@ def main(
         with coming.timed("parse and bind all texts"):
             for text in dict.fromkeys(change.cql for change in changes):
                 bind(text, streams)
-        with coming.timed("change: add all queries"), workspace.queries.changing(several(changes)):
+        with coming.timed("change: add all queries"), workspace.queries.changing(changes):
             pass
         note("all queries come", coming)
         job = TimedSpark(workspace.settings, workspace.data_dir, workspace._store, Random(1), False, False)

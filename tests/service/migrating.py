@@ -17,13 +17,13 @@ from planner.build.objective import Objective
 from planner.families.families import SIDES, SideName, side_chain
 from service.documents.migration_document import MigrationDocument, MigrationRequest
 from service.inputs.reading.sample import CatalogRows
-from service.planning.changes import apply_changes, one
 from service.planning.dry_run import dry_run
 from service.planning.migrating.migrations import Migrations
 from service.planning.preview import Statistician
 from service.planning.versions import Versions
 from tests.builders import EMPTY_BATCH
 from tests.empty_catalog import prepared
+from tests.service.applying import apply_changes
 
 SECOND_US = 1_000_000
 KEY = "A.k = B.k"
@@ -63,10 +63,10 @@ class Desk:
         a, b = streams.split()
         window = f"[RANGE {window_s} SECONDS]"
         cql = f"SELECT {a}.k FROM {a} {window}, {b} {window} WHERE {a}.k = {b}.k{condition}"
-        apply_changes(self.versions, one(AddQuery(name, cql)))
+        apply_changes(self.versions, AddQuery(name, cql))
 
     def remove(self, name: str) -> None:
-        apply_changes(self.versions, one(RemoveQuery(name)))
+        apply_changes(self.versions, RemoveQuery(name))
 
     def migrate(self, **body: Any) -> int:
         """Migrate and return the id."""

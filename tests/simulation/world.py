@@ -21,7 +21,6 @@ from service.documents.migration_document import MigrationRequest
 from service.errors import ResultsExpired
 from service.inputs.partitions import ROW_BITS
 from service.inputs.sources.posted.http_log import Sending
-from service.planning.changes import several
 from service.sinks.delivery import turns
 from tests.operators.queries import Row
 from tests.simulation.death import Death, Died
@@ -332,7 +331,7 @@ class World:
         workspace = self.service.workspace
         answer = workspace.answers.recall(key, repr(change))
         if answer is None:
-            with workspace.queries.changing(several((change,))) as outcome:
+            with workspace.queries.changing((change,)) as outcome:
                 found = {"series": outcome.statuses[0].series, "version": outcome.version}
                 body = json.dumps(found)
                 workspace.answers.remember(key, repr(change), 202, body)

@@ -18,11 +18,11 @@ from catalog.values.stream import AtCap
 from planner.build.objective import Objective
 from service.caps.state_caps import StateCaps, horizon_for
 from service.inputs.reading.sample import CatalogRows
-from service.planning.changes import apply_changes, several
 from service.planning.preview import Statistician
 from service.planning.versions import Versions
 from service.statistics.queries.query_status import query_statuses
 from tests.builders import EMPTY_BATCH
+from tests.service.applying import apply_changes
 from tests.service.pairs import open_store
 
 MB = 1_000_000
@@ -115,7 +115,7 @@ def begun(store: Store, at_cap: AtCap) -> StateCaps:
     versions = Versions(store, Statistician(store, CatalogRows(store), 1), Objective("mem-opt"))
     text = "SELECT a.v FROM A [{}] a, B [NOW] b WHERE a.k = b.k"
     windows = {"now": "NOW", "long": "RANGE 1 HOUR", "unbounded": "RANGE UNBOUNDED"}
-    apply_changes(versions, several([AddQuery(n, text.format(window)) for n, window in windows.items()]))
+    apply_changes(versions, [AddQuery(n, text.format(window)) for n, window in windows.items()])
     return StateCaps(store, versions)
 
 

@@ -17,12 +17,12 @@ from service.config.data_dir import DataDir, open_data_dir
 from service.config.settings import load_settings
 from service.engine.engine import Engine
 from service.inputs.reading.sample import CatalogRows
-from service.planning.changes import apply_changes, one, several
 from service.planning.preview import Statistician
 from service.planning.versions import Versions
 from service.statistics.queries.query_status import query_statuses
 from service.workspace.failing_queries import pause_failing
 from tests.empty_catalog import prepared
+from tests.service.applying import apply_changes
 from tests.service.spark_logs import write_begun, write_done
 
 SLOW = '"v" < 1'
@@ -53,7 +53,7 @@ def versions(data_dir: DataDir) -> Iterator[Versions]:
             "other": cql(" AND a.v < 2"),
             "both": cql(" AND a.v < b.v"),
         }
-        apply_changes(versions, several([AddQuery(name, text) for name, text in texts.items()]))
+        apply_changes(versions, [AddQuery(name, text) for name, text in texts.items()])
         yield versions
 
 
@@ -68,7 +68,7 @@ def test_all_queries_with_the_expression_are_paused_and_say_why(versions: Versio
     assert running(store) == {"other", "both"}
     told = {s.query.name: s.paused_because for s in query_statuses(store, store.queries.paused())}
     assert told == {"side_a": "it is slow", "side_b": "it is slow"}
-    apply_changes(versions, one(ResumeQuery("side_a")))
+    apply_changes(versions, ResumeQuery("side_a"))
     (resumed,) = query_statuses(store, [store.queries.get("side_a")])
     assert (resumed.desired, resumed.paused_because) == ("running", None)
 

@@ -31,11 +31,12 @@ from catalog.values.stream import Column, HttpSource, Stream
 from planner.build.objective import Objective
 from service.errors import ChangedTwice, InvalidChanges, UnknownQuery
 from service.inputs.reading.sample import CatalogRows
-from service.planning.changes import Changed, apply_changes, changing, one, several
+from service.planning.changes import Changed, changing
 from service.planning.preview import Statistician
 from service.planning.versions import Versions
 from service.statistics.queries.query_status import query_statuses
 from tests.empty_catalog import prepared
+from tests.service.applying import apply_changes
 from tests.statements import statements
 
 COLUMNS = (Column("ts", "timestamp"), Column("k", "bigint"), Column("v", "double"))
@@ -60,7 +61,7 @@ class World:
 
     def change(self, *changes: Change, **options: int | str | None) -> Changed:
         """Make a list of changes."""
-        return apply_changes(self.versions, several(changes), **options)  # type: ignore[arg-type]  # by name
+        return apply_changes(self.versions, changes, **options)  # type: ignore[arg-type]  # by name
 
     def plan(self) -> Plan:
         """The newest plan."""
@@ -256,7 +257,7 @@ def test_one_fault_is_told_as_itself(
 def test_a_single_change_of_nothing_is_not_found(world: World) -> None:
     for change in (UpdateQuery("q", cql(10)), RemoveQuery("q"), PauseQuery("q"), ResumeQuery("q")):
         with pytest.raises(QueryNotFound, match='query "q" does not exist'):
-            apply_changes(world.versions, one(change))
+            apply_changes(world.versions, change)
 
 
 def test_a_change_for_another_plan_version_is_refused_with_the_current_one(world: World) -> None:
@@ -268,13 +269,13 @@ def test_a_change_for_another_plan_version_is_refused_with_the_current_one(world
 
 
 def test_what_is_stored_with_a_change_is_durable_with_it_or_not_at_all(world: World) -> None:
-    with changing(world.versions, one(AddQuery("q", cql(10)))) as changed:
+    with changing(world.versions, AddQuery("q", cql(10))) as changed:
         world.store.idempotency.remember("key", "print", 202, str(changed.version))
     stored = world.store.idempotency.recall("key", "print")
     assert stored == StoredAnswer(202, "1")
 
     def dies_in_the_block() -> None:
-        with changing(world.versions, one(RemoveQuery("q"))) as changed:
+        with changing(world.versions, RemoveQuery("q")) as changed:
             world.store.idempotency.remember("other", "print", 202, str(changed.version))
             assert not world.store.queries.newest("q").running
             raise EOFError

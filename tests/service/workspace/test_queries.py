@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from catalog.values.change import AddQuery, RemoveQuery, UpdateQuery
-from service.planning.changes import one, several
 from service.statistics.queries.query_status import QueryStatus
 from tests.api.without_engine import CQL, Service
 from tests.statements import statements
@@ -12,7 +11,7 @@ from tests.statements import statements
 def added(service: Service, *names: str) -> tuple[QueryStatus, ...]:
     """Add queries in one change."""
     changes = [AddQuery(name, CQL) for name in names]
-    with service.workspace.queries.changing(several(changes)) as outcome:
+    with service.workspace.queries.changing(changes) as outcome:
         return outcome.statuses
 
 
@@ -31,9 +30,9 @@ def test_only_a_query_that_was_replaced_meanwhile_keeps_its_status(
 ) -> None:
     queries = service.workspace.queries
     before = added(service, "same", "updated", "removed")
-    with queries.changing(one(UpdateQuery("updated", CQL.replace("10 SECONDS", "20 SECONDS")))):
+    with queries.changing(UpdateQuery("updated", CQL.replace("10 SECONDS", "20 SECONDS"))):
         pass
-    with queries.changing(one(RemoveQuery("removed"))) as outcome:
+    with queries.changing(RemoveQuery("removed")) as outcome:
         removed = outcome.statuses[0]
     same, updated, gone = queries.current(before)
     assert (same, updated) == before[:2]
