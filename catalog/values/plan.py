@@ -56,7 +56,7 @@ class PlannedFilter:
         sql: Canonical predicate over the stream's columns.
         columns: Columns that the predicate reads.
         threshold: The predicate as a comparison with a number; None if it is not such a comparison,
-            or if an older version stored the filter without it. Ignored by equality.
+            or if an older version assigned the bit without it. Ignored by equality.
     """
 
     bit: int

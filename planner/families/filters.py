@@ -33,7 +33,7 @@ def assign_bits(
 ) -> tuple[tuple[PlannedFilter, ...], int]:
     """Assign a lineage bit to every wanted filter.
 
-    A filter of the previous plan keeps its number; new filters get the next bits in the order of their texts.
+    A filter of the previous plan is kept as it is; new filters get the next bits in the order of their texts.
     A filter that had left and returns is new: rows that arrived in between do not have its former bit.
 
     Args:
@@ -48,15 +48,13 @@ def assign_bits(
     >>> [f.bit for f in assign_bits({"v < 2": ("v",), "v < 1": ("v",)}, [old], 1)[0]]
     [0, 1]
     """
-    known = {f.sql: f.bit for f in previous}
+    known = {f.sql: f for f in previous}
     filters = [
-        PlannedFilter(known[sql], sql, columns, threshold(read_condition(sql)))
-        for sql, columns in wanted.items()
-        if sql in known
+        PlannedFilter(bit, sql, wanted[sql], threshold(read_condition(sql)))
+        for bit, sql in enumerate(sorted(wanted.keys() - known.keys()), next_bit)
     ]
-    for sql in sorted(wanted.keys() - known.keys()):
-        filters.append(PlannedFilter(next_bit, sql, wanted[sql], threshold(read_condition(sql))))
-        next_bit += 1
+    next_bit += len(filters)
+    filters += [known[sql] for sql in wanted if sql in known]
     return tuple(sorted(filters, key=lambda f: f.bit)), next_bit
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from functools import lru_cache
 from typing import Final, Literal
 
 from catalog.values.plan import Threshold
@@ -20,12 +19,6 @@ _OPERATORS: Final[dict[tuple[bool, bool], Literal["<", "<=", ">", ">="]]] = {
 }
 
 
-#: Cache size: as many filters as a plan has, because every version parses most filters of the previous
-#: version again.
-_CACHED: Final = 1_000
-
-
-@lru_cache(maxsize=_CACHED)
 def threshold(condition: Condition) -> Threshold | None:
     """Return a filter as a comparison of a column with a number, None if it has another form.
 

@@ -54,7 +54,7 @@ _SINGLE = {
     TokenType.FALSE: Constant("boolean", False),
 }
 
-#: Texts read last are cached: a plan reads the same filters for slice after slice, at most 64 of a side.
+#: Texts read last are cached: each version reads the residuals of theta joins again, each display all texts.
 _CACHED = 1_000
 
 

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from catalog.values.plan import PlannedFilter
+from catalog.values.plan import PlannedFilter, Threshold
 from planner.families.filters import assign_bits, keep_bits, weaker_filters
 from tests.builders import a_query_s
 from tests.planner.values import family_of
@@ -16,6 +16,14 @@ def test_a_filter_that_left_frees_no_bit() -> None:
     filters, next_bit = assign_bits({"c": ()}, [PlannedFilter(0, "a", ()), PlannedFilter(1, "b", ())], 2)
     assert filters == (PlannedFilter(2, "c", ()),)
     assert next_bit == 3
+
+
+def test_a_filter_of_the_previous_plan_is_kept_and_only_a_new_one_is_read() -> None:
+    old = PlannedFilter(3, "not read", ("v",), Threshold("v", ">", 1))
+    filters, next_bit = assign_bits({"not read": ("v",), '"v" > 2': ("v",)}, [old], 4)
+    assert filters[0] is old
+    assert (filters[1].bit, filters[1].threshold) == (4, Threshold("v", ">", 2))
+    assert next_bit == 5
 
 
 def test_one_query_without_a_filter_keeps_every_row() -> None:
