@@ -63,6 +63,7 @@ class SluiceError(Exception):
         detail: Facts, in sentences.
         hint: What to write or do instead, in sentences.
         location: Place in the given text.
+        at: A syntax node or the like at that place, until ``location`` replaces it where the text is known.
         path: Place in a JSON or YAML document, such as ``("streams", 0, "columns")``.
     """
 
@@ -75,6 +76,7 @@ class SluiceError(Exception):
         detail: str | None = None,
         hint: str | None = None,
         location: Location | None = None,
+        at: object = None,
         path: tuple[str | int, ...] = (),
     ) -> None:
         super().__init__(primary)
@@ -82,6 +84,7 @@ class SluiceError(Exception):
         self.detail = detail
         self.hint = hint
         self.location = location
+        self.at = at
         self.path = path
 
     def __str__(self) -> str:

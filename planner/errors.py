@@ -23,6 +23,9 @@ InvalidInput
 * UnknownStatistic      a statistic is about a stream or filter that does not exist
 InternalError
 * InvalidPlan           a plan breaks an invariant
+
+An error in a CQL text is raised with ``at``: a syntax node, a token or offsets. The public functions that
+take the text replace it by a location (``planner.sql.dialect.locate``).
 """
 
 from __future__ import annotations

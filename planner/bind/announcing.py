@@ -20,7 +20,6 @@ from catalog.values.query import PUNCTUATION_OUTPUT, Clock, JoinKind, Output
 from planner.bind.outputs import is_announcement
 from planner.errors import UnsupportedCql
 from planner.expressions.expressions import qualified
-from planner.sql.dialect.locate import at_expression
 from planner.sql.scopes.scope import Scope, SideName, SideScope
 from planner.sql.statement import Statement
 
@@ -47,9 +46,7 @@ def refuse_announcement(statement: Statement, sides: Sequence[SideScope], constr
     """
     for node in statement.select:
         if is_announcement(node, sides):
-            _refuse(
-                f"of {construct}", "Select it from pairs of two streams with time windows.", statement, node
-            )
+            _refuse(f"of {construct}", "Select it from pairs of two streams with time windows.", node)
 
 
 def with_announcement(
@@ -93,7 +90,7 @@ def with_announcement(
         if not found:
             key = f"{scope.a.alias}.{a}"
             hint = f"Select the key, too: SELECT {key}, {PUNCTUATION_OUTPUT} ..."
-            _refuse(f"without the key column {key}", hint, statement, asked[0])
+            _refuse(f"without the key column {key}", hint, asked[0])
         values.append(text_literal(_json_text(found[0].name) + ":") + f" || {_json_value(found[0])}")
     pattern = " || ',' || ".join(values)
     sql = f"CASE WHEN r.\"_event_time\" IS NULL THEN '{{' || {pattern} || '}}' END"
@@ -122,10 +119,10 @@ def _json_value(output: Output) -> str:
     return f"coalesce({text.format(value)}, 'null')"
 
 
-def _refuse(construct: str, hint: str, statement: Statement, node: exp.Expr) -> NoReturn:
+def _refuse(construct: str, hint: str, node: exp.Expr) -> NoReturn:
     raise UnsupportedCql(
         f"{PUNCTUATION_OUTPUT} {construct} is not supported",
         detail="In a result punctuation, this column names the key that has no later result.",
         hint=hint,
-        location=at_expression(statement.text, node),
+        at=node,
     )

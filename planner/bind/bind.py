@@ -27,7 +27,6 @@ from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
-from catalog.errors import Location
 from catalog.values.query import UNBOUNDED_US, Backfill, Clock, Query, Side
 from catalog.values.stream import Stream
 from catalog.wording.wording import nearest_or_known
@@ -58,7 +57,7 @@ from planner.expressions.types.column_types import duckdb_type, key_type
 from planner.expressions.types.typed import Typed, columns_of
 from planner.predicates.conditions import Operand, compared
 from planner.predicates.constants import Constant
-from planner.sql.dialect.locate import at_expression
+from planner.sql.dialect.locate import located
 from planner.sql.scopes.scope import Scope, SideName
 from planner.sql.statement import Statement, parse
 
@@ -75,13 +74,14 @@ class _Conditions:
     keys: dict[tuple[str, str], _KeyPair] = field(default_factory=dict)
     equal_times: list[tuple[tuple[str, str], exp.Expr]] = field(default_factory=list)
     bounds: Bounds = field(default_factory=Bounds)
-    bounds_at: Location | None = None
+    bounds_at: exp.Expr | None = None
     filters: dict[SideName, list[Typed]] = field(default_factory=lambda: {"a": [], "b": []})
     residuals: list[Typed] = field(default_factory=list)
     #: Filters and residuals that compare the event times.
     no_bounds: list[exp.Expr] = field(default_factory=list)
 
 
+@located
 def bind(
     cql: str,
     streams: Mapping[str, Stream],
@@ -155,7 +155,9 @@ def _bind(
         _check_joined(scope, statement, conditions)
     clocks: dict[SideName, Clock] = {"a": "order", "b": "order"}
     if steps is None:
-        clocks = row_clocks(scope, meaning.kind, [(a, b) for a, b, _ in keys], conditions.bounds_at)
+        clocks = row_clocks(
+            scope, meaning.kind, [(a, b) for a, b, _ in keys], bounded=conditions.bounds_at is not None
+        )
     if statement.group:
         refuse_announcement(statement, scope.written, "groups")
     grouped = bind_grouping(statement, scope, [(a, b) for a, b, _ in keys], clocks)
@@ -266,13 +268,13 @@ def _classify(conjunct: exp.Expr, scope: Scope, found: _Conditions, kept: Sequen
     value = compile_condition(conjunct, scope)
     if bounds is not None:
         found.bounds = found.bounds.intersected(bounds)
-        found.bounds_at = at_expression(scope.text, conjunct)
+        found.bounds_at = conjunct
         if found.bounds.empty:
             raise InvalidWindow(
                 "no pair of rows is in the window",
                 detail="The conditions on the event times exclude each other.",
                 hint=f"Write {_EXAMPLE_BOUNDS}.",
-                location=found.bounds_at,
+                at=found.bounds_at,
             )
         return
     if compares_times(conjunct, scope):
@@ -297,7 +299,7 @@ def _add_key(scope: Scope, found: _Conditions, pair: tuple[str, str], node: exp.
             detail="int joins with bigint, and a decimal with a decimal; any other type with itself only.",
             hint="Register both columns with one type. If the query has another key, too, "
             f"write CAST({scope.a.alias}.{a.name} AS {duckdb_type(b.type)}) = {scope.b.alias}.{b.name}.",
-            location=at_expression(scope.text, node),
+            at=node,
         )
     found.keys[pair] = (a.name, b.name, common)
 
@@ -311,7 +313,7 @@ def _add_using(scope: Scope, found: _Conditions, identifier: exp.Identifier) -> 
             raise UnknownColumn(
                 f'column "{identifier.name}" does not exist in stream "{side.stream.name}"',
                 hint=nearest_or_known(identifier.name, [c.name for c in side.stream.columns], "column"),
-                location=at_expression(scope.text, identifier),
+                at=identifier,
             )
         names.append(column.name)
     _add_key(scope, found, (names[0], names[1]), identifier)
@@ -348,7 +350,7 @@ def _check_joined(scope: Scope, statement: Statement, found: _Conditions) -> Non
         detail="Every row of one window would be paired with every row of the other.",
         hint=f"Add {first.alias}.{column} = {second.alias}.{column} to {place}"
         f"{every if statement.form.kind == 'inner' else ''}.",
-        location=second.source.location,
+        at=second.source.at,
     )
 
 
@@ -383,7 +385,7 @@ def _windows(
     allowed = written.intersected(found.bounds)
     unbounded = [side for side, bound in (("a", allowed.high_us), ("b", allowed.low_us)) if bound is None]
     if unbounded:
-        _refuse_no_bound(found.no_bounds, scope)
+        _refuse_no_bound(found.no_bounds)
         missing = [this for this in scope.written if this.side in unbounded]
         could_be_ordered = meaning.kind == "inner" and len(missing) == 2
         by_order = order_hint(scope, found.keys.values()) if could_be_ordered else ""
@@ -395,7 +397,7 @@ def _windows(
             else "Without one, a row could still find a partner at any later time.",
             hint=f"Write {missing[0].stream.name} [RANGE 5 MINUTES], or bound the event times from both "
             f"sides: {_EXAMPLE_BOUNDS}.{by_order}",
-            location=missing[0].source.location,
+            at=missing[0].source.at,
         )
     allowed = allowed.intersected(_retained(scope))
     low, high = allowed.low_us or 0, allowed.high_us or 0
@@ -405,7 +407,7 @@ def _windows(
             detail="The conditions on the event times lie outside the windows in FROM, or outside what the "
             "streams retain.",
             hint="Widen the windows in FROM, or leave them out.",
-            location=found.bounds_at,
+            at=found.bounds_at,
         )
     windows: dict[SideName, int] = {"a": max(high, 0) + 1, "b": max(-low, 0) + 1}
     return {side: min(length, UNBOUNDED_US) for side, length in windows.items()}, _distance(scope, low, high)
@@ -422,7 +424,7 @@ def _retained(scope: Scope) -> Bounds:
     return Bounds(None if b is None else 1 - b, None if a is None else a - 1)
 
 
-def _refuse_no_bound(compared: Sequence[exp.Expr], scope: Scope) -> None:
+def _refuse_no_bound(compared: Sequence[exp.Expr]) -> None:
     """Refuse a comparison of event times that was probably meant as a window.
 
     Raises:
@@ -436,14 +438,14 @@ def _refuse_no_bound(compared: Sequence[exp.Expr], scope: Scope) -> None:
                 "months and years have no fixed length",
                 hint=f"Write the bound in days: INTERVAL '{_days(months)}' DAY; or give the streams windows "
                 "in FROM.",
-                location=at_expression(scope.text, months) or at_expression(scope.text, node),
+                at=months,
             )
         raise InvalidWindow(
             "the condition on the event times is not a window",
             detail="A bound is the event time of one stream, with intervals of fixed length added or "
             "subtracted.",
             hint=f"Write {_EXAMPLE_BOUNDS}, or give the streams windows in FROM.",
-            location=at_expression(scope.text, node),
+            at=node,
         )
 
 

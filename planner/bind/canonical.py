@@ -31,7 +31,7 @@ from planner.expressions.expressions import bare, compile_condition
 from planner.expressions.types.typed import Typed
 from planner.predicates.conditions import columns_read
 from planner.predicates.logic.simplify import simplest
-from planner.sql.dialect.locate import at_expression
+from planner.sql.dialect.locate import located
 from planner.sql.dialect.normalize import conjuncts, distributed
 from planner.sql.scopes.scope import ResolvedColumn
 from planner.sql.statement import parse_condition
@@ -57,6 +57,7 @@ def canonical(parts: Sequence[Typed]) -> Typed:
     return Typed(text, "boolean", columns_read(condition), form="compound", predicate=condition)
 
 
+@located
 def canonical_filter(predicate: str, streams: Mapping[str, Stream]) -> tuple[int, str]:
     """Return the stream and canonical text of a filter, to look it up among the filters of queries.
 
@@ -75,7 +76,7 @@ def canonical_filter(predicate: str, streams: Mapping[str, Stream]) -> tuple[int
         UnsupportedCql: It reads no column, or columns of two streams.
     """
     node = parse_condition(predicate)
-    names = _StreamNames(predicate, node, streams)
+    names = _StreamNames(node, streams)
     try:
         return names.stream.id, _filter(node, names)
     except RecursionError as error:
@@ -97,15 +98,14 @@ def _filter(node: exp.Expr, names: _StreamNames) -> str:
 class _StreamNames:
     """Names in a condition on one stream, without regard to case."""
 
-    def __init__(self, text: str, node: exp.Expr, streams: Mapping[str, Stream]) -> None:
-        self.text = text
+    def __init__(self, node: exp.Expr, streams: Mapping[str, Stream]) -> None:
         self._streams = {stream.name.lower(): stream for stream in streams.values()}
         columns = [c for c in node.find_all(exp.Column, bfs=False) if not isinstance(c.this, exp.Star)]
         if not columns:
             raise UnsupportedCql(
                 "a condition without a column is not supported here",
                 hint="Write a condition on one stream, such as A.v < 0.2.",
-                location=at_expression(text, node),
+                at=node,
             )
         self.stream = self._common(columns)
 
@@ -117,7 +117,7 @@ class _StreamNames:
             raise UnsupportedCql(
                 "a condition on two streams is not supported here",
                 hint="Write a condition on one stream, such as A.v < 0.2.",
-                location=at_expression(self.text, second),
+                at=second,
             )
         for name, column in named.items():
             if name not in self._streams:
@@ -125,7 +125,7 @@ class _StreamNames:
                 raise UnknownStream(
                     f'stream "{written.name}" does not exist',
                     hint=nearest_or_known(written.name, [s.name for s in self._streams.values()], "stream"),
-                    location=at_expression(self.text, written),
+                    at=written,
                 )
             return self._streams[name]
         having = [s for s in self._streams.values() if all(s.column(c.name) is not None for c in columns)]
@@ -134,7 +134,7 @@ class _StreamNames:
             raise AmbiguousColumn(
                 f'column "{first.name}" is in {len(having)} streams',
                 hint=f"Write {having[0].name}.{first.name} or {having[1].name}.{first.name}.",
-                location=at_expression(self.text, first),
+                at=first,
             )
         if not having:
             known = [column.name for stream in self._streams.values() for column in stream.columns]
@@ -143,7 +143,7 @@ class _StreamNames:
                 if len(columns) == 1
                 else "no stream has all these columns",
                 hint=nearest_or_known(first.name, known, "column"),
-                location=at_expression(self.text, first),
+                at=first,
             )
         return having[0]
 
@@ -154,6 +154,6 @@ class _StreamNames:
             raise UnknownColumn(
                 f'column "{node.name}" does not exist in stream "{self.stream.name}"',
                 hint=nearest_or_known(node.name, [c.name for c in self.stream.columns], "column"),
-                location=at_expression(self.text, node),
+                at=node,
             )
         return ResolvedColumn("a", column)

@@ -35,7 +35,6 @@ from planner.expressions.expressions import compile_condition, compile_expressio
 from planner.expressions.functions import AGGREGATES
 from planner.expressions.types.column_types import decimal_parts, duckdb_type, is_numeric
 from planner.sql.dialect import cql
-from planner.sql.dialect.locate import at_expression
 from planner.sql.scopes.scope import ResolvedColumn, Scope, SideName
 from planner.sql.statement import Statement
 
@@ -72,22 +71,21 @@ def bind_grouping(
     if not statement.group:
         _refuse_ungrouped(statement.select, statement.having, scope, keys)
         return None
-    names = _Values(scope, keys, scope.text)
-    _check_form(statement, scope, keys)
+    names = _Values(scope, keys)
+    _check_form(statement, keys)
     if "order" in clocks.values():
         _refuse(
             "GROUP BY of a join without windows",
             "Write a time window behind each stream, such as [RANGE 5 MINUTES].",
             statement.group[0],
-            scope,
         )
     names.tumble_us = _tumble(statement, scope, names, clocks)
     items = []
     for position, node in enumerate(statement.select, 1):
         plain = node.unalias()
-        value = typed_output(compile_expression(names.over_values(plain), names, names.sql), plain, scope)
+        value = typed_output(compile_expression(names.over_values(plain), names, names.sql), plain)
         name = node.alias if isinstance(node, exp.Alias) else _name(plain, position)
-        items.append(OutputItem(name, value, at_expression(scope.text, node), None))
+        items.append(OutputItem(name, value, node, None))
     having = None
     if statement.having is not None:
         having = compile_condition(names.over_values(statement.having), names, names.sql).sql
@@ -109,7 +107,6 @@ class _Values:
 
     scope: Scope
     keys: Sequence[tuple[str, str]]
-    text: str
     tumble_us: int | None = None
     aggregates: dict[str, Aggregate] = field(default_factory=dict)
     columns: frozenset[tuple[SideName, str]] = frozenset()
@@ -136,7 +133,7 @@ class _Values:
                 f'column "{node.sql()}" outside of an aggregate is not supported',
                 detail="Results are groups, and the pairs of a group differ in this column.",
                 hint=f"Write it inside an aggregate: MIN({node.sql()}).",
-                location=at_expression(self.text, node),
+                at=node,
             )
         side, number = key
         return ResolvedColumn(side, Column(key_name(number), self._type(side, number)))
@@ -159,14 +156,9 @@ class _Values:
 
     def _value(self, node: exp.Expr) -> exp.Expr:
         if isinstance(node, exp.Filter):
-            _refuse(
-                "FILTER",
-                "Write the condition inside: SUM(CASE WHEN condition THEN x END).",
-                node.this,
-                self.scope,
-            )
+            _refuse("FILTER", "Write the condition inside: SUM(CASE WHEN condition THEN x END).", node.this)
         if isinstance(node, exp.Star):
-            _refuse("* of groups", "Write the key columns and aggregates out.", node, self.scope)
+            _refuse("* of groups", "Write the key columns and aggregates out.", node)
         if not isinstance(node, exp.Anonymous):
             return node
         function = node.name.upper()
@@ -174,35 +166,30 @@ class _Values:
             length_us = int(node.expressions[0].name)
             if length_us != self.tumble_us:
                 _refuse(
-                    "TUMBLE that differs from the one in GROUP BY",
-                    "Write the length as in GROUP BY.",
-                    node,
-                    self.scope,
+                    "TUMBLE that differs from the one in GROUP BY", "Write the length as in GROUP BY.", node
                 )
             return _placeholder(node, TUMBLE, "timestamp")
         if function in _SUPPORTED:
             return self._aggregate(node, function)
         if function in AGGREGATES:
-            _refuse(f"the aggregate {function}", f"There are {', '.join(_SUPPORTED)}.", node, self.scope)
+            _refuse(f"the aggregate {function}", f"There are {', '.join(_SUPPORTED)}.", node)
         return node
 
     def _aggregate(self, node: exp.Anonymous, function: str) -> exp.Expr:
         if len(node.expressions) == 1 and isinstance(node.expressions[0], exp.Distinct):
-            _refuse(f"{function}(DISTINCT ...)", f"Write {function}(x).", node, self.scope)
+            _refuse(f"{function}(DISTINCT ...)", f"Write {function}(x).", node)
         if len(node.expressions) != 1:
-            _refuse(
-                f"{function} of {len(node.expressions)} arguments", f"Write {function}(x).", node, self.scope
-            )
+            _refuse(f"{function} of {len(node.expressions)} arguments", f"Write {function}(x).", node)
         (argument,) = node.expressions
         if isinstance(argument, exp.Star):
             if function != "COUNT":
-                _refuse(f"{function}(*)", f"Write {function}(x).", node, self.scope)
+                _refuse(f"{function}(*)", f"Write {function}(x).", node)
             return _placeholder(node, COUNT_ALL, "bigint")
-        value = typed_output(compile_expression(argument, self.scope), argument, self.scope)
+        value = typed_output(compile_expression(argument, self.scope), argument)
         if function in ("SUM", "AVG"):
             decimal = decimal_parts(value.type)
             if not is_numeric(value.type):
-                _refuse(f"{function} of {value.type}", "Give it a number.", argument, self.scope)
+                _refuse(f"{function} of {value.type}", "Give it a number.", argument)
             if decimal is not None and decimal[0] > _MOST_SUMMED_DIGITS:
                 scale = min(decimal[1], _MOST_SUMMED_DIGITS)
                 _refuse(
@@ -210,7 +197,6 @@ class _Values:
                     f"Write CAST(x AS DECIMAL({_MOST_SUMMED_DIGITS},{scale})), so that the sum has room, "
                     "or CAST(x AS DOUBLE).",
                     argument,
-                    self.scope,
                 )
         found = Aggregate(cast("AggregateFunction", function.lower()), value.sql, value.type)
         self.aggregates[found.name] = found
@@ -230,20 +216,16 @@ def _name(node: exp.Expr, position: int) -> str:
     return plain.name if isinstance(plain, exp.Column) else f"col{position}"
 
 
-def _check_form(statement: Statement, scope: Scope, keys: Sequence[tuple[str, str]]) -> None:
+def _check_form(statement: Statement, keys: Sequence[tuple[str, str]]) -> None:
     if statement.form.kind != "inner":
         _refuse(
-            "GROUP BY of an outer, semi or anti join",
-            "Group the pairs of an inner join.",
-            statement.group[0],
-            scope,
+            "GROUP BY of an outer, semi or anti join", "Group the pairs of an inner join.", statement.group[0]
         )
     if not keys:
         _refuse(
             "GROUP BY of a join without an equal key",
             "Join the streams on an equal key, and group by it.",
             statement.group[0],
-            scope,
         )
 
 
@@ -262,7 +244,7 @@ def _tumble(
         if isinstance(plain, exp.Anonymous) and plain.name.upper() == cql.TUMBLE:
             lengths.append(int(plain.expressions[0].name))
             if len(lengths) > 1:
-                _refuse("a second TUMBLE", "Write it once.", node, scope)
+                _refuse("a second TUMBLE", "Write it once.", node)
             continue
         key = names.key(plain) if isinstance(plain, exp.Column) else None
         if key is None:
@@ -270,7 +252,6 @@ def _tumble(
                 f"GROUP BY {node.sql()}",
                 f"Group by the join key and an interval: {_example(scope, names.keys)}.",
                 node,
-                scope,
             )
         there.add(key[1])
     missing = [a for number, (a, _) in enumerate(names.keys) if number not in there]
@@ -279,7 +260,6 @@ def _tumble(
             f"GROUP BY without the key column {missing[0]}",
             f"Group by all columns of the join key and an interval: {_example(scope, names.keys)}.",
             statement.group[0],
-            scope,
         )
     if lengths:
         return lengths[0]
@@ -289,7 +269,6 @@ def _tumble(
             "GROUP BY without TUMBLE of a join with windows of rows",
             f"Write the length of the intervals, {_example(scope, names.keys)}, or use time windows.",
             statement.group[-1],
-            scope,
         )
     if not (scope.a.stream.closes_keys(key_a) or scope.b.stream.closes_keys(key_b)):
         raise UnsupportedCql(
@@ -298,7 +277,7 @@ def _tumble(
             f'"{scope.a.stream.name}" or "{scope.b.stream.name}" lets punctuations close the key.',
             hint=f"Write the length of the intervals of event time: {_example(scope, names.keys)}; or give a "
             "stream a contract of punctuations on its key.",
-            location=at_expression(scope.text, statement.group[-1]),
+            at=statement.group[-1],
         )
     return None
 
@@ -312,13 +291,13 @@ def _refuse_ungrouped(
 ) -> None:
     """Refuse aggregates, TUMBLE and HAVING of a query without GROUP BY."""
     if having is not None:
-        _refuse("HAVING without GROUP BY", f"Write {_example(scope, keys)} before it.", having, scope)
+        _refuse("HAVING without GROUP BY", f"Write {_example(scope, keys)} before it.", having)
     for part in parts:
         for node in part.find_all(exp.Anonymous):
             name = node.name.upper()
             if not isinstance(node.parent, exp.Window) and (name in _SUPPORTED or name == cql.TUMBLE):
-                _refuse(f"{name} without GROUP BY", f"Write {_example(scope, keys)}.", node, scope)
+                _refuse(f"{name} without GROUP BY", f"Write {_example(scope, keys)}.", node)
 
 
-def _refuse(construct: str, hint: str, node: exp.Expr, scope: Scope) -> NoReturn:
-    raise UnsupportedCql(f"{construct} is not supported", hint=hint, location=at_expression(scope.text, node))
+def _refuse(construct: str, hint: str, node: exp.Expr) -> NoReturn:
+    raise UnsupportedCql(f"{construct} is not supported", hint=hint, at=node)

@@ -12,13 +12,11 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from catalog.errors import Location
 from catalog.values.query import PUNCTUATION_OUTPUT, Output
 from planner.bind.unmatched.nulls import expression_without
 from planner.errors import InvalidOutput
 from planner.expressions.expressions import compile_expression
 from planner.expressions.types.typed import Typed
-from planner.sql.dialect.locate import at_expression
 from planner.sql.scopes.scope import Scope, SideName, SideScope
 from planner.sql.statement import Statement
 
@@ -34,7 +32,7 @@ class OutputItem:
 
     name: str
     value: Typed
-    location: Location | None
+    at: exp.Expr
     #: Alias of the column's stream, if the column is plain and has no AS.
     alias: str | None
 
@@ -75,13 +73,11 @@ def outputs_of(items: Sequence[OutputItem]) -> tuple[Output, ...]:
             raise InvalidOutput(
                 f'result column name "{item.name}" is reserved',
                 hint="Write another name behind AS.",
-                location=item.location,
+                at=item.at,
             )
         if folded in seen:
             raise InvalidOutput(
-                f'result column "{item.name}" appears twice',
-                hint="Write another name behind AS.",
-                location=item.location,
+                f'result column "{item.name}" appears twice', hint="Write another name behind AS.", at=item.at
             )
         seen[folded] = item.name
     return tuple(
@@ -105,65 +101,59 @@ def _items(node: exp.Expr, scope: Scope, position: int, null_side: SideName | No
     """Return the columns of one entry of the select list."""
 
     def compiled(part: exp.Expr) -> Typed:
-        value = typed_output(compile_expression(part, scope), part, scope)
+        value = typed_output(compile_expression(part, scope), part)
         if null_side is None:
             return value
         return compile_expression(expression_without(part, scope, null_side), scope)
 
     def all_of(side: SideScope) -> list[OutputItem]:
-        location = at_expression(scope.text, node)
         return [
             OutputItem(
                 column.name,
                 compiled(exp.column(exp.to_identifier(column.name), exp.to_identifier(side.alias))),
-                location,
+                node,
                 side.alias,
             )
             for column in side.stream.columns
         ]
 
     if isinstance(node, exp.Star):
-        _refuse_star_options(node, scope)
+        _refuse_star_options(node)
         return [item for side in scope.visible(node) for item in all_of(side)]
     if isinstance(node, exp.Column) and isinstance(node.this, exp.Star):
-        _refuse_star_options(node.this, scope)
+        _refuse_star_options(node.this)
         return all_of(scope.qualifier(node))
     if isinstance(node, exp.Alias):
-        return [OutputItem(node.alias, compiled(node.this), at_expression(scope.text, node), None)]
-    location = at_expression(scope.text, node)
+        return [OutputItem(node.alias, compiled(node.this), node, None)]
     if is_announcement(node, scope.written):
-        return [OutputItem(PUNCTUATION_OUTPUT, _ANNOUNCED, location, None)]
+        return [OutputItem(PUNCTUATION_OUTPUT, _ANNOUNCED, node, None)]
     value = compiled(node)
     plain = node.unnest()
     if isinstance(plain, exp.Column):
         of, column = scope.found(plain)
-        return [OutputItem(column.name, value, location, of.alias)]
-    return [OutputItem(f"col{position}", value, location, None)]
+        return [OutputItem(column.name, value, node, of.alias)]
+    return [OutputItem(f"col{position}", value, node, None)]
 
 
-def _refuse_star_options(star: exp.Star, scope: Scope) -> None:
+def _refuse_star_options(star: exp.Star) -> None:
     """Refuse ``*`` with EXCEPT, REPLACE or RENAME."""
     options = [name for name in ("except_", "replace", "rename", "ilike") if star.args.get(name)]
     if options:
         raise InvalidOutput(
-            "* with EXCEPT, REPLACE or RENAME is not supported",
-            hint="Write the columns out.",
-            location=at_expression(scope.text, star),
+            "* with EXCEPT, REPLACE or RENAME is not supported", hint="Write the columns out.", at=star
         )
 
 
-def typed_output(value: Typed, node: exp.Expr, scope: Scope) -> Typed:
+def typed_output(value: Typed, node: exp.Expr) -> Typed:
     """Check that a column can have the type of the value."""
     if value.type == "interval":
         raise InvalidOutput(
             "an interval cannot be a result column",
             hint="Write epoch_us(b.ts) - epoch_us(a.ts), or date_diff('second', a.ts, b.ts).",
-            location=at_expression(scope.text, node),
+            at=node,
         )
     if value.type == "null":
-        raise InvalidOutput(
-            "NULL has no type", hint="Write CAST(NULL AS type).", location=at_expression(scope.text, node)
-        )
+        raise InvalidOutput("NULL has no type", hint="Write CAST(NULL AS type).", at=node)
     return value
 
 
@@ -171,7 +161,7 @@ def _named(items: list[OutputItem]) -> list[OutputItem]:
     """Put the alias before plain columns whose name occurs twice or is reserved for results."""
     count = Counter(item.name.lower() for item in items)
     return [
-        OutputItem(f"{item.alias}_{item.name}", item.value, item.location, item.alias)
+        OutputItem(f"{item.alias}_{item.name}", item.value, item.at, item.alias)
         if item.alias is not None
         and (count[item.name.lower()] > 1 or item.name.lower() in {*RESERVED, PUNCTUATION_OUTPUT})
         else item

@@ -34,6 +34,7 @@ from planner.bind.unmatched.absence import JoinMeaning, join_meaning
 from planner.errors import CqlSyntaxError, InvalidWindow, NotRewritable, UnknownColumn, UnknownStream
 from planner.expressions.expressions import compile_condition
 from planner.sql.dialect.cql import Cql
+from planner.sql.dialect.locate import located
 from planner.sql.scopes.scope import Scope, SideName, SideScope
 from planner.sql.statement import Statement, group_text, parse, parse_condition, select_list_text, tokens_of
 
@@ -67,6 +68,7 @@ class _Pieces:
     where: list[exp.Expr]
 
 
+@located
 def rewrite(cql: str, streams: Mapping[str, Stream], parts: QueryParts) -> str:
     """Return a query's text with some parts replaced.
 

@@ -84,7 +84,7 @@ def _refuse_function(compiler: Compiler, node: exp.Expr, name: str) -> NoReturn:
     raise UnknownFunction(
         f'function "{name.lower()}" does not exist',
         hint=INSTEAD.get(upper) or nearest_or_known(name, [n.lower() for n in known_functions()], "function"),
-        location=compiler.where(node),
+        at=node,
     )
 
 

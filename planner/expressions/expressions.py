@@ -19,13 +19,11 @@ from typing import NoReturn, Protocol
 
 from sqlglot import exp
 
-from catalog.errors import Location
 from catalog.sql_text import quoted
 from planner.errors import TypeMismatch, UnsupportedCql
 from planner.expressions import arithmetic, calls, comparisons, literals, syntax_forms
 from planner.expressions import conditionals as choices
 from planner.expressions.types.typed import ColumnSql, Handlers, Typed
-from planner.sql.dialect.locate import at_expression
 from planner.sql.scopes.scope import ResolvedColumn, SideName
 
 _HANDLERS: Handlers = {
@@ -72,8 +70,6 @@ _HINTS: dict[type[exp.Expr], str] = {
 
 class Names(Protocol):
     """Meaning of names in an expression: those of a query (``planner.sql.scopes``), or of one stream."""
-
-    text: str
 
     def column(self, node: exp.Column) -> ResolvedColumn:
         """Return the column to which a name refers."""
@@ -147,10 +143,7 @@ class _Compiler:
         self.refuse(f"{node.sql()}", hint, node)
 
     def mismatch(self, primary: str, hint: str, node: exp.Expr) -> NoReturn:
-        raise TypeMismatch(primary, hint=hint, location=self.where(node))
+        raise TypeMismatch(primary, hint=hint, at=node)
 
     def refuse(self, construct: str, hint: str, node: exp.Expr) -> NoReturn:
-        raise UnsupportedCql(f"{construct} is not supported", hint=hint, location=self.where(node))
-
-    def where(self, node: exp.Expr) -> Location | None:
-        return at_expression(self.scope.text, node)
+        raise UnsupportedCql(f"{construct} is not supported", hint=hint, at=node)

@@ -19,7 +19,6 @@ from sqlglot import Token, exp
 from catalog.values.query import JoinKind
 from planner.errors import UnsupportedCql
 from planner.sql.dialect.cql import ASKS
-from planner.sql.dialect.locate import at_expression, at_offsets, at_token
 from planner.sql.dialect.normalize import conjuncts
 
 #: Key in a name's ``meta``: positions of the streams to which the name may belong; the first stream with such
@@ -81,11 +80,10 @@ class Question:
     others: tuple[exp.Expr, ...]
 
 
-def join_form(text: str, join: exp.Join, tokens: Sequence[Token], start: int) -> JoinForm:
+def join_form(join: exp.Join, tokens: Sequence[Token], start: int) -> JoinForm:
     """Return the form of a JOIN.
 
     Args:
-        text: The CQL text.
         join: The join.
         tokens: Tokens of the text.
         start: Offset of the stream after JOIN.
@@ -106,13 +104,13 @@ def join_form(text: str, join: exp.Join, tokens: Sequence[Token], start: int) ->
             else "Write [INNER] JOIN, LEFT, RIGHT or FULL [OUTER] JOIN, LEFT SEMI JOIN or LEFT ANTI JOIN, "
             "with its condition in ON."
         )
-        raise UnsupportedCql(f"{named} JOIN is not supported", hint=hint, location=at_token(text, token))
+        raise UnsupportedCql(f"{named} JOIN is not supported", hint=hint, at=token)
     for name, value in join.args.items():
         if value and name not in _KNOWN_OF_JOIN:
             raise UnsupportedCql(
                 f"{name.upper()} of a JOIN is not supported",
                 hint="Write the condition in ON or WHERE.",
-                location=at_token(text, before[-1]),
+                at=before[-1],
             )
     form = JoinForm(*found, cross=kind == "CROSS")
     if form.kind != "inner" and join.args.get("on") is None and not join.args.get("using"):
@@ -120,16 +118,15 @@ def join_form(text: str, join: exp.Join, tokens: Sequence[Token], start: int) ->
             f"{named} JOIN without a condition is not supported",
             hint=f"Write {named} JOIN ... ON A.key = B.key: ON says what a partner is, and WHERE is judged "
             "after that.",
-            location=at_token(text, token),
+            at=token,
         )
     return form
 
 
-def question(text: str, where: exp.Expr, alias: str) -> Question | None:
+def question(where: exp.Expr, alias: str) -> Question | None:
     """Return the EXISTS or IN of a WHERE, None if it has none.
 
     Args:
-        text: The CQL text.
         where: Its condition.
         alias: Name of the stream in FROM.
 
@@ -147,12 +144,12 @@ def question(text: str, where: exp.Expr, alias: str) -> Question | None:
             found.append((asked, isinstance(part, exp.Not)))
         else:
             others.append(part)
-    refuse_subqueries(text, others)
+    refuse_subqueries(others)
     if len(found) > 1:
         raise UnsupportedCql(
             "a second subquery is not supported",
             hint=f"Register a query for each of them: {ASKS}.",
-            location=at_expression(text, found[1][0]),
+            at=found[1][0],
         )
     ((asked, negated),) = found
     if isinstance(asked, exp.Exists):
@@ -169,7 +166,7 @@ def question(text: str, where: exp.Expr, alias: str) -> Question | None:
             "NOT IN over a subquery is not supported",
             detail="It is true for no row at all once the subquery gives a NULL.",
             hint=f"Write NOT EXISTS (SELECT 1 FROM ... WHERE {item} = {key}): there a NULL matches nothing.",
-            location=at_expression(text, asked),
+            at=asked,
         )
     return Question(JoinForm("semi", (0,), "IN"), asked.args["query"].this, asked.this, tuple(others))
 
@@ -184,7 +181,7 @@ def _asks(node: exp.Expr) -> bool:
     return isinstance(node, exp.Exists) or (isinstance(node, exp.In) and node.args.get("query") is not None)
 
 
-def refuse_subqueries(text: str, nodes: Iterable[exp.Expr]) -> None:
+def refuse_subqueries(nodes: Iterable[exp.Expr]) -> None:
     """Raise UnsupportedCql for a SELECT inside."""
     for node in nodes:
         inner = node.find(exp.Select)
@@ -192,15 +189,14 @@ def refuse_subqueries(text: str, nodes: Iterable[exp.Expr]) -> None:
             raise UnsupportedCql(
                 "a subquery here is not supported",
                 hint=f"Write one EXISTS or IN in WHERE, joined to the rest with AND: {ASKS}.",
-                location=at_offsets(text, inner.meta["start"], inner.meta["end"] + 1),
+                at=(inner.meta["start"], inner.meta["end"] + 1),
             )
 
 
-def memberships(text: str, asked: Question, alias: str) -> list[exp.Expr]:
+def memberships(asked: Question, alias: str) -> list[exp.Expr]:
     """Return the equations that ``x IN (SELECT y ...)`` adds to the WHERE inside.
 
     Args:
-        text: The CQL text.
         asked: The question.
         alias: Name of the outer stream, the only one that ``x`` may read.
 
@@ -221,7 +217,7 @@ def memberships(text: str, asked: Question, alias: str) -> list[exp.Expr]:
         raise UnsupportedCql(
             f"IN takes a subquery of {count} here",
             hint="Write x IN (SELECT key FROM ...), or (x, y) IN (SELECT key1, key2 FROM ...).",
-            location=at_expression(text, asked.select),
+            at=asked.select,
         )
     return [exp.EQ(this=left, expression=right) for left, right in zip(items, keys, strict=True)]
 

@@ -13,11 +13,10 @@ from typing import NoReturn
 from sqlglot import Token, TokenType, exp
 from sqlglot.errors import ParseError, TokenError
 
-from catalog.errors import Location
 from catalog.steps import MOST_STREAMS
 from planner.errors import CqlSyntaxError, InvalidWindow, UnsupportedCql
 from planner.sql.dialect.cql import ASKS, EXAMPLE, NO_CLAUSE_INSIDE, Cql, Window, cql_parser
-from planner.sql.dialect.locate import at_expression, at_offsets, at_token
+from planner.sql.dialect.locate import located
 from planner.sql.joins import (
     JoinForm,
     Question,
@@ -47,15 +46,15 @@ class Source:
     Attributes:
         stream: Stream name as written.
         alias: Name by which the query refers to it.
-        location: Location of the stream name.
-        alias_location: Location of the alias (of the stream name, if there is no alias).
+        at: The stream name.
+        alias_at: The alias (the stream name, if there is no alias).
         window: Its own window, if it has one.
     """
 
     stream: str
     alias: str
-    location: Location
-    alias_location: Location
+    at: exp.Identifier
+    alias_at: exp.Identifier
     window: Window | None
 
 
@@ -64,7 +63,6 @@ class Statement:
     """A query as written, names not yet resolved.
 
     Attributes:
-        text: The CQL text.
         sources: The streams, as written.
         select: Select list.
         form: How the streams are joined.
@@ -80,7 +78,6 @@ class Statement:
         tree: TREE.
     """
 
-    text: str
     sources: tuple[Source, ...]
     select: tuple[exp.Expr, ...]
     form: JoinForm
@@ -96,6 +93,7 @@ class Statement:
     tree: TreeClause | None = None
 
 
+@located
 def parse(text: str) -> Statement:
     """Parse a CQL text.
 
@@ -104,24 +102,22 @@ def parse(text: str) -> Statement:
         UnsupportedCql: It has a construct that CQL does not support.
         InvalidWindow: A window is zero, negative, too long or given twice.
     """
-    tokens, tree = split_tree(text, _outer_select(text, tokens_of(text)))
+    tokens, tree = split_tree(_outer_select(tokens_of(text)))
     select = _parse_select(text, tokens)
-    _refuse_rest(text, select, tokens, _KNOWN | _GROUPING)
-    refuse_subqueries(
-        text, [*select.expressions, *(j.args["on"] for j in _joins(select) if j.args.get("on"))]
-    )
+    _refuse_rest(select, tokens, _KNOWN | _GROUPING)
+    refuse_subqueries([*select.expressions, *(j.args["on"] for j in _joins(select) if j.args.get("on"))])
     where = select.args.get("where")
-    tables = _tables(text, select)
-    asked = question(text, where.this, tables[0].alias_or_name) if where is not None else None
+    tables = _tables(select)
+    asked = question(where.this, tables[0].alias_or_name) if where is not None else None
     inner: list[exp.Expr] = []
     if asked is None:
-        _refuse_one(text, tables)
+        _refuse_one(tables)
         if len(tables) > 2:
-            _refuse_with_many(text, select, tables, tokens)
+            _refuse_with_many(select, tables, tokens)
     else:
-        tables, inner = [*tables, *_asked_table(text, asked, tables, tokens)], _where(asked.select)
-    sources = tuple(_source(text, table) for table in tables)
-    form = asked.form if asked is not None else _form(text, select, tokens)
+        tables, inner = [*tables, *_asked_table(asked, tables, tokens)], _where(asked.select)
+    sources = tuple(_source(table) for table in tables)
+    form = asked.form if asked is not None else _form(select, tokens)
     within = [table.meta["within"] for table in tables if table.meta["within"]]
     trailing = [
         clause.meta["window"]
@@ -133,7 +129,7 @@ def parse(text: str) -> Statement:
     on = [join.args["on"] for join in _joins(select) if join.args.get("on") is not None]
     if asked is not None:
         conditions = list(asked.others)
-        on = [*memberships(text, asked, sources[0].alias), *inner]
+        on = [*memberships(asked, sources[0].alias), *inner]
         show([*on, *asked.select.expressions], (1, 0))
     if form.kind in ("semi", "anti"):
         show([*listed, *conditions], form.preserved)
@@ -142,7 +138,6 @@ def parse(text: str) -> Statement:
         listed = [merged_output(node, names, aliases, form) for node in listed]
         conditions = [merged_columns(node, names, aliases, form) for node in conditions]
     statement = Statement(
-        text=text,
         sources=sources,
         select=tuple(listed),
         form=form,
@@ -158,15 +153,13 @@ def parse(text: str) -> Statement:
         tree=tree,
     )
     if tree is not None and len(sources) == 2:
-        _refuse(
-            text, "TREE in a join of two streams", "Leave it out: there is one way to join two.", tree.word
-        )
+        _refuse("TREE in a join of two streams", "Leave it out: there is one way to join two.", tree.word)
     _refuse_windows_twice(statement)
     if len(trailing) > 1 or len(within) > 1:
         raise InvalidWindow(
             "the query gives windows twice",
             hint="Keep one of the two.",
-            location=trailing[1].location if len(trailing) > 1 else within[1][0].location,
+            at=trailing[1].at if len(trailing) > 1 else within[1][0].at,
         )
     return statement
 
@@ -177,7 +170,7 @@ def select_list_text(text: str) -> str:
     >>> select_list_text("ISTREAM(SELECT a.k, EXTRACT(hour FROM b.ts) AS h FROM A a [NOW], B b [NOW])")
     'a.k, EXTRACT(hour FROM b.ts) AS h'
     """
-    tokens = _outer_select(text, tokens_of(text))
+    tokens = _outer_select(tokens_of(text))
     depth, end = 0, 1
     for position, token in enumerate(tokens):
         depth += (token.token_type == TokenType.L_PAREN) - (token.token_type == TokenType.R_PAREN)
@@ -193,7 +186,7 @@ def group_text(text: str) -> str:
     >>> group_text("SELECT a.k FROM A a [NOW], B b [NOW] WHERE a.k = b.k GROUP BY a.k, TUMBLE(1 HOUR)")
     'GROUP BY a.k, TUMBLE(1 HOUR)'
     """
-    tokens = _outer_select(text, tokens_of(text))
+    tokens = _outer_select(tokens_of(text))
     depth, first, last = 0, None, len(tokens)
     for position, token in enumerate(tokens):
         depth += (token.token_type == TokenType.L_PAREN) - (token.token_type == TokenType.R_PAREN)
@@ -205,6 +198,7 @@ def group_text(text: str) -> str:
     return "" if first is None else text[tokens[first].start : tokens[last - 1].end + 1]
 
 
+@located
 def parse_condition(text: str) -> exp.Expr:
     """Parse a separate condition, names not yet resolved.
 
@@ -215,14 +209,15 @@ def parse_condition(text: str) -> exp.Expr:
     form = "Write one condition, such as A.v < 0.2."
     tokens = tokens_of(text)
     if not tokens:
-        raise CqlSyntaxError("the condition is empty", hint=form, location=at_offsets(text, 0, 1))
+        raise CqlSyntaxError("the condition is empty", hint=form, at=(0, 1))
     node = _parsed(text, tokens, exp.Condition, form)
     if node is None:
-        raise CqlSyntaxError(f'unexpected "{tokens[0].text}"', hint=form, location=at_token(text, tokens[0]))
-    refuse_subqueries(text, [node])
+        raise CqlSyntaxError(f'unexpected "{tokens[0].text}"', hint=form, at=tokens[0])
+    refuse_subqueries([node])
     return node
 
 
+@located
 def tokens_of(text: str) -> list[Token]:
     """Return the tokens of a text, without trailing semicolons.
 
@@ -242,7 +237,7 @@ def tokens_of(text: str) -> list[Token]:
         raise CqlSyntaxError(
             "a quote or comment is not closed",
             hint="Close it with the character that opened it.",
-            location=at_offsets(text, opened, opened + 1),
+            at=(opened, opened + 1),
         ) from error
     while tokens and tokens[-1].token_type == TokenType.SEMICOLON:
         tokens.pop()
@@ -253,43 +248,36 @@ def tokens_of(text: str) -> list[Token]:
             raise CqlSyntaxError(
                 f"parentheses are nested more than {MAX_DEPTH} deep",
                 hint="Write the condition with fewer parentheses.",
-                location=at_token(text, token),
+                at=token,
             )
         if token.token_type == TokenType.SEMICOLON:
             raise UnsupportedCql(
                 "more than one statement is not supported",
                 hint="Register each SELECT as a query of its own.",
-                location=at_token(text, token),
+                at=token,
             )
     return tokens
 
 
-def _outer_select(text: str, tokens: list[Token]) -> list[Token]:
+def _outer_select(tokens: list[Token]) -> list[Token]:
     """Remove ``ISTREAM(...)`` and check that a SELECT is left."""
     words = [token.text.upper() for token in tokens[:2]]
     if len(words) == 2 and words[0] in ("ISTREAM", "DSTREAM", "RSTREAM") and words[1] == "(":
         if words[0] != "ISTREAM":
             _refuse(
-                text,
-                words[0],
-                "Write ISTREAM(...) or nothing: results are a stream of joined rows.",
-                tokens[0],
+                words[0], "Write ISTREAM(...) or nothing: results are a stream of joined rows.", tokens[0]
             )
         if tokens[-1].token_type != TokenType.R_PAREN:
             raise CqlSyntaxError(
-                f'expected ")", found "{tokens[-1].text}"',
-                hint="Close ISTREAM( at the end.",
-                location=at_token(text, tokens[-1]),
+                f'expected ")", found "{tokens[-1].text}"', hint="Close ISTREAM( at the end.", at=tokens[-1]
             )
         tokens = tokens[2:-1]
     first = tokens[0] if tokens else Token(TokenType.SENTINEL, "")
     if first.token_type == TokenType.WITH:
-        _refuse(text, "WITH", f"Write one SELECT over two streams: {EXAMPLE}.", first)
+        _refuse("WITH", f"Write one SELECT over two streams: {EXAMPLE}.", first)
     if first.token_type != TokenType.SELECT:
         found = f'"{first.text}"' if first else "nothing"
-        raise CqlSyntaxError(
-            f"expected SELECT, found {found}", hint=f"Write {EXAMPLE}.", location=at_token(text, first)
-        )
+        raise CqlSyntaxError(f"expected SELECT, found {found}", hint=f"Write {EXAMPLE}.", at=first)
     return tokens
 
 
@@ -297,16 +285,14 @@ def _parse_select(text: str, tokens: list[Token]) -> exp.Select:
     """Run the parser over the tokens, translating its errors."""
     select = _parsed(text, tokens, exp.Select, f"The form of a query is {EXAMPLE}.")
     if not isinstance(select, exp.Select):
-        raise CqlSyntaxError(
-            "expected a SELECT", hint=f"Write {EXAMPLE}.", location=at_token(text, tokens[0])
-        )
+        raise CqlSyntaxError("expected a SELECT", hint=f"Write {EXAMPLE}.", at=tokens[0])
     for inner in select.find_all(exp.Select):
         # sqlglot also reads "FROM B", which has no SELECT for the error to locate.
         if inner is not select and "start" not in inner.meta:
             raise CqlSyntaxError(
                 "expected SELECT, found a subquery that begins with FROM",
                 hint="Write SELECT 1 FROM ... in EXISTS, SELECT key FROM ... in IN.",
-                location=at_expression(text, inner.args["from_"].this.this),
+                at=inner.args["from_"].this.this,
             )
     return select
 
@@ -324,7 +310,7 @@ def _parsed(text: str, tokens: list[Token], kind: type[exp.Expr], form: str) -> 
         word = facts["highlight"] or ""
         if word.upper() == "EMIT":
             emit = next(token for token in tokens if token.start == start)
-            _refuse(text, "EMIT", "Leave it out: results are emitted as they are made.", emit)
+            _refuse("EMIT", "Leave it out: results are emitted as they are made.", emit)
         description = facts["description"] or ""
         expected = re.match(r"Expecting (\S+)", description)
         found = f'"{word}"' if word else "the end"
@@ -332,7 +318,7 @@ def _parsed(text: str, tokens: list[Token], kind: type[exp.Expr], form: str) -> 
         raise CqlSyntaxError(
             f'expected "{expected[1]}", found {found}' if expected else unexpected,
             hint=form,
-            location=at_offsets(text, start, start + len(word)),
+            at=(start, start + len(word)),
         ) from error
     except RecursionError as error:
         raise CqlSyntaxError(
@@ -341,9 +327,9 @@ def _parsed(text: str, tokens: list[Token], kind: type[exp.Expr], form: str) -> 
     return parsed
 
 
-def _refuse(text: str, construct: str, hint: str, token: Token) -> NoReturn:
+def _refuse(construct: str, hint: str, token: Token) -> NoReturn:
     """Raise UnsupportedCql at a token."""
-    raise UnsupportedCql(f"{construct} is not supported", hint=hint, location=at_token(text, token))
+    raise UnsupportedCql(f"{construct} is not supported", hint=hint, at=token)
 
 
 #: Parts of a SELECT that are bound; any other that sqlglot fills is refused.
@@ -351,24 +337,22 @@ _KNOWN = frozenset({"expressions", "from_", "joins", "where", "windows"})
 _GROUPING = frozenset({"group", "having"})
 
 
-def _refuse_rest(text: str, select: exp.Select, tokens: list[Token], known: frozenset[str] = _KNOWN) -> None:
+def _refuse_rest(select: exp.Select, tokens: list[Token], known: frozenset[str] = _KNOWN) -> None:
     """Refuse parts of SELECT that a window join does not have."""
     if not _select_list(select):
-        raise CqlSyntaxError(
-            "the select list is empty", hint="Write SELECT * or columns.", location=at_token(text, tokens[0])
-        )
+        raise CqlSyntaxError("the select list is empty", hint="Write SELECT * or columns.", at=tokens[0])
     if select.args.get("distinct"):
         hint = "Leave it out: every pair of rows is delivered exactly once."
-        _refuse(text, "DISTINCT", hint, _first(tokens, TokenType.DISTINCT))
+        _refuse("DISTINCT", hint, _first(tokens, TokenType.DISTINCT))
     if select.args.get("limit"):
-        _refuse(text, "TOP", "Leave it out, and page when you read the results (limit=).", tokens[1])
+        _refuse("TOP", "Leave it out, and page when you read the results (limit=).", tokens[1])
     for name, value in select.args.items():
         if value and name not in known:
             word = {"group": "GROUP BY"}.get(name, name.rstrip("_").upper())
             token = next((t for t in tokens if t.text.upper() == word), tokens[0])
             if known is _KNOWN:  # of a subquery, which has no groups
-                _refuse(text, f"{word} in a subquery", NO_CLAUSE_INSIDE, token)
-            _refuse(text, word, f"Leave it out. The form of a query is {EXAMPLE}.", token)
+                _refuse(f"{word} in a subquery", NO_CLAUSE_INSIDE, token)
+            _refuse(word, f"Leave it out. The form of a query is {EXAMPLE}.", token)
 
 
 def _first(tokens: list[Token], kind: TokenType) -> Token:
@@ -390,46 +374,42 @@ def _where(select: exp.Select) -> list[exp.Expr]:
     return [] if where is None else [where.this]
 
 
-def _form(text: str, select: exp.Select, tokens: list[Token]) -> JoinForm:
+def _form(select: exp.Select, tokens: list[Token]) -> JoinForm:
     """Return the form of the join; if there are several joins, all inner, the form of the first one."""
-    forms = [join_form(text, join, tokens, _start(join.this)) for join in _joins(select)]
+    forms = [join_form(join, tokens, _start(join.this)) for join in _joins(select)]
     return forms[0] if forms else JoinForm()
 
 
-def _tables(text: str, select: exp.Select) -> list[exp.Table]:
+def _tables(select: exp.Select) -> list[exp.Table]:
     """The tables of FROM and JOIN."""
     clause = select.args.get("from_")
     if clause is None:
-        end = at_token(text, Token(TokenType.SENTINEL, ""))
-        raise CqlSyntaxError("the query has no FROM", hint=f"Write {EXAMPLE}.", location=end)
+        end = Token(TokenType.SENTINEL, "")
+        raise CqlSyntaxError("the query has no FROM", hint=f"Write {EXAMPLE}.", at=end)
     tables: list[exp.Table] = []
     for table in (clause.this, *(join.this for join in _joins(select))):
         if not isinstance(table, exp.Table) or table.args.get("joins"):
-            raise UnsupportedCql(
-                "nested joins are not supported",
-                hint=f"Write {EXAMPLE}.",
-                location=at_expression(text, table),
-            )
+            raise UnsupportedCql("nested joins are not supported", hint=f"Write {EXAMPLE}.", at=table)
         tables.append(table)
     return tables
 
 
-def _refuse_one(text: str, tables: list[exp.Table]) -> None:
+def _refuse_one(tables: list[exp.Table]) -> None:
     if len(tables) == 1:
         raise UnsupportedCql(
             "a query over one stream is not supported",
             hint=f"Join two streams: {EXAMPLE}. A self-join names the stream twice, with two aliases.",
-            location=at_expression(text, tables[0]),
+            at=tables[0],
         )
 
 
-def _refuse_with_many(text: str, select: exp.Select, tables: list[exp.Table], tokens: list[Token]) -> None:
+def _refuse_with_many(select: exp.Select, tables: list[exp.Table], tokens: list[Token]) -> None:
     """Refuse clauses that a join of more than two streams cannot have."""
     if len(tables) > MOST_STREAMS:
         raise UnsupportedCql(
             f"a join of more than {MOST_STREAMS} streams is not supported",
             hint="Leave out streams whose columns no result needs.",
-            location=at_expression(text, tables[MOST_STREAMS].this),
+            at=tables[MOST_STREAMS].this,
         )
     for word, name, kind in (
         ("GROUP BY", "group", TokenType.GROUP_BY),
@@ -439,7 +419,7 @@ def _refuse_with_many(text: str, select: exp.Select, tables: list[exp.Table], to
             raise UnsupportedCql(
                 f"{word} in a join of more than two streams is not supported yet",
                 hint="Select the joined rows and aggregate them where you read the results.",
-                location=at_token(text, _first(tokens, kind)),
+                at=_first(tokens, kind),
             )
     for table in tables:
         if table.meta["within"]:
@@ -447,54 +427,51 @@ def _refuse_with_many(text: str, select: exp.Select, tables: list[exp.Table], to
                 "WITHIN in a join of more than two streams is not supported",
                 detail="It says how far apart two streams are, and leaves the others open.",
                 hint="Write a window behind each stream, or one at the end: WINDOW 5 MINUTES.",
-                location=table.meta["within"][0].location,
+                at=table.meta["within"][0].at,
             )
     for join in _joins(select):
-        form = join_form(text, join, tokens, _start(join.this))
+        form = join_form(join, tokens, _start(join.this))
         if form.kind != "inner":
             raise UnsupportedCql(
                 f"an {form.kind} join of more than two streams is not supported yet"
                 if form.kind != "semi"
                 else "a semi join of more than two streams is not supported yet",
                 hint="Write JOIN between all streams, and register the other join as a query of two streams.",
-                location=at_expression(text, join.this.this),
+                at=join.this.this,
             )
 
 
-def _asked_table(
-    text: str, asked: Question, outside: list[exp.Table], tokens: list[Token]
-) -> list[exp.Table]:
+def _asked_table(asked: Question, outside: list[exp.Table], tokens: list[Token]) -> list[exp.Table]:
     """The one stream inside EXISTS or IN."""
     if len(outside) > 1:
         raise UnsupportedCql(
             "a subquery beside a join is not supported",
             hint=f"Ask about the rows of one stream: {ASKS}.",
-            location=at_offsets(text, asked.select.meta["start"], asked.select.meta["end"] + 1),
+            at=(asked.select.meta["start"], asked.select.meta["end"] + 1),
         )
     distinct = asked.select.args.get("distinct")
     if distinct is not None and not distinct.args.get("on"):
         asked.select.set("distinct", None)  # duplicate rows of a subquery have no effect
-    _refuse_rest(text, asked.select, [t for t in tokens if t.start > asked.select.meta["end"] + 1])
-    tables = _tables(text, asked.select)
+    _refuse_rest(asked.select, [t for t in tokens if t.start > asked.select.meta["end"] + 1])
+    tables = _tables(asked.select)
     if len(tables) > 1:
         raise UnsupportedCql(
             "a join inside a subquery is not supported",
             hint=f"Ask for rows of one stream: {ASKS}.",
-            location=at_expression(text, tables[1].this),
+            at=tables[1].this,
         )
     return tables
 
 
-def _source(text: str, table: exp.Table) -> Source:
+def _source(table: exp.Table) -> Source:
     """Turn a parsed table into a Source."""
     name, alias = table.this, table.args.get("alias")
-    start, end = name.meta["start"], name.meta["end"]
-    location = at_offsets(text, start, end + 1)
     return Source(
         stream=name.name,
         alias=alias.name if alias is not None else name.name,
-        location=location,
-        alias_location=location if alias is None else at_expression(text, alias) or location,
+        at=name,
+        # A placeholder as an alias has no position.
+        alias_at=alias.this if alias is not None and isinstance(alias.this, exp.Identifier) else name,
         window=table.meta["window"],
     )
 
@@ -513,11 +490,7 @@ def _refuse_windows_twice(statement: Statement) -> None:
     own = [source for source in statement.sources if source.window is not None]
     if statement.window is not None and (own or statement.within):
         raise InvalidWindow(
-            "the trailing WINDOW repeats windows that FROM gives",
-            hint=hint,
-            location=statement.window.location,
+            "the trailing WINDOW repeats windows that FROM gives", hint=hint, at=statement.window.at
         )
     if statement.within is not None and own:
-        raise InvalidWindow(
-            "WITHIN repeats windows that FROM gives", hint=hint, location=statement.within[0].location
-        )
+        raise InvalidWindow("WITHIN repeats windows that FROM gives", hint=hint, at=statement.within[0].at)

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from sqlglot import Token, TokenType
 
 from planner.errors import CqlSyntaxError
-from planner.sql.dialect.locate import at_token
 
 _FORM = "Write aliases of FROM in pairs of parentheses, such as TREE ((a, b), (c, d))."
 _MARKS = frozenset({TokenType.L_PAREN, TokenType.R_PAREN, TokenType.COMMA})
@@ -35,11 +34,10 @@ class TreeClause:
     items: tuple[Named, ...]
 
 
-def split_tree(text: str, tokens: Sequence[Token]) -> tuple[list[Token], TreeClause | None]:
+def split_tree(tokens: Sequence[Token]) -> tuple[list[Token], TreeClause | None]:
     """Return the tokens of a query before TREE, and its TREE clause or None.
 
     Args:
-        text: The CQL text.
         tokens: Tokens of its SELECT.
 
     Raises:
@@ -48,7 +46,7 @@ def split_tree(text: str, tokens: Sequence[Token]) -> tuple[list[Token], TreeCla
     opening = _last_opening(tokens)
     if opening is None or opening < 1 or tokens[opening - 1].text.upper() != "TREE":
         return list(tokens), None
-    items, _ = _group(text, tokens, opening)
+    items, _ = _group(tokens, opening)
     return list(tokens[: opening - 1]), TreeClause(tokens[opening - 1], items)
 
 
@@ -63,29 +61,27 @@ def _last_opening(tokens: Sequence[Token]) -> int | None:
     return None
 
 
-def _group(text: str, tokens: Sequence[Token], place: int) -> tuple[tuple[Named, ...], int]:
+def _group(tokens: Sequence[Token], place: int) -> tuple[tuple[Named, ...], int]:
     """Return the items in parentheses, and the place after the closing one."""
     opened, items = tokens[place], list[Named]()
     while True:
         token = tokens[place + 1]
         if token.token_type == TokenType.L_PAREN:
-            item, place = _group(text, tokens, place + 1)
+            item, place = _group(tokens, place + 1)
             items.append(item)
         elif token.token_type in _MARKS:
-            raise _unexpected(text, token)
+            raise _unexpected(token)
         else:
             items.append(token)
             place += 2
         if tokens[place].token_type == TokenType.R_PAREN:
             break
         if tokens[place].token_type != TokenType.COMMA:
-            raise _unexpected(text, tokens[place])
+            raise _unexpected(tokens[place])
     if len(items) < 2:
-        raise CqlSyntaxError(
-            "parentheses in TREE hold one stream", hint=_FORM, location=at_token(text, opened)
-        )
+        raise CqlSyntaxError("parentheses in TREE hold one stream", hint=_FORM, at=opened)
     return tuple(items), place + 1
 
 
-def _unexpected(text: str, token: Token) -> CqlSyntaxError:
-    return CqlSyntaxError(f'unexpected "{token.text}" in TREE', hint=_FORM, location=at_token(text, token))
+def _unexpected(token: Token) -> CqlSyntaxError:
+    return CqlSyntaxError(f'unexpected "{token.text}" in TREE', hint=_FORM, at=token)

@@ -40,5 +40,5 @@ def refuse_horizon(query: Query, written: Sequence[SideScope]) -> None:
                 "leave at a cap",
                 detail=f"The stream has state_cap_mb: {evicting.stream.state_cap_mb} and at_cap: evict.",
                 hint="Set at_cap of the stream to stop, or give it retain instead of a cap.",
-                location=evicting.source.location,
+                at=evicting.source.at,
             )

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from catalog.errors import Location
 from catalog.values.query import Clock, JoinKind
 from catalog.wording.wording import listed, nearest_or_known
 from planner.bind.keys.step_keys import Equals, StepKey
 from planner.errors import InvalidWindow, UnknownColumn, UnsupportedCql
 from planner.sql.dialect.cql import Window
-from planner.sql.dialect.locate import at_expression
 from planner.sql.scopes.scope import Scope, SideName, SideScope
 from planner.sql.scopes.step_scope import StepScope
 
@@ -23,7 +21,7 @@ _ALL_ROWS = "Write [ROWS 100], which counts all rows, or a time window: [RANGE 5
 
 
 def row_clocks(
-    scope: Scope, kind: JoinKind, keys: Sequence[tuple[str, str]], bounds_at: Location | None
+    scope: Scope, kind: JoinKind, keys: Sequence[tuple[str, str]], *, bounded: bool
 ) -> dict[SideName, Clock]:
     """Return the clock that measures the windows of each side.
 
@@ -31,7 +29,7 @@ def row_clocks(
         scope: The streams of the query.
         kind: Kind of its join.
         keys: Its join key, as columns of (a, b).
-        bounds_at: Position of a condition that bounds the event times; None if there is none.
+        bounded: Whether a condition bounds the event times.
 
     Raises:
         UnsupportedCql: A window of rows is used with a construct that does not support it yet.
@@ -45,14 +43,14 @@ def row_clocks(
             continue
         for wrong, what in (
             (kind != "inner", f"a ROWS window in {'an' if kind in ('outer', 'anti') else 'a'} {kind} join"),
-            (bounds_at is not None, "a ROWS window beside conditions on the event times of both streams"),
+            (bounded, "a ROWS window beside conditions on the event times of both streams"),
         ):
             if wrong:
-                raise UnsupportedCql(f"{what} is not supported", hint=_TIME_WINDOW, location=window.location)
+                raise UnsupportedCql(f"{what} is not supported", hint=_TIME_WINDOW, at=window.at)
         if window.clock == "key rows":
             if not keys:
                 raise _no_key(window, "This join has none.")
-            _check_partition(scope, this, window, {pair[0 if this.side == "a" else 1] for pair in keys})
+            _check_partition(this, window, {pair[0 if this.side == "a" else 1] for pair in keys})
         clocks[this.side] = window.clock
     return clocks
 
@@ -86,10 +84,10 @@ def step_row_windows(
                     "PARTITION BY in a join of more than two streams with several keys is not supported",
                     detail="Rows are counted by the key that all streams have.",
                     hint=_ALL_ROWS,
-                    location=window.location,
+                    at=window.at,
                 )
             key = {min(name for p, name in columns if p == position) for columns in of_steps[0]}
-            _check_partition(scope, this, window, key)
+            _check_partition(this, window, key)
         found[position] = window
     return found
 
@@ -99,11 +97,11 @@ def _no_key(window: Window, why: str) -> UnsupportedCql:
         "PARTITION BY in a join without an equal key is not supported",
         detail=f"Rows are counted by the key that all streams have. {why}",
         hint=_ALL_ROWS,
-        location=window.location,
+        at=window.at,
     )
 
 
-def _check_partition(scope: Scope, this: SideScope, window: Window, key: set[str]) -> None:
+def _check_partition(this: SideScope, window: Window, key: set[str]) -> None:
     """Check that PARTITION BY names exactly the columns of the join key."""
     named = set()
     for identifier in window.partition:
@@ -112,7 +110,7 @@ def _check_partition(scope: Scope, this: SideScope, window: Window, key: set[str
             raise UnknownColumn(
                 f'column "{identifier.name}" does not exist in stream "{this.stream.name}"',
                 hint=nearest_or_known(identifier.name, [c.name for c in this.stream.columns], "column"),
-                location=at_expression(scope.text, identifier),
+                at=identifier,
             )
         named.add(column.name)
     hint = f"Write PARTITION BY {', '.join(sorted(key))}."
@@ -121,11 +119,9 @@ def _check_partition(scope: Scope, this: SideScope, window: Window, key: set[str
             f"PARTITION BY lacks {listed(missing)} of the join key",
             detail="Rows are counted by the whole join key only.",
             hint=hint,
-            location=window.location,
+            at=window.at,
         )
     if more := sorted(named - key):
         raise UnsupportedCql(
-            f"PARTITION BY {listed(more)} beside the join key is not supported",
-            hint=hint,
-            location=window.location,
+            f"PARTITION BY {listed(more)} beside the join key is not supported", hint=hint, at=window.at
         )

@@ -14,7 +14,6 @@ from catalog.wording.wording import listed, nearest_or_known
 from planner.bind.keys.distances import Distances
 from planner.bind.keys.step_keys import Equals, Joining, StepKey, may_be_made_again, spine, step_keys
 from planner.errors import CqlSyntaxError, UnknownStream, UnsupportedCql
-from planner.sql.dialect.locate import at_token
 from planner.sql.scopes.step_scope import Item, StepScope, flat
 from planner.sql.tree_clause import Named, TreeClause
 
@@ -156,7 +155,7 @@ class NamedTree:
         raise UnknownStream(
             f'"{name.text}" in TREE is not in FROM',
             hint=nearest_or_known(name.text, aliases, "name"),
-            location=at_token(self.scope.text, name),
+            at=name,
         )
 
     def _check_names(self, positions: tuple[Item, ...]) -> None:
@@ -166,11 +165,7 @@ class NamedTree:
         twice = {p for p in named if named.count(p) > 1}
         if missing or twice:
             what = f"names {self._aliases(twice)} twice" if twice else f"leaves out {self._aliases(missing)}"
-            raise CqlSyntaxError(
-                f"TREE {what}",
-                hint="Name each stream of FROM once.",
-                location=at_token(self.scope.text, self.clause.word),
-            )
+            raise CqlSyntaxError(f"TREE {what}", hint="Name each stream of FROM once.", at=self.clause.word)
 
     def _aliases(self, positions: Collection[int]) -> str:
         return listed([self.scope.written[p].alias for p in sorted(positions)])
@@ -181,9 +176,4 @@ class NamedTree:
         detail: str | None = None,
         hint: str = "Leave TREE out: the tree of least cost is chosen.",
     ) -> NoReturn:
-        raise UnsupportedCql(
-            f"{construct} is not supported",
-            detail=detail,
-            hint=hint,
-            location=at_token(self.scope.text, self.clause.word),
-        )
+        raise UnsupportedCql(f"{construct} is not supported", detail=detail, hint=hint, at=self.clause.word)

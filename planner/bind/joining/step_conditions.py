@@ -15,7 +15,6 @@ from typing import NoReturn
 
 from sqlglot import exp
 
-from catalog.errors import Location
 from planner.bind.canonical import ALWAYS, canonical
 from planner.bind.keys.distances import Distances
 from planner.bind.keys.step_keys import Equals, JoinShape, StepKey, implied
@@ -25,7 +24,6 @@ from planner.errors import AmbiguousColumn, KeyTypeMismatch, NoEquiKey, UnknownC
 from planner.expressions.expressions import bare, compile_condition
 from planner.expressions.types.column_types import duckdb_type, key_type
 from planner.expressions.types.typed import ColumnSql, Typed
-from planner.sql.dialect.locate import at_expression
 from planner.sql.scopes.scope import SideName
 from planner.sql.scopes.step_scope import Origin, PairScope, StepScope
 from planner.sql.statement import Statement
@@ -47,14 +45,14 @@ class StepConditions:
         conditions: All other conditions on rows.
         linked: For each condition or bound on several streams, the positions of these streams.
         distances: Bounds on event times.
-        bounds_at: Position in the text of the last bound.
+        bounds_at: The last bound.
     """
 
     distances: Distances
     equal: list[tuple[Origin, Origin, exp.Expr]] = field(default_factory=list)
     conditions: list[Condition] = field(default_factory=list)
     linked: list[frozenset[int]] = field(default_factory=list)
-    bounds_at: Location | None = None
+    bounds_at: exp.Expr | None = None
 
 
 def classified(statement: Statement, scope: StepScope) -> StepConditions:
@@ -73,7 +71,7 @@ def classified(statement: Statement, scope: StepScope) -> StepConditions:
                 found.distances.bound(first, second, bounds.high_us)
                 found.distances.bound(second, first, None if bounds.low_us is None else -bounds.low_us)
                 found.linked.append(frozenset(positions))
-                found.bounds_at = at_expression(scope.text, conjunct)
+                found.bounds_at = conjunct
                 continue
             if (pair := _equal_columns(conjunct, scope)) is not None:
                 found.equal.append((*pair, conjunct))
@@ -96,7 +94,6 @@ def _equal_columns(node: exp.Expr, scope: StepScope) -> tuple[Origin, Origin] | 
 
 def _add_using(scope: StepScope, found: StepConditions, position: int, identifier: exp.Identifier) -> None:
     """Add the equal columns of USING: one from the joined stream, one from an earlier stream."""
-    location = at_expression(scope.text, identifier)
     here = scope.written[position]
     column = here.stream.column(identifier.name)
     before = [
@@ -110,7 +107,7 @@ def _add_using(scope: StepScope, found: StepConditions, position: int, identifie
             f'column "{identifier.name}" does not exist in stream '
             + " or ".join(f'"{s.stream.name}"' for s in missing),
             hint="Write ON with the columns that are equal.",
-            location=location,
+            at=identifier,
         )
     same = {pair for left, right, _ in found.equal for pair in (left, right)}
     if len(before) > 1 and not same.issuperset(before):
@@ -118,7 +115,7 @@ def _add_using(scope: StepScope, found: StepConditions, position: int, identifie
         raise AmbiguousColumn(
             f'column "{identifier.name}" of USING is in several streams before it',
             hint=f"Write ON {aliases[0]} = {here.alias}.{column.name}.",
-            location=location,
+            at=identifier,
         )
     found.equal.append((before[0], (position, column.name), identifier))
 
@@ -185,7 +182,7 @@ def refuse_key(scope: StepScope, found: StepConditions, equal: Sequence[Equals])
                 f'no condition joins stream "{this.stream.name}" to the other streams',
                 detail="Every row of its window would be combined with every combination of the others.",
                 hint=f"Add {other.alias}.key = {this.alias}.key to WHERE.",
-                location=this.source.location,
+                at=this.source.at,
             )
     joined = {0}
     while more := {p for positions in compared if positions & joined for p in positions} - joined:
@@ -198,7 +195,7 @@ def refuse_key(scope: StepScope, found: StepConditions, equal: Sequence[Equals])
         "stream to all others, one stream after the other.",
         hint=f"Add {first.alias}.key = {this.alias}.key, or register joins of two streams. The form is "
         f"{_EXAMPLE}.",
-        location=this.source.location,
+        at=this.source.at,
     )
 
 
@@ -212,7 +209,7 @@ def _check_types(scope: StepScope, left: Origin, right: Origin, node: exp.Expr) 
             detail="int joins with bigint, and a decimal with a decimal; any other type with itself only.",
             hint="Register both columns with one type. If the query has another key, too, "
             f"write CAST({names[0]} AS {duckdb_type(types[1])}) = {names[1]}.",
-            location=at_expression(scope.text, node),
+            at=node,
         )
 
 
@@ -235,7 +232,7 @@ def _check_one_type(scope: StepScope, keys: Sequence[StepKey]) -> None:
                     detail="In a join of more than two streams they have one type. In a key of one column, "
                     "int and bigint are one.",
                     hint="Declare the columns with one type when the streams are registered.",
-                    location=scope.written[0].source.location,
+                    at=scope.written[0].source.at,
                 )
 
 

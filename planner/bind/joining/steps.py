@@ -226,7 +226,7 @@ def _close(scope: StepScope, statement: Statement, found: StepConditions) -> Non
             f'stream "{this.stream.name}" has no window',
             detail="Without one, rows would have to be kept forever.",
             hint=f"Write {this.stream.name} [RANGE 5 MINUTES], or WINDOW 5 MINUTES at the end.",
-            location=this.source.location,
+            at=this.source.at,
         )
     for position, this in enumerate(scope.written):
         if this.source.window is not None and this.source.window.clock != "time":
@@ -240,5 +240,5 @@ def _close(scope: StepScope, statement: Statement, found: StepConditions) -> Non
             "no combination of rows is in the window",
             detail="The conditions on the event times contradict each other or the windows in FROM.",
             hint="Widen the windows in FROM, or leave conditions out.",
-            location=found.bounds_at,
+            at=found.bounds_at,
         )

@@ -35,7 +35,6 @@ from planner.errors import UnsupportedCql
 from planner.expressions.expressions import compile_condition, qualified
 from planner.expressions.types.typed import Typed
 from planner.predicates.conditions import Atom, Operand, null_test
-from planner.sql.dialect.locate import at_expression
 from planner.sql.scopes.scope import Scope, SideName
 from planner.sql.statement import Statement
 
@@ -127,7 +126,7 @@ class _Outer:
                         "this condition on rows of both streams without a partner is not supported",
                         detail="It is not true for all of them.",
                         hint=f"Register an anti join for each stream, such as {self._anti()}",
-                        location=at_expression(self.scope.text, node),
+                        at=node,
                     )
             return JoinMeaning("anti", left, self.on)
         kept = []
@@ -186,7 +185,7 @@ class _Outer:
             f"{whose} without a partner.",
             hint=f"Put it into ON, where it says what a partner is. For rows without a partner write "
             f"{absent.alias}.{absent.stream.event_time} IS NULL; for pairs alone write JOIN.",
-            location=at_expression(self.scope.text, node),
+            at=node,
         )
 
     def _anti(self) -> str:

@@ -8,7 +8,6 @@ from typing import Any, Literal, NoReturn, Protocol
 
 from sqlglot import exp
 
-from catalog.errors import Location
 from planner.expressions.types.column_types import duckdb_type
 from planner.predicates.conditions import FALSE, TRUE, Condition, Operand, opaque
 from planner.predicates.constants import Constant
@@ -86,9 +85,6 @@ class Compiler(Protocol):
 
     def refuse(self, construct: str, hint: str, node: exp.Expr) -> NoReturn:
         """Raise UnsupportedCql at the node."""
-
-    def where(self, node: exp.Expr) -> Location | None:
-        """Return the position of the node in the text."""
 
 
 #: Compiles nodes of one type. In each entry of the table, the handler fits the node type, but the table's

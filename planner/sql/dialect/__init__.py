@@ -1,4 +1,4 @@
-"""The dialect of CQL: its grammar, where parts are in the text, and conditions in one syntactic form.
+"""The dialect of CQL: its grammar, the locations of errors, and conditions in one syntactic form.
 
 Doors: cql, locate, normalize.
 """

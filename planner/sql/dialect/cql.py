@@ -27,11 +27,11 @@ from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import ErrorLevel, ParseError
 from sqlglot.parser import SENTINEL_NONE
 
-from catalog.errors import Location, Unavailable
+from catalog.errors import Unavailable
 from catalog.times.durations import MAX_DURATION_US, Duration, duration
 from catalog.values.query import UNBOUNDED_US, Clock
 from planner.errors import CqlSyntaxError, InvalidWindow, UnsupportedCql
-from planner.sql.dialect.locate import at_offsets, at_token
+from planner.sql.dialect.locate import Place
 
 EXAMPLE = "SELECT ... FROM A [RANGE 5 MINUTES], B [RANGE 5 MINUTES] WHERE A.key = B.key"
 #: Function that groups pairs by intervals of their event times.
@@ -52,13 +52,13 @@ class Window:
 
     Attributes:
         length_us: W of the half-open window [0, W), µs, or rows.
-        location: Where it is written.
+        at: Where it is written.
         clock: Clock that measures it.
         partition: Columns by which rows are counted separately.
     """
 
     length_us: int
-    location: Location
+    at: Place
     clock: Clock = "time"
     partition: tuple[exp.Identifier, ...] = ()
 
@@ -141,15 +141,11 @@ class CqlParser(parser.Parser):
 
     def refuse(self, construct: str, hint: str, token: Token | None = None) -> NoReturn:
         """Raise UnsupportedCql at ``token``, or at the current one."""
-        raise UnsupportedCql(
-            f"{construct} is not supported", hint=hint, location=at_token(self.sql, token or self._curr)
-        )
+        raise UnsupportedCql(f"{construct} is not supported", hint=hint, at=token or self._curr)
 
     def _expected(self, what: str, hint: str) -> NoReturn:
         found = f'"{self._curr.text}"' if self._curr else "the end"
-        raise CqlSyntaxError(
-            f"expected {what}, found {found}", hint=hint, location=at_token(self.sql, self._curr)
-        )
+        raise CqlSyntaxError(f"expected {what}, found {found}", hint=hint, at=self._curr)
 
     def raise_error(self, message: str, token: Token = SENTINEL_NONE) -> None:
         """Raise at the end of the text if the parser is there (sqlglot raises at the last token)."""
@@ -211,9 +207,7 @@ class CqlParser(parser.Parser):
             table.set("alias", exp.TableAlias(this=alias))
         second = self._parse_bracket_window()
         if window and second:
-            raise InvalidWindow(
-                f'stream "{name.name}" has two windows', hint="Keep one.", location=second.location
-            )
+            raise InvalidWindow(f'stream "{name.name}" has two windows', hint="Keep one.", at=second.at)
         table.meta["window"] = window or second
         table.meta["within"] = self._parse_within()
         return table
@@ -271,18 +265,18 @@ class CqlParser(parser.Parser):
         if self._curr.token_type != TokenType.NUMBER:
             self._expected("a number of rows", "Write [ROWS 100].")
         self._advance()
-        location = self._since(number)
+        at = self._since(number)
         if negative or not text.isdigit() or int(text) == 0:
             raise InvalidWindow(
                 f"a window of {'-' if negative else ''}{text} rows cannot be kept",
                 hint="Write a whole number of rows above zero: [ROWS 100].",
-                location=location,
+                at=at,
             )
         if int(text) > MAX_ROWS:
             raise InvalidWindow(
                 f"the window is longer than {MAX_ROWS:,} rows",
                 hint="Write [RANGE UNBOUNDED] to keep all rows.",
-                location=location,
+                at=at,
             )
         if not self._match(TokenType.R_BRACKET):
             self._expected('"]"', "Write [ROWS 100].")
@@ -315,13 +309,13 @@ class CqlParser(parser.Parser):
             raise InvalidWindow(
                 "months and years have no fixed length",
                 hint="Write the length in days: TUMBLE(30 DAYS).",
-                location=self._since(start),
+                at=self._since(start),
             )
         if not 0 < length.us <= MAX_DURATION_US:
             raise InvalidWindow(
                 f"{TUMBLE} needs a length above zero, of at most 1,000 years",
                 hint="Write TUMBLE(1 HOUR).",
-                location=self._since(start),
+                at=self._since(start),
             )
         node = exp.Anonymous(this=TUMBLE, expressions=[exp.Literal.number(length.us)])
         node.update_positions(line=start.line, col=start.col, start=start.start, end=self._prev.end)
@@ -359,31 +353,31 @@ class CqlParser(parser.Parser):
                 self._expected('")"', "Write WITHIN (5 MINUTES, 1 MINUTE).")
         else:
             before = after = self._parse_window_length(inclusive=True)
-        location = self._since(start)
+        at = self._since(start)
         if self._curr.text.upper() == "GRACE":
             self.refuse("GRACE PERIOD", "Leave it out: how late rows may be is the stream's lateness.")
-        return Window(after, location), Window(before, location)
+        return Window(after, at), Window(before, at)
 
     def _parse_window_length(self, inclusive: bool = False) -> int:
         """Return W in µs, with 1 µs added for an inclusive bound."""
         start = self._curr
         length = self._parse_duration()
-        location = self._since(start)
+        at = self._since(start)
         if length.months:
             raise InvalidWindow(
                 "months and years have no fixed length",
                 hint="Write the window in days: [RANGE 30 DAYS].",
-                location=location,
+                at=at,
             )
         if length.us < 0 or (length.us == 0 and not inclusive):
             raise InvalidWindow(
                 f"a window of {'zero' if length.us == 0 else 'negative'} length holds nothing",
                 hint="Write a length above zero, or [NOW] for rows of equal event time.",
-                location=location,
+                at=at,
             )
         if length.us > MAX_DURATION_US:
             raise InvalidWindow(
-                "the window is longer than 1,000 years", hint="Write [RANGE UNBOUNDED].", location=location
+                "the window is longer than 1,000 years", hint="Write [RANGE UNBOUNDED].", at=at
             )
         return length.us + inclusive
 
@@ -402,7 +396,7 @@ class CqlParser(parser.Parser):
         length = duration(words)
         if isinstance(length, str):
             hint = "Write a number and a unit, such as 5 MINUTES or 90 SECONDS."
-            raise CqlSyntaxError(length, hint=hint, location=self._since(start))
+            raise CqlSyntaxError(length, hint=hint, at=self._since(start))
         return length
 
     def _is_unit(self, token: Token) -> bool:
@@ -471,14 +465,12 @@ class CqlParser(parser.Parser):
             detail="Its number must be a literal. It cannot be computed from columns.",
             hint=f"Write INTERVAL '5' {unit.text}. In a condition that does not bound a window, "
             f"CAST(x AS INT) * INTERVAL '1' {unit.text} is possible.",
-            location=at_offsets(self.sql, self._curr.start, unit.end + 1),
+            at=(self._curr.start, unit.end + 1),
         )
 
-    def _since(self, start: Token) -> Location:
-        """Locate the text consumed since ``start``, or ``start`` itself."""
-        if not start:
-            return at_token(self.sql, start)
-        return at_offsets(self.sql, start.start, max(self._prev.end, start.end) + 1)
+    def _since(self, start: Token) -> Place:
+        """Return the place of the text consumed since ``start``, or of ``start`` itself."""
+        return (start.start, max(self._prev.end, start.end) + 1) if start else start
 
 
 def _interval_text(self: Any, node: exp.Interval) -> str:

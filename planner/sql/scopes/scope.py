@@ -11,7 +11,6 @@ from sqlglot import exp
 from catalog.values.stream import Column, Stream
 from catalog.wording.wording import nearest_or_known
 from planner.errors import AmbiguousColumn, CqlSyntaxError, UnknownColumn, UnknownStream
-from planner.sql.dialect.locate import at_expression
 from planner.sql.joins import VISIBLE
 from planner.sql.statement import Source, Statement
 
@@ -52,7 +51,6 @@ class Scope:
     """Names of one query, compared without regard to case, quoted or not."""
 
     def __init__(self, statement: Statement, streams: Mapping[str, Stream]) -> None:
-        self.text = statement.text
         left, right = registered(statement, streams)
         swapped = right.id < left.id
         first, second = statement.sources
@@ -60,7 +58,7 @@ class Scope:
             raise CqlSyntaxError(
                 f'both streams go by the name "{second.alias}"',
                 hint=f"Give each an alias: {first.stream} [...] a, {second.stream} [...] b.",
-                location=second.alias_location,
+                at=second.alias_at,
             )
         self.written: tuple[SideScope, ...] = (
             SideScope("b" if swapped else "a", first.alias, left, first),
@@ -93,7 +91,7 @@ class Scope:
                 detail=f'Results are rows of "{visible[0].alias}" alone.',
                 hint=f"Write columns of {visible[0].alias}, and conditions on {table.name} "
                 + ("inside the subquery." if self.asked_by != "JOIN" else "in ON."),
-                location=at_expression(self.text, table),
+                at=table,
             )
         renamed = [s.alias for s in self.written if s.stream.name.lower() == table.name.lower()]
         raise UnknownColumn(
@@ -101,7 +99,7 @@ class Scope:
             hint=f'Stream "{table.name}" goes by "{renamed[0]}" here.'
             if renamed
             else nearest_or_known(table.name, [s.alias for s in self.written], "name"),
-            location=at_expression(self.text, table),
+            at=table,
         )
 
     def column(self, node: exp.Column) -> ResolvedColumn:
@@ -118,9 +116,7 @@ class Scope:
         """
         if node.args.get("db"):
             raise UnknownColumn(
-                f'"{node.sql()}" has more than two parts',
-                hint="Write alias.column.",
-                location=at_expression(self.text, node),
+                f'"{node.sql()}" has more than two parts', hint="Write alias.column.", at=node
             )
         if node.args.get("table"):
             scope = self.qualifier(node)
@@ -132,7 +128,7 @@ class Scope:
             raise AmbiguousColumn(
                 f'column "{node.name}" is in {"both" if len(self.written) == 2 else "several"} streams',
                 hint=f"Write {' or '.join(names)}.",
-                location=at_expression(self.text, node),
+                at=node,
             )
         if found:
             return found[0]
@@ -141,7 +137,7 @@ class Scope:
                 f"{node.name.upper()} is not supported",
                 detail="A query answers the same on every run over the same rows.",
                 hint="Compare with the event time of the other stream, or with a timestamp literal.",
-                location=at_expression(self.text, node),
+                at=node,
             )
         visible = self.visible(node)
         streams = " or ".join(dict.fromkeys(f'"{s.stream.name}"' for s in visible))
@@ -149,11 +145,7 @@ class Scope:
         hint = nearest_or_known(node.name, known, "column")
         if node.this.args.get("quoted"):
             hint = f"{hint} A text is written '{node.name}'."
-        raise UnknownColumn(
-            f'column "{node.name}" does not exist in stream {streams}',
-            hint=hint,
-            location=at_expression(self.text, node),
-        )
+        raise UnknownColumn(f'column "{node.name}" does not exist in stream {streams}', hint=hint, at=node)
 
     def _of(self, scope: SideScope, node: exp.Column) -> Column:
         column = scope.stream.column(node.name)
@@ -161,7 +153,7 @@ class Scope:
             raise UnknownColumn(
                 f'column "{node.name}" does not exist in stream "{scope.stream.name}"',
                 hint=nearest_or_known(node.name, [c.name for c in scope.stream.columns], "column"),
-                location=at_expression(self.text, node.this),
+                at=node.this,
             )
         return column
 
@@ -180,7 +172,7 @@ def registered(statement: Statement, streams: Mapping[str, Stream]) -> tuple[Str
             raise UnknownStream(
                 f'stream "{source.stream}" does not exist',
                 hint=nearest_or_known(source.stream, [s.name for s in by_name.values()], "stream"),
-                location=source.location,
+                at=source.at,
             )
         found.append(stream)
     return tuple(found)

@@ -46,7 +46,6 @@ class StepScope(Scope):
     """Names of a query at one of its steps; streams of later steps are unknown there."""
 
     def __init__(self, statement: Statement, streams: Mapping[str, Stream], step: int) -> None:
-        self.text = statement.text
         self.step = step
         found = registered(statement, streams)
         taken: dict[str, str] = {}
@@ -55,7 +54,7 @@ class StepScope(Scope):
                 raise CqlSyntaxError(
                     f'two streams go by the name "{source.alias}"',
                     hint=f"Give each an alias: {source.stream} [...] a, {source.stream} [...] b.",
-                    location=source.alias_location,
+                    at=source.alias_at,
                 )
             taken[source.alias.lower()] = source.alias
         #: Positions in FROM, in the order in which the streams are joined; the first two are streams.
@@ -152,7 +151,6 @@ class PairScope(Scope):
     """Names of a query that belong to two of its streams, ``a`` and ``b`` in the order of FROM."""
 
     def __init__(self, names: StepScope, first: int, second: int) -> None:
-        self.text = names.text
         self.names = names
         self.positions = (first, second)
         a, b = (names.written[position] for position in self.positions)

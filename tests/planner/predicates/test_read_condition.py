@@ -33,9 +33,6 @@ from tests.planner.cql_filters import FILTER, F, rows
 class Names:
     """Names of the one stream."""
 
-    def __init__(self, text: str) -> None:
-        self.text = text
-
     def column(self, node: exp.Column) -> ResolvedColumn:
         column = F.column(node.name)
         assert column is not None
@@ -59,7 +56,7 @@ def test_a_compiled_condition_is_what_its_text_reads_back_as(
     duck: duckdb.DuckDBPyConnection, text: str
 ) -> None:
     try:
-        compiled = compile_condition(parse_condition(text), Names(text), bare)
+        compiled = compile_condition(parse_condition(text), Names(), bare)
     except TypeMismatch:  # NULL compared with a condition, and the like
         return
     sql = render(compiled.meaning)

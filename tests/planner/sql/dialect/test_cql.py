@@ -59,6 +59,14 @@ def test_an_error_knows_its_line_and_column() -> None:
     assert (location.line, location.column, location.length) == (2, 10, 4)
 
 
+def test_an_alias_without_a_position_is_located_at_its_stream() -> None:
+    with pytest.raises(CqlSyntaxError, match="both streams go by the name") as caught:
+        bind("SELECT * FROM A [NOW] AS ?,\n B [NOW] AS ?", STREAMS)
+    location = caught.value.location
+    assert isinstance(location, Location)
+    assert (location.line, location.column, location.length) == (2, 2, 1)
+
+
 def test_streams_are_found_by_their_own_names() -> None:
     query = bind(f"SELECT a.k {_FROM}", {"x": A, "y": B})
     assert (query.a.stream, query.b.stream) == ("A", "B")
