@@ -244,11 +244,12 @@ def _new_filters(scope: Scope, parts: QueryParts) -> dict[SideName, list[exp.Exp
             side = _side_named(scope, name)
             if side.side in filters:
                 raise NotRewritable(f'stream "{side.stream.name}" gets two filters', hint="Keep one.")
-            filters[side.side] = [] if text is None else _filter(scope, side, text)
+            filters[side.side] = [] if text is None else _filter(text, scope, side)
     return filters
 
 
-def _filter(scope: Scope, side: SideScope, text: str) -> list[exp.Expr]:
+@located
+def _filter(text: str, scope: Scope, side: SideScope) -> list[exp.Expr]:
     """Return the conditions of one filter, with the alias before every column."""
     condition = parse_condition(text)
     for column in condition.find_all(exp.Column):
@@ -258,13 +259,18 @@ def _filter(scope: Scope, side: SideScope, text: str) -> list[exp.Expr]:
             raise NotRewritable(
                 f'the filter of "{side.alias}" names "{table.name}"',
                 hint="A filter is a condition on one stream alone. Send the whole query as cql.",
+                at=column,
             )
         if side.stream.column(column.name) is None and not isinstance(column.this, exp.Star):
             raise UnknownColumn(
                 f'column "{column.name}" does not exist in stream "{side.stream.name}"',
                 hint=nearest_or_known(column.name, [c.name for c in side.stream.columns], "column"),
+                at=column,
             )
-        column.set("table", exp.to_identifier(side.alias, quoted=_name(side.alias) != side.alias))
+        alias = exp.to_identifier(side.alias, quoted=_name(side.alias) != side.alias)
+        if table is not None:
+            alias.meta.update(table.meta)  # its place in the text
+        column.set("table", alias)
     parts = pieces([condition], scope)
     for piece in parts:
         if compile_condition(piece, scope).sides != {side.side}:

@@ -4,9 +4,9 @@ Plans and queries store their conditions as text, which is the text that DuckDB 
 reads it: constants are on the right, operands are atoms or in parentheses, only columns are double-quoted.
 Leaves are not analysed beyond the forms of ``conditions``.
 
-The typed form is not stored. For 10,000 filters it makes a document 3 to 5 times as large, and decoding takes 6
-to 25 times as long (0.16 to 0.44 s); every process that reads a plan would wait for it. The planner reads a
-filter's text once, when the filter enters a plan.
+The typed form is not stored. For 10,000 filters it makes a document 3 to 5 times as large, and decoding takes
+6 to 25 times as long (0.16 to 0.44 s); every process that reads a plan would wait for it. The planner reads
+a filter's text once, when the filter enters a plan.
 
 sqlglot's own parser is not used. Its trees do not give the position of an operand in the text, and its
 generator writes other text, such as ``CAST('2024-01-01' AS DATE)`` for ``DATE '2024-01-01'``. The text must

@@ -286,14 +286,6 @@ def _parse_select(text: str, tokens: list[Token]) -> exp.Select:
     select = _parsed(text, tokens, exp.Select, f"The form of a query is {EXAMPLE}.")
     if not isinstance(select, exp.Select):
         raise CqlSyntaxError("expected a SELECT", hint=f"Write {EXAMPLE}.", at=tokens[0])
-    for inner in select.find_all(exp.Select):
-        # sqlglot also reads "FROM B", which has no SELECT for the error to locate.
-        if inner is not select and "start" not in inner.meta:
-            raise CqlSyntaxError(
-                "expected SELECT, found a subquery that begins with FROM",
-                hint="Write SELECT 1 FROM ... in EXISTS, SELECT key FROM ... in IN.",
-                at=inner.args["from_"].this.this,
-            )
     return select
 
 
@@ -324,6 +316,14 @@ def _parsed(text: str, tokens: list[Token], kind: type[exp.Expr], form: str) -> 
         raise CqlSyntaxError(
             "an expression is nested too deeply", hint="Write a shorter expression."
         ) from error
+    for inner in () if parsed is None else parsed.find_all(exp.Select):
+        # sqlglot also reads "FROM B", which has no SELECT for the error to locate.
+        if inner is not parsed and "start" not in inner.meta:
+            raise CqlSyntaxError(
+                "expected SELECT, found a subquery that begins with FROM",
+                hint="Write SELECT 1 FROM ... in EXISTS, SELECT key FROM ... in IN.",
+                at=inner.args["from_"].this.this,
+            )
     return parsed
 
 

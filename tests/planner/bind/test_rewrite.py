@@ -175,6 +175,18 @@ def test_a_part_that_cannot_be_meant_is_told_with_its_place(
     assert (caught.value.code, caught.value.path) == (code, path)
 
 
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [("F.v > 5 AND F.v + 'x' > 1", "F.v + 'x'"), ("v > 5 AND zz > 1", "zz"), ("v > 5 AND b.w > 1", "b.w")],
+)
+def test_an_error_in_a_filter_is_located_in_the_filter(text: str, place: str) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        rewrite(FORMS["range"].format(more=""), STREAMS, QueryParts(filters={"F": text}))
+    found = caught.value.location
+    assert found is not None
+    assert (found.text, found.column, found.length) == (text, text.index(place) + 1, len(place))
+
+
 def test_a_window_within_other_conditions_is_not_replaced() -> None:
     bounds = "b.ts BETWEEN F.ts + INTERVAL '1' MINUTE AND F.ts + INTERVAL '5' MINUTE"
     text = f"SELECT F.k FROM F, B b WHERE F.k = b.k AND {bounds}"
