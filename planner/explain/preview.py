@@ -29,7 +29,7 @@ from planner.costs.rates import with_plan
 from planner.explain.explain import FamilyReport, explain_family, sharing_costs
 from planner.explain.explicit_chain import explicit_chain
 from planner.families.families import SIDES, SideName
-from planner.families.texts.display import family_text
+from planner.families.texts.display import labels_of
 from planner.trees.choice import RankedOrders
 
 #: Requested boundaries of a side, µs, by family id and side.
@@ -117,7 +117,7 @@ def preview(
     for family in plan.families:
         given: tuple[JoinPlan, ...] = ()
         if family.id in chains:
-            labels = family_text(family, stream_names(plan)).labels
+            labels = labels_of(family, stream_names(plan))
             names = {side: f'"{labels[side]}"' for side in SIDES}
             given = explicit_chain(family, chains[family.id]["a"], chains[family.id]["b"], names=names)
         reports.append(explain_family(family, expected, models, given=given))

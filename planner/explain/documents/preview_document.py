@@ -13,7 +13,7 @@ from planner.explain.explain import FamilyReport
 from planner.explain.preview import Preview
 from planner.explain.rendering.render import plan_document
 from planner.families.families import SIDES, side_filters, side_stream
-from planner.families.texts.display import family_text, predicate_text
+from planner.families.texts.display import predicate_text, title_of
 from planner.trees.choice import RankedOrders
 
 
@@ -66,7 +66,7 @@ def dry_run_document(preview: Preview, before: Iterable[FamilyReport]) -> dict[s
 
 def _costs(reports: Iterable[FamilyReport], streams: Mapping[int, str]) -> dict[str, Any]:
     """Return the costs of some families, in total and by family."""
-    found = {family_text(r.family, streams).title: cost_document(r.cost) for r in reports}
+    found = {title_of(r.family, streams): cost_document(r.cost) for r in reports}
     names = ("memory_rows", "memory_bytes", "cpu_comparisons_per_s", "cpu_s_per_s")
     return {name: sum(cost[name] for cost in found.values()) for name in names} | {"families": found}
 
@@ -105,7 +105,7 @@ def statistics_document(preview: Preview, *, now_us: int) -> dict[str, Any]:
             }
             for bit, planned in side_filters(family, side).items():
                 filters[predicate_text(planned.sql, name)] = _measure(rates.selectivity[bit], now_us)
-        joins[family_text(family, names).title] = _measure(report.rates.join_selectivity, now_us)
+        joins[title_of(family, names)] = _measure(report.rates.join_selectivity, now_us)
     return {
         "streams": {name: streams[name] for name in sorted(streams)},
         "filters": {text: filters[text] for text in sorted(filters)},

@@ -12,7 +12,7 @@ from catalog.values.batch import BatchManifest
 from catalog.values.migration import MigrationOutcome, MigrationRecord, SliceRows
 from catalog.values.plan import Plan
 from planner.families.families import side_chain
-from planner.families.texts.display import display_interval, family_text
+from planner.families.texts.display import display_interval, title_of
 
 #: Number of batches before the migration for the median.
 MEDIAN_OF = 20
@@ -65,7 +65,7 @@ def _slices(store: Store, manifest: BatchManifest, families: tuple[str, ...]) ->
                 side_chain(join, "a" if found.side == "a" else "b")[found.slice - 1], family.clock(found.side)
             )
         yield SliceRows(
-            family=found.family if family is None else family_text(family, streams).title,
+            family=found.family if family is None else title_of(family, streams),
             join=found.join,
             side=found.side,
             slice=found.slice,
