@@ -239,11 +239,10 @@ class Engine:
             run_id=self._run_id,
             error=self._error,
             spark_ui=self._spark_ui,
-            epoch=self._epoch,
             failures=self._failures,
             skippable=self._skippable,
             retry_at_us=self._retry_at_us,
-            lease=self._lease.epoch,
+            token=self._lease.token,
         )
 
     def _run_and_restart(self) -> None:

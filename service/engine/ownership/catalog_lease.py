@@ -97,9 +97,9 @@ class CatalogLease:
     _threads: tuple[threading.Thread, ...] = field(default=(), init=False)
 
     @property
-    def epoch(self) -> int:
-        """Epoch of the lease; 0 without one."""
-        return 0 if self._lease is None else self._lease.epoch
+    def token(self) -> str:
+        """Token of the lease; empty without one."""
+        return "" if self._lease is None else self._lease.token
 
     def acquire(self) -> None:
         """Take the lease; if its holder may be alive, wait for it to expire first.
