@@ -132,6 +132,15 @@ class CatalogLease:
         if self._lease is not None:
             self._renew(self._lease)
 
+    def begin_epoch(self) -> int:
+        """Begin the epoch of a start of the job; the jobs before can commit nothing more.
+
+        Raises:
+            FencedOut: Another engine has the lease.
+        """
+        assert self._lease is not None, "a job is started only under the lease"
+        return self.store.lease.begin_epoch(self._lease)
+
     def release(self) -> None:
         """Release the lease."""
         self._ended.set()

@@ -80,6 +80,14 @@ def test_it_is_as_it_reports_until_it_renews_its_lease_no_more(observed: Observe
     assert observed.control.status() == running
 
 
+def test_an_engine_that_starts_its_job_again_is_the_same_engine(observed: Observed) -> None:
+    running = EngineStatus("running", 7, run_id="r", token=observed.begin())
+    report(observed.store, running)
+    assert observed.lease is not None
+    assert observed.store.lease.begin_epoch(observed.lease) == 2
+    assert observed.control.status() == running
+
+
 def test_what_an_engine_before_reported_does_not_count(observed: Observed) -> None:
     report(observed.store, EngineStatus("running", token=observed.begin()))
     assert observed.lease is not None
