@@ -1,5 +1,8 @@
 """The lease of the catalog: held by one engine, and renewed in each of its write transactions.
 
+Its epoch is the fencing epoch of the catalog. It rises whenever the lease is taken and whenever the holder
+starts its job, and a batch of an earlier epoch cannot be committed.
+
     engine A   take ── renew ── renew ── (dead)
     engine B              look ........ look: no renewal since ── take     A's next write: FencedOut
 
@@ -13,7 +16,7 @@ from __future__ import annotations
 import secrets
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, bindparam, delete, insert, select, update
+from sqlalchemy import Connection, Update, bindparam, delete, insert, select, update
 
 from catalog.documents.codec import decode, encode
 from catalog.errors import FencedOut
@@ -22,7 +25,9 @@ from catalog.store.database.repository import Repository
 
 _l = tables.lease.c
 _LEASE = select(_l.epoch, _l.token, _l.holder, _l.expiry_ms, _l.renewals)
+_EPOCH = select(_l.epoch)
 _RENEW = update(tables.lease).where(_l.token == bindparam("held")).values(renewals=_l.renewals + 1)
+_BEGIN_EPOCH = _RENEW.values(epoch=_l.epoch + 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +61,7 @@ class Lease:
     dead, or when a challenger has seen no renewal for ``expiry_ms`` on its own monotonic clock.
 
     Attributes:
-        epoch: Number of this holder: 1, 2, ... in the order in which holders took the lease.
+        epoch: Fencing epoch: 1, 2, ...; it never falls, whoever holds the lease.
         token: Random text; the process that knows it holds the lease. The token is empty once the lease was
             given back.
         holder: The engine's process.
@@ -79,8 +84,13 @@ class LeaseRepository(Repository):
         with self._database.read() as connection:
             return _lease(connection)
 
+    def epoch(self) -> int:
+        """Return the fencing epoch, 0 if no engine ever took the lease."""
+        with self._database.read() as connection:
+            return _epoch(connection)
+
     def take(self, holder: Holder, expiry_ms: int, over: Lease | None) -> Lease | None:
-        """Take the lease.
+        """Take the lease under a new epoch.
 
         From then on, every write transaction of this process renews the lease, or fails if the lease is lost.
 
@@ -121,11 +131,42 @@ class LeaseRepository(Repository):
         with self._database.write() as connection:
             _renew(connection, lease)
 
+    def begin_epoch(self, lease: Lease) -> int:
+        """Renew the lease, and fence out the jobs that its holder started before.
+
+        Returns:
+            The new epoch.
+
+        Raises:
+            FencedOut: Another engine has it.
+        """
+        with self._database.write() as connection:
+            _renew(connection, lease, _BEGIN_EPOCH)
+            return _epoch(connection)
+
     def release(self, lease: Lease) -> None:
         """Give the lease back; nothing changes if another engine holds it."""
         self._database.guard(None)
         with self._database.write() as connection:
             connection.execute(update(tables.lease).where(_l.token == lease.token).values(token=""))
+
+
+def check_epoch(connection: Connection, epoch: int, batch: int) -> None:
+    """Check, inside a write transaction, that the job that writes a batch is the newest one.
+
+    Raises:
+        FencedOut: Another job has been started since, here or by another engine.
+    """
+    current = _epoch(connection)
+    if epoch != current or epoch == 0:
+        raise FencedOut(
+            f"batch {batch} comes from epoch {epoch}, the current one is {current}",
+            detail="Another engine owns the data directory.",
+        )
+
+
+def _epoch(connection: Connection) -> int:
+    return int(connection.execute(_EPOCH).scalar() or 0)
 
 
 def _lease(connection: Connection) -> Lease | None:
@@ -135,8 +176,8 @@ def _lease(connection: Connection) -> Lease | None:
     return Lease(row.epoch, row.token, decode(Holder, row.holder), row.expiry_ms, row.renewals)
 
 
-def _renew(connection: Connection, lease: Lease) -> None:
-    if not connection.execute(_RENEW, {"held": lease.token}).rowcount:
+def _renew(connection: Connection, lease: Lease, change: Update = _RENEW) -> None:
+    if not connection.execute(change, {"held": lease.token}).rowcount:
         found = _lease(connection)
         by = "nobody" if found is None else f"process {found.holder.pid} on {found.holder.host}"
         raise FencedOut(

@@ -28,7 +28,6 @@ from catalog.store.pruning import Pruning
 from catalog.store.repositories.batches import BatchRepository
 from catalog.store.repositories.control_log import ControlLogRepository
 from catalog.store.repositories.counts import CountRepository
-from catalog.store.repositories.epochs import EpochRepository
 from catalog.store.repositories.migrations import MigrationRepository
 from catalog.store.repositories.plan_history import PlanHistoryRepository
 from catalog.store.repositories.queries import QueryRepository
@@ -57,8 +56,7 @@ class Store:
         plan_history: Who made which plan version, and why.
         migrations: Migrations that were requested.
         source_files: Files of streams, each with its verdict.
-        epochs: Fencing epochs of engines.
-        lease: The lease of the catalog.
+        lease: The lease of the catalog, and its fencing epoch.
         batches: Manifests of committed batches, and totals.
         counts: Results per query and batch.
         result_files: Files of results and late rows.
@@ -82,7 +80,6 @@ class Store:
         self.plan_history = PlanHistoryRepository(database, now_us)
         self.migrations = MigrationRepository(database, now_us)
         self.source_files = SourceFileRepository(database, now_us)
-        self.epochs = EpochRepository(database, now_us)
         self.lease = LeaseRepository(database, now_us)
         self.batches = BatchRepository(database, now_us)
         self.counts = CountRepository(database, now_us)

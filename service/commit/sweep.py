@@ -67,7 +67,7 @@ def sweep_merged(store: Store, results_dir: Folder, late_dir: Folder) -> int:
 
 def _files(store: Store, kind: str, folder: Folder) -> Iterator[tuple[str, int]]:
     """Yield the names of the files of a kind, each with its first batch; skip files of later epochs."""
-    epoch = store.epochs.current()
+    epoch = store.lease.epoch()
     for name in names(folder):
         parts = _NAME.fullmatch(name) if name.startswith(kind) else None
         if parts is not None and int(parts["epoch"]) <= epoch:

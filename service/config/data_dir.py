@@ -143,7 +143,7 @@ class DataDir:
 
     @property
     def fence(self) -> Path:
-        """File with the epoch of the engine whose workers may write segments."""
+        """File with the epoch of the job whose workers may write segments."""
         return self.checkpoint / "epoch"
 
     @property

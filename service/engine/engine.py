@@ -4,8 +4,8 @@ r"""The engine: one Spark job over one data directory, from lock to last commit.
                     \         \---> failed -> starting ... (``service.engine.retry`` sets the delay)
 
 An engine first takes the directory's lock, ends a JVM that a dead driver may have left, takes the lease of
-the catalog, and checks that Spark can continue after the catalog's last batch. Then it takes a new fencing
-epoch, after which no other engine's manifest is accepted. Finally it removes files that no manifest names,
+the catalog, and checks that Spark can continue after the catalog's last batch. Then it begins a new epoch of
+the lease, after which no earlier job's manifest is accepted. Finally it removes files that no manifest names,
 and starts Spark.
 
 A stand-by engine starts Spark and does all imports before it waits for the lease. It takes the lease first,
@@ -21,7 +21,6 @@ from __future__ import annotations
 import contextlib
 import gc
 import logging
-import os
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -239,11 +238,10 @@ class Engine:
             run_id=self._run_id,
             error=self._error,
             spark_ui=self._spark_ui,
-            epoch=self._epoch,
             failures=self._failures,
             skippable=self._skippable,
             retry_at_us=self._retry_at_us,
-            lease=self._lease.epoch,
+            token=self._lease.token,
         )
 
     def _run_and_restart(self) -> None:
@@ -427,7 +425,7 @@ class Engine:
             gc.freeze()
         # A JVM that died may have left half-written entries in Spark's logs.
         check_checkpoint(self.store, self.data_dir)
-        self._epoch = self.store.epochs.begin(f"pid {os.getpid()}")
+        self._epoch = self._lease.begin_epoch()
         facts = checkpoint_facts(self.store, self.settings)
         checkpoint_id, keys, partitions = facts.id, facts.keys, facts.partitions
         mark_checkpoint(self.store, self.data_dir, checkpoint_id)

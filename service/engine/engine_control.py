@@ -43,11 +43,10 @@ class EngineStatus:
         run_id: Id of the Spark query's run; changes with every restart. Empty before the first run.
         error: Why the job failed, kept while the job starts again; or None.
         spark_ui: Address of Spark's own page, or None.
-        epoch: Fencing epoch.
         failures: How many times in a row the current batch has failed in the same way; 0 while the job runs.
         skippable: Whether the current batch was begun and has failed often enough to be voided.
         retry_at_us: When a failed job is started again, µs UTC; None if a person must act.
-        lease: Epoch of the lease that the reporting engine holds; 0 if it holds none.
+        token: Token of the lease that the reporting engine holds; empty if it holds none.
         followed: Number of the last request (``EngineWish``) that the engine has followed.
     """
 
@@ -56,11 +55,10 @@ class EngineStatus:
     run_id: str = ""
     error: str | None = None
     spark_ui: str | None = None
-    epoch: int = 0
     failures: int = 0
     skippable: bool = False
     retry_at_us: int | None = None
-    lease: int = 0
+    token: str = ""
     followed: int = 0
 
 
@@ -122,12 +120,12 @@ class EngineControl:
         if lease != seen:
             self._seen = seen, since_s = lease, now_s
         if now_s - since_s > lease.expiry_ms / 1000:
-            if self.own is not None and (own := self.own()).lease == lease.epoch:
+            if self.own is not None and (own := self.own()).token == lease.token:
                 return replace(own, followed=found.followed)
             who = f"Process {lease.holder.pid} on {lease.holder.host}"
             return _without_engine(found, f"{who} has not renewed its lease for {now_s - since_s:.0f} s.")
-        if found.lease != lease.epoch:
-            return EngineStatus("starting", found.since_us, lease=lease.epoch)
+        if found.token != lease.token:
+            return EngineStatus("starting", found.since_us, token=lease.token)
         return found
 
     def want(self, state: WantedState, *, restart: bool = False) -> None:
@@ -177,13 +175,13 @@ class EngineControl:
         until_s = self.clock_s() + FOLLOW_TIMEOUT_S
         while self.clock_s() < until_s:
             status = self.status()
-            if status.followed >= number or not status.lease:
+            if status.followed >= number or not status.token:
                 return
             time.sleep(_LOOK_S)
 
 
 def _without_engine(last: EngineStatus, why: str | None) -> EngineStatus:
-    return replace(last, state="stopped", error=why, retry_at_us=None, skippable=False, lease=0)
+    return replace(last, state="stopped", error=why, retry_at_us=None, skippable=False, token="")
 
 
 def _read(store: Store, key: str, kind: type[_Value]) -> _Value:

@@ -323,7 +323,7 @@ class SluiceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _check_epoch(self, store: Store, batch: int) -> None:
         """Refuse to begin a batch for a replaced engine."""
-        epoch, current = int(self._options["epoch"]), store.epochs.current()
+        epoch, current = int(self._options["epoch"]), store.lease.epoch()
         if epoch != current:
             raise FencedOut(
                 f"batch {batch} would be begun under epoch {epoch}, the current one is {current}",

@@ -307,7 +307,7 @@ def _has_events(path: Path) -> bool:
 
 def is_unused(store: Store) -> bool:
     """Return whether a catalog was never used by a service or a run."""
-    return store.epochs.current() == 0 and not store.streams.all()
+    return store.lease.epoch() == 0 and not store.streams.all()
 
 
 def _check_unmarked(store: Store, data_dir: DataDir) -> None:

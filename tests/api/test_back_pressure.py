@@ -19,6 +19,7 @@ from tests.api.without_engine import Service
 from tests.builders import stream_document
 from tests.catalog.examples import commit, manifest
 from tests.crash.disks import tmpfs
+from tests.epochs import begin_epoch
 
 Start = Callable[..., Service]
 MB = 1 << 20
@@ -52,7 +53,7 @@ def read_up_to(service: Service, positions: dict[str, int], after_s: float = 1.0
     """Commit a batch that has read so far, and let some time pass."""
     store = service.store
     batch = store.batches.last()
-    made = manifest(0 if batch is None else batch + 1, store.epochs.begin("test"))
+    made = manifest(0 if batch is None else batch + 1, begin_epoch(store))
     end = {str(store.streams.get(name).id): position for name, position in positions.items()}
     assert commit(store, replace(made, input_end=tuple(sorted({**end, "batch": made.batch + 1}.items()))))
     pressure = service.workspace._pressure

@@ -29,6 +29,7 @@ from service.errors import RequestRefused
 from service.results import results
 from tests.api.without_engine import CQL, Service
 from tests.builders import stream_document
+from tests.epochs import begin_epoch
 from tests.service.compacting import compact, compactor_of
 from tests.service.pairs import Batches
 from tests.service.results.test_results import pair
@@ -45,7 +46,7 @@ class Exported:
             self.service.made("POST", "/streams", stream_document(name))
         query = self.service.made("POST", "/queries", {"name": "q", "cql": CQL})
         store, where = self.service.store, self.service.workspace.data_dir
-        store.epochs.begin("test")
+        begin_epoch(store)
         self.batches = Batches(store, where.results, {1: (query["id"],)})
         rng = random.Random(1)
         for batch in range(7):

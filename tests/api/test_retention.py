@@ -24,6 +24,7 @@ from tests.api.running_service import WAIT_S, RunningService, free_port
 from tests.api.without_engine import CQL, Service
 from tests.builders import stream_document
 from tests.catalog.examples import plan
+from tests.epochs import begin_epoch
 from tests.service.pairs import Batches
 from tests.service.results.test_results import pair
 from tests.waiting import until
@@ -59,7 +60,7 @@ def old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Old]:
         service.made("POST", "/streams", stream_document(name))
     query = service.made("POST", "/queries", {"name": "q", "cql": CQL})
     store, directory = service.store, service.workspace.data_dir
-    store.epochs.begin("test")
+    begin_epoch(store)
     batches = Batches(store, directory.results, {1: (query["id"],)}, spacing_us=SECOND_US)
     lock = str(directory.engine_lock)
     made = Old(

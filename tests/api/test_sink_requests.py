@@ -14,6 +14,7 @@ from catalog.times.clock import wall_clock_us
 from tests.api.without_engine import CQL, Service
 from tests.builders import stream_document
 from tests.catalog.examples import commit, manifest
+from tests.epochs import begin_epoch
 
 FILES = {"type": "files", "path": "alerts/q", "format": "ndjson"}
 HOOK = {"type": "webhook", "url": "http://127.0.0.1:9/hook"}
@@ -174,7 +175,7 @@ def test_what_a_sink_lags_and_loses_is_answered(service: Service) -> None:
         found: dict[str, Any] = service.made("GET", "/queries/q")["sink_observed"]
         return found
 
-    epoch = store.epochs.begin("test")
+    epoch = begin_epoch(store)
     for batch, at_us in enumerate((an_hour_ago_us, wall_clock_us(), wall_clock_us())):
         commit(store, replace(manifest(batch, epoch, {query_id: 3}), committed_at_us=at_us))
     assert (observed()["state"], observed()["lag_batches"]) == ("lagging", 3)

@@ -42,7 +42,7 @@ def commit(store: Store, batch: int, end: int, began_us: int) -> None:
         replace(
             EMPTY_BATCH,
             batch=batch,
-            epoch=store.epochs.current(),
+            epoch=store.lease.epoch(),
             plan_version=3,
             started_at_us=began_us,
             committed_at_us=began_us + 40_000,

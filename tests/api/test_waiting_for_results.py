@@ -15,6 +15,7 @@ import pytest
 from tests.api.without_engine import CQL, Service
 from tests.builders import stream_document
 from tests.catalog.examples import plan
+from tests.epochs import begin_epoch
 from tests.service.pairs import Batches
 from tests.service.results.test_results import pair
 
@@ -66,7 +67,7 @@ def waiting(tmp_path: Path) -> Iterator[Waiting]:
         service.made("POST", "/streams", stream_document(name))
     query = service.made("POST", "/queries", {"name": "q", "cql": CQL})
     store, results = service.store, service.workspace.data_dir.results
-    store.epochs.begin("test")
+    begin_epoch(store)
     made = Waiting(service, Batches(store, results, {1: (query["id"],)}))
     made.commit()
     yield made

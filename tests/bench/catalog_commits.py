@@ -21,6 +21,7 @@ from catalog.store.store import Store
 from tests.bench.measuring import Stages
 from tests.bench.reports import table
 from tests.catalog.examples import commit, manifest, plan
+from tests.epochs import begin_epoch
 from tests.postgres import PostgresServer
 
 SLICES, QUERIES = 20, 100
@@ -49,7 +50,7 @@ def _measured(stores: dict[str, Store], batches: int) -> dict[str, Stages]:
     found = {name: Stages(time.perf_counter) for name in stores}
     for store in stores.values():
         store.control_log.append(plan=plan(1, queries=QUERIES))
-        store.epochs.begin("measured")
+        begin_epoch(store)
     for batch in range(batches):
         made = manifest(batch, 1, dict.fromkeys(range(1, QUERIES + 1), 7))
         made = replace(made, slices=tuple(replace(made.slices[0], slice=n) for n in range(SLICES)))
@@ -57,7 +58,7 @@ def _measured(stores: dict[str, Store], batches: int) -> dict[str, Stages]:
             with found[name].timed("commit"):
                 commit(store, made, {})
             with found[name].timed("read"):
-                store.epochs.current()
+                store.lease.epoch()
     return found
 
 

@@ -12,6 +12,7 @@ from catalog.errors import InvariantBroken
 from catalog.store.store import Store
 from catalog.values.control import Heartbeat
 from tests.catalog.examples import manifest, plan
+from tests.epochs import begin_epoch
 
 #: Children are forked from a process that has imported this module and opened nothing: imports take a second.
 SPAWN = multiprocessing.get_context("forkserver")
@@ -43,7 +44,7 @@ def open_and_register(url: str, ready: Connection) -> None:
     ready.send("ready")
     ready.recv()
     with Store.open(url) as store:
-        ready.send(store.epochs.begin(str(os.getpid())))
+        ready.send(begin_epoch(store))
 
 
 def die_in_a_transaction(url: str) -> None:

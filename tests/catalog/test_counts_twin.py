@@ -10,6 +10,7 @@ from catalog.store.repositories import counts as module
 from catalog.store.store import Store
 from catalog.values.routes.counts.query_counts import QueryCounts
 from tests.catalog.examples import manifest
+from tests.epochs import begin_epoch
 from tests.examples import seeds
 
 
@@ -19,7 +20,7 @@ def test_counts_are_those_of_a_dictionary(seed: int, store: Store, monkeypatch: 
     rng = random.Random(seed)
     monkeypatch.setattr(module, "FOLDED", rng.choice([1, 2, 5, 64]))
     monkeypatch.setattr(module, "_KEPT_BYTES", rng.choice([0, 300, 1 << 20]))
-    epoch = store.epochs.begin("engine")
+    epoch = begin_epoch(store)
     given: dict[tuple[int, int], int] = {}
     queries = range(1, 6)
     for batch in range(40):

@@ -7,21 +7,27 @@ import sqlite3
 import subprocess
 import sys
 import traceback
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
+from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import create_engine, inspect
+from sqlalchemy import create_engine, insert, inspect, text
 
-from catalog.errors import CatalogDamaged, CatalogDown, CatalogVersionMismatch, InvalidCatalogUrl
+from catalog.documents.codec import encode
+from catalog.errors import CatalogDamaged, CatalogDown, CatalogVersionMismatch, FencedOut, InvalidCatalogUrl
 from catalog.migrations import configuration
+from catalog.store.database import tables
 from catalog.store.database.tables import SCHEMA_REVISION, metadata
+from catalog.store.lease import Holder, Lease
 from catalog.store.store import Store
 from catalog.values.routes.counts.query_counts import QueryCounts
 from catalog.values.routes.route_table import RouteTable
 from tests.catalog.examples import add_query, manifest, plan, stored_routes, stream
+from tests.epochs import begin_epoch
 
 
 def test_the_migrations_make_the_tables(store: Store, url: str) -> None:
@@ -172,7 +178,7 @@ def test_a_last_batch_that_read_beyond_sparks_log_is_refused(
     """Its rows would be read twice: what it read was known to the table that migration 0008 drops."""
     with Store.open(sqlite_url) as store:
         store.control_log.append(plan=plan(1))
-        epoch = store.epochs.begin("engine")
+        epoch = begin_epoch(store)
         for number in (0, 1):
             store.batches.commit(manifest(number, epoch))
     connection = sqlite3.connect(tmp_path / "catalog.db")
@@ -261,6 +267,7 @@ def _undo_counts_and_differences(connection: sqlite3.Connection) -> None:
 
 def _undo_since_columnar_routes(connection: sqlite3.Connection) -> None:
     """Take off what migrations after 0009 left."""
+    _undo_epochs_of_the_lease(connection)
     connection.execute("DROP TABLE inputs")
     connection.execute(
         "CREATE TABLE inputs (stream_id INTEGER NOT NULL, position INTEGER NOT NULL, path TEXT NOT NULL, "
@@ -280,6 +287,25 @@ def _undo_since_columnar_routes(connection: sqlite3.Connection) -> None:
     connection.execute("ALTER TABLE batch_totals DROP COLUMN merged_until")
     for column in ("lost_rows", "lost_batch", "lost_at_us", "file_end"):
         connection.execute(f"ALTER TABLE sinks DROP COLUMN {column}")
+
+
+def _undo_epochs_of_the_lease(connection: sqlite3.Connection) -> None:
+    """Keep epochs as they were before migration 0025: in a table that batches refer to."""
+    connection.execute(
+        "CREATE TABLE epochs (epoch INTEGER NOT NULL, owner TEXT NOT NULL, started_at_us INTEGER NOT NULL, "
+        "CONSTRAINT pk_epochs PRIMARY KEY (epoch))"
+    )
+    connection.execute("INSERT INTO epochs SELECT epoch, 'pid 1', 4 FROM lease")
+    connection.execute("ALTER TABLE batches RENAME TO new_batches")
+    connection.execute(
+        "CREATE TABLE batches (batch INTEGER NOT NULL, epoch INTEGER NOT NULL, "
+        "plan_version INTEGER NOT NULL, document TEXT NOT NULL, committed_at_us INTEGER NOT NULL, "
+        "CONSTRAINT pk_batches PRIMARY KEY (batch), "
+        "CONSTRAINT fk_batches_epoch FOREIGN KEY(epoch) REFERENCES epochs (epoch))"
+    )
+    connection.execute("INSERT INTO batches SELECT * FROM new_batches")
+    connection.execute("DROP TABLE new_batches")
+    connection.execute("CREATE INDEX ix_batches_plan_version_batch ON batches (plan_version, batch)")
 
 
 def _undo_columnar_routes(connection: sqlite3.Connection) -> None:
@@ -342,6 +368,52 @@ def test_routes_kept_as_json_stay_readable(sqlite_url: str, tmp_path: Path) -> N
     made = f"sqlite:///{tmp_path / 'made.db'}"
     Store.open(made).close()
     assert _shape(sqlite_url) == _shape(made)
+
+
+_HOLDER = Holder("example", "boot", "pid:[1]", 4711, 1.5, "/data")
+
+
+@pytest.mark.parametrize(
+    ("lease", "epochs", "expected"),
+    [
+        (None, (), None),
+        (None, (3, 5), Lease(5, "", Holder("", "", "", 0, 0.0, ""), 0, 0)),
+        (Lease(2, "held", _HOLDER, 8000, 9), (3, 5), Lease(5, "held", _HOLDER, 8000, 9)),
+        (Lease(7, "", _HOLDER, 8000, 9), (3, 5), Lease(7, "", _HOLDER, 8000, 9)),
+        (Lease(7, "held", _HOLDER, 8000, 9), (), Lease(7, "held", _HOLDER, 8000, 9)),
+    ],
+)
+def test_the_lease_continues_after_the_newest_epoch_of_either_counter(
+    url: str, lease: Lease | None, epochs: tuple[int, ...], expected: Lease | None
+) -> None:
+    engine = create_engine(url)
+    with engine.begin() as connection:
+        alembic = configuration()
+        alembic.attributes["connection"] = connection
+        command.upgrade(alembic, "0024")
+        for batch, epoch in enumerate(epochs):
+            connection.execute(text(f"INSERT INTO epochs VALUES ({epoch}, 'pid 1', 4)"))
+            values = {"document": encode(manifest(batch, epoch)).decode()}
+            connection.execute(
+                text(f"INSERT INTO batches VALUES ({batch}, {epoch}, 1, :document, 7)"), values
+            )
+        connection.execute(text("INSERT INTO counters VALUES ('epoch', 5), ('query', 2)"))
+        if lease is not None:
+            row = {"id": 1, **asdict(lease), "holder": encode(lease.holder).decode()}
+            connection.execute(insert(tables.lease).values(row))
+    engine.dispose()
+
+    with Store.open(url) as store:
+        assert store.lease.current() == expected
+        if expected is not None:
+            with pytest.raises(FencedOut):
+                store.batches.commit(manifest(len(epochs), expected.epoch - 1))
+            taken = store.lease.take(_HOLDER, 8000, expected)
+            assert taken is not None
+            assert taken.epoch == expected.epoch + 1
+            assert store.batches.commit(manifest(len(epochs), taken.epoch))
+        assert [m.epoch for m in store.batches.manifests(0, 1)][: len(epochs)] == list(epochs)
+        assert store.queries.reserve_ids(1)[0] == 3
 
 
 def _undo_batch_routes(connection: sqlite3.Connection) -> None:

@@ -25,6 +25,7 @@ from service.engine.ownership.catalog_lease import CatalogLease
 from service.inputs.sources.posted.http_log import EventLog
 from tests.catalog.examples import add_query, commit, listed, manifest, stream
 from tests.dropping_proxy import DroppingProxy, Loss
+from tests.epochs import begin_epoch
 from tests.postgres import PostgresServer, server
 from tests.service.inputs.sources.posted.test_http_log import STREAM, numbered
 from tests.waiting import LIMIT_S, until
@@ -214,7 +215,7 @@ def test_two_services_share_a_database_in_schemas_of_their_own(url: str, tmp_pat
         ]
         for lease in leases:
             lease.acquire()
-        assert [lease.epoch for lease in leases] == [1, 1]
+        assert [store.lease.epoch() for store in (one, other)] == [1, 1]
         for number, store in enumerate((one, other), start=1):
             assert store.streams.add(stream(f"S{number}")).id == 1
             beats = [store.control_log.append(heartbeat=Heartbeat(1, n)).seq for n in range(number)]
@@ -245,7 +246,7 @@ def test_a_batch_whose_commit_is_not_answered_is_committed_once(
     with losing(postgres, postgres_database) as (proxy, through):
         a, b = through.streams.add(stream("A")), through.streams.add(stream("B"))
         query = add_query(through, "q1", a, b).query
-        batch = manifest(0, through.epochs.begin("engine"), {query.id: 3})
+        batch = manifest(0, begin_epoch(through), {query.id: 3})
         proxy.lose(loss)
         with pytest.raises(CatalogDown) as caught:
             commit(through, batch)
@@ -285,7 +286,9 @@ def test_a_change_whose_commit_is_not_answered_is_done_once_under_its_key(
 
 
 def test_older_catalogs_are_migrated_to_the_same_records_on_both_databases(url: str, sqlite_url: str) -> None:
-    assert _migrated(url) == _migrated(sqlite_url)
+    rows = _migrated(url)
+    assert rows == _migrated(sqlite_url)
+    assert [row[:3] for row in rows["lease"]] == [(1, 1, "")]
 
 
 def _migrated(url: str) -> dict[str, list[tuple[object, ...]]]:

@@ -35,7 +35,7 @@ def test_reads_of_every_batch_cost_less_than_a_millisecond(store: Store, url: st
             "latest_plan": reader.control_log.latest_plan,
             "inputs": lambda: reader.source_files.page(a.id, 4_900, 50),
             "input_count": lambda: reader.source_files.count(a.id),
-            "current_epoch": reader.epochs.current,
+            "current_epoch": reader.lease.epoch,
         }
         for name, read in reads.items():
             read()  # the first one decodes the plan and compiles the statement

@@ -11,6 +11,7 @@ from catalog.errors import CatalogDown, InvariantBroken, StreamNotFound
 from catalog.store.store import Store
 from catalog.values.control import Heartbeat
 from tests.catalog.examples import add_query, commit, listed, manifest, plan, stored_routes, stream, undone
+from tests.epochs import begin_epoch
 
 
 def everything(store: Store) -> tuple[object, ...]:
@@ -21,7 +22,7 @@ def everything(store: Store) -> tuple[object, ...]:
         store.control_log.records(0),
         store.control_log.latest_plan(),
         store.source_files.page(1),
-        store.epochs.current(),
+        store.lease.epoch(),
         store.batches.manifests(0, 100),
         store.batches.totals(),
         store.counts.totals(),
@@ -39,7 +40,7 @@ def change_everything(store: Store) -> None:
     store.control_log.append(plan=plan(1, (a, b)))
     store.control_log.append(heartbeat=Heartbeat(1, 5))
     store.source_files.append(a.id, [listed("/a/1")])
-    commit(store, manifest(0, store.epochs.begin("engine"), {record.query.id: 3}))
+    commit(store, manifest(0, begin_epoch(store), {record.query.id: 3}))
     store.idempotency.remember("k", "f", 200, "{}")
     store.settings.set("s", 1)
 
@@ -57,7 +58,7 @@ def test_an_exception_in_a_transaction_leaves_nothing(store: Store) -> None:
     assert store.streams.get("A").id == 1
     assert store.queries.get("q1").query.id == 1
     assert store.control_log.head() == 2
-    assert store.epochs.current() == 1
+    assert store.lease.epoch() == 1
 
 
 def test_a_transaction_takes_effect_as_a_whole(store: Store, url: str) -> None:

@@ -17,13 +17,14 @@ from tests.catalog.processes import (
     fork_and_use,
     open_and_register,
 )
+from tests.epochs import begin_epoch
 
 
 def test_a_reader_sees_whole_transactions_in_order_while_another_process_writes(
     store: Store, url: str
 ) -> None:
     pairs = 12
-    store.epochs.begin("the writer")
+    begin_epoch(store)
     writer = SPAWN.Process(target=append_in_pairs, args=(url, pairs))
     writer.start()
     heads = [0]

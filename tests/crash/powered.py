@@ -37,6 +37,7 @@ from service.results.files.result_check import check_files
 from service.results.files.result_files import ResultWriter
 from tests.bench.migration.carrying import scheduled
 from tests.bench.migration.load import Load
+from tests.epochs import begin_epoch
 from tests.pipeline import Piece, Pipeline, generated
 from tests.service.recovery.lives import CHECKPOINT
 from tests.service.spark_logs import none_voided, write_begun, write_done
@@ -83,7 +84,7 @@ class Job(Pipeline):
             for plan in self.carries.values():
                 self.store.control_log.append(plan=plan)
         mark_checkpoint(self.store, self.data_dir, CHECKPOINT)
-        epoch = self.store.epochs.begin("test")
+        epoch = begin_epoch(self.store)
         fence = Fence(self.data_dir.fence, epoch)
         fence.announce()
         results, late = self.data_dir.results, self.data_dir.late

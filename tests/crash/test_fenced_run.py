@@ -8,6 +8,7 @@ import pytest
 
 from catalog.store.store import Store
 from tests.crash.killing import SIZE, wait_for_commit
+from tests.epochs import begin_epoch
 from tests.oracle import Oracle
 from tests.sluice_run import assert_equals_oracle, finish, run, start
 from tests.workloads import make_workload
@@ -21,7 +22,7 @@ def test_a_run_that_another_engine_has_fenced_out_ends_and_is_gone_on_with(tmp_p
     first = start(workload, out)
     wait_for_commit(first, out, 2)
     with Store.open(f"sqlite:///{out / '_sluice' / 'catalog.db'}", migrate=False) as store:
-        epoch = store.epochs.begin("another engine")
+        epoch = begin_epoch(store)
         fenced = finish(first)
         last = store.batches.last_manifest()
     assert last is not None

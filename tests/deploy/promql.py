@@ -57,7 +57,7 @@ def _fill_catalog(directory: Path) -> None:
             replace(
                 EMPTY_BATCH,
                 batch=0,
-                epoch=store.epochs.current(),
+                epoch=store.lease.epoch(),
                 streams=(StreamCounters(1, 10, 2, 1, 5_000_000, 6_000_000),),
                 slices=(SliceCounters("f", "a", 1, rows=7, bytes=100, segments=2),),
                 query_rows=((query.id, 4),),

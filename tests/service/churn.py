@@ -45,6 +45,7 @@ from service.planning.preview import Statistician
 from service.planning.versions import Versions
 from tests.builders import EMPTY_BATCH
 from tests.empty_catalog import prepared
+from tests.epochs import begin_epoch
 from tests.operators.harness import Runner
 
 SECOND_US = 1_000_000
@@ -149,7 +150,7 @@ class ChurningService:
         )
         by_id = {stream.id: stream for stream in self.streams.values()}
         self.runner = Runner(by_id, buckets=2, slack_us=None, stored=True)
-        self.epoch = self.store.epochs.begin("churn")
+        self.epoch = begin_epoch(self.store)
 
     def add(self, name: str, cql: str, backfill: Backfill = "none") -> None:
         """Add a query as a plan version of its own."""

@@ -81,7 +81,7 @@ class Twins:
             path = world.directory / "late" / f"b{batch:09}-1-e1-late.parquet"
             pq.write_table(pa.table({"ts": range(batch * 100, batch * 100 + late)}), path)
             file = ResultFile(path.name, "A", late, *length_and_checksum(path))
-            made = manifest(batch, world.store.epochs.current())
+            made = manifest(batch, world.store.lease.epoch())
             made = replace(made, files=(), late_files=(file,), committed_at_us=batch * SECOND_US)
             assert world.store.batches.commit(made)
             world.batches.next += 1

@@ -24,6 +24,7 @@ from service.planning.versions import Versions
 from tests.builders import EMPTY_BATCH
 from tests.empty_catalog import prepared
 from tests.service.applying import apply_changes
+from tests.epochs import begin_epoch
 
 SECOND_US = 1_000_000
 KEY = "A.k = B.k"
@@ -80,7 +81,7 @@ class Desk:
     def batch(self, rows: int = 100, millis: int = 500) -> None:
         """Commit a batch under the newest plan, with ``rows`` in every slice."""
         if not self.epoch:
-            self.epoch = self.store.epochs.begin("test")
+            self.epoch = begin_epoch(self.store)
         last = self.store.batches.last_manifest()
         number = 0 if last is None else last.batch + 1
         start = number * SECOND_US

@@ -17,6 +17,7 @@ from catalog.values.routes.route_table import BatchRoutes, RouteTable
 from planner.families.families import family_id
 from tests.builders import EMPTY_BATCH, a_query, a_stream
 from tests.empty_catalog import prepared
+from tests.epochs import begin_epoch
 
 COLUMNS = (("k", "bigint"), ("v", "double"), ("d", "decimal(10,2)"))
 
@@ -32,7 +33,7 @@ def begin(store: Store) -> None:
     """Register the streams A (1) and B (2), and begin the first epoch."""
     for name in ("A", "B"):
         store.streams.add(a_stream(0, columns=COLUMNS, name=name))
-    store.epochs.begin("test")
+    begin_epoch(store)
 
 
 def add_query(
@@ -81,7 +82,7 @@ class Batches:
         rows = [row for file in files for row in file]
         manifest_files = []
         for number, file in enumerate(files):
-            path = f"b{self.next:06}-f-e{self.store.epochs.current()}-{number}.parquet"
+            path = f"b{self.next:06}-f-e{self.store.lease.epoch()}-{number}.parquet"
             pq.write_table(self._table(file), self.results_dir / path)
             size = (self.results_dir / path).stat().st_size if self.sized else None
             manifest_files.append(ResultFile(path, self.family, len(file), size))
@@ -94,7 +95,7 @@ class Batches:
             replace(
                 EMPTY_BATCH,
                 batch=self.next,
-                epoch=self.store.epochs.current(),
+                epoch=self.store.lease.epoch(),
                 plan_version=self.version,
                 files=tuple(manifest_files),
                 query_rows=tuple(sorted(given.items())),

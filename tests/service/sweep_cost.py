@@ -17,6 +17,7 @@ from catalog.values.batch import ResultFile
 from operators.storage.folder import names
 from service.commit.sweep import sweep
 from tests.catalog.examples import commit, manifest
+from tests.epochs import begin_epoch
 
 _FAMILIES = 20
 
@@ -36,7 +37,7 @@ def main(batches: int, files: int) -> None:
         results.mkdir()
         late.mkdir()
         with Store.open(f"sqlite:///{directory}/catalog.db") as store:
-            epoch = store.epochs.begin("sweep_cost")
+            epoch = begin_epoch(store)
             for batch in range(batches):
                 made = tuple(
                     ResultFile(

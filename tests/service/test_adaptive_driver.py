@@ -101,7 +101,7 @@ class World:
             replace(
                 EMPTY_BATCH,
                 batch=self.batch,
-                epoch=self.store.epochs.current(),
+                epoch=self.store.lease.epoch(),
                 plan_version=self.plan.version,
                 streams=tuple(StreamCounters(n, brought, 0, 0, newest_us, newest_us) for n in (1, 2)),
                 slices=held,

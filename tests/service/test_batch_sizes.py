@@ -23,6 +23,7 @@ from catalog.values.source_file import SourceFile
 from catalog.values.stream import FilesSource, Stream
 from service.job.source import SluiceReader
 from tests.catalog.examples import manifest
+from tests.epochs import begin_epoch
 from tests.service.inputs.streams import stream_of
 from tests.sluice_run import per_query_results, run
 
@@ -42,7 +43,7 @@ class Clock:
 
 @pytest.fixture
 def store(store: Store) -> Store:
-    assert store.epochs.begin("engine") == 1
+    assert begin_epoch(store) == 1
     return store
 
 
@@ -100,7 +101,7 @@ def sizes(
         "events_url": f"sqlite:///{tmp_path / 'events.db'}",
         "data_dir": str(tmp_path),
         "engine_lock": str(tmp_path / "lock"),
-        "epoch": str(store.epochs.current()),
+        "epoch": str(store.lease.epoch()),
         "bucket_keys": "0,1",
         "max_rows": str(max_rows),
         "target_batch_s": str(target_s),

@@ -40,6 +40,7 @@ from service.job.job import JobOptions
 from service.job.job_options import job_options
 from service.job.source import SluiceReader
 from service.recovery.checkpoint import check_checkpoint, mark_checkpoint
+from tests.epochs import begin_epoch
 from tests.service.spark_logs import write_begun, write_done
 
 #: Spark's ``minBatchesToRetain`` (``service.jvm.spark_configuration``).
@@ -74,7 +75,7 @@ class SimulatedSpark:
     def __post_init__(self) -> None:
         store, data_dir = self.store, self.data_dir
         check_checkpoint(store, data_dir, unsynced=self.unsynced)
-        epoch = store.epochs.begin("simulated")
+        epoch = begin_epoch(store)
         facts = store.settings.get(CHECKPOINT_SETTING)
         if not isinstance(facts, dict):
             buckets = self.settings.bucket_count

@@ -17,8 +17,8 @@ from catalog.errors import BatchDiffers, InvariantBroken
 from catalog.store.database import tables
 from catalog.store.database.database import Database
 from catalog.store.database.repository import Repository
+from catalog.store.lease import check_epoch
 from catalog.store.repositories.counts import add_counts, counts_between
-from catalog.store.repositories.epochs import check_epoch
 from catalog.store.repositories.routes import add_routes
 from catalog.values.batch import BatchManifest, BatchProgress, Totals
 from catalog.values.counters.batch_counters import StreamCounters

@@ -63,11 +63,11 @@ _SEAL = struct.Struct("<4sIQ")
 
 @dataclass(frozen=True, slots=True)
 class Fence:
-    """The epoch of the only engine whose workers may write, in a file next to the values.
+    """The epoch of the only job whose workers may write, in a file next to the values.
 
     Attributes:
         path: The file.
-        epoch: Epoch of the engine to which these workers belong.
+        epoch: Epoch of the job to which these workers belong.
     """
 
     path: Path

@@ -243,7 +243,7 @@ class Compactor:
             return None
         first, last = min(f.first for f in group), max(f.last for f in group)
         of = "late" if group[0].late else group[0].file.family
-        epoch = self.store.epochs.current()
+        epoch = self.store.lease.epoch()
         name = f"m{first:09d}-{last:09d}-{of}-e{epoch}-{uuid.uuid4().hex[:12]}.parquet"
         prepare(self._folder(group[0]))
         target = self._folder(group[0]) / name

@@ -97,9 +97,9 @@ class CatalogLease:
     _threads: tuple[threading.Thread, ...] = field(default=(), init=False)
 
     @property
-    def epoch(self) -> int:
-        """Epoch of the lease; 0 without one."""
-        return 0 if self._lease is None else self._lease.epoch
+    def token(self) -> str:
+        """Token of the lease; empty without one."""
+        return "" if self._lease is None else self._lease.token
 
     def acquire(self) -> None:
         """Take the lease; if its holder may be alive, wait for it to expire first.
@@ -131,6 +131,15 @@ class CatalogLease:
         """
         if self._lease is not None:
             self._renew(self._lease)
+
+    def begin_epoch(self) -> int:
+        """Begin the epoch of a start of the job; the jobs before can commit nothing more.
+
+        Raises:
+            FencedOut: Another engine has the lease.
+        """
+        assert self._lease is not None, "a job is started only under the lease"
+        return self.store.lease.begin_epoch(self._lease)
 
     def release(self) -> None:
         """Release the lease."""

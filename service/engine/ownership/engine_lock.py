@@ -1,4 +1,4 @@
-"""Lock of a data directory: one engine per directory, and a dead one never blocks it.
+"""Lock of a data directory, which a dead engine never keeps.
 
 The lock is the operating system's (``flock``), so it is released whenever the process ends, for whatever
 reason. The file names the holder: the driver's pid and, once Spark runs, the JVM's pid with its start time. A

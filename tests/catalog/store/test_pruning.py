@@ -17,6 +17,7 @@ from catalog.values.stream import Stream
 from planner.bind.bind import bind
 from tests.catalog import examples
 from tests.catalog.examples import add_query, manifest, plan, stream
+from tests.epochs import begin_epoch
 
 
 def append_plans(store: Store, first: int, last: int) -> None:
@@ -35,7 +36,7 @@ def kept_versions(store: Store) -> list[int]:
 
 def commit(store: Store, version: int, batches: int = 1, rows: dict[int, int] | None = None) -> None:
     """Commit batches under a plan version; watermarks of stream 1 rise by 1000 µs a batch."""
-    epoch = store.epochs.current() or store.epochs.begin("test")
+    epoch = store.lease.epoch() or begin_epoch(store)
     for _ in range(batches):
         last = store.batches.last_manifest()
         number = 0 if last is None else last.batch + 1

@@ -128,7 +128,7 @@ def commit(
         replace(
             EMPTY_BATCH,
             batch=batch,
-            epoch=store.epochs.current(),
+            epoch=store.lease.epoch(),
             plan_version=plan_version,
             streams=tuple(
                 StreamCounters(i, 10, 0, 0, 600, 1000, horizon_us=horizon_us if i == 1 else None)

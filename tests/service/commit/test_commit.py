@@ -22,6 +22,7 @@ from service.commit.reporting.bucket_report import BucketReport
 from service.job.chain_processor import bucket_report
 from service.results.files.result_check import length_and_checksum
 from tests.builders import a_query, a_stream
+from tests.epochs import begin_epoch
 from tests.operators.harness import Runner
 from tests.operators.queries import Row, a_table
 from tests.service.spark_logs import log_of, none_voided, write_begun
@@ -44,7 +45,7 @@ def a_plan() -> Plan:
 
 def committed(store: Store, reports: Sequence[BucketReport], directory: Path) -> BatchManifest:
     """Commit a batch and read its manifest back."""
-    epoch = store.epochs.begin("engine")
+    epoch = begin_epoch(store)
     committer = BatchCommitter(
         store, directory, directory, epoch, str(directory / "lock"), log_of(directory), none_voided
     )
@@ -127,7 +128,7 @@ def test_a_batch_that_comes_again_with_other_input_or_results_is_refused(
             store,
             tmp_path,
             tmp_path,
-            store.epochs.current(),
+            store.lease.epoch(),
             str(tmp_path / "lock"),
             SparkLog(tmp_path / "checkpoint"),
             none_voided,
@@ -156,7 +157,7 @@ def test_input_is_that_of_the_batch_where_sparks_numbers_are_ahead(store: Store,
     write_begun(log, 0, {"batch": 0, "control": 0})
     write_begun(log, 1, {"1": 7, "batch": 1, "control": 1})
     lock = str(tmp_path / "lock")
-    epoch = store.epochs.begin("engine")
+    epoch = begin_epoch(store)
     BatchCommitter(store, tmp_path, tmp_path, epoch, lock, log, none_voided)(reports_of_a_batch())
     manifest = store.batches.last_manifest()
     assert manifest is not None
@@ -166,7 +167,7 @@ def test_input_is_that_of_the_batch_where_sparks_numbers_are_ahead(store: Store,
 def test_a_batch_that_spark_has_not_begun_is_refused(store: Store, tmp_path: Path) -> None:
     log = SparkLog(tmp_path / "checkpoint")
     write_begun(log, 0, {"batch": 0, "control": 0})
-    epoch = store.epochs.begin("engine")
+    epoch = begin_epoch(store)
     committer = BatchCommitter(store, tmp_path, tmp_path, epoch, str(tmp_path / "lock"), log, none_voided)
     with pytest.raises(InvariantBroken, match="batch 0 runs, but Spark's offset log does not have it"):
         committer(reports_of_a_batch())

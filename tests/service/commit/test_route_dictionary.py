@@ -20,6 +20,7 @@ from catalog.values.routes.route_table import BatchRoutes, RouteTable
 from service.commit.route_dictionary import RouteDictionary
 from tests.catalog.examples import manifest, plan, stored_routes
 from tests.empty_catalog import prepared
+from tests.epochs import begin_epoch
 from tests.examples import seeds
 
 
@@ -62,7 +63,7 @@ def test_every_batch_finds_its_routes(seed: int, tmp_path: Path, monkeypatch: py
         "catalog.store.repositories.routes._KEPT_BYTES", rng.choice([0, 10_000, 50_000, 1 << 20])
     )
     with Store.open(prepared(f"sqlite:///{tmp_path / 'catalog.db'}")) as store:
-        epoch, known = store.epochs.begin("engine"), RouteDictionary()
+        epoch, known = begin_epoch(store), RouteDictionary()
         version, queries, order = 1, 5, [1, 2, 3, 4, 5]
         sets: dict[tuple[int, ...], int] = {}
         brought: dict[int, dict[int, tuple[int, ...]]] = {}
@@ -85,7 +86,7 @@ def test_every_batch_finds_its_routes(seed: int, tmp_path: Path, monkeypatch: py
             assert store.batches.commit(bare, made)
             if rng.random() < 0.15:
                 # The engine is killed behind the commit; the next one replays the batch in vain.
-                epoch, known = store.epochs.begin("engine"), RouteDictionary()
+                epoch, known = begin_epoch(store), RouteDictionary()
                 replayed = _bare(batch, epoch, version)
                 again = known.new_routes(replayed, reported, planned, store.routes.generation)
                 assert not store.batches.commit(replayed, again)
@@ -107,7 +108,7 @@ def test_every_batch_finds_its_routes(seed: int, tmp_path: Path, monkeypatch: py
 
 def test_versions_without_new_routes_add_nothing(tmp_path: Path) -> None:
     with Store.open(prepared(f"sqlite:///{tmp_path / 'catalog.db'}")) as store:
-        epoch, known = store.epochs.begin("engine"), RouteDictionary()
+        epoch, known = begin_epoch(store), RouteDictionary()
         for batch in range(30):
             routes = {7: (1,), 8: (1, 2)} if batch % 2 else {8: (1, 2)}
             reported = _reported(routes, (1, 2) if batch % 3 else (2, 1))
@@ -148,7 +149,7 @@ def test_a_batch_that_was_not_committed_teaches_nothing() -> None:
 def test_families_of_different_queries_share_a_row(tmp_path: Path) -> None:
     reported = _reported({5: (1,), 6: (2, 1)}, (2, 1)) + _reported({7: (9, 4), 8: (3,)}, (9, 3, 4))
     with Store.open(prepared(f"sqlite:///{tmp_path / 'catalog.db'}")) as store:
-        bare, known = _bare(0, store.epochs.begin("engine"), 1), RouteDictionary()
+        bare, known = _bare(0, begin_epoch(store), 1), RouteDictionary()
         made = known.new_routes(bare, reported, partial(_plan, queries=9), _empty)
         assert store.batches.commit(bare, made)
         assert stored_routes(store) == [(5, 1, (1,)), (6, 1, (1, 2)), (7, 1, (4, 9)), (8, 1, (3,))]
@@ -156,7 +157,7 @@ def test_families_of_different_queries_share_a_row(tmp_path: Path) -> None:
 
 def test_a_new_generation_has_the_possible_routes_of_the_one_before(tmp_path: Path) -> None:
     with Store.open(prepared(f"sqlite:///{tmp_path / 'catalog.db'}")) as store:
-        epoch, known = store.epochs.begin("engine"), RouteDictionary()
+        epoch, known = begin_epoch(store), RouteDictionary()
         for batch, (version, routes) in enumerate(
             [(1, {5: (1,), 6: (1, 2), 7: (2,)}), (2, {8: (3,), 9: (1, 3)}), (3, {10: (3, 4), 11: (4,)})]
         ):

@@ -39,11 +39,11 @@ class Observed:
     control: EngineControl
     lease: Lease | None = None
 
-    def begin(self) -> int:
-        """Let an engine take the lease and return its epoch."""
+    def begin(self) -> str:
+        """Let an engine take the lease and return its token."""
         self.lease = self.store.twin().lease.take(this_process(Path("/data")), EXPIRY_MS, self.lease)
         assert self.lease is not None
-        return self.lease.epoch
+        return self.lease.token
 
     def renew(self) -> None:
         assert self.lease is not None
@@ -62,9 +62,9 @@ def test_without_an_engine_it_is_stopped(observed: Observed) -> None:
 
 
 def test_it_is_as_it_reports_until_it_renews_its_lease_no_more(observed: Observed) -> None:
-    epoch = observed.begin()
+    token = observed.begin()
     assert observed.control.status().state == "starting", "it has reported nothing yet"
-    running = EngineStatus("running", 7, run_id="r", lease=epoch)
+    running = EngineStatus("running", 7, run_id="r", token=token)
     report(observed.store, running)
     for _ in range(3):
         observed.clock.now_s += EXPIRY_MS / 1000 - 1
@@ -74,14 +74,22 @@ def test_it_is_as_it_reports_until_it_renews_its_lease_no_more(observed: Observe
     assert observed.control.status() == running
     observed.clock.now_s += 2
     dead = observed.control.status()
-    assert (dead.state, dead.lease) == ("stopped", 0)
+    assert (dead.state, dead.token) == ("stopped", "")
     assert "has not renewed its lease for 9 s" in str(dead.error)
     observed.renew()
     assert observed.control.status() == running
 
 
+def test_an_engine_that_starts_its_job_again_is_the_same_engine(observed: Observed) -> None:
+    running = EngineStatus("running", 7, run_id="r", token=observed.begin())
+    report(observed.store, running)
+    assert observed.lease is not None
+    assert observed.store.lease.begin_epoch(observed.lease) == 2
+    assert observed.control.status() == running
+
+
 def test_what_an_engine_before_reported_does_not_count(observed: Observed) -> None:
-    report(observed.store, EngineStatus("running", lease=observed.begin()))
+    report(observed.store, EngineStatus("running", token=observed.begin()))
     assert observed.lease is not None
     observed.store.lease.release(observed.lease)
     assert observed.control.status().state == "stopped"
@@ -100,8 +108,8 @@ def test_wishes_are_numbered_and_outlive_engines(observed: Observed) -> None:
 
 
 def test_a_wish_is_waited_for_while_an_engine_lives(observed: Observed) -> None:
-    epoch = observed.begin()
-    report(observed.store, EngineStatus("running", lease=epoch, followed=1))
+    token = observed.begin()
+    report(observed.store, EngineStatus("running", token=token, followed=1))
     observed.control.want("paused")  # number 1
     before_s, observed.clock.step_s = observed.clock.now_s, 0.5
     observed.control.want("running")  # number 2, which nobody follows
@@ -109,7 +117,7 @@ def test_a_wish_is_waited_for_while_an_engine_lives(observed: Observed) -> None:
 
 
 def test_a_batch_is_voided_once_it_has_failed_often_enough(observed: Observed) -> None:
-    failed = EngineStatus("failed", failures=2, error="broken", lease=observed.begin(), followed=9)
+    failed = EngineStatus("failed", failures=2, error="broken", token=observed.begin(), followed=9)
     report(observed.store, failed)
     with pytest.raises(NothingToSkip, match="no batch can be skipped") as refused:
         observed.control.skip((3,), "ops")
@@ -124,11 +132,11 @@ def test_a_batch_is_voided_once_it_has_failed_often_enough(observed: Observed) -
 
 
 def test_the_engine_of_this_process_tells_itself_while_it_cannot_write(observed: Observed) -> None:
-    epoch = observed.begin()
-    report(observed.store, EngineStatus("running", 7, run_id="r", followed=3, lease=epoch))
+    token = observed.begin()
+    report(observed.store, EngineStatus("running", 7, run_id="r", followed=3, token=token))
     assert observed.control.status().state == "running"
-    observed.control.own = lambda: EngineStatus("failed", 9, error="disk full", lease=epoch)
+    observed.control.own = lambda: EngineStatus("failed", 9, error="disk full", token=token)
     observed.clock.now_s += EXPIRY_MS / 1000 + 1
-    assert observed.control.status() == EngineStatus("failed", 9, error="disk full", followed=3, lease=epoch)
-    observed.control.own = lambda: EngineStatus("standby", 9, lease=epoch + 1)
+    assert observed.control.status() == EngineStatus("failed", 9, error="disk full", followed=3, token=token)
+    observed.control.own = lambda: EngineStatus("standby", 9, token="another")
     assert observed.control.status().state == "stopped"

@@ -33,6 +33,7 @@ from service.job.source import SluiceReader
 from tests.catalog.examples import manifest
 from tests.crash.disks import tmpfs
 from tests.empty_catalog import prepared
+from tests.epochs import begin_epoch
 from tests.examples import examples
 from tests.service.inputs.streams import stream_of
 
@@ -87,7 +88,7 @@ class Spark:
 
     def start(self) -> None:
         """Start another engine: a batch that was logged and not committed is replayed."""
-        self.epoch = self.store.epochs.begin("engine")
+        self.epoch = begin_epoch(self.store)
         options = {
             "catalog_url": f"sqlite:///{self.directory / 'catalog.db'}",
             "events_url": f"sqlite:///{self.directory / 'events.db'}",
@@ -275,7 +276,7 @@ def test_a_batch_is_not_begun_without_input_that_only_an_older_catalog_lacks(tmp
 def test_an_engine_that_was_replaced_begins_no_batch(tmp_path: Path) -> None:
     with spark(tmp_path) as run:
         run.post(run.add_stream(), 2)
-        run.store.epochs.begin("another engine")
+        begin_epoch(run.store)
         with pytest.raises(FencedOut, match="batch 0 would be begun under epoch 1, the current one is 2"):
             run.latest()
 

@@ -22,6 +22,7 @@ from service.planning.backfill import first_version_in_reach
 from service.statistics.queries.query_status import query_statuses
 from tests.builders import EMPTY_BATCH
 from tests.catalog.examples import manifest
+from tests.epochs import begin_epoch
 from tests.service.planning.test_changes import COLUMNS, World, cql
 
 SECOND = 1_000_000
@@ -38,7 +39,7 @@ class Job:
     def __init__(self, world: World, *, drops: bool = False) -> None:
         self.world = world
         self.drops = drops
-        self.epoch = world.store.epochs.begin("test")
+        self.epoch = begin_epoch(world.store)
         self.batch = 0
 
     def commit(self, second: int) -> None:
@@ -174,7 +175,7 @@ def test_the_oldest_batch_in_reach_is_found_whatever_manifests_are_gone(seed: in
     path = tmp_path / "catalog.db"
     count = rng.randint(1, 90)
     with Store.open(f"sqlite:///{path}") as store:
-        epoch = store.epochs.begin("test")
+        epoch = begin_epoch(store)
         for batch in range(count):
             # Plan version b + 1 is that of batch b alone; every batch brings 2 ms of event time.
             store.batches.commit(dataclasses.replace(manifest(batch, epoch), plan_version=batch + 1))

@@ -36,6 +36,7 @@ from service.planning.preview import (
 )
 from service.planning.records.objective import objective_of
 from tests.builders import EMPTY_BATCH
+from tests.epochs import begin_epoch
 
 Q1 = "SELECT A.k FROM A [RANGE 10 SECONDS], B [RANGE 10 SECONDS] WHERE A.k = B.k"
 Q2 = "SELECT A.k FROM A [RANGE 30 SECONDS], B [RANGE 30 SECONDS] WHERE A.k = B.k AND A.v < 0.25"
@@ -195,7 +196,7 @@ def test_rows_that_would_move_are_those_of_the_last_batch(store: Store) -> None:
         SliceCounters(family.id, side, number, rows=100) for side in ("a", "b") for number in (1, 2)
     )
     streams = tuple(StreamCounters(i, 0, 0, 0, None, None) for i in (1, 2))
-    epoch = store.epochs.begin("engine")
+    epoch = begin_epoch(store)
     store.batches.commit(
         replace(EMPTY_BATCH, batch=0, epoch=epoch, plan_version=1, streams=streams, slices=slices)
     )

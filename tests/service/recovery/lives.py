@@ -19,6 +19,7 @@ from service.recovery.checkpoint import mark_checkpoint
 from service.recovery.opening import open_catalog
 from service.results.files.result_check import length_and_checksum
 from tests.catalog.examples import manifest
+from tests.epochs import begin_epoch
 from tests.service.inputs.streams import stream_of
 from tests.service.spark_logs import write_begun, write_done, write_state
 
@@ -58,7 +59,7 @@ class Life:
             mark_checkpoint(self.store, self.data_dir, CHECKPOINT)
             stream = self.store.streams.add(stream_of(self.source, stream_id=0, name="A"))
             self.store.control_log.append(plan=Plan(1, "mem-opt", (stream,), ()))
-            self.store.epochs.begin("test")
+            begin_epoch(self.store)
             for number in range(self.ahead):
                 write_begun(self.log, number, {"batch": 0, "control": 0})
                 write_done(self.log, number)
@@ -87,7 +88,7 @@ class Life:
 
     def manifest(self, batch: int) -> BatchManifest:
         """Write the result file of a batch and return its manifest."""
-        epoch = self.store.epochs.current()
+        epoch = self.store.lease.epoch()
         path = self.data_dir.results / f"b{batch:09}-f-e{epoch}-{batch}.parquet"
         path.write_bytes(b"results of batch %d" % batch)
         file = ResultFile(path.name, "f", 1, *length_and_checksum(path))

@@ -46,7 +46,7 @@ def test_counters_are_the_manifests_totals(tmp_path: Path) -> None:
                 replace(
                     EMPTY_BATCH,
                     batch=batch,
-                    epoch=store.epochs.current(),
+                    epoch=store.lease.epoch(),
                     plan_version=3,
                     streams=(StreamCounters(1, 10, 2, 1, 5_000_000, 6_000_000),),
                     slices=(
@@ -165,7 +165,7 @@ def test_a_thousand_queries_make_a_bounded_number_of_series(tmp_path: Path) -> N
                 replace(
                     EMPTY_BATCH,
                     batch=batch,
-                    epoch=store.epochs.current(),
+                    epoch=store.lease.epoch(),
                     slices=slices,
                     query_rows=tuple((i, count) for i, count in zip(ids, rows, strict=True) if count),
                     started_at_us=1_000_000,

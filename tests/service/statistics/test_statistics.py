@@ -33,7 +33,7 @@ def commit_batches(store: Store, count: int) -> None:
             dataclasses.replace(
                 EMPTY_BATCH,
                 batch=n,
-                epoch=store.epochs.current(),
+                epoch=store.lease.epoch(),
                 streams=(
                     StreamCounters(1, 10, 0, 0, moment_us, moment_us),
                     StreamCounters(2, 1, 0, 0, moment_us, moment_us),

@@ -24,6 +24,7 @@ from service.inputs.sources.listed.files import list_files
 from service.inputs.sources.posted.http_log import EventLog
 from service.workspace.input_retention import InputRetention
 from tests.catalog.examples import commit, manifest
+from tests.epochs import begin_epoch
 from tests.service.inputs.streams import files_stream, rows_from, stream_of
 
 DAY_US = 24 * 3600 * 1_000_000
@@ -38,7 +39,7 @@ class Service:
         self.retention = InputRetention(
             store, events, self.known, interval_s=0, files_interval_s=0, sample_rows=0
         )
-        self.epoch = store.epochs.begin("test")
+        self.epoch = begin_epoch(store)
         self.version = 0
         self.batch = 0
 

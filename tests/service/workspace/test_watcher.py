@@ -20,6 +20,7 @@ from service.inputs.sources.listed.files import list_files
 from service.inputs.sources.posted.http_log import EventLog
 from service.workspace.watcher import Watcher
 from tests.catalog.examples import commit, manifest
+from tests.epochs import begin_epoch
 from tests.service.inputs.streams import stream_of
 
 SECOND_US = 1_000_000
@@ -33,7 +34,7 @@ def read_up_to(store: Store, batch: int, a: Stream, b: Stream, positions: tuple[
     """Commit a batch after which B's watermark is ahead of A's."""
     streams = (StreamCounters(a.id, 1, 0, 0, 10, 10), StreamCounters(b.id, 1, 0, 0, 50, 50))
     end = {str(a.id): positions[0], str(b.id): positions[1], "batch": batch + 1, "control": 0}
-    made = manifest(batch, store.epochs.begin("test"))
+    made = manifest(batch, begin_epoch(store))
     assert commit(store, replace(made, streams=streams, input_end=tuple(sorted(end.items()))))
 
 

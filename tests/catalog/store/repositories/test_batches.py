@@ -12,10 +12,11 @@ from catalog.values.batch import Totals
 from catalog.values.counters.batch_counters import StreamCounters
 from catalog.values.routes.route_table import BatchRoutes, RouteTable
 from tests.catalog.examples import commit, manifest, stored_routes
+from tests.epochs import begin_epoch
 
 
 def test_an_empty_catalog_has_no_batch_and_no_epoch(store: Store) -> None:
-    assert store.epochs.current() == 0
+    assert store.lease.epoch() == 0
     assert store.batches.last_manifest() is None
     assert store.batches.manifest(0) is None
     assert store.batches.manifests(0, 10) == ()
@@ -26,7 +27,7 @@ def test_an_empty_catalog_has_no_batch_and_no_epoch(store: Store) -> None:
 
 
 def test_a_batch_becomes_visible_at_once(store: Store) -> None:
-    epoch = store.epochs.begin("engine 1")
+    epoch = begin_epoch(store)
     committed = [manifest(0, epoch, {7: 3, 8: 0}), manifest(1, epoch), manifest(2, epoch, {7: 4, 9: 2})]
     assert all(store.batches.commit(m) for m in committed)
     # Results per query are a value of their own.
@@ -45,9 +46,9 @@ def test_a_batch_becomes_visible_at_once(store: Store) -> None:
 
 
 def test_a_batch_committed_again_changes_nothing(store: Store) -> None:
-    first = manifest(0, store.epochs.begin("engine 1"), {7: 3})
+    first = manifest(0, begin_epoch(store), {7: 3})
     assert commit(store, first)
-    replay = manifest(0, store.epochs.begin("engine 2"), {7: 5, 8: 1})
+    replay = manifest(0, begin_epoch(store), {7: 5, 8: 1})
     assert not commit(store, replay)
     assert store.batches.manifest(0) == dataclasses.replace(first, query_rows=())
     assert store.counts.totals() == {7: 3}
@@ -58,8 +59,8 @@ def test_a_batch_committed_again_changes_nothing(store: Store) -> None:
 def test_an_engine_that_lost_the_data_directory_cannot_commit(store: Store) -> None:
     with pytest.raises(FencedOut):
         store.batches.commit(manifest(0, 0))
-    old, new = store.epochs.begin("engine 1"), store.epochs.begin("engine 2")
-    assert (old, new, store.epochs.current()) == (1, 2, 2)
+    old, new = begin_epoch(store), begin_epoch(store)
+    assert (old, new, store.lease.epoch()) == (1, 2, 2)
     for wrong in (old, new + 1):
         with pytest.raises(FencedOut, match=f"batch 0 comes from epoch {wrong}, the current one is 2"):
             store.batches.commit(manifest(0, wrong, {7: 3}))
@@ -71,7 +72,7 @@ def test_an_engine_that_lost_the_data_directory_cannot_commit(store: Store) -> N
 
 
 def test_batches_have_no_gaps(store: Store) -> None:
-    epoch = store.epochs.begin("engine 1")
+    epoch = begin_epoch(store)
     with pytest.raises(InvariantBroken, match="batch 1 was committed, 0 is next"):
         store.batches.commit(manifest(1, epoch))
     assert store.batches.commit(manifest(0, epoch))
@@ -80,7 +81,7 @@ def test_batches_have_no_gaps(store: Store) -> None:
 
 
 def test_routes_are_found_by_query(store: Store) -> None:
-    epoch = store.epochs.begin("engine 1")
+    epoch = begin_epoch(store)
     both, one = 2**63 - 1, 5
     commit(store, manifest(0, epoch), {both: (7, 8), one: (8,)})
     # Of the same generation; of the routes that it has in its files only one is new.
@@ -105,7 +106,7 @@ def test_routes_are_found_by_query(store: Store) -> None:
 
 def test_thousands_of_routes_and_queries_fit_in_a_batch(store: Store) -> None:
     rows = {query_id: query_id for query_id in range(1, 5_001)}
-    assert commit(store, manifest(0, store.epochs.begin("engine 1"), rows))
+    assert commit(store, manifest(0, begin_epoch(store), rows))
     assert commit(store, manifest(1, 1, rows))
     assert store.counts.totals() == {query_id: 2 * count for query_id, count in rows.items()}
     assert store.routes.of_query(5_000, (0, 1)).tolist() == [6_000]

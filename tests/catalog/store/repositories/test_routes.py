@@ -11,10 +11,11 @@ import pytest
 from catalog.store.repositories import routes
 from catalog.store.store import Store
 from tests.catalog.examples import commit, manifest
+from tests.epochs import begin_epoch
 
 
 def test_numbers_that_nobody_asks_for_are_forgotten(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    epoch = store.epochs.begin("engine")
+    epoch = begin_epoch(store)
     for batch in range(4):
         commit(store, manifest(batch, epoch, {7: 1, 9: 2}))
     found = store.routes.of_query(7, range(4)).tolist()
@@ -33,7 +34,7 @@ def test_numbers_that_nobody_asks_for_are_forgotten(store: Store, monkeypatch: p
 def test_readers_of_two_queries_keep_numbers_at_the_same_time(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    epoch = store.epochs.begin("engine")
+    epoch = begin_epoch(store)
     for batch in range(4):
         commit(store, manifest(batch, epoch, {7: 1, 9: 2}))
     wanted = store.routes.of_query(7, range(4)).tolist()

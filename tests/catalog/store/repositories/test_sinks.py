@@ -11,6 +11,7 @@ from catalog.store.repositories.sinks import Lost
 from catalog.store.store import Store
 from catalog.values.sink import FilesSink, Sink, SinkRecord, WebhookSink
 from tests.catalog.examples import add_query, manifest, stream
+from tests.epochs import begin_epoch
 
 FILES = FilesSink("alerts", "ndjson")
 HOOK = WebhookSink("http://127.0.0.1:1/hook")
@@ -24,7 +25,7 @@ def q(store: Store) -> int:
 
 def commit(store: Store, version: int, rows: dict[int, int] | None = None) -> int:
     """Commit the next batch under a plan version and return its number."""
-    epoch = store.epochs.current() or store.epochs.begin("test")
+    epoch = store.lease.epoch() or begin_epoch(store)
     last = store.batches.last()
     number = 0 if last is None else last + 1
     assert store.batches.commit(replace(manifest(number, epoch, rows), plan_version=version))

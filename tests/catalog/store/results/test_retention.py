@@ -17,6 +17,7 @@ from catalog.values.batch import ResultFile
 from service.planning.migrating.migration_outcome import MEDIAN_OF
 from service.statistics.profile import RECENT_BATCHES
 from tests.catalog.examples import add_query, commit, manifest, plan, stored_routes, stream, undone
+from tests.epochs import begin_epoch
 
 #: Batches of these tests are a second apart.
 SECOND_US = 1_000_000
@@ -32,7 +33,7 @@ class Job:
     def __init__(self, store: Store) -> None:
         self.store = store
         self.a, self.b = store.streams.add(stream("a")), store.streams.add(stream("b"))
-        self.epoch = store.epochs.begin("test")
+        self.epoch = begin_epoch(store)
         self.version = 0
         self.batch = 0
 

@@ -97,7 +97,7 @@ def test_an_engine_that_hung_is_replaced_and_makes_nothing_visible(either_url: s
         an_engine(either_url, tmp_path, "other") as (second_store, second, _),
     ):
         first.acquire()
-        epoch = first_store.epochs.begin("first")
+        epoch = first.begin_epoch()
         assert first_store.batches.commit(manifest(0, epoch))
         stopped(first)
         began_s = time.monotonic()
@@ -107,12 +107,12 @@ def test_an_engine_that_hung_is_replaced_and_makes_nothing_visible(either_url: s
         for write in (
             lambda: first_store.batches.commit(manifest(1, epoch)),
             lambda: first_store.settings.set("a", 1),
-            lambda: first_store.epochs.begin("first again"),
+            first.begin_epoch,
         ):
             with pytest.raises(FencedOut, match="another engine has taken the catalog over"):
                 write()
         assert second_store.batches.last() == 0
-        assert second_store.batches.commit(manifest(1, second_store.epochs.begin("second")))
+        assert second_store.batches.commit(manifest(1, second.begin_epoch()))
         assert reasons == []
 
 

@@ -53,9 +53,9 @@ def test_a_fresh_directory_is_well_and_is_not_made(sluice: Command, tmp_path: Pa
 def test_a_life_is_told_and_left_as_it_is(tmp_path: Path) -> None:
     with a_life(tmp_path / "data", batches=2) as life:
         holder = Holder("example", "boot", "processes", 4711, 0.0, str(tmp_path))
-        lease = life.store.lease.take(holder, 10_000, None)
+        lease = life.store.lease.take(holder, 10_000, life.store.lease.current())
         assert lease is not None
-        newest = replace(manifest(2, life.store.epochs.current()), files=(), query_rows=())
+        newest = replace(manifest(2, life.store.lease.epoch()), files=(), query_rows=())
         life.store.batches.commit(replace(newest, committed_at_us=wall_clock_us() - HOUR_US))
     before = all_files(tmp_path)
 
@@ -72,7 +72,7 @@ def test_a_life_is_told_and_left_as_it_is(tmp_path: Path) -> None:
 
 def test_a_batch_of_the_future_is_the_clock_s_fault(tmp_path: Path) -> None:
     with a_life(tmp_path / "data", batches=1) as life:
-        newest = replace(manifest(1, life.store.epochs.current()), files=(), query_rows=())
+        newest = replace(manifest(1, life.store.lease.epoch()), files=(), query_rows=())
         life.store.batches.commit(replace(newest, committed_at_us=wall_clock_us() + HOUR_US))
 
     clock = findings(tmp_path / "data")["clock"]
