@@ -23,8 +23,8 @@ from service.planning.preview import Statistician
 from service.planning.versions import Versions
 from tests.builders import EMPTY_BATCH
 from tests.empty_catalog import prepared
-from tests.service.applying import apply_changes
 from tests.epochs import begin_epoch
+from tests.service.applying import apply_changes
 
 SECOND_US = 1_000_000
 KEY = "A.k = B.k"
