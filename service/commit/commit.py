@@ -118,7 +118,7 @@ class BatchCommitter:
 
     def sweep(self) -> int:
         """Remove files that no manifest names; return how many."""
-        return sweep(self.store, self.results_dir, self.late_dir)
+        return sweep(self.store, self.results_dir, self.late_dir, self.epoch)
 
     def _keep_whole(self, again: BatchManifest) -> None:
         """Remove the files of a batch's second attempt, or those of the first if they are damaged."""

@@ -25,16 +25,17 @@ _SWEPT_SETTING = "swept"
 _NAME = re.compile(r"[bm](?P<batch>\d+)-.*-e(?P<epoch>\d+)-[^-]*\.parquet")
 
 
-def sweep(store: Store, results_dir: Folder, late_dir: Folder) -> int:
+def sweep(store: Store, results_dir: Folder, late_dir: Folder, epoch: int) -> int:
     """Remove files of batches that neither a manifest nor the table of merged files names; return how many.
 
-    No batch may run meanwhile. Files with a later epoch than the catalog's are kept: another engine has taken
-    over and writes them, or the catalog is older than the files.
+    No batch may run meanwhile. Files with a later epoch are kept: another engine has taken over and writes
+    them, or the catalog is older than the files.
 
     Args:
         store: The catalog.
         results_dir: Folder of result files.
         late_dir: Folder of late rows.
+        epoch: Epoch of the engine that sweeps.
     """
     last = store.batches.last_manifest()
     first = max(store.retention.kept_from()[0], store.result_files.merged_until())
@@ -44,7 +45,7 @@ def sweep(store: Store, results_dir: Folder, late_dir: Folder) -> int:
     removed = 0
     for folder in (results_dir, late_dir):
         unnamed = []
-        for name, batch in _files(store, "b", folder):
+        for name, batch in _files("b", folder, epoch):
             if batch in looked_at:
                 continue
             if batch not in named:
@@ -57,17 +58,19 @@ def sweep(store: Store, results_dir: Folder, late_dir: Folder) -> int:
     return removed
 
 
-def sweep_merged(store: Store, results_dir: Folder, late_dir: Folder) -> int:
-    """Remove merged files that are not in their table, and return how many; no merge may run."""
+def sweep_merged(store: Store, results_dir: Folder, late_dir: Folder, epoch: int) -> int:
+    """Remove merged files that are not in their table, and return how many; no merge may run.
+
+    Files with a later epoch than that of the engine that sweeps are kept, as in ``sweep``.
+    """
     return sum(
-        _remove(store, folder, [name for name, _ in _files(store, "m", folder)])
+        _remove(store, folder, [name for name, _ in _files("m", folder, epoch)])
         for folder in (results_dir, late_dir)
     )
 
 
-def _files(store: Store, kind: str, folder: Folder) -> Iterator[tuple[str, int]]:
+def _files(kind: str, folder: Folder, epoch: int) -> Iterator[tuple[str, int]]:
     """Yield the names of the files of a kind, each with its first batch; skip files of later epochs."""
-    epoch = store.lease.epoch()
     for name in names(folder):
         parts = _NAME.fullmatch(name) if name.startswith(kind) else None
         if parts is not None and int(parts["epoch"]) <= epoch:

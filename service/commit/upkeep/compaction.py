@@ -109,7 +109,7 @@ class Compactor:
 
     def start(self) -> None:
         """Remove leftovers of a crash and start the thread, the only one that merges."""
-        sweep_merged(self.store, self.results_dir, self.late_dir)
+        sweep_merged(self.store, self.results_dir, self.late_dir, self.store.lease.epoch())
         self._thread = threading.Thread(target=self._run, name="compactor", daemon=True)
         self._thread.start()
 

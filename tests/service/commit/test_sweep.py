@@ -38,7 +38,7 @@ def swept(world: World) -> tuple[int, int]:
                 return super().manifest(batch)
 
         store.batches = CountsManifests(store._database, wall_clock_us)
-        removed = sweep(store, world.directory / "results", world.directory / "late")
+        removed = sweep(store, world.directory / "results", world.directory / "late", store.lease.epoch())
     return removed, len(read)
 
 

@@ -73,8 +73,8 @@ def test_a_twin_whose_files_are_merged_gives_the_same_answers(seed: int, both: T
             both.check(rng)
         if rng.random() < 0.2:  # a service that was killed, and is started again
             results, late = both.merged.directory / "results", both.merged.directory / "late"
-            sweep(both.merged.store, results, late)
-            sweep_merged(both.merged.store, results, late)
+            sweep(both.merged.store, results, late, both.merged.store.lease.epoch())
+            sweep_merged(both.merged.store, results, late, both.merged.store.lease.epoch())
             both.compactor = compactor_of(both.merged.directory, both.merged.store)
             both.check(rng)
     compact(both.compactor)
@@ -340,7 +340,7 @@ def test_a_crash_loses_and_doubles_nothing(point: str, first: int, world: World)
     compactor = compactor_of(world.directory, world.store)
     compactor.start()
     compactor.stop()
-    sweep(world.store, results, late)
+    sweep(world.store, results, late, world.store.lease.epoch())
     assert world.files() == named(world.store)
     compact(compactor_of(world.directory, world.store))
     assert world.files() == named(world.store)
@@ -359,7 +359,7 @@ def test_the_sweep_of_an_engine_that_restarts_takes_nothing_from_the_compactor(
     name, manifest = Compaction.name, world.store.batches.manifest
 
     def swept_before(self: Compaction, *args: Any) -> bool:
-        sweep(world.store, results, late)
+        sweep(world.store, results, late, world.store.lease.epoch())
         return name(self, *args)
 
     monkeypatch.setattr(Compaction, "name", swept_before)
@@ -367,7 +367,7 @@ def test_the_sweep_of_an_engine_that_restarts_takes_nothing_from_the_compactor(
     monkeypatch.setattr(Compaction, "name", name)
     monkeypatch.setattr(compaction, "LARGE_BYTES", 1)  # from here on files move as they are
     monkeypatch.setattr(world.store.batches, "manifest", lambda n: (compact(compactor), manifest(n))[1])
-    sweep(world.store, results, late)
+    sweep(world.store, results, late, world.store.lease.epoch())
     assert world.store.result_files.merged_until() == BATCHES * FILES
     assert world.values(None) == list(range(batches))
 
