@@ -169,13 +169,13 @@ class Store:
             raise CatalogVersionMismatch(
                 f'tables of the catalog are not those of schema "{SCHEMA_REVISION}"',
                 detail=f"Changes that would make them match: {', '.join(found)}.",
-                hint="The tables were changed by hand: undo that, or restore a backup.",
+                hint="The tables were changed by hand. Undo these changes, or restore a backup.",
             )
         return SCHEMA_REVISION
 
     @staticmethod
     def _prepare(database: Database, migrate: bool) -> None:
-        """Check the schema, and migrate if asked to."""
+        """Check the schema, and migrate it if requested."""
         if migrate:
             database.use_wal()
         else:
@@ -187,9 +187,11 @@ class Store:
         if is_later or not migrate:
             raise CatalogVersionMismatch(
                 f'catalog has schema "{found or "none"}", this version of Sluice needs "{SCHEMA_REVISION}"',
-                hint="Use the version of Sluice that migrated it, or a newer one; the way back is a backup."
+                hint="Use the version of Sluice that migrated it, or a newer one. To go back to an older "
+                "version, restore a backup."
                 if is_later
-                else "Run sluice catalog upgrade, or start a service of this version, which does the same.",
+                else "Run sluice catalog upgrade, or start a service of this version, which also upgrades "
+                "the catalog.",
             )
         with database.write() as connection:
             # Importing Alembic takes a tenth of a second, and most openings do not need it.
@@ -198,10 +200,10 @@ class Store:
             upgrade(connection)
 
     def twin(self) -> Store:
-        """Return this catalog for the process's engine; only the engine's writes check the lease.
+        """Return this catalog for the engine of this process: only the engine's writes check the lease.
 
-        Both objects share connections, so their writers wait for each other as threads do. Close only the
-        first.
+        Both objects share connections, so their writers wait for each other like threads of one object. Close
+        only the first object.
         """
         return Store(self._database.twin(), self._now_us)
 

@@ -49,7 +49,7 @@ from catalog.errors import (
     SluiceError,
 )
 
-#: How long a writer waits for another writer, seconds; transactions here take milliseconds.
+#: How long a writer waits for another writer, seconds; transactions of the catalog take milliseconds.
 BUSY_TIMEOUT_S = 30.0
 
 # Advisory lock of all writers of one PostgreSQL schema: "sluice" in ASCII.
@@ -86,7 +86,7 @@ _NO_NUL = str.maketrans({"\0": "\ufffd"})
 _COPIED_AT_ONCE = 100
 
 _OUTCOME_UNKNOWN = (
-    "The change may have taken effect: look before you repeat it, or send it with an Idempotency-Key."
+    "The change may have taken effect: check before you repeat it, or send it with an Idempotency-Key."
 )
 
 
@@ -206,7 +206,7 @@ class Database:
 
     @property
     def keeps_others_out(self) -> bool:
-        """Return whether an open transaction passed the guard and keeps other processes from writing.
+        """Return whether an open transaction has passed the guard and keeps other processes from writing.
 
         Always False on PostgreSQL, which ends the transaction of a hanging client; SQLite does not end it.
         """
@@ -305,7 +305,7 @@ class Database:
             raise CatalogBusy(
                 "catalog is busy",
                 detail=f"Another thread wrote for {self._busy_timeout_s:g} s.",
-                hint="Try again; the disk may be slow or full of work.",
+                hint="Try again. The disk may be slow or overloaded.",
             )
         committing = False
         try:
@@ -432,7 +432,7 @@ def copy_tables(source: Database, target: Database, tables: Sequence[tuple[Table
 
 
 def _count_on(connection: Connection, table: Table) -> None:
-    """Let PostgreSQL's sequence of a table continue after the copied numbers."""
+    """Make PostgreSQL's sequence of a table continue after the copied numbers."""
     column = table.autoincrement_column
     if column is not None:
         sequence = func.pg_get_serial_sequence(table.name, column.name)

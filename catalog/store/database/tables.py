@@ -28,7 +28,7 @@ from sqlalchemy import (
 #: Alembic revision that these tables describe; a test checks that it is the newest migration.
 SCHEMA_REVISION = "0025"
 
-# In SQLite, only an INTEGER column can be an alias of the row id, and it has 64 bits; in other databases
+# In SQLite, only an INTEGER column can be an alias of the row id; it has 64 bits. In other databases
 # INTEGER has 32 bits.
 BIG = BigInteger().with_variant(Integer(), "sqlite")
 
