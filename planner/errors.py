@@ -4,21 +4,21 @@ InvalidInput
 * CqlSyntaxError        the text is not CQL
 * UnsupportedCql        a construct that CQL does not support
 * UnknownStream         FROM names no stream
-* UnknownColumn         no such column, or no such name before the dot
+* UnknownColumn         no stream has the column, or the name before the dot is unknown
 * AmbiguousColumn       both streams have the column
-* UnknownFunction       no such scalar function
+* UnknownFunction       no scalar function has the name
 * TypeMismatch          an operator or function does not take these types
 * NoWindow              a stream without a window
 * InvalidWindow         zero, negative, too long, or given twice
 * NoEquiKey             no condition compares the two streams
 * KeyTypeMismatch       key columns of types that cannot be compared exactly
 * InvalidOutput         result columns without a usable name
-* UnknownStrategy       no strategy of that name
-* InvalidProbe          no such way to search slices, or not for this family
+* UnknownStrategy       no strategy has the name
+* InvalidProbe          no way to search slices has the name, or it does not suit the family
 * InvalidChain          boundaries that do not form a chain for the queries
 * UnknownBoundary       a slice is named by a boundary that does not exist
 * NoSharedChain         a family without a single chain to split or merge
-* NotRewritable         a part of a query cannot be replaced by itself
+* NotRewritable         a part of a query cannot be replaced alone
 * UnknownFamily         no family of queries has that id or key
 * UnknownStatistic      a statistic is about a stream or filter that does not exist
 InternalError
@@ -40,7 +40,7 @@ class CqlSyntaxError(InvalidInput):
 
 
 class UnsupportedCql(InvalidInput):
-    """A construct that CQL does not support."""
+    """CQL does not support a construct of the text."""
 
     code = "unsupported-cql"
 
@@ -58,13 +58,13 @@ class UnknownColumn(InvalidInput):
 
 
 class AmbiguousColumn(InvalidInput):
-    """Both streams have a column of that name."""
+    """Both streams have a column with that name."""
 
     code = "ambiguous-column"
 
 
 class UnknownFunction(InvalidInput):
-    """No scalar function of that name."""
+    """No scalar function has that name."""
 
     code = "unknown-function"
 
@@ -106,7 +106,7 @@ class InvalidOutput(InvalidInput):
 
 
 class UnknownStrategy(InvalidInput):
-    """No strategy of that name."""
+    """No strategy has that name."""
 
     code = "unknown-strategy"
 
@@ -118,7 +118,7 @@ class InvalidProbe(InvalidInput):
 
 
 class InvalidChain(InvalidInput):
-    """Boundaries that do not form a chain for the queries."""
+    """The given boundaries do not form a chain for the queries."""
 
     code = "invalid-chain"
 

@@ -51,7 +51,7 @@ def number(compiler: Compiler, node: exp.Expr, text: str) -> Typed:
         if not fraction and -_BIGINT_MAX - 1 <= value <= _BIGINT_MAX:
             type_ = "int" if -_INT_MAX - 1 <= value <= _INT_MAX else "bigint"
             constant = Constant.decimal(str(value))
-            if value in (-_INT_MAX - 1, -_BIGINT_MAX - 1):  # DuckDB reads a minus, then a too large number.
+            if value in (-_INT_MAX - 1, -_BIGINT_MAX - 1):  # DuckDB reads a minus and a too large number.
                 return Typed(f"CAST({value} AS {duckdb_type(type_)})", type_, constant=constant)
             return Typed(f"{sign}{whole}", type_, form=_form(sign), constant=constant)
         if size <= _MAX_DIGITS:
@@ -69,7 +69,7 @@ def number(compiler: Compiler, node: exp.Expr, text: str) -> Typed:
 
 
 def _form(sign: str) -> Literal["atom", "compound"]:
-    """A negative number needs parentheses as an operand."""
+    """Return the form of a number: a negative number needs parentheses as an operand."""
     return "compound" if sign else "atom"
 
 

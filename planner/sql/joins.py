@@ -21,8 +21,8 @@ from planner.errors import UnsupportedCql
 from planner.sql.dialect.cql import ASKS
 from planner.sql.dialect.normalize import conjuncts
 
-#: Key in a name's ``meta``: positions of the streams to which the name may belong; the first stream with such
-#: a column is used.
+#: Key in the ``meta`` of a name. Its value has the positions of the streams to which the name may belong; the
+#: name belongs to the first of them that has such a column.
 VISIBLE = "visible"
 
 #: Positions of the preserved streams, by the words before JOIN.
@@ -48,7 +48,7 @@ _UNITS_FIRST = frozenset({"DATE_TRUNC", "DATE_DIFF", "DATEDIFF"})
 
 @dataclass(frozen=True, slots=True)
 class JoinForm:
-    """Form of the join of a query's two streams.
+    """Form of the join between the two streams of a query.
 
     Attributes:
         kind: Kind of join.

@@ -46,8 +46,8 @@ class Source:
     Attributes:
         stream: Stream name as written.
         alias: Name by which the query refers to it.
-        at: The stream name.
-        alias_at: The alias (the stream name, if there is no alias).
+        at: Syntax node of the stream name.
+        alias_at: Syntax node of the alias, or of the stream name if there is no alias.
         window: Its own window, if it has one.
     """
 
@@ -356,7 +356,7 @@ def _refuse_rest(select: exp.Select, tokens: list[Token], known: frozenset[str] 
 
 
 def _first(tokens: list[Token], kind: TokenType) -> Token:
-    """The first token of a kind, which the parser has seen."""
+    """Return the first token of a kind; the parser has accepted the text, so there is one."""
     return next((token for token in tokens if token.token_type == kind), tokens[0])
 
 
@@ -375,7 +375,7 @@ def _where(select: exp.Select) -> list[exp.Expr]:
 
 
 def _form(select: exp.Select, tokens: list[Token]) -> JoinForm:
-    """Return the form of the join; if there are several joins, all inner, the form of the first one."""
+    """Return the form of the join. Several joins are all inner, so the form is that of the first join."""
     forms = [join_form(join, tokens, _start(join.this)) for join in _joins(select)]
     return forms[0] if forms else JoinForm()
 

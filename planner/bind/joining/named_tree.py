@@ -86,7 +86,7 @@ class NamedTree:
         joined = [frozenset(p for p, _ in columns) for columns in equal] + [*linked]
         for place, key in enumerate(keys, 1):
             left, right = set(flat(positions[:place])), set(flat(positions[place : place + 1]))
-            # A condition on several streams is tested at the first step that has all of them.
+            # A condition on several streams is tested at the first step that has joined all of them.
             possible = any(each & left and each & right and each <= left | right for each in joined)
             if not key.parts and (not possible or (place == 1 and equal)):
                 self._refuse(
@@ -110,7 +110,7 @@ class NamedTree:
         A family identifies a query by its id alone, so it cannot contain two steps of one query.
 
         Args:
-            query: The query as bound.
+            query: The bound query.
 
         Raises:
             UnsupportedCql: Two of its steps would belong to one family.

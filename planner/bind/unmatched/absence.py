@@ -16,7 +16,7 @@ separates pairs from rows without a partner in any other way is refused.
     A LEFT JOIN B ON ...  WHERE b.k IS NULL         anti
     A FULL JOIN B ON ...  WHERE a.v > 3             LEFT JOIN, filter of a
     A FULL JOIN B ON ...  WHERE a.k IS NULL OR b.k IS NULL      anti, for the rows of both
-    A LEFT JOIN B ON ...  WHERE b.v IS NULL         refused: pairs may have it, too
+    A LEFT JOIN B ON ...  WHERE b.v IS NULL         refused: v may also be NULL in pairs
 """
 
 from __future__ import annotations

@@ -157,7 +157,7 @@ class CqlParser(parser.Parser):
         """``x NOT LIKE y`` is NOT around the LIKE, as for every other predicate (sqlglot marks the LIKE)."""
         return self.expression(exp.Not(this=this)) if this else this
 
-    # Queries inside the query
+    # Subqueries
 
     def _parse_select(self, *args: Any, **kwargs: Any) -> Any:
         """Parse a SELECT; an inner one is allowed only in EXISTS or IN, and is located at that word."""
