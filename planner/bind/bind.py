@@ -296,8 +296,9 @@ def _add_key(scope: Scope, found: _Conditions, pair: tuple[str, str], node: exp.
         raise KeyTypeMismatch(
             f'key columns "{scope.a.alias}.{a.name}" ({a.type}) and "{scope.b.alias}.{b.name}" ({b.type}) '
             "have different types",
-            detail="int joins with bigint, and a decimal with a decimal; any other type with itself only.",
-            hint="Register both columns with one type. If the query has another key, too, "
+            detail="int joins with bigint, and decimals join with decimals. Any other type joins only with "
+            "itself.",
+            hint="Register both columns with the same type. If the query also has another key, "
             f"write CAST({scope.a.alias}.{a.name} AS {duckdb_type(b.type)}) = {scope.b.alias}.{b.name}.",
             at=node,
         )

@@ -285,7 +285,7 @@ def like(compiler: Compiler, node: exp.Like | exp.ILike | exp.Escape, negated: b
         compiler.refuse("ESCAPE with other than one character", "Write ESCAPE '!'.", node.expression)
     # DuckDB refuses a pattern that ends with the escape character, and TRY does not catch that.
     if pattern.literal is None:
-        compiler.refuse("ESCAPE with a pattern that is not written out", "Write LIKE 'a!%' ESCAPE '!'.", node)
+        compiler.refuse("ESCAPE with a pattern that is not a literal", "Write LIKE 'a!%' ESCAPE '!'.", node)
     if pattern.literal.replace(escape.literal * 2, "").endswith(escape.literal):
         compiler.mismatch(
             "the pattern ends with its escape character", "Write the character twice to match it.", node

@@ -116,8 +116,8 @@ def join_form(join: exp.Join, tokens: Sequence[Token], start: int) -> JoinForm:
     if form.kind != "inner" and join.args.get("on") is None and not join.args.get("using"):
         raise UnsupportedCql(
             f"{named} JOIN without a condition is not supported",
-            hint=f"Write {named} JOIN ... ON A.key = B.key: ON says what a partner is, and WHERE is judged "
-            "after that.",
+            hint=f"Write {named} JOIN ... ON A.key = B.key: ON defines which rows are partners, and WHERE "
+            "is applied after the join.",
             at=token,
         )
     return form
@@ -164,7 +164,7 @@ def question(where: exp.Expr, alias: str) -> Question | None:
         )
         raise UnsupportedCql(
             "NOT IN over a subquery is not supported",
-            detail="It is true for no row at all once the subquery gives a NULL.",
+            detail="If the subquery returns a NULL, NOT IN is true for no row.",
             hint=f"Write NOT EXISTS (SELECT 1 FROM ... WHERE {item} = {key}): there a NULL matches nothing.",
             at=asked,
         )
@@ -215,7 +215,7 @@ def memberships(asked: Question, alias: str) -> list[exp.Expr]:
     if len(keys) != len(items) or any(key.is_star for key in keys):
         count = "one column" if len(items) == 1 else f"{len(items)} columns"
         raise UnsupportedCql(
-            f"IN takes a subquery of {count} here",
+            f"IN takes a subquery with {count} here",
             hint="Write x IN (SELECT key FROM ...), or (x, y) IN (SELECT key1, key2 FROM ...).",
             at=asked.select,
         )

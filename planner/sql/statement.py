@@ -425,7 +425,7 @@ def _refuse_with_many(select: exp.Select, tables: list[exp.Table], tokens: list[
         if table.meta["within"]:
             raise UnsupportedCql(
                 "WITHIN in a join of more than two streams is not supported",
-                detail="It says how far apart two streams are, and leaves the others open.",
+                detail="It bounds the distance between two streams, but not to the other streams.",
                 hint="Write a window behind each stream, or one at the end: WINDOW 5 MINUTES.",
                 at=table.meta["within"][0].at,
             )
@@ -446,7 +446,7 @@ def _asked_table(asked: Question, outside: list[exp.Table], tokens: list[Token])
     if len(outside) > 1:
         raise UnsupportedCql(
             "a subquery beside a join is not supported",
-            hint=f"Ask about the rows of one stream: {ASKS}.",
+            hint=f"Select the rows of one stream: {ASKS}.",
             at=(asked.select.meta["start"], asked.select.meta["end"] + 1),
         )
     distinct = asked.select.args.get("distinct")
@@ -457,7 +457,7 @@ def _asked_table(asked: Question, outside: list[exp.Table], tokens: list[Token])
     if len(tables) > 1:
         raise UnsupportedCql(
             "a join inside a subquery is not supported",
-            hint=f"Ask for rows of one stream: {ASKS}.",
+            hint=f"Select the rows of one stream: {ASKS}.",
             at=tables[1].this,
         )
     return tables
