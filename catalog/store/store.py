@@ -261,7 +261,7 @@ def _require_file(database: Database) -> None:
 
 
 def _revision(database: Database) -> str | None:
-    """Return the Alembic revision of the tables, None before the first migration."""
+    """Return the Alembic revision of the tables; None before the first migration."""
     with database.read() as connection:
         if not inspect(connection).has_table("alembic_version"):
             return None

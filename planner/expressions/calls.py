@@ -152,7 +152,7 @@ def _literal_argument(compiler: Compiler, node: exp.Expr, name: str, kind: str) 
 
 
 def pattern_error(pattern: str) -> str | None:
-    """Return the error in a regular expression, or None.
+    """Return the error in a regular expression; None if there is none.
 
     DuckDB compiles a constant pattern before it evaluates the expression, so TRY does not catch an error in
     the pattern. The pattern must therefore be valid in both DuckDB's RE2 and Python's ``re``.

@@ -106,7 +106,7 @@ def interval_literal(length: Duration) -> Typed:
 
 
 def time_literal(value: str, type_: str) -> Typed | None:
-    """Return a text as a date or timestamp literal, or None if it is not one.
+    """Return a text as a date or timestamp literal; None if it is not a date or time.
 
     >>> time_literal("2013-01-01T06:00:00+01:00", "timestamp").sql
     "TIMESTAMP '2013-01-01 05:00:00'"

@@ -96,7 +96,7 @@ Weaker = Mapping[int, frozenset[int]]
 
 NOTHING_IMPLIED: Weaker = MappingProxyType({})
 
-#: If a side has more distinct filters, there are too many pairs to compare whenever a query enters.
+#: Most distinct filters of a side that are compared pairwise, which happens whenever a query is added.
 _MOST_COMPARED = 64
 
 
@@ -150,7 +150,7 @@ def keep_bits(bits: Iterable[int | None], weaker: Weaker = NOTHING_IMPLIED) -> t
             return None
         distinct.add(bit)
     for bit in sorted(distinct & weaker.keys(), reverse=True):
-        # Compared with the remaining filters only, so that one of two equivalent filters stays.
+        # Compare only with the remaining filters, so that one of two equivalent filters stays.
         if not distinct.isdisjoint(weaker[bit] - {bit}):
             distinct.remove(bit)
     return tuple(sorted(distinct))

@@ -76,7 +76,7 @@ class Atom:
 
     @property
     def subject(self) -> Subject:
-        """Subject of the condition: atoms of one subject are combined into one."""
+        """Key of the compared expressions; atoms with the same key are combined into one atom."""
         return self.text, self.other, self.domain == "double"
 
 

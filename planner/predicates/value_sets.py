@@ -21,7 +21,7 @@ from decimal import Decimal
 #: A constant; the constants of one set have one type.
 Value = Decimal | float | str | date | datetime | bool
 
-#: A place on the line: a value, and whether the place is just behind it (else just before it).
+#: A place in the order of values: a value, and True if the place is just behind it, False if just before it.
 Cut = tuple[Value, bool]
 
 
@@ -157,7 +157,7 @@ def points(values: Iterable[Value]) -> ValueSet:
 
 
 def union(sets: Iterable[ValueSet]) -> ValueSet:
-    """Return the values in any of the sets, by halving, so that n values take n log n steps."""
+    """Return the values that are in any of the sets; halving the list makes n values take n log n steps."""
     return _by_halves(list(sets), ValueSet.__or__, NONE)
 
 

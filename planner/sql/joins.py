@@ -124,7 +124,7 @@ def join_form(join: exp.Join, tokens: Sequence[Token], start: int) -> JoinForm:
 
 
 def question(where: exp.Expr, alias: str) -> Question | None:
-    """Return the EXISTS or IN of a WHERE, None if it has none.
+    """Return the EXISTS or IN of a WHERE; None if it has none.
 
     Args:
         where: Its condition.
@@ -235,7 +235,7 @@ def names_in(node: exp.Expr) -> list[exp.Column | exp.Star]:
 
 
 def show(nodes: Iterable[exp.Expr], positions: tuple[int, ...]) -> None:
-    """Set for every name the streams to which it may belong."""
+    """Record in the ``meta`` of every name the streams to which the name may belong."""
     for node in nodes:
         for name in names_in(node):
             name.meta.setdefault(VISIBLE, positions)

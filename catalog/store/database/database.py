@@ -91,7 +91,7 @@ _OUTCOME_UNKNOWN = (
 
 
 def _configure_sqlite(engine: Engine) -> None:
-    """Begin transactions explicitly: the driver would begin them too late and not IMMEDIATE."""
+    """Begin transactions explicitly, because the driver would begin them too late and not as IMMEDIATE."""
 
     @event.listens_for(engine, "connect")
     def connect(connection: Any, _record: object) -> None:  # Any: a DBAPI connection
@@ -107,7 +107,7 @@ def _configure_sqlite(engine: Engine) -> None:
 
 def _configure_postgresql(engine: Engine, busy_timeout_s: float) -> None:
     """Limit a writer's wait, sync commits to disk, and replace NUL, which PostgreSQL rejects."""
-    from psycopg.types.string import StrDumper  # the driver is an extra
+    from psycopg.types.string import StrDumper  # the driver is an optional dependency
 
     class WithoutNul(StrDumper):
         """Replaces NUL, which may occur in external text such as damaged files or request paths."""
@@ -199,7 +199,7 @@ class Database:
 
     @property
     def file(self) -> Path | None:
-        """SQLite's file, None on PostgreSQL."""
+        """SQLite's file; None on PostgreSQL."""
         if self._url.get_backend_name() != "sqlite":
             return None
         return Path(str(self._url.database))

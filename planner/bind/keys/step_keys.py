@@ -37,7 +37,7 @@ class StepKey:
     """Key of one step.
 
     Attributes:
-        parts: Pairs of equal columns: one of side a, one of side b.
+        parts: Pairs of equal columns, each a column of side a and a column of side b.
         exchanged: Sides whose pairs were made by a step with a different key; empty if the step has no key.
         run: Number of its run.
         joined: Positions of the streams of both sides.
@@ -184,7 +184,7 @@ def next_key(
     key_a: frozenset[Equals] | None,
     key_b: frozenset[Equals] | None = None,
 ) -> NextKey:
-    """Return the key of a step, which continues the runs of both sides if possible, else of one side.
+    """Return the key of a step; it continues the runs of both sides if possible, otherwise of one side.
 
     Args:
         left: Positions of the streams of side a.

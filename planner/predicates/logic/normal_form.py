@@ -62,7 +62,7 @@ def terms(condition: Condition) -> list[Group] | None:
 
 
 def _compared(condition: Condition, inner: type[All | AnyOf]) -> list[Group] | None:
-    """Return the merged groups of a condition, None if there are too many to compare."""
+    """Return the merged groups of a condition; None if there are too many to compare."""
     found = _groups(condition, inner)
     merged = None if found is None else neighbours_merged(found, inner)
     return None if merged is None or len(merged) > MAX_COMPARED else merged

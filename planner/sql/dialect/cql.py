@@ -52,9 +52,9 @@ class Window:
 
     Attributes:
         length_us: W of the half-open window [0, W), µs, or rows.
-        at: Where it is written.
-        clock: Clock that measures it.
-        partition: Columns by which rows are counted separately.
+        at: Place of the window in the text.
+        clock: Clock that measures the window.
+        partition: Columns of PARTITION BY: rows are counted separately for each combination of their values.
     """
 
     length_us: int
