@@ -391,7 +391,7 @@ def unlabelled(rows: pa.RecordBatch, name: str, epoch: int, filters: tuple[int, 
     if rows.schema.metadata != {key.encode(): text.encode() for key, text in _label(epoch, filters).items()}:
         raise CorruptSegment(
             f'file "{name}" was packed for another plan version or other filters',
-            detail=f"It says {rows.schema.metadata}, asked for {_label(epoch, filters)}.",
+            detail=f"Its label is {rows.schema.metadata}; expected was {_label(epoch, filters)}.",
         )
     return rows.replace_schema_metadata(None)
 
