@@ -269,7 +269,7 @@ def _meeting(keys: Int64s, closings: pa.RecordBatch) -> tuple[Int64s, Int64s]:
 
 
 def _repeated(first: Int64s, counts: Int64s) -> tuple[Int64s, Int64s]:
-    """Return, run by run, the run numbers and the indices of their elements."""
+    """Return the run number and the index of each element of runs, given their starts and lengths."""
     run = np.repeat(np.arange(len(counts)), counts)
     return run, np.arange(len(run)) + np.repeat(first - np.cumsum(counts) + counts, counts)
 

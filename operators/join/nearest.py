@@ -103,7 +103,7 @@ def passed_windows(
         ts: int64[n], event times of the rows.
         windows: int64[k], ascending.
         then: The watermark before; ``NEVER`` if there was none.
-        now: The watermark after; ``NEVER`` likewise.
+        now: The watermark after; ``NEVER`` if there is none.
         ended: bool[n], rows that are decided now for all windows; empty if there are none.
 
     Returns:
@@ -262,7 +262,7 @@ class PositionTable:
         return cls(first, low, width, size)
 
     def places(self, pos: Int64s) -> Int64s:
-        """Return the table indices of positions that the table covers, int64[n]."""
+        """Return the table index of each position, int64[n]; the table must cover all positions."""
         places: Int64s = ((pos >> _ROW_BITS) - self.first) * self.width + (pos & _ROW) - self.low
         return places
 

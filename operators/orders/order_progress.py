@@ -134,7 +134,7 @@ class OrderProgress:
 
     @property
     def limit(self) -> int | None:
-        """Least value of later rows that keep the order, used as a watermark; None if any value does."""
+        """Least value with which a later row keeps the order (a watermark); None if every value does."""
         return None if self.passed is None else min(self.passed + 1, MOST)
 
     def after_rows(self, came: OrderedRows) -> OrderProgress:

@@ -63,7 +63,7 @@ def remove_expired(
 
     Args:
         times: int64[n], times of the segment's rows, ascending in each cell.
-        oldest: Least of them.
+        oldest: Least of these times.
         offsets: int64[cells + 1], start and end of each cell.
         heads: int64[cells], updated.
         cells: int64[m], ring of each arriving row.

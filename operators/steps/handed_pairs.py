@@ -141,7 +141,7 @@ class HandedPairs:
         return found
 
     def _takers(self, filters: Sequence[PlannedFilter]) -> dict[int, int]:
-        """Return, by a query's bit in sets, the bit index of its filter in the next step."""
+        """Return the bit index of each query's filter in the next step, by the query's bit in sets."""
         places = {f.columns: place for place, f in enumerate(filters)}
         return {
             1 << number: places[membership(query.id),]
