@@ -50,7 +50,7 @@ class Sighting:
 
     Attributes:
         rows: Rows that have arrived so far.
-        passed: Value (kwm) after which all later rows come; None while no such value is known.
+        passed: Value (the paper's kwm) that all later rows exceed; None while no such value is known.
         scramble: Scrambling factor k.
     """
 
