@@ -209,8 +209,8 @@ def _matching(
         rows: Rows of one side in n pairs.
         codes: int64[n], index of each pair's set.
         sets: Sets of queries; each pair matches one set.
-        queries: The queries.
-        values: int64[n].
+        queries: Set of the queries.
+        values: int64[n], a value for each pair.
     """
     having = np.array([mask & queries != 0 for mask in sets], dtype=np.bool_)
     if not having.any():

@@ -163,7 +163,7 @@ def bucket_of(key: Int64s, buckets: int) -> Int64s:
     """Assign each key to one of ``buckets`` hash buckets.
 
     Args:
-        key: int64[n].
+        key: int64[n], the keys.
         buckets: Number of buckets, at least 1.
 
     Returns:

@@ -313,8 +313,8 @@ class Router:
         """Find the queries of n candidate pairs, given the queries whose windows cover each pair.
 
         Args:
-            codes: int64[n].
-            within: Sets of queries.
+            codes: int64[n], index into ``within`` for each pair.
+            within: Sets of queries whose windows cover a pair.
             parts: Classifications of the pairs, for example by a's row and by b's row.
         """
         return intersected([RowClasses(codes, tuple(within)), *parts], len(codes))

@@ -67,7 +67,7 @@ def scrambling_factor(values: Int64s) -> int:
     (0, 2)
 
     Args:
-        values: int64[n].
+        values: int64[n], the values of the ordering column.
     """
     if not len(values):
         return 0
@@ -89,7 +89,7 @@ def ordered_rows(values: Int64s, scramble: int | None) -> OrderedRows:
     ((2, 3, 1), (1, 2, 2), (1, 5, 5))
 
     Args:
-        values: int64[n].
+        values: int64[n], the values of the ordering column.
         scramble: Scrambling factor, which determines the block size. None: it is monitored.
     """
     if scramble is None:

@@ -75,8 +75,8 @@ class Arrivals:
         """Sort the rows of a segment by their clock.
 
         Args:
-            keys: int64[m].
-            times: int64[m].
+            keys: int64[m], keys of the rows.
+            times: int64[m], clock of each row.
             cells: Number of rings.
         """
         order = np.argsort(times, kind="stable")

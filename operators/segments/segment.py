@@ -85,7 +85,7 @@ class Segment:
 
     Attributes:
         rows: The columns, as pictured above.
-        key: int64[n], ascending.
+        key: int64[n], ascending, join key or its hash (``kernels.keys``).
         ts: int64[n], event time, µs UTC; in a family with windows of rows, another clock.
         times: int64[n], event time, µs UTC.
         pos: int64[n], position in the source.

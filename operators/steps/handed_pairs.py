@@ -34,10 +34,10 @@ class HandedChunk:
     """Pairs of one probe that are handed on.
 
     Attributes:
-        key: int64[n].
+        key: int64[n], join key of each pair.
         ts: int64[n], the newer event time of each pair, µs UTC; without windows, the order of its rows.
-        pos: int64[n], ``pair_positions``.
-        codes: int64[n], index in ``sets``.
+        pos: int64[n], positions of the pairs (``pair_positions``).
+        codes: int64[n], index of each pair's set in ``sets``.
         sets: Sets of the family's queries.
         columns: Columns of the intermediate by name, n values each.
     """

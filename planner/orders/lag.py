@@ -90,7 +90,7 @@ _Doubles = np.ndarray[tuple[int], np.dtype[np.float64]]
 
 
 def _passed(seen: Sequence[Sighting]) -> tuple[_Doubles, _Doubles] | None:
-    """Return the places of passed values, and these values, ascending; None before anything was passed."""
+    """Return places and the values passed there, both ascending; None before any value was passed."""
     known = {s.passed: max(s.rows - s.scramble - 1, 0) for s in reversed(seen) if s.passed is not None}
     if not known:
         return None
