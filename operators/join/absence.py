@@ -87,7 +87,7 @@ class Absence:
 
     Attributes:
         family: The family, compiled under the plan version in force.
-        compiled: The joins.
+        compiled: The outer, semi and anti joins, compiled.
         marks: Nearest matches per side.
         keyless: Rows per side whose key is NULL; they stay here until they are decided.
         given: Number of absent rows among the results of the last batch, per side, summed over all queries.
@@ -107,7 +107,7 @@ class Absence:
     unsearched: dict[str, int] = field(default_factory=lambda: dict.fromkeys(SIDES, 0))
 
     def states(self) -> Iterator[SliceState]:
-        """Yield the slice states that hold the segments of this state, in a fixed order."""
+        """Yield the ``SliceState`` objects that hold the segments of this object, in a fixed order."""
         for side in SIDES:
             yield self.marks[side]
             yield self.keyless[side]

@@ -71,7 +71,7 @@ class FamilyJoins:
         ranked: Ranks of rows, and rows that wait for their ranks; None if windows are in time.
         groups: Open groups; None if the results are pairs.
         waiting: Closed keys that are not finished; None if no query needs them.
-        parked: Rows per side that wait on disk; empty unless the family saves memory this way.
+        parked: Rows per side that wait on disk; empty unless the memory policy parks rows.
         sorting: Rows per side that wait for their place in the order before they are joined. Only a family
             that sorts, or sorted until this batch, has such rows.
     """

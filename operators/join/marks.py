@@ -151,7 +151,7 @@ class BatchMatches:
     """Nearest match of each row in one batch.
 
     Attributes:
-        compiled: The joins.
+        compiled: The outer, semi and anti joins, compiled.
     """
 
     compiled: CompiledAbsence
