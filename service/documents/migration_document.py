@@ -209,7 +209,7 @@ def _count(text: str | None) -> int | None:
 
 
 def _leave_policy(value: Any) -> Any:
-    """Validate a policy by hand: pydantic's errors for unions name models (Any: not validated yet)."""
+    """Validate a policy without pydantic, whose errors for unions name models (Any: not validated yet)."""
     if value in ("auto", "manual"):
         return value
     if (

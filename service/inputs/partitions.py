@@ -141,7 +141,7 @@ class FilesPartition:
 
 @dataclass(frozen=True, slots=True)
 class EventsPartition:
-    """Offsets [start, end) of an ``http`` stream in the log at ``url``; the rest as in `FilesPartition`."""
+    """Offsets [start, end) of an ``http`` stream in the log at ``url``; attributes as in `FilesPartition`."""
 
     stream_id: int
     first_pos: int
@@ -155,7 +155,7 @@ class EventsPartition:
 
 @dataclass(frozen=True, slots=True)
 class ChunksPartition:
-    """Chunks [start, end) of a ``generator`` stream; the rest as in `FilesPartition`."""
+    """Chunks [start, end) of a ``generator`` stream; attributes as in `FilesPartition`."""
 
     stream_id: int
     first_pos: int
@@ -185,7 +185,7 @@ class TopicRange:
 
 @dataclass(frozen=True, slots=True)
 class TopicPartition:
-    """Messages of a ``kafka`` stream, in order of partition and offset; the rest as in `FilesPartition`.
+    """Messages of a ``kafka`` stream, in order of partition and offset; attributes as in `FilesPartition`.
 
     Attributes:
         ranges: Messages to read.

@@ -224,7 +224,7 @@ class GeneratorDocument(_StreamDocument):
 SourceDocument = Annotated[
     FilesDocument | HttpDocument | GeneratorDocument | KafkaDocument, Field(discriminator="type")
 ]
-#: Tags of the union.
+#: Values of ``type`` in the documents of sources.
 SOURCE_TYPES = ("files", "http", "generator", "kafka")
 
 
