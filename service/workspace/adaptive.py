@@ -244,7 +244,7 @@ class Adaptive:
         self._replanner = Replanner(self.policy)
 
     def run_once(self, now_us: int) -> Plan | None:
-        """Check the families if it is time; return the resulting plan version, or None.
+        """Check the families if a check is due; return the resulting plan version, or None.
 
         Args:
             now_us: Wall clock, µs UTC.
