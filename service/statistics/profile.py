@@ -58,8 +58,8 @@ def profile_of(store: Store, *, now_us: int) -> Profile:
 
     Args:
         store: The catalog.
-        now_us: Wall clock, µs UTC; no number gets a later time, even if the clock was set back after its
-            batch.
+        now_us: Wall clock, µs UTC; the upper limit for the times of all numbers, in case the clock was set
+            back after a batch.
 
     Returns:
         Statistics of the last batches, all of origin ``measured``; streams, filters and families that these

@@ -123,7 +123,7 @@ class SecretDocument(_StreamDocument):
 
 
 class TlsDocument(_StreamDocument):
-    """Encryption of connections to brokers; certificates are PEM texts. ``{}`` trusts the system's."""
+    """Encryption of connections to brokers; certificates are PEM texts. ``{}`` trusts the system's CAs."""
 
     ca: str | None = None
     certificate: str | None = None
