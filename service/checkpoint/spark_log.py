@@ -124,7 +124,7 @@ class SparkLog:
         return not_done, not_begun
 
     def forget_after(self, batch: int) -> None:
-        """Remove all entries after a batch (-1: Spark's empty first one), so that Spark begins them again."""
+        """Remove all entries after a batch (-1: Spark's empty first one), so that Spark repeats them."""
         self.cut(batch, [begun for begun in self.begun() if begun <= batch])
 
     def _begun(self, batch: int) -> Path:

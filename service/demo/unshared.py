@@ -56,7 +56,7 @@ class Need:
 
 @dataclass(frozen=True, slots=True)
 class _Window:
-    """One side of a query: event times of all rows of its stream and of those that pass, ascending."""
+    """One side of a query: ascending event times of its stream's rows, and of the rows that pass."""
 
     stream: int
     opposite: int

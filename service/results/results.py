@@ -110,7 +110,7 @@ class ResultReader:
         Raises:
             InvalidCursor: ``after`` is not a cursor of this series.
             ResultsExpired: Results after ``after`` are no longer kept.
-            QueryNotFound: The series does not exist, or none of it is kept.
+            QueryNotFound: The series does not exist, or is no longer kept.
             CorruptResults: The files differ from the manifests.
         """
         _check_limit(limit)
@@ -173,7 +173,7 @@ class ResultReader:
         Raises:
             InvalidCursor: A cursor is not one of this series, or columns change between the cursors.
             ResultsExpired: Results after ``after`` are no longer kept.
-            QueryNotFound: The series does not exist, or none of it is kept.
+            QueryNotFound: The series does not exist, or is no longer kept.
             CorruptResults: The files differ from the manifests; after the first table, the error is raised
                 while tables are read.
         """

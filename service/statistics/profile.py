@@ -74,7 +74,7 @@ def profile_from(store: Store, manifests: Sequence[BatchManifest], *, now_us: in
 
 
 def recent_manifests(store: Store) -> tuple[BatchManifest, ...]:
-    """Return the manifests that `measured_profile` reads: the last ones and the one before them."""
+    """Return the manifests that `measured_profile` reads: the last batches, and one batch before them."""
     last = store.batches.last_manifest()
     return () if last is None else store.batches.manifests(max(last.batch - RECENT_BATCHES, 0), last.batch)
 

@@ -510,10 +510,10 @@ def _exchange_seconds(recent: Sequence[BatchManifest], family: str) -> float | N
 
 
 def _imbalance(batches: Iterable[tuple[int, int, BatchManifest]]) -> float | None:
-    """Return the load of the hottest buckets over the mean, from (hottest, all, manifest) per batch.
+    """Return the load of the hottest buckets divided by the mean load; None without load.
 
     Sums over all batches are compared, because a batch takes as long as its own hottest bucket, which can
-    differ between batches.
+    differ between batches. ``batches``: load of the hottest bucket, load of all buckets, manifest.
     """
     known = [(hottest * m.buckets.buckets, every) for hottest, every, m in batches if m.buckets.buckets]
     total = sum(every for _, every in known)

@@ -48,7 +48,7 @@ class Finding:
 
     Attributes:
         part: The checked part, in a word or two.
-        state: ``problem``: a service would not start or not work; ``warning``: it may have trouble.
+        state: ``problem``: a service would not start or would fail; ``warning``: it may have trouble.
         told: The finding, in a sentence.
         hint: Advice, in a sentence; None if no action is needed.
     """

@@ -191,7 +191,7 @@ def _take(
     elif error.code() in FATAL:
         raise kafka_down(stream, source, error.str())
     else:
-        log.debug("reading goes on after an error: %s", error, extra={"topic": source.topic})
+        log.debug("reading continues after an error: %s", error, extra={"topic": source.topic})
 
 
 def messages_lost(
