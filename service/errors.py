@@ -343,7 +343,8 @@ class ResultsExpired(NotFound):
         since = (_EPOCH + timedelta(microseconds=kept_since_us)).strftime("%Y-%m-%d %H:%M:%S UTC")
         super().__init__(
             f'results after cursor "{cursor}" are not kept any more',
-            detail=f"{dropped} results of this query were dropped; results since {since} are kept.",
+            detail=f"{dropped} results of this query were dropped; results of batches since {since} "
+            "are kept.",
             hint="Read without a cursor to start at the first result that is kept. The setting "
             "SLUICE_RESULT_RETENTION says how long results are kept.",
         )

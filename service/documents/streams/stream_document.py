@@ -451,7 +451,7 @@ def retained_us(retain: str | int | float | None) -> int | None:
     length_us = None if retain is None else _duration(retain, "retain")
     if length_us == 0:
         raise InvalidStream(
-            "a stream that retains its rows for no time cannot be joined",
+            "a stream that retains its rows for 0 seconds cannot be joined",
             hint='Write a length of time such as "30d", or leave it out.',
             path=("retain",),
         )
